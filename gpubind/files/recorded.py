@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Union
+from typing import TypeVar, Union
 
 from gpubind.errors import NotRecordedError
 from gpubind.files.tree import Tree
@@ -12,6 +12,8 @@ from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.text.record import RecordedEntry, RecordedRoot
 from gpubind.model import Missing, Stat
 from gpubind.model.answers import ABSENT
+
+T = TypeVar("T")
 
 
 class RecordedTree(Tree):
@@ -77,19 +79,18 @@ class RecordedTree(Tree):
         return body if isinstance(body, Missing) else body[:size]
 
     def _body(self, path: str) -> Union[bytes, Missing]:
-        entry = self._entry(path)
-        body = entry if isinstance(entry, Missing) else entry.body
-        return self._unrecorded(path) if body is None else body
+        return self._fact(path, lambda entry: entry.body)
 
     def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        entry = self._entry(path)
-        ident = entry if isinstance(entry, Missing) else entry.ident
-        return self._unrecorded(path) if ident is None else ident
+        return self._fact(path, lambda entry: entry.ident)
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        return self._fact(path, lambda entry: entry.elf)
+
+    def _fact(self, path: str, of: Callable[[RecordedEntry], Union[T, Missing, None]]) -> Union[T, Missing]:
         entry = self._entry(path)
-        elf = entry if isinstance(entry, Missing) else entry.elf
-        return self._unrecorded(path) if elf is None else elf
+        fact = entry if isinstance(entry, Missing) else of(entry)
+        return self._unrecorded(path) if fact is None else fact
 
     def _is_stub(self, path: str) -> bool:
         entry = self._entry(path)

@@ -53,7 +53,10 @@ def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
 def writable_by_others(path: str, root: str = "") -> Optional[str]:
     """Return the first directory, link or file on the way to *path*, below *root*, that not only root can change."""
     for part, found in _parts(path, root):
-        if found is None or found.st_uid != 0 or (_is_open_to_all(found) and not _is_sticky_directory(found)):
+        if found is None or found.st_uid != 0:
+            return part
+        # In a sticky directory users may only rename and remove their own files.
+        if _is_open_to_all(found) and not (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX):
             return part
     return None
 
@@ -87,11 +90,6 @@ def why_not_lasting(path: str) -> Optional[str]:
 def _is_open_to_all(found: os.stat_result) -> bool:
     """Return whether others may write to it; the mode of a link has no meaning."""
     return bool(found.st_mode & _OTHERS_MAY_WRITE) and not stat.S_ISLNK(found.st_mode)
-
-
-def _is_sticky_directory(found: os.stat_result) -> bool:
-    """Return whether users may only rename and remove their own files there."""
-    return stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
 
 
 def _look(path: str) -> tuple[os.stat_result, Optional[str]]:

@@ -252,7 +252,10 @@ class SurveyedHost(Host):
         self._kept = _Kept(), _Kept()
         self._begin()
         self.label = host.label
-        environ = {name: _without_homes(value) for name, value in sorted(host.environ.items())}
+        environ = {
+            name: ":".join(part for part in value.split(":") if not is_in_a_home(part))
+            for name, value in sorted(host.environ.items())
+        }
         self.environ = {name: value for name, value in environ.items() if value}
         self.uname, self.identity = host.uname, host.identity
         self._lists = {name: host.liblist(name) for name in LIST_FILES}
@@ -303,8 +306,3 @@ class SurveyedHost(Host):
                 if not (isinstance(answer, Missing) and answer.why == "absent")
             ),
         )
-
-
-def _without_homes(value: str) -> str:
-    """Return the search path *value* without directories in a user's home."""
-    return ":".join(part for part in value.split(":") if not is_in_a_home(part))

@@ -85,6 +85,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     if env is None:
         env, undecided = of_interest(read_environment(tree))
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
+    libraries = (image_library(tree, soname, loader.find(soname) or "") for soname in DRIVER_SONAMES)
     cuda = read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""), loader.find)
     facts = ImageFacts(
         kind=kind,
@@ -97,7 +98,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         singularity=not isinstance(tree.list(ENVIRONMENT), Missing),
         env=env,
         undecided=tuple(name for name in undecided if _VARIABLE.fullmatch(name)),
-        driver=tuple(_driver(tree, loader)),
+        driver=tuple(library for library in libraries if library is not None),
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
         cuda=cuda[0].version if cuda else None,
         compat=tuple(_compat(tree)),
@@ -145,14 +146,6 @@ def _shell(tree: Tree) -> Optional[str]:
     """Return the architecture of the image's shell."""
     idents = (tree.ident(shell) for shell in SHELLS)
     return next((ident.arch for ident in idents if isinstance(ident, ElfIdent)), None)
-
-
-def _driver(tree: Tree, loader: Loader) -> Iterator[ImageLibrary]:
-    for soname in DRIVER_SONAMES:
-        path = loader.find(soname)
-        library = image_library(tree, soname, path) if path else None
-        if library is not None:
-            yield library
 
 
 def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:

@@ -19,7 +19,7 @@ from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
 from gpubind.formats.archive.tar import TarHeader
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
-from gpubind.image.tar import members, open_sparse
+from gpubind.image.tar import Member, members, open_sparse
 from gpubind.model import FileKind, HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT
 from gpubind.model.arch import ARCHITECTURES
@@ -33,24 +33,15 @@ IDENT_SIZE = 20  # bytes of an ELF file that parse_ident needs
 PARENTS_KEPT = 4096
 
 
-class LayerListing(NamedTuple):
-    """A member of a layer."""
-
-    header: TarHeader
-    offset: int
-    """Of its data in the layer."""
-    ident: Optional[ElfIdent]
-
-
-def listed(blob: Blob) -> Iterator[LayerListing]:
+def listed(blob: Blob) -> Iterator[Member]:
     """Yield the members of the layer in *blob*. Errors: `FormatError` (`bad-archive`, `image-bomb`), `BoundError`."""
-    for header, offset in members(blob):
+    for header, offset, _ in members(blob):
         spend("entries")
         may_be_elf = header.kind == "file" and header.size >= IDENT_SIZE and not header.sparse
-        yield LayerListing(header, offset, _ident(blob.read_at(offset, IDENT_SIZE)) if may_be_elf else None)
+        yield Member(header, offset, _ident(blob.read_at(offset, IDENT_SIZE)) if may_be_elf else None)
 
 
-def kept(found: Iterable[LayerListing]) -> list[LayerListing]:
+def kept(found: Iterable[Member]) -> list[Member]:
     """Return all of *found*. Errors: as `listed`."""
     listing = []
     for one in found:
@@ -120,7 +111,7 @@ class Layers:
         self._steps = 0
         self._parents: dict[str, Optional[Directory]] = {}
 
-    def add(self, blob: Blob, found: Iterable[LayerListing]) -> None:
+    def add(self, blob: Blob, found: Iterable[Member]) -> None:
         """Add the layer in *blob*, with the members *found*, over the others.
 
         Errors: `FormatError` (`image-bomb`), and those of *found*.
@@ -156,7 +147,7 @@ class Layers:
         """The number of the layer that is being added."""
         return len(self.blobs) - 1
 
-    def _put(self, head: str, name: str, member: LayerListing) -> None:
+    def _put(self, head: str, name: str, member: Member) -> None:
         header, parent = member.header, self._parent(head)
         if parent is None:
             return
@@ -175,7 +166,7 @@ class Layers:
         spend("texts", len(name) + len(header.link))
         self._change(parent, name, new)
 
-    def _made(self, member: LayerListing) -> Entry:
+    def _made(self, member: Member) -> Entry:
         """Return the entry of a member."""
         header = member.header
         assert header.kind is not None and header.kind != "hardlink"

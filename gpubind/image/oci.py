@@ -30,7 +30,8 @@ from gpubind.formats.archive.oci import (
     parse_oci_manifest,
 )
 from gpubind.image.facts import Image, read_image
-from gpubind.image.layers import LayeredTree, LayerListing, Layers, kept, listed
+from gpubind.image.layers import LayeredTree, Layers, kept, listed
+from gpubind.image.tar import Member
 from gpubind.model import HostPath, ImageKind, Missing
 from gpubind.model.answers import real_path
 from gpubind.model.arch import Architecture
@@ -179,7 +180,7 @@ def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[
     index = Layers()
     opened = {path: blobs.layer(path, wanted) for path, wanted in layers}
     unread = iter(sorted(opened, key=lambda path: opened[path].place))
-    read: dict[str, tuple[Blob, Iterable[LayerListing]]] = {}
+    read: dict[str, tuple[Blob, Iterable[Member]]] = {}
     for path, _ in layers:
         while path not in read:
             following = next(unread, path)  # a layer that comes twice is read twice
@@ -189,7 +190,7 @@ def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[
     return LayeredTree(index, root)
 
 
-def _read_layer(blob: Blob) -> tuple[Blob, Iterator[LayerListing]]:
+def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Member]]:
     """Return the unpacked layer *blob*, and its members. The end of the members checks the digest of a packed layer: of
     another one, only a part is read.
 
@@ -201,7 +202,7 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[LayerListing]]:
             raise _unsupported(f"a layer is compressed with {compression}; gzip and zstd can be read", blob.label)
     plain = unpacked(blob)
 
-    def members() -> Iterator[LayerListing]:
+    def members() -> Iterator[Member]:
         yield from listed(plain)
         if plain is not blob and isinstance(blob, Verified):
             blob.finish()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError, in_file
 from gpubind.files.blob import Blob
@@ -24,6 +24,7 @@ from gpubind.formats.archive.tar import (
     parse_tar_header,
     sparse_pairs,
 )
+from gpubind.formats.elf.elf import ElfIdent
 
 RECORDS_LIMIT = 16
 """Records before one member; tar writes up to three."""
@@ -41,6 +42,8 @@ class Member(NamedTuple):
     header: TarHeader
     offset: int
     """Of its data in the archive; of a sparse file, of its header or the first record before that."""
+    ident: Optional[ElfIdent] = None
+    """Of an ELF file in a layer."""
 
 
 def members(archive: Blob) -> Iterator[Member]:

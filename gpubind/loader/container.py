@@ -152,9 +152,16 @@ class Container:
     def locate(self, path: str) -> Optional[Located]:
         """Return the file at *path*; None if there is none, or the working directory of a relative path is unknown."""
         at = self.absolute(path)
-        if at is not None and at not in self._located:
-            self._located[at] = self._locate(at)
-        return None if at is None else self._located[at]
+        if at is None:
+            return None
+        if at not in self._located:
+            place = self._namespace.look(at)
+            if isinstance(place, Missing) or place.tree is None or place.kind != "file":
+                self._located[at] = None  # nothing to load: a generated text, a socket, a directory
+            else:
+                mount, bind = (None, None) if place.cover is None else (place.cover.mount, place.cover.bind)
+                self._located[at] = Located(at, place.tree, place.at, mount, bind, place.path)
+        return self._located[at]
 
     def absolute(self, path: str) -> Optional[str]:
         """Return *path*, from the working directory if it is relative; None if that is unknown."""
@@ -197,13 +204,6 @@ class Container:
         first = self.locate(path)
         facts = Missing("absent") if first is None else first.tree.elf(first.at)
         return None if first is None or isinstance(facts, Missing) else self._closure(first, facts)
-
-    def _locate(self, path: str) -> Optional[Located]:
-        place = self._namespace.look(path)
-        if isinstance(place, Missing) or place.tree is None or place.kind != "file":
-            return None  # nothing to load: a generated text, a socket, a directory
-        cover = place.cover
-        return Located(path, place.tree, place.at, cover and cover.mount, cover and cover.bind, place.path)
 
     def _glibc(self, own: Glibc) -> Glibc:
         """Return the glibc that programs get: the plan's where it is bound over the image's *own*."""

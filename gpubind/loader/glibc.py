@@ -101,7 +101,7 @@ def _members(
 
 def _directories(loader: Loader) -> Iterator[str]:
     """Yield the directories that the loader searches, with those below for some processors."""
-    for directory in dict.fromkeys((*loader.default_directories(), *loader.directories)):
+    for directory in dict.fromkeys((*loader.default_directories, *loader.directories)):
         yield directory
         for level in loader.tree.lenient.names(f"{directory}/{LEVELS}"):
             yield f"{directory}/{LEVELS}/{level}"

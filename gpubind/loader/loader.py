@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, Optional, Union
+from functools import cached_property
+from typing import NamedTuple, Optional
 
 from gpubind.files import Tree, glob
 from gpubind.files.ldconfig import read_ldcache, read_ldsoconf
@@ -52,31 +53,24 @@ class Loader:
             directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
         self.directories: tuple[RootedPath, ...] = directories
         self._found: dict[str, Optional[RootedPath]] = {}
-        self._defaults: Optional[tuple[RootedPath, ...]] = None
-        self._glibc: Union[Glibc, Literal["unread"], None] = "unread"
 
     def of(self, arch: Optional[str]) -> Loader:
         """Return the loader of the same tree for programs of *arch*."""
         return self._all.get(arch) or Loader(self.tree, arch, self)
 
-    @property
+    @cached_property
     def glibc(self) -> Optional[Glibc]:
         """The glibc of the tree; None if it has none for this architecture."""
-        if self._glibc == "unread":
-            self._glibc = self._read_glibc()
-        return self._glibc
+        path, facts = self.find(LIBC), self.facts(LIBC)
+        version = None if facts is None else newest(facts.version_definitions, "GLIBC")
+        return None if path is None or facts is None or version is None else Glibc(path, version, facts.ident.arch)
 
     @property
     def forbidden_directory(self) -> Optional[str]:
         """The first directory in which a C library may be and may not be read; None if there is none."""
         places = (*DEFAULT_DIRECTORIES, *self.directories)
-        forbidden = (place for place in places if _is_forbidden(self.tree.ident(f"{place}/{LIBC}")))
-        return next(forbidden, None)
-
-    def _read_glibc(self) -> Optional[Glibc]:
-        path, facts = self.find(LIBC), self.facts(LIBC)
-        version = None if facts is None else newest(facts.version_definitions, "GLIBC")
-        return None if path is None or facts is None or version is None else Glibc(path, version, facts.ident.arch)
+        found = ((place, self.tree.ident(f"{place}/{LIBC}")) for place in places)
+        return next((at for at, ident in found if isinstance(ident, Missing) and ident.why == "forbidden"), None)
 
     def find(self, soname: str) -> Optional[RootedPath]:
         """Return the resolved file that the loader opens for *soname*; None if there is none for this architecture."""
@@ -112,16 +106,15 @@ class Loader:
         entries = self._cache.named(soname) if self._cache else ()
         return tuple(entry for entry in entries if entry.path.startswith("/"))
 
+    @cached_property
     def default_directories(self) -> tuple[RootedPath, ...]:
-        """Return the directories that programs search after the cache, also those of 32-bit programs.
+        """The directories that programs search after the cache, also those of 32-bit programs.
 
         Only ldconfig reads ld.so.conf: its directories are included if there is no cache yet.
         """
-        if self._defaults is None:
-            configured = () if self._cache else self._configured
-            every = (*configured, *_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
-            self._defaults = _existing(self.tree, every)
-        return self._defaults
+        configured = () if self._cache else self._configured
+        every = (*configured, *_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
+        return _existing(self.tree, every)
 
 
 def _multiarch(tree: Tree) -> list[RootedPath]:
@@ -132,10 +125,6 @@ def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
     """Return the *directories* that exist, resolved, each once."""
     places = (tree.find(directory) for directory in directories)
     return tuple(dict.fromkeys(at.path for at in places if isinstance(at, Found) and at.stat.kind == "dir"))
-
-
-def _is_forbidden(found: object) -> bool:
-    return isinstance(found, Missing) and found.why == "forbidden"
 
 
 _VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")

@@ -8,15 +8,17 @@ Source: path_resolution(7), mount(2); Apptainer 1.4 and bubblewrap make missing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import dirname, normpath
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, TypeVar, Union
 
 from gpubind.files import Tree
 from gpubind.files.links import Link, follow
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
 from gpubind.model.answers import ABSENT
+
+T = TypeVar("T")
 
 PYTHON_VARIABLES = ("PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
 """Variables that decide, with HOME and the path of the interpreter, where Python looks for packages."""
@@ -198,19 +200,16 @@ class MountedTree(Tree):
         return tuple(dict.fromkeys((*(() if isinstance(names, Missing) else names), *mounted))) or names
 
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
-        found = self._file(path)
-        return found if isinstance(found, Missing) else found[0].read(found[1], limit)
+        return self._ask(path, lambda tree, at: tree.read(at, limit))
 
     def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        found = self._file(path)
-        return found if isinstance(found, Missing) else found[0].ident(found[1])
+        return self._ask(path, lambda tree, at: tree.ident(at))
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        found = self._file(path)
-        return found if isinstance(found, Missing) else found[0].elf(found[1])
+        return self._ask(path, lambda tree, at: tree.elf(at))
 
-    def _file(self, path: str) -> Union[tuple[Tree, str], Missing]:
-        found: Union[Place, Missing] = self._namespace.look(path)
+    def _ask(self, path: str, question: Callable[[Tree, str], Union[T, Missing]]) -> Union[T, Missing]:
+        found = self._namespace.look(path)
         if isinstance(found, Missing):
             return found
-        return ABSENT if found.tree is None else (found.tree.lenient, found.at)
+        return ABSENT if found.tree is None else question(found.tree.lenient, found.at)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import product
-from typing import Literal, NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.loader.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader
@@ -113,7 +114,6 @@ class Places:
         self._may_have_directory = may_have_directory
         self._read_cpu = cpu
         self._in_place_of = glibc
-        self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
         self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
@@ -129,7 +129,7 @@ class Places:
         for path, is_sure in self._cached(soname, arch):
             if not (no_defaults and path.startswith(DEFAULT_PREFIXES)):
                 yield path, is_sure
-        for directory in () if no_defaults else self._loader.default_directories():
+        for directory in () if no_defaults else self._loader.default_directories:
             yield from self._in_directory(directory, soname, arch)
 
     def _there(self, directories: tuple[str, ...]) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Places:
         if token == "ORIGIN":
             return (origin,)
         if token == "PLATFORM":
-            return platforms(arch, self._processor())
+            return platforms(arch, self._cpu)
         glibc = self._glibc(arch)
         library = library_token(glibc.path) if glibc is not None else None
         return () if library is None else (library,)
@@ -187,7 +187,7 @@ class Places:
             firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
             there = any(self._has_directory(f"{directory}/{first}") for first in firsts)
             # Most images have none: then the processor is not read.
-            every = hwcaps_subdirectories(arch, glibc, self._processor()) if there else ()
+            every = hwcaps_subdirectories(arch, glibc, self._cpu) if there else ()
             names = tuple(name for name in every if self._has_directory(f"{directory}/{name}"))
             self._below[directory, arch] = names
         return names
@@ -199,7 +199,7 @@ class Places:
         if len(plain) == len(entries):
             return iter(plain)
         glibc = self.glibc_version(arch)
-        cpu = self._processor()
+        cpu = self._cpu
         usable = hwcaps_subdirectories(arch, glibc, cpu)
         ranked = [
             (usable.index(f"{LEVELS}/{entry.hwcap}"), entry.path)
@@ -210,7 +210,6 @@ class Places:
         old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
         return iter([*((path, cpu is not None) for _, path in sorted(ranked)), *old, *plain])
 
-    def _processor(self) -> Optional[Cpu]:
-        if self._cpu == "unread":
-            self._cpu = self._read_cpu()
-        return self._cpu
+    @cached_property
+    def _cpu(self) -> Optional[Cpu]:
+        return self._read_cpu()

@@ -38,7 +38,7 @@ _EXTRA = {2: 0o4000, 5: 0o2000, 8: 0o1000}
 
 def seen_by_gpubind(archive: Blob) -> Iterator[tuple[Seen, int]]:
     """Return each member, and where its data is; of a sparse file, where its header or first record is."""
-    for header, offset in members(archive):
+    for header, offset, _ in members(archive):
         kind = header.kind or "?"
         name = header.name.rstrip("/") if kind == "dir" else header.name
         device = (header.major, header.minor)
@@ -50,7 +50,7 @@ def by_gpubind(data: bytes) -> tuple[list[Seen], list[bytes]]:
     """Return the members, and the bytes of each file."""
     found, bodies = [], []
     blob = Bytes(data, "archive")
-    for (seen, offset), (header, _) in zip(seen_by_gpubind(blob), members(blob)):
+    for (seen, offset), (header, *_) in zip(seen_by_gpubind(blob), members(blob)):
         found.append(seen)
         if header.kind == "file":
             file = open_sparse(blob, offset, "file") if header.sparse else BlobPart(blob, offset, seen.size)

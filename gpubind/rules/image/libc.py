@@ -31,7 +31,7 @@ def libc_linker(preflight: ImagePreflight) -> Iterator[Finding]:
     facts = [host.elf(path) for mount in bound[:1] if (path := host.rooted(mount.source or "")) is not None]
     if not any(PACKED in need.versions for elf in facts if not isinstance(elf, Missing) for need in elf.version_needs):
         return
-    names = (name for directory in image.loader.default_directories() for name in image.tree.names(directory))
+    names = (name for directory in image.loader.default_directories for name in image.tree.names(directory))
     found = [match.group(1) for match in map(_BINUTILS.fullmatch, names) if match]
     version = max(found, key=version_key, default=None)
     if version is not None and version_key(version) < READS_PACKED:
@@ -65,7 +65,7 @@ def libc_private(preflight: ImagePreflight) -> Iterator[Finding]:
 def _candidates(preflight: ImagePreflight) -> list[str]:
     """Return the image's libraries and programs in the directories of its packages, each once."""
     image = preflight.image
-    directories = (*image.loader.default_directories(), *PROGRAMS)
+    directories = (*image.loader.default_directories, *PROGRAMS)
     found: dict[str, None] = {}
     for directory in directories:
         for name in image.tree.names(directory):
