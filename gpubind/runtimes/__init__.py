@@ -1,4 +1,4 @@
-"""Container runtimes: a record each (`record.Runtime`), made by a module of its own, and the table of them all."""
+"""Container runtimes: the table of them, `RUNTIMES`; each is a class (`runtime.Runtime`) in a module."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
 
 
 class Row(NamedTuple):
-    """What must be known of a runtime before its module is loaded."""
+    """The facts of a runtime that are needed before its module is loaded."""
 
     module: str
     """Of this package. The record is called there as the runtime, in capitals, with `_` for `-`."""
     forms: tuple[str, ...] = ()
-    """What its formats have behind its name: nothing, `-env`."""
+    """The endings of its formats, after its name: nothing, `-env`."""
     documents: tuple[str, ...] = ()
     """Its formats of another name."""
 
@@ -49,7 +49,7 @@ _ROWS = {
 
 
 class _Runtimes(Mapping[str, "Runtime"]):
-    """The records by name; each module is loaded when one of its records is asked for."""
+    """The runtimes by name; a module is loaded when one of its runtimes is asked for."""
 
     def __getitem__(self, name: str) -> Runtime:
         from importlib import import_module
@@ -68,7 +68,7 @@ class _Runtimes(Mapping[str, "Runtime"]):
 RUNTIMES: Mapping[str, Runtime] = _Runtimes()
 """All of which gpubind knows, in the order in which `--backend auto` looks for them."""
 KEPT = tuple(dict.fromkeys(document for row in _ROWS.values() for document in row.documents))
-"""Those formats that are documents, which outlive the command."""
+"""The formats that are documents, which outlive the command."""
 PLAN_FORMATS = (
     *(
         name + form
@@ -78,17 +78,15 @@ PLAN_FORMATS = (
     ),
     *KEPT,
 )
-"""What `plan --format` offers of them."""
+"""The formats of `plan --format`."""
 BY_VARIABLES = tuple(name for name, row in _ROWS.items() if "-env" in row.forms)
 """The runtimes that read options from variables, in the same order."""
 QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
-"""Those formats that are words, which a shell may have to have quoted."""
+"""The formats that are arguments, which a shell may need quoted."""
 
 
 def known_runtime(name: str, *others: str) -> Runtime:
-    """The runtime called *name*. Errors: `UsageError` (code `unknown-backend`); *others* are words that the caller
-    takes besides.
-    """
+    """Return the runtime called *name*; the caller also takes *others*. Errors: `UsageError` (`unknown-backend`)."""
     if name not in RUNTIMES:
         from gpubind.runtimes.cmdline.programs import PASTED
 
@@ -105,8 +103,9 @@ def runtime_of_format(chosen: str) -> Runtime:
 
 
 def is_of_kind(name: str, chosen: str) -> bool:
-    """Whether a start by the runtime called *name* may be one for the format *chosen*: a program may go by the name of
-    another one of its kind, as Apptainer does by `singularity`."""
+    """Return whether the format *chosen* is one for the runtime *name*, or for another of its kind: Apptainer may be
+    called `singularity`.
+    """
     return any(row.module == _ROWS[name].module for other, row in _ROWS.items() if chosen in _formats(other, row))
 
 

@@ -1,6 +1,6 @@
 """crun and runc: they start OCI bundles, a directory with a config.json, and a plan becomes edits of that file.
 
-The bundle itself is never written to: a start has the edited config.json in a directory of its own. Both runtimes make
+The bundle itself is never written to: a start has the edited config.json in a separate directory. Both runtimes make
 mount points in the root file system and leave them there; so what lands below /.gpubind gets a tmpfs, and of that
 the root file system keeps one empty directory.
 
@@ -45,9 +45,7 @@ NODE_OPTIONS = ("bind", "nosuid", "noexec")
 class BundleRuntime(Runtime):
     images = ("bundle",)
     limits = Limits(
-        user_namespaces=UserNamespaces(
-            helpers=(), moves=False, message="it will say that it may not make a user namespace"
-        ),
+        user_namespaces=UserNamespaces("it will say that it may not make a user namespace"),
         hides_missing_command=True,
     )
 

@@ -45,7 +45,7 @@ OVERLAID = "/srv"
 SHARED = ("/dev", "/proc", "/sys", "/tmp")
 """Directories of the host that every container has."""
 ENVIRONMENT = "/ch/environment"
-"""What an image of Charliecloud's sets, where the user asks for that: `NAME=VALUE` on each line."""
+"""The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
 GPUBIND_ROOT = ContainerPath("/.gpubind")
 LAYOUT = GPUBIND._replace(isolated=False)
 
@@ -56,9 +56,7 @@ class Charliecloud(Runtime):
     images = ("directory",)
     image_hint = "a directory: `ch-convert IMAGE DIR` makes one of what Charliecloud has"
     limits = Limits(
-        user_namespaces=UserNamespaces(
-            helpers=(), moves=False, message="it will say `can't init user+mount namespaces: Operation not permitted`"
-        ),
+        user_namespaces=UserNamespaces("it will say `can't init user+mount namespaces: Operation not permitted`"),
         no_read_only_bind=True,
         hides_missing_command=True,
     )
@@ -156,7 +154,7 @@ def _has(image: Optional[Tree], path: str) -> bool:
 
 
 def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath]:
-    """The topmost directory above *target* that a directory of ours must be bound to; None if the file is there.
+    """Return the topmost directory above *target* for a bind of our directory; None if the file exists.
 
     An image that has an empty /.gpubind needs no overlay: ours is bound there.
     """
@@ -182,7 +180,7 @@ def _place(image: Optional[Tree], target: str) -> ContainerPath:
 
 
 def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[Obstacle]:
-    """What is in the way of *mount*: that no place for it can be made, or that the host's own directory is there."""
+    """Return the obstacle of *mount*: no place for it can be made, or the host's own directory is there."""
     if any(mount.target.startswith(f"{path}/") for path in SHARED):
         return Obstacle(None if str(source) == mount.target else "ch-run binds the host's own directory there")
     image = start.tree

@@ -31,14 +31,14 @@ class Bind(NamedTuple):
 
 
 class Obstacle(NamedTuple):
-    """What keeps a mount of the plan from being bound."""
+    """An obstacle to binding a mount of the plan."""
 
     why: Optional[str]
     """Why the container will lack the file; None if it has the very file in another way."""
 
 
 class Edits(NamedTuple):
-    """What a plan changes in a container."""
+    """The changes of a plan to a container."""
 
     binds: tuple[Bind, ...]
     """In the plan's order."""
@@ -56,13 +56,13 @@ class Words(NamedTuple):
     options: tuple[str, ...]
     """Command-line words, each whole."""
     binds: tuple[Bind, ...] = ()
-    """What the options bind, for a caller that passes binds in another way."""
+    """The binds of the options, for a caller that passes binds in another way."""
     env: tuple[tuple[str, str], ...] = ()
     """The variables that the options set, for a caller that sets them in another way."""
     decisions: tuple[Decision, ...] = ()
-    """What of the plan was left out, and why."""
+    """About the parts of the plan that are left out."""
     findings: tuple[Finding, ...] = ()
-    """What will not work with these words."""
+    """About everything that will not work with these words."""
     unset: tuple[str, ...] = ()
     """Variables that the caller must remove from the runtime's environment, where no option keeps them out."""
     document: str = ""
@@ -161,7 +161,7 @@ def is_utf8(text: str) -> bool:
 
 
 def _no_mount_point(mount: Mount, detail: str) -> Decision:
-    """The Decision about a mount that has no place in the container, and for which none can be made."""
+    """Return the Decision about a mount without a place in the container."""
     return Decision(
         vendor=mount.vendor,
         subject=mount.target,
@@ -175,16 +175,15 @@ def _no_mount_point(mount: Mount, detail: str) -> Decision:
 
 
 def shared_dev(plan: Plan, case: Optional[str] = None) -> Iterator[Finding]:
-    """The finding that a container has the host's whole /dev, whatever *plan* has chosen of it."""
+    """Yield the finding that a container has the host's whole /dev, whatever *plan* chooses of it."""
     if plan.devices or plan.gpus:
         yield finding("devices-not-isolated", subject="/dev", case=case, vendor=vendor_of(plan))
 
 
 def _left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
-    """The finding about mounts of *plan* that have no place in the container, if there are any.
+    """Yield the finding about mounts of *plan* without a place in the container, if there are any.
 
-    A note if all of them are for capabilities that came by default: nobody asked for them by name. An error if the
-    driver is of no use without one of them.
+    A note if all of them are for capabilities by default. An error if the driver is of no use without one of them.
     """
     left = {decision.target or decision.subject: decision for decision in decisions if decision.rule == NO_MOUNT_POINT}
     if not left:

@@ -1,4 +1,4 @@
-"""systemd-nspawn: for root alone, with read-only binds, chosen device nodes and an environment of its own.
+"""systemd-nspawn: only for root, with read-only binds, chosen device nodes and a separate environment.
 
 `--volatile=overlay` keeps whatever a container writes, and the mount points that nspawn makes, out of the image;
 `--read-only` lets several containers have one image at once. `--register=no --keep-unit` start one where no systemd
@@ -23,7 +23,7 @@ from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runt
 AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
 CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
-"""What nspawn refuses in a variable: control characters, and what is not UTF-8."""
+"""Refused by nspawn in a variable: control characters, and what is not UTF-8."""
 
 
 class Nspawn(Runtime):

@@ -34,29 +34,29 @@ addCwdMount."""
 class UserNamespaces(NamedTuple):
     """A runtime that an ordinary user starts in a user namespace."""
 
-    helpers: tuple[str, ...]
-    """Its set-user-id programs: with one of them it needs no user namespace."""
-    moves: bool
-    """Whether the runtime is often in a module tree, with its set-user-id program elsewhere."""
     message: str
-    """What it says where the kernel allows none."""
+    """Its own message where the kernel allows none."""
+    helpers: tuple[str, ...] = ()
+    """Its set-user-id programs: with one of them it needs no user namespace."""
+    moves: bool = False
+    """Whether the runtime is often in a module tree, with its set-user-id program elsewhere."""
 
 
 class Limits(NamedTuple):
-    """What a runtime cannot do, and does otherwise than its caller may think."""
+    """The limits of a runtime, and its surprises for the caller."""
 
     user_namespaces: Optional[UserNamespaces] = None
     """None: it needs none."""
     drops_groups: bool = False
     """Whether a container gets other groups than its caller's."""
     keep_groups: Optional[str] = None
-    """What its --group-add takes to keep them all; None: each must be given by number."""
+    """The value of its --group-add that keeps them all; None: each must be given by number."""
     systemd_cgroups: bool = False
     """Whether systemd manages the device cgroups of its containers."""
     no_read_only_bind: bool = False
-    """Whether whatever it binds is as writable as it is for its caller."""
+    """Whether a bound file is as writable in the container as it is for the caller."""
     hides_missing_command: bool = False
-    """Whether its exit code does not tell a command that is not there (127) or is no program (126)."""
+    """Whether its exit code hides that a command is missing (127) or is not a program (126)."""
 
 
 def version_in(text: str) -> Optional[tuple[int, ...]]:
@@ -74,11 +74,11 @@ class ProgramVersion(NamedTuple):
 
 
 RUNSCRIPT = "/.singularity.d/runscript"
-"""What an image of Apptainer's or SingularityCE's runs by default."""
+"""Run by default in an image of Apptainer or SingularityCE."""
 
 
 class Call(NamedTuple):
-    """What is to be started."""
+    """The container to start."""
 
     program: str
     """The runtime's own: a path, or a name."""
@@ -88,7 +88,7 @@ class Call(NamedTuple):
     argv: tuple[str, ...]
     """The command in the container, with its arguments."""
     token: str = "ID"
-    """What no other start has in its name."""
+    """In the name of this start only."""
     terminal: Optional[bool] = False
     """Whether standard input is one."""
 
@@ -97,16 +97,16 @@ When = Literal["missing", "always", "newer", "never"]
 
 
 class Pull(NamedTuple):
-    """How a runtime gets an image that it starts, by the user's own options."""
+    """The command with which a runtime gets an image, by the user's own options."""
 
     when: When
     """`always`, `newer`: before each start; `missing`: where its store does not have the image."""
     words: tuple[str, ...]
-    """The command line, behind the program."""
+    """The command line, after the program."""
     prints_name: bool
-    """Whether it prints on standard output the image's ID or name alone, last, and its progress on standard error."""
+    """Whether standard output ends with the image's ID or name, and has nothing else; progress is on standard error."""
     no_more: tuple[str, ...]
-    """Options that keep a start behind it from pulling again."""
+    """Options that keep the start from pulling again."""
 
 
 STAGED_DIRECTORY = "<generated>"
@@ -121,7 +121,7 @@ class StagedFile(NamedTuple):
 
 
 class Command(NamedTuple):
-    """What this process becomes."""
+    """The program that replaces this process."""
 
     argv: tuple[str, ...]
     """The program, a path, or a name where a dry run does not find it; and its arguments."""
@@ -157,17 +157,17 @@ class RuntimeFacts(NamedTuple):
     site: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """Its configuration file: directive -> values."""
     machine: Optional[str] = None
-    """What uname says of the host that is planned for."""
+    """The machine of the host, by uname."""
     nodes: tuple[HostPath, ...] = ()
-    """What this host's /dev has of the runtime's `nodes`."""
+    """The runtime's `nodes` that exist on this host."""
     files: tuple[HostPath, ...] = ()
-    """What this host has of the runtime's `files`; of a recorded one, all."""
+    """The runtime's `files` that exist on this host; for a recorded one, all."""
     inits: tuple[HostPath, ...] = ()
-    """What this host has of the runtime's `inits`."""
+    """The runtime's `inits` that exist on this host."""
     tools: Optional[tuple[HostPath, ...]] = None
-    """What this host has of the runtime's `tools`; None if that is not known."""
+    """The runtime's `tools` that exist on this host; None if that is not known."""
     remote: Optional[str] = None
-    """What sends the runtime to another machine's daemon; None if nothing does."""
+    """The option, variable or file that selects a daemon on another machine; None if there is none."""
     has_selinux: bool = False
     """Whether this host's kernel enforces SELinux's rules."""
     pid: Optional[int] = None
@@ -184,9 +184,9 @@ class UserOptions(NamedTuple):
     arguments: tuple[str, ...] = ()
     """As they are written."""
     options: Options = Options()
-    """What the arguments and the environment ask of the program."""
+    """The options that the arguments and the environment give."""
     env_files: Mapping[str, Optional[str]] = MappingProxyType({})
-    """What the files of the user's --env-file options set; None for a value that only a shell can tell."""
+    """The variables that files of --env-file set; None for a value that only a shell knows."""
     has_unread_env_files: bool = False
     """Whether such a file could not be read, so that it may set any variable that `env_files` does not have."""
     allow_writable: bool = False
@@ -428,7 +428,7 @@ def one_line(words: Words, program: str, *, quoted: bool) -> str:
 
 
 def an_option_a_line(words: Sequence[str], first: int, last: int) -> str:
-    """*words* quoted for a shell, each option among them with its value on a line of its own.
+    """Return *words* quoted for a shell, with each option and its value on a separate line.
 
     What stands before *first* is one line, and so is what stands from *last* on.
     """

@@ -1,7 +1,7 @@
 """udocker: containers by name, without privilege. In its P modes it runs PRoot, and binds files as that does.
 
-Its R modes bind directories alone, and are refused. /dev is the host's, whole. What `-e` sets takes the place of the
-image's own value, and nobody looks at that: so libraries lie where every loader looks, and no search path is set.
+Its R modes bind only directories, and are refused. /dev is the host's, whole. What `-e` sets takes the place of the
+image's own value, and that value is not known: so libraries lie where every loader looks, and no search path is set.
 
 Source: udocker 1.3.17 `cli.py`, `config.py`, `tools.py`, `engine/proot.py`, `engine/runc.py`, `utils/uenv.py`,
 `utils/uvolume.py`; 1.3.17 was run, in mode P1.

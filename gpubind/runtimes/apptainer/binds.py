@@ -20,7 +20,7 @@ from gpubind.runtimes.edits import Bind
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Start
 
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
-"""Options that bring what cannot be looked at, or change search paths in ways of their own."""
+"""Options whose files cannot be read, or that change search paths in other ways."""
 _SEARCH_PATHS = (
     ("LD_LIBRARY_PATH", "LD_LIBRARY_PATH", "set"),
     ("LD_PRELOAD", "LD_PRELOAD", "set"),
@@ -33,7 +33,7 @@ _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 
 
 def brought(plan: Plan, start: Start) -> Brought:
-    """Return what *start* brings beside the plan, in the order in which the program mounts it."""
+    """Return the mounts and search paths of *start* in addition to *plan*, in the order of the program."""
     options = start.user.options
     unseen = [f"--{name} {value}" for name in _UNSEEN for value in options.all(name)]
     if start.facts.directive("mount hostfs") == "yes" and not is_contained(options):
@@ -60,7 +60,7 @@ def brought(plan: Plan, start: Start) -> Brought:
 
 
 def _pythons(start: Start) -> Iterator[EnvVar]:
-    """What decides where Python looks: the user's word, else the caller's own variable where the image has none."""
+    """Yield the variables that decide where Python looks: of the user, or of the caller where the image has none."""
     source, _, target = (start.user.options.last("home") or start.caller.home or "").partition(":")
     yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
     for name in PYTHON_VARIABLES:
@@ -91,7 +91,7 @@ def _binds(start: Start) -> Iterator[BindSpec]:
 
 
 def named_binds(start: Start) -> tuple[BindSpec, ...]:
-    """The binds that the site and the user name, those of the site first; their targets are plain absolute paths."""
+    """Return the binds that the site and then the user name; their targets are plain absolute paths."""
     specs = (*_sites(start), *_users(start))
     return tuple(spec._replace(target=normpath(spec.target)) for spec in specs if spec.target.startswith("/"))
 
@@ -110,7 +110,7 @@ def _users(start: Start) -> Iterator[BindSpec]:
 
 
 def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
-    """The caller's home, or what --home puts in its place. With --contain an unnamed home is an empty directory."""
+    """Yield the caller's home, or the directory of --home. With --contain an unnamed home is an empty directory."""
     named = start.user.options.last("home")
     if start.user.options.has("no-home") or "home" in left_out or (is_contained(start.user.options) and not named):
         return

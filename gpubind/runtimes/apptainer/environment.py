@@ -1,4 +1,4 @@
-"""How Apptainer and SingularityCE are told a plan's variables: LD_LIBRARY_PATH above all.
+"""The variables of a plan for Apptainer and SingularityCE: LD_LIBRARY_PATH above all.
 
 Sources: Apptainer 1.4.5 and 1.5 `internal/pkg/util/fs/files/action_script.sh`; reference of `--env` in both user
 guides.
@@ -31,7 +31,7 @@ _SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
 
 
 def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
-    """Files of the start itself, beside those of *plan*: their text, by their place in the container.
+    """Return the files of the start in addition to those of *plan*: their text, by their place in the container.
 
     Where values are not evaluated, and only a shell can tell the image's LD_LIBRARY_PATH, a script among the image's
     environment files puts the driver's directory in front: those are shell, whatever happens to values. Where no place
@@ -51,7 +51,7 @@ def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
 
 
 def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], list[Finding]]:
-    """The variables that options set, as the program will evaluate them. What the user says for the container stays."""
+    """Return the variables for the options, as the program evaluates them. The user's own values stay."""
     env: list[tuple[str, str]] = []
     for variable in plan.env:
         if variable.name != "LD_LIBRARY_PATH":
@@ -70,7 +70,7 @@ def libraries_of(plan: Plan) -> str:
 
 
 def is_newer(start: Start) -> bool:
-    """Return whether the program can be told what to put in front: Apptainer from 1.5 on."""
+    """Return whether the program has an option for what to put in front: Apptainer from 1.5 on."""
     return start.runtime.name == "apptainer" and start.facts.version is not None and start.facts.version >= (1, 5)
 
 
@@ -78,9 +78,9 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
     value = _to_the_letter(variable.value or "", start)
     if variable.name == "PATH" and variable.op in ("prepend", "append") and value:
         name = f"{variable.op.upper()}_PATH"
-        told = specified(start, name)
-        parts = [told.text, value] if told is not None and told.text else [value]
-        if told is None or told.text is not None:
+        users_own = specified(start, name)
+        parts = [users_own.text, value] if users_own is not None and users_own.text else [value]
+        if users_own is None or users_own.text is not None:
             yield name, ":".join(parts)
     elif specified(start, variable.name) is None and variable.op == "set" and variable.value is not None:
         yield variable.name, value
@@ -113,41 +113,41 @@ def _behind(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, s
 def _library_path(
     image: Optional[ImageFacts], start: Start, ours: str
 ) -> tuple[Optional[tuple[str, str]], list[Finding]]:
-    """How LD_LIBRARY_PATH gets the user's value first, then *ours*, then the image's; None where nothing is to be said.
+    """Return the option for LD_LIBRARY_PATH: the user's value, *ours*, then the image's; None where none is needed.
 
-    The program itself puts its directory of libraries behind whatever is there in the end.
+    The program itself appends its directory of libraries to whatever is there in the end.
     """
     name = "LD_LIBRARY_PATH"
-    told = specified(start, name)
-    if is_newer(start) and told is None:
+    users_own = specified(start, name)
+    if is_newer(start) and users_own is None:
         name = "PREPEND_LD_LIBRARY_PATH"
-        told = specified(start, name)
-        if told is None or told.text is not None:
-            return (name, f"{told.text}:{ours}" if told is not None and told.text else ours), []
+        users_own = specified(start, name)
+        if users_own is None or users_own.text is not None:
+            return (name, f"{users_own.text}:{ours}" if users_own is not None and users_own.text else ours), []
     is_older = start.facts.version is not None and not is_newer(start)
     if is_older and image is not None and image.singularity and _sets_none(image):
-        front = _without_programs_own(told, ours)
+        front = _without_programs_own(users_own, ours)
         if front is not None:
             return ((name, front), []) if front else (None, [])
-    if told is None:
+    if users_own is None:
         behind = kept(image, start, ours)
         return ((name, ours + behind), []) if behind is not None else (None, [_left_last("image", name, ours)])
-    if told.text is None:
+    if users_own.text is None:
         # Only the program's shell knows the user's value. The program puts its own directory behind it.
         return None, [] if ours == LIBDIR else [_left_last("env-file", name, ours)]
-    if f":{ours}:" in f":{told.text}:" or f"{ours}${{LD_LIBRARY_PATH" in told.text:
+    if f":{ours}:" in f":{users_own.text}:" or f"{ours}${{LD_LIBRARY_PATH" in users_own.text:
         return None, []  # a plan in the caller's environment has said it already
-    return (name, _behind_users(told.text, image, start, ours)), []
+    return (name, _behind_users(users_own.text, image, start, ours)), []
 
 
-def _without_programs_own(told: Optional[SpecifiedValue], ours: str) -> Optional[str]:
+def _without_programs_own(users_own: Optional[SpecifiedValue], ours: str) -> Optional[str]:
     """Return what goes before the program's own directory, which is the last of *ours*, where the image has nothing.
 
     The program adds that directory by itself, so it is named once; an empty value: nothing is to be said. None where
     that is not enough: another directory is the last, or the user's value is empty or refers to the image's.
     """
-    users = "" if told is None else told.text
-    if ours.rpartition(":")[2] != LIBDIR or users is None or (told is not None and not users):
+    users = "" if users_own is None else users_own.text
+    if ours.rpartition(":")[2] != LIBDIR or users is None or (users_own is not None and not users):
         return None
     front = ours.rpartition(":")[0]
     if _REFERENCE.search(users):
@@ -156,7 +156,7 @@ def _without_programs_own(told: Optional[SpecifiedValue], ours: str) -> Optional
 
 
 def _behind_users(text: str, image: Optional[ImageFacts], start: Start, ours: str) -> str:
-    """The user's value, then *ours*, then the image's without its empty elements: those mean the current directory.
+    """Return the user's value, *ours*, then the image's without empty elements: those mean the current directory.
 
     Where the user's value itself refers to the image's, *ours* goes before that.
     """

@@ -22,7 +22,7 @@ GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
 
 
 class Change(NamedTuple):
-    """What becomes of one variable of the caller's."""
+    """A change to one variable of the caller."""
 
     name: str
     op: Literal["set", "append", "unset"]
@@ -38,7 +38,7 @@ _PLAIN = re.compile(r"[^,:^\\\"\s]*")
 
 
 def render_exports(printed: Printed) -> str:
-    """The lines for the plan that is to be printed, beside what the program's own flag would bind on that host."""
+    """Return the lines for a plan, which agree with the binds of the program's own flag on that host."""
     return exports(printed.words, printed.start.runtime.name.upper(), _own_of(printed))
 
 
@@ -48,7 +48,7 @@ def _own_of(printed: Printed) -> Optional[dict[str, str]]:
 
 
 def _own_libraries(host: Host, plan: Plan) -> dict[str, str]:
-    """The libraries that Apptainer's own flags would bind here: where to, and where from in its own words."""
+    """Return the libraries that Apptainer's own flags would bind here: target -> source, as Apptainer writes it."""
     vendors = tuple(vendor for vendor in plan.request.vendors if vendor in VENDORS)
     if not vendors:
         return {}
@@ -117,7 +117,7 @@ def changes(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> tuple
 
 
 def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
-    """The libraries of *binds* in the words of CONTAINLIBS, `path` or `path:name`, by their place in the container."""
+    """Return the libraries of *binds* as in CONTAINLIBS, `path` or `path:name`, by their place in the container."""
     words: dict[str, str] = {}
     for bind in binds:
         path = own.get(bind.target, bind.source)
@@ -128,7 +128,7 @@ def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
 
 
 def older_name(name: str) -> Optional[str]:
-    """The name that Apptainer reads where it does not find *name*, one of its own; None for SingularityCE's."""
+    """Return the name that Apptainer reads where *name* is not set; None for a name of SingularityCE."""
     return name.replace("APPTAINER", "SINGULARITY", 1) if name.startswith("APPTAINER") else None
 
 

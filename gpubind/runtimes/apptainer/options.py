@@ -1,7 +1,7 @@
 """What the user asked of Apptainer or SingularityCE: by options, variables and the site's configuration.
 
 Each is read once, by the program's own rules. A value on the command line wins over a variable. Of the variables those
-with the prefix APPTAINER_ win over those with SINGULARITY_, which SingularityCE knows alone. Binds add up.
+with the prefix APPTAINER_ take precedence over those with SINGULARITY_, the only ones of SingularityCE. Binds add up.
 
 Sources: Apptainer 1.4.5 `cmd/internal/cli/action_flags.go`, `pkg/cmdline/flag.go`, `env.go`, `internal/pkg/util/env/`,
 `pkg/util/apptainerconf/parser.go`, `internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler);
@@ -23,7 +23,7 @@ from gpubind.runtimes.edits import is_utf8
 from gpubind.runtimes.runtime import Start
 
 PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
-"""What the names of a program's variables begin with, in the order of their rank."""
+"""The prefixes of a program's variables, in the order of their rank."""
 _ADDED_UP = ("bind", "mount")
 """Options to whose values those of the variables are added."""
 _LISTS = (
@@ -119,7 +119,7 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
 def parse_site(text: str) -> dict[str, tuple[str, ...]]:
     """apptainer.conf, singularity.conf: `directive = value` lines. A directive may stand there more than once.
 
-    A line without a value says nothing: the program's default counts.
+    A line without a value is ignored: the program's default stays.
     """
     site: dict[str, tuple[str, ...]] = {}
     for line in text.split("\n"):
@@ -130,14 +130,14 @@ def parse_site(text: str) -> dict[str, tuple[str, ...]]:
 
 
 _EVALUATED = frozenset("$`\\")
-"""What makes the container's shell change a value."""
+"""The characters with which the container's shell changes a value."""
 
 
 class SpecifiedValue(NamedTuple):
     """The user's own value for a variable of the container."""
 
     text: Optional[str]
-    """As the user wrote it; None where only the program's shell can tell it."""
+    """As the user wrote it; None where only the program's shell knows it."""
     plain: bool
     """Whether it arrives as it is written: nothing evaluates it."""
 
@@ -167,12 +167,12 @@ def specified(start: Start, name: str) -> Optional[SpecifiedValue]:
 
 
 def overrides(start: Start, name: str) -> bool:
-    """Whether the user's options, files or variables keep the caller's own value of *name* from the container."""
+    """Return whether options, files or variables of the user keep the caller's value of *name* from the container."""
     return is_clean(start.user.options) or specified(start, name) is not None
 
 
 def dev_of(start: Start) -> Literal["whole", "minimal", "none"]:
-    """What the container's /dev will be: the host's, one that holds only what is put there, or none from outside."""
+    """Return the kind of the container's /dev: the host's, one with the bound nodes only, or none from outside."""
     if "dev" in start.user.options.all("no-mount"):
         return "none"
     if is_contained(start.user.options) or start.facts.directive("mount dev") == "minimal":

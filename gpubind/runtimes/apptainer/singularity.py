@@ -73,7 +73,7 @@ class Apptainer(Runtime):
     def __init__(self) -> None:
         helpers = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
         message = "it will say `Failed to create user namespace`"
-        self.limits = Limits(user_namespaces=UserNamespaces(helpers, moves=True, message=message))
+        self.limits = Limits(user_namespaces=UserNamespaces(message, helpers, moves=True))
         self.site = f"/etc/{self.name}/{self.name}.conf"
 
     def identify(self, text: str) -> ProgramVersion:

@@ -1,6 +1,6 @@
-"""docker and podman: two programs of one command line, whose images are in a store of their own.
+"""docker and podman: two programs with one command line, each with a store of images.
 
-What must be said is the same, but for what follows: podman starts a directory, too (`--rootfs DIR:O`, with an overlay,
+Their options are the same, with these exceptions: podman starts a directory, too (`--rootfs DIR:O`, with an overlay,
 so that nothing is left in it), keeps an ordinary user's groups, and takes variables of an image's away by name.
 
 Sources: references of `docker run` and `docker pull`; podman-run(1) and podman-pull(1) 5.4; docker/cli 26.1
@@ -184,9 +184,7 @@ class Podman(Docker):
     image_hint = "`podman load -i FILE`, or `podman import FILE NAME`"
     limits = Limits(
         user_namespaces=UserNamespaces(
-            helpers=(),
-            moves=False,
-            message="it will say `cannot clone: Operation not permitted` or `cannot re-exec process`",
+            "it will say `cannot clone: Operation not permitted` or `cannot re-exec process`"
         ),
         drops_groups=True,
         keep_groups="keep-groups",
@@ -247,7 +245,7 @@ def mount_word(bind: Bind) -> str:
 
 
 def _device_words(node: DeviceNode, start: Start) -> list[str]:
-    """The option that brings *node*, unless the user's own does. Errors: `RuntimeLimitError` (`unsayable-path`)."""
+    """Return the option for *node*, unless the user provides it. Errors: `RuntimeLimitError` (`unsayable-path`)."""
     if not is_utf8(node.source) or ":" in node.source + node.target:
         why = "--device takes no path with a colon, and none that is not UTF-8"
         raise unsayable_path(node.source, why, PLAINER)
@@ -258,7 +256,7 @@ def _device_words(node: DeviceNode, start: Start) -> list[str]:
 
 
 def _shm_words(start: Start) -> list[str]:
-    """What makes /dev/shm as large as the host's mostly is, half of the memory: workers of a DataLoader share it.
+    """Return the option for a /dev/shm of half the memory, like most hosts': workers of a DataLoader share it.
 
     Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
     """

@@ -1,8 +1,8 @@
 """The daemon of docker or podman: on this machine, or on another one.
 
-What the program's own options say, before its subcommand, counts before the environment; so does what they say of
-where its files are. Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName),
-`cli/context/store/metadatastore.go`; podman-remote(1) 5.4; both were run, and neither reads the other's variables.
+The program's own options before its subcommand take precedence over the environment, also for the place of its files.
+Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName), `cli/context/store/metadatastore.go`;
+podman-remote(1) 5.4; both were run, and neither reads the other's variables.
 """
 
 from __future__ import annotations
