@@ -222,10 +222,10 @@ def start(
     )
     action: Action = "exec" if command else "run"
     line = read_start(action, (image, *command), backend, asked.environ, elsewhere=elsewhere)
-    made = make_command(asked, action, line)
+    result = make_command(asked, action, line)
     if not dry_run:
-        become(made)
-    return made
+        become(result)
+    return result
 
 
 def _log(message: Message) -> None:

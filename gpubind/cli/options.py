@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gpubind.host import Host
     from gpubind.host.base import Untrusted
     from gpubind.image import Image
-    from gpubind.model import Plan
     from gpubind.planner.planning import Query
 
 
@@ -102,13 +101,6 @@ def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:
     from gpubind.image import open_image
 
     return open_image(image, host.uname.machine)
-
-
-def plan_of(options: PlanOptions, host: Host, *, like: Optional[str] = None, image: Optional[Image] = None) -> Plan:
-    """Return the plan that the options ask for. Errors: as `plan_host`."""
-    from gpubind.planner.planning import plan_host
-
-    return plan_host(host, query_of(options, like), image)
 
 
 def query_of(options: PlanOptions, like: Optional[str] = None) -> Query:

@@ -9,7 +9,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
 from gpubind import observe
@@ -47,30 +47,23 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the programs *name* in the absolute directories of PATH, in their order."""
-    from gpubind.model.answers import may
+    """Yield the programs *name* in the absolute directories of PATH, in their order.
 
-    directories = environ.get("PATH", os.defpath).split(":")
-    for path in _files(f"{directory}/{name}" for directory in directories if directory.startswith("/")):
-        if may(path, os.X_OK):
-            yield path
-
-
-def _files(places: Iterable[str]) -> Iterator[str]:
-    """Yield the files among *places*. One that cannot be inspected is skipped, as by a shell.
-
-    Errors: `UnseenError` if none is left for that reason.
+    A file that cannot be inspected is skipped, as by a shell. Errors: `UnseenError` if no other file has that name.
     """
-    from gpubind.model.answers import is_file
+    from gpubind.model.answers import is_file, may
 
     unseen, found = None, False
-    for path in places:
+    for directory in environ.get("PATH", os.defpath).split(":"):
+        path = f"{directory}/{name}"
         try:
-            if is_file(path):
-                yield path
-                found = True
+            is_there = directory.startswith("/") and is_file(path)
         except UnseenError as error:
             unseen = unseen or error
+            continue
+        found = found or is_there
+        if is_there and may(path, os.X_OK):
+            yield path
     if unseen is not None and not found:
         raise unseen
 

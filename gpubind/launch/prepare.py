@@ -67,9 +67,9 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
 
 def without_choice(host: Host) -> Host:
     """Return *host* without the caller's variables that choose GPUs."""
-    made = copy(host)
-    made.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
-    return made
+    other = copy(host)
+    other.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
+    return other
 
 
 class Files(NamedTuple):

@@ -134,17 +134,17 @@ def _answer(host: Host, question: Question) -> str:
     """What *host* answers, as a text. Errors: `BoundError`; `HostReadError` where the host could not be looked at."""
     renew(RECORD_TIMES)
     try:
-        made = plan_host(host, Query(question.request, question.listfile), question.image)
-        texts = [made.to_json()]
+        plan = plan_host(host, Query(question.request, question.listfile), question.image)
+        texts = [plan.to_json()]
     except NothingToBindError as error:
-        made = empty_plan(GPUBIND, None, question.request.vendors)
+        plan = empty_plan(GPUBIND, None, question.request.vendors)
         texts = [_told(error)]
     except GpubindError as error:
         if isinstance(error, BoundError) or error.code == "unreadable-file":
             raise
         return _told(error)
     for runtime in (None, *map(RUNTIMES.__getitem__, question.backends)):
-        texts += map(str, check_plan(host, made, question.image, runtime))
+        texts += map(str, check_plan(host, plan, question.image, runtime))
     return "\n".join(texts)
 
 

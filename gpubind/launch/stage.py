@@ -84,9 +84,9 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
 
     Its name is a hash of the places. One that was changed is not used, and another one is made.
     """
-    wanted = sorted(set(places))
-    name = sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
-    return _in_first_place(lambda place: _put_skeleton(place, name, wanted), environ)
+    ordered = sorted(set(places))
+    name = sha256("\0".join(ordered).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
+    return _in_first_place(lambda place: _put_skeleton(place, name, ordered), environ)
 
 
 def replace(
@@ -186,11 +186,11 @@ def _make(directory: str, mode: int) -> None:
     # It exists now, or is not a directory: opening it fails then.
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, mode)
-        made = _open_directory(directory)
+        opened = _open_directory(directory)
         try:
-            os.fchmod(made, mode)
+            os.fchmod(opened, mode)
         finally:
-            os.close(made)
+            os.close(opened)
 
 
 def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, Argument, PlanOptions, Subcommand
-from gpubind.cli.options import open_host_of, open_image_of, plan_of
+from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.errors import NothingToBindError, UsageError
 
 if TYPE_CHECKING:
@@ -54,21 +54,22 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     from gpubind.documents.explanation import explain as explain_name
     from gpubind.documents.explanation import near_names
     from gpubind.formats.driver.names import driver_section
+    from gpubind.planner.planning import plan_host
 
     host = open_host_of(options)
     try:
-        made = plan_of(options, host, like=like, image=open_image_of(image, host))
-        report((one for one in made.findings if one.code in _ABOUT_THE_LOOK), brief=True)
+        plan = plan_host(host, query_of(options, like), open_image_of(image, host))
+        report((one for one in plan.findings if one.code in _ABOUT_THE_LOOK), brief=True)
     except NothingToBindError:
         is_line = " " in name.strip()
         if not is_line and ("/" in name or ".so" in name or driver_section(name) is not None):
             raise  # a file's name: no plan, no answer
-        made = None
-    explanation = None if made is None else explain_name(made, name)
+        plan = None
+    explanation = None if plan is None else explain_name(plan, name)
     if explanation is not None and explanation.subjects:
         return explanation
-    near = near_names(name, () if made is None else [decision.subject for decision in made.decisions])
-    files = "no file of the plan has this name" if made is not None else "this host has no driver that could name it"
+    near = near_names(name, () if plan is None else [decision.subject for decision in plan.decisions])
+    files = "no file of the plan has this name" if plan is not None else "this host has no driver that could name it"
     raise UsageError(
         "unknown-code",
         f"`{_short(name)}` is neither a code nor a message that gpubind knows, and {files}",

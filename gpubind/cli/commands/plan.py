@@ -52,28 +52,28 @@ def plan(
             from gpubind.launch.render import PrintForm, print_plan
 
             form = PrintForm(chosen, tuple(backend_arg or ()), allow_writable, quoted, stage_dir, cdi_hook)
-            made, text = print_plan(form, host, query, opened)
+            planned, text = print_plan(form, host, query, opened)
         else:
             from gpubind.planner.planning import plan_host
 
-            made = plan_host(host, query, opened)
-            text = _render(made, chosen, output, verbose=bool(verbose))
+            planned = plan_host(host, query, opened)
+            text = _render(planned, chosen, output, verbose=bool(verbose))
     write_document(text, output)
     if not quiet and chosen != "json":
-        (report if verbose else report_folded)(made.findings)
+        (report if verbose else report_folded)(planned.findings)
     if strict:
-        _need_no_error(options, made, quiet=quiet)
+        _need_no_error(options, planned, quiet=quiet)
 
 
-def _need_no_error(options: PlanOptions, made: Plan, *, quiet: bool) -> None:
+def _need_no_error(options: PlanOptions, planned: Plan, *, quiet: bool) -> None:
     """Exit with 1 on an error finding, of the plan or of the check of its host, which is reported then."""
     from gpubind.api import check
     from gpubind.cli.output import report
 
-    errors = [finding for finding in check(open_host_of(options), made) if finding.severity == "error"]
+    errors = [finding for finding in check(open_host_of(options), planned) if finding.severity == "error"]
     if not quiet:
-        report(finding for finding in errors if finding not in made.findings)
-    if errors or any(finding.severity == "error" for finding in made.findings):
+        report(finding for finding in errors if finding not in planned.findings)
+    if errors or any(finding.severity == "error" for finding in planned.findings):
         raise SystemExit(EXIT_FINDING)
 
 

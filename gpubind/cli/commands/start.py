@@ -43,11 +43,11 @@ def start(
         if line.why:
             request.report(Notice("note", "backend", f"{line.runtime.name}, {line.why}", is_detail=True))
         with progress(quiet=quiet):
-            made = make_command(request, action, line)
+            result = make_command(request, action, line)
         if request.dry_run:
-            write_document(_shown(made.argv, line.image.text, line.argv), None)
+            write_document(_shown(result.argv, line.image.text, line.argv), None)
         else:
-            become(made)
+            become(result)
 
 
 def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:

@@ -36,20 +36,20 @@ def wrap(
     words = tuple(line)
     with not_started():
         environ = callers_environ()
-        made = parse_command(words, environ, site_switches(words))
-        if made is None:
+        parsed = parse_command(words, environ, site_switches(words))
+        if parsed is None:
             _become(words, environ, dry_run=dry_run)
             return
-        if not made.is_here:
-            _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
+        if not parsed.is_here:
+            _become(moved(parsed, _gpubind(len(words))), environ, dry_run=dry_run)
             return
         request = start_request(options, dry_run=dry_run, quiet=quiet, **asked)
         with progress(quiet=quiet):
-            command = wrapped_command(request, made)
+            command = wrapped_command(request, parsed)
         if command is None:
             _become(words, environ, dry_run=dry_run)  # as it is: the program's own flag goes on, too
         elif dry_run:
-            write_document(printed(made, command.argv), None)
+            write_document(printed(parsed, command.argv), None)
         else:
             _become(written(command), command.environ, dry_run=False)
 
