@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.documents.text import printable, render_error, render_finding, render_line
@@ -90,19 +90,17 @@ def progress(*, quiet: bool) -> AbstractContextManager[None]:
     """Show on a terminal the progress of long reads within, unless *quiet*."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return nullcontext()
-    from gpubind.cli.progress import ProgressLine
+    from gpubind.cli.progress import progress_line
 
-    return ProgressLine()
+    return progress_line()
 
 
 def _say(text: str) -> None:
     tell("")
     if sys.stderr is not None:
-        try:
+        with suppress(OSError, UnicodeError):
             sys.stderr.write(text)
             sys.stderr.flush()
-        except (OSError, UnicodeError):
-            pass
 
 
 def warn(error: GpubindError) -> None:

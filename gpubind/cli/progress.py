@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Optional
 
 from gpubind.documents.text import printable
@@ -19,37 +21,32 @@ EVERY_S = 0.1
 _ERASE = "\r\x1b[K"
 
 
-class ProgressLine:
-    """`with ProgressLine():` shows what is read inside, if it takes long."""
+@contextmanager
+def progress_line() -> Iterator[None]:
+    """Show what is read within, if it takes long."""
+    next_s, is_shown = time.monotonic() + PATIENCE_S, False
 
-    def __init__(self) -> None:
-        self._next = time.monotonic() + PATIENCE_S
-        self._is_shown = False
-        self._watched = watched_by(self._tell)
-
-    def __enter__(self) -> None:
-        self._watched.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self._watched.__exit__(None, None, None)
-        self._say("")
-
-    def _tell(self, what: str, done: int, whole: Optional[int]) -> None:
-        if not what:
-            self._say("")
-        elif time.monotonic() >= self._next and _is_in_front():
-            self._next = time.monotonic() + EVERY_S
-            self._say(line_of(what, done, whole, _columns() - 1))
-
-    def _say(self, line: str) -> None:
-        """Show *line* in the place of the one that is shown."""
-        if line or self._is_shown:
-            self._is_shown = bool(line)
-            try:
+    def show(line: str) -> None:
+        nonlocal is_shown
+        if line or is_shown:
+            is_shown = bool(line)
+            with suppress(OSError, UnicodeError):
                 sys.stderr.write(_ERASE + line)
                 sys.stderr.flush()
-            except (OSError, UnicodeError):
-                pass
+
+    def watch(what: str, done: int, whole: Optional[int]) -> None:
+        nonlocal next_s
+        if not what:
+            show("")
+        elif time.monotonic() >= next_s and _is_in_front():
+            next_s = time.monotonic() + EVERY_S
+            show(line_of(what, done, whole, _columns() - 1))
+
+    try:
+        with watched_by(watch):
+            yield
+    finally:
+        show("")
 
 
 def line_of(what: str, done: int, whole: Optional[int], width: int) -> str:
