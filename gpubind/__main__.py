@@ -29,7 +29,7 @@ def _tell(unraisable: Any) -> None:
 
 
 IS_HEARD = getsignal(SIGINT) is default_int_handler
-"""Not where the caller ignores it, as a shell does for what runs behind its back."""
+"""Not where the caller ignores it, as a shell does for background jobs."""
 if IS_HEARD:
     # While modules are loaded and when the interpreter ends, Python makes errors of all kinds of an interrupt.
     signal(SIGINT, _end)

@@ -167,7 +167,7 @@ class FormatError(GpubindError):
         super().__init__(code, what, where=where or place, why=why, hint=hint)
         self.place = place
         self.offset = offset
-        """Of the damage in what was parsed, in bytes; None if the place is no offset."""
+        """Of the damage in what was parsed, in bytes; None if the place is not an offset."""
 
     def in_file(self, path: str) -> FormatError:
         """Return the same error, with the file named: parsers see bytes, only their caller knows whose."""

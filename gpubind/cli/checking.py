@@ -58,7 +58,7 @@ Opened = dict[tuple[Optional[str], str], Union[Image, GpubindError, None]]
 
 
 def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]]) -> list[Report]:
-    """Return the outcome for each of *images* on each of *hosts*; None is no image, and this machine.
+    """Return the outcome for each of *images* on each of *hosts*; None stands for no image, or for this machine.
 
     The outcome of a check that fails is a finding. Errors: the one error with which all of them fail.
     """
@@ -68,7 +68,7 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
     for image in images:
         for host in hosts:
             if reports:
-                renew()  # each check has the bounds that it would have alone
+                renew()  # each check has the bounds of a separate command
             there = request._replace(options=request.options._replace(host=host))
             try:
                 reports.append(_check(there, image, opened))

@@ -11,7 +11,7 @@ from gpubind.cli.declarations import EXIT_CODES, GROUPS, HELP, STARTS_CODES, VER
 from gpubind.model.data import HOSTS
 
 LEFT = 26
-"""Columns of the names beside their sentences."""
+"""Columns of the names before their sentences."""
 NARROW = 72
 """Below so many columns a sentence stands under its name,"""
 SHORT = 12

@@ -127,7 +127,7 @@ def _report(error: GpubindError, words: list[str]) -> int:
         _answer_in_json(words, error)
     except OSError:  # too many open files to load what writes it
         pass
-    except GpubindError:  # nobody reads it, or it has no room; the error itself is told above
+    except GpubindError:  # it has no reader, or no room; the error itself is written above
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return error.exit_code
 

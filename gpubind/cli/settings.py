@@ -73,8 +73,8 @@ def _files() -> list[str]:
 def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
     """Return the ignored findings by code and subject, each with the reason: the site's and the user's, then *given*.
 
-    *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes alone
-    may stand side by side, separated by commas.
+    *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes
+    without subjects may be separated by commas.
     """
     configured: dict[str, str] = read_settings().get("ignore", {})
     path = file_of("ignore") if configured else ""

@@ -71,16 +71,16 @@ def _words_by_name(words: Words) -> Words:
         if others[:1] and others[0].startswith("-") and others[0] != "--":
             if len(named) > 1:
                 break  # it is the program's
-            return words  # a word behind it may be its value
+            return words  # the next word may be its value
         named, others = [*named, *(word for word in others[:1] if word != "--")], others[1:]
     free = [name for name in _NAMED[command] if name not in {word.partition("=")[0] for word in options}]
     if command == "check" and "--image" in options and any(word.endswith(".sif") for word in named):
-        free = ["--image"] * len(named)  # an image is no program of another
+        free = ["--image"] * len(named)  # an image is not a program of another
     return (command, *options, *(word for pair in zip(free, named) for word in pair)) if named else words
 
 
 def _runtime_options_apart(words: Words) -> Words:
-    """Put the runtime's own options of a start behind `--`, right before IMAGE.
+    """Put the runtime's own options of a start after `--`, right before IMAGE.
 
     `-e A=b IMAGE` is docker's: to Apptainer, `-e` is a switch, and `A=b` would be the image.
     """
@@ -109,7 +109,7 @@ class _Apart(NamedTuple):
 
 
 def _apart(runtime: str, words: Words) -> Iterator[_Apart]:
-    """Yield *words* with the options of *runtime* apart from gpubind's; nothing if one of them is nobody's."""
+    """Yield *words* with the options of *runtime* apart from gpubind's; nothing if one of them is unknown."""
     ours: Words = ()
     theirs: Words = ()
     left = words[1:]

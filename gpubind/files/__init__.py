@@ -1,6 +1,6 @@
 """A tree of files below a root, live or recorded. Links are chased here, and files of hosts are read here.
 
-Each kind of tree is a module of its own, loaded by those who need it.
+Each kind of tree is a separate module, loaded on demand.
 """
 
 from gpubind.files.glob import glob

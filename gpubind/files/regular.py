@@ -1,4 +1,4 @@
-"""Open and read regular files, whoever put them there: a device is never opened, and a FIFO never waited for."""
+"""Open and read regular files that may be hostile: a device is never opened, and a FIFO never waited for."""
 
 from __future__ import annotations
 

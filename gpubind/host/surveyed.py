@@ -1,6 +1,6 @@
 """Record all questions to a host, so that the record gives the same answers.
 
-This module alone decides what a record keeps of a file: facts instead of bytes, small texts, and of files that name
+Only this module decides what a record keeps of a file: facts instead of bytes, small texts, and of files that name
 people only what a plan needs.
 """
 

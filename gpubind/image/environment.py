@@ -51,7 +51,7 @@ def _completed(path: str) -> str:
 def of_interest(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what *exports* says of the variables that concern a plan, and which of them it does not know.
 
-    Singularity's own files export PATH and LD_LIBRARY_PATH, whoever has set them.
+    Singularity's own files export PATH and LD_LIBRARY_PATH, wherever they are set.
     """
     env = {
         name: value

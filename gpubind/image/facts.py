@@ -117,7 +117,7 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
     if glibc is not None and architecture(glibc.arch).bits == 32:
         shell = _shell(tree)
         if shell is not None and architecture(shell).compat32 == glibc.arch:
-            glibc = loader.of(shell).glibc  # the other is beside it
+            glibc = loader.of(shell).glibc  # the other is next to it
     if glibc is not None:
         return "glibc", glibc.version, glibc.arch
     for path in glob(tree, "/lib/ld-musl-*.so.1"):

@@ -291,7 +291,7 @@ class Near:
     """The small files of a directory, read at once in the order of the archive.
 
     Going back in a packed archive unpacks all of it again, seconds for each GiB; a command that reads one library of a
-    directory mostly reads others of it, too.
+    directory usually reads others of it, too.
     """
 
     def __init__(self, layers: Layers) -> None:

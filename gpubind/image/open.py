@@ -157,7 +157,7 @@ def _unpulled(image: ImageReference) -> UsageError:
 
 
 def nearest(path: str) -> str:
-    """The question whether a file beside *path*, which does not exist, was meant; empty if none has such a name."""
+    """Return the question whether a file next to *path*, which does not exist, was meant; empty if none is similar."""
     directory, slash, name = path.rpartition("/")
     try:
         names = sorted(os.listdir(directory + slash or "."))

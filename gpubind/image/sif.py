@@ -39,7 +39,7 @@ ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
 
 
 def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
-    """Return the files of the SIF file in *blob*. An overlay that is stored beside them is not looked at.
+    """Return the files of the SIF file in *blob*. An overlay that is stored with them is ignored.
 
     Errors: `FormatError` (`bad-sif`, `bad-squashfs`), `HostReadError` (`encrypted-image`, `unsupported-image`).
     """

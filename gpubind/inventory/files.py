@@ -30,7 +30,7 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
         if isinstance(found, Missing) or found.stat.kind != "file":
             continue
         if claim.group == "rocm" and not isinstance(tree.ident(found.path), ElfIdent):
-            # ROCm's scripts need modules that lie beside them, and Python.
+            # ROCm's scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
         capability = capability_of(table.section_of(claim), None)

@@ -173,7 +173,7 @@ def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
 
 def pci_displays(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
     """Return the PCI addresses of devices of vendor *maker* (`0x10de`) and *classes* (`0x03`), in order."""
-    dev = host.lenient.dev  # of what is no display, a record tells no class
+    dev = host.lenient.dev  # a record has the class of displays only
     texts = ((address, dev.text(f"{PCI_DEVICES}/{address}/class")) for address in dev.names(PCI_DEVICES))
     of_kind = [address for address, kind in texts if kind is not None and kind.startswith(classes)]
     return tuple(address for address in of_kind if dev.text(f"{PCI_DEVICES}/{address}/vendor") == maker)

@@ -149,7 +149,7 @@ class Search:
             return Refused("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real)
         name = real.rpartition("/")[2]
         version = driver_version_of(name)
-        # Before the version: it has one of its own, and is no second driver.
+        # Before the version: it has another one, and is not a second driver.
         if "/compat/" in real and name.startswith("libcuda.so"):
             return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
         if version and self.version and version != self.version:

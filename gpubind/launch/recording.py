@@ -1,4 +1,4 @@
-"""A record that answers what its host answers: the fixed survey, and all that planning asks beside it.
+"""A record that answers what its host answers: the fixed survey, and everything else that planning asks.
 
 The host is asked every question that may change what is looked at: each source, each vendor, every capability, each
 program that `--like` knows, every CDI device, an image, each runtime. What it is asked is in the record by construction
@@ -52,7 +52,7 @@ class Question(NamedTuple):
     listfile: Optional[ListFile] = None
     image: Optional[Image] = None
     backends: tuple[str, ...] = ()
-    """The runtimes for which the plan is checked, beside the check for none."""
+    """The runtimes for which the plan is checked, in addition to the check for none."""
 
 
 @verb
@@ -67,7 +67,7 @@ def record(
     """Return *host* as the text of a record: what `--host FILE` reads.
 
     It answers whatever *host* answers, also to requests with the `library_path` and `cdi_directories` of *request* and
-    with *listfile*. Errors: `UsageError` (code `home-in-record`) for such a directory in somebody's home; `FormatError`
+    with *listfile*. Errors: `UsageError` (code `home-in-record`) for such a directory in a home; `FormatError`
     for a malformed list file; `HostReadError` (code `unfaithful-record`) where the record would answer otherwise.
     """
     request = checked(request)

@@ -33,8 +33,9 @@ class Dependency(NamedTuple):
 def host_closure(
     tree: Tree, arch: str, roots: Iterable[RootedPath], first: Iterable[str] = ()
 ) -> tuple[Dependency, ...]:
-    """What *roots* need beside themselves and glibc, by name. Directories *first* are searched as LD_LIBRARY_PATH is:
-    what a container gets lies in one directory that its LD_LIBRARY_PATH names.
+    """Return the libraries that *roots* need, except themselves and glibc, by name.
+
+    Directories *first* are searched as LD_LIBRARY_PATH is, which names the container's directory of libraries.
     """
     roots = tuple(dict.fromkeys(roots))
     container = Container(Loader(tree, arch), tree, (), (), ":".join(first))

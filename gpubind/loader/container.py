@@ -176,7 +176,7 @@ class Container:
         return place.kind if isinstance(place, Place) else None
 
     def find(self, soname: str) -> Optional[Located]:
-        """Return the library that `dlopen(soname)` opens in a program without search paths of its own."""
+        """Return the library that `dlopen(soname)` opens in a program without an RPATH."""
         found = self._search(soname, (), (), None)
         return found if found is not None and isinstance(found.tree.ident(found.at), ElfIdent) else None
 

@@ -39,7 +39,7 @@ class Loader:
     """The loader of *tree* for programs of one architecture, or of any."""
 
     def __init__(self, tree: Tree, arch: Optional[str] = None, beside: Optional[Loader] = None) -> None:
-        """*beside* is the loader of the same tree for another architecture, with the same cache and configuration."""
+        """Make the loader; *beside* is that of another architecture, with the same cache and configuration."""
         self.tree = tree
         self.arch = arch
         self._all: dict[Optional[str], Loader] = {} if beside is None else beside._all

@@ -1,7 +1,7 @@
 """Find the directories from which a Python interpreter in a container imports.
 
 Source: CPython `Modules/getpath.py` (prefixes, pyvenv.cfg), `Lib/site.py` (site-packages, the user's own, .pth files);
-Debian's python3 (`dist-packages`, /usr/local beside /usr).
+Debian's python3 (`dist-packages`, /usr/local and /usr).
 """
 
 from __future__ import annotations

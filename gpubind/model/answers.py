@@ -37,7 +37,7 @@ OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, 
 """Reading an attribute of a device fails so where the device does not tell it: a plan can do without, and a finding
 names it. Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
 OF_DEVICES = ("/dev", "/proc/driver/nvidia/gpus", "/sys/class/kfd/kfd/topology/nodes")
-"""Directories that say which devices there are: one that is forbidden is no proof that there are none."""
+"""Directories that say which devices there are: a forbidden one does not prove that there are none."""
 CHANGED = "it was changed while it was read"
 
 CHUNK = 1 << 20

@@ -41,7 +41,7 @@ class Architecture(NamedTuple):
 
     @property
     def plain_directories(self) -> tuple[str, str]:
-        """Where distributions without Debian's directories have its libraries, beside those of another class."""
+        """The library directory of distributions without Debian's directories, apart from that of another class."""
         return ("/usr/lib64", "/lib64") if self.bits == 64 else ("/usr/lib32", "/lib32")
 
 

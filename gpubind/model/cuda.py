@@ -21,7 +21,7 @@ class Framework(NamedTuple):
     name: str
     """As its authors call it."""
     libraries: tuple[str, ...]
-    """Patterns of its own libraries, which the loader must find everything for."""
+    """Patterns of its libraries, for which the loader must find everything."""
     without: str
     """The consequence if its libraries do not load."""
     versions: Mapping[str, str] = MappingProxyType({})

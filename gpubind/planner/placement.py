@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 
 
 MODULES = {"nvidia-drm_gbm.so": "gbm", "libvdpau_nvidia.so": "vdpau", "libvdpau_nvidia.so.1": "vdpau"}
-"""Libraries that libgbm and libvdpau open from directories of their own."""
+"""Libraries that libgbm and libvdpau open from private directories."""
 
 
 SINGULARITY = Layout(

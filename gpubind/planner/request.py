@@ -111,7 +111,7 @@ def _need_lone_devices(request: Request, spelled: Callable[[str], str]) -> None:
 
 
 def _with_list(request: Request, spelled: Callable[[str], str]) -> Request:
-    """*request* for a list file of its own: that is one vendor's."""
+    """Return *request* for one vendor, as a list file is one vendor's."""
     if request.source not in ("auto", "liblist"):
         what = f"{spelled('listfile')} cannot be used with {spelled('source')} {request.source}"
         raise UsageError("list-with-source", what)

@@ -63,7 +63,7 @@ class Sided(NamedTuple):
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
     images: tuple[Group, ...] = ()
-    """The groups of which it has nothing: they are the image's, or nobody's."""
+    """The groups of which it has nothing: the image has them, or they are missing."""
 
 
 def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> Sided:

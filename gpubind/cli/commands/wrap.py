@@ -57,7 +57,7 @@ def wrap(
 def _gpubind(length: int) -> tuple[str, ...]:
     """This very gpubind as words of a command line, with its options, up to the line of *length* words.
 
-    An installed program is named by its path: PATH may be another one behind `sudo` or on another machine.
+    An installed program is named by its path: PATH may be another one after `sudo` or on another machine.
     """
     program, *own = (word for word in sys.argv[: len(sys.argv) - length] if word != "--dry-run")
     is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")

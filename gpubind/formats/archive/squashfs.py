@@ -422,7 +422,7 @@ class Squashfs:
             raise damaged(f"a block unpacks to more than {limit} bytes", f"byte {start}")
         self._packed_total += len(packed)
         self.unpacked_total += len(data)
-        read = min(self._packed_total, self.superblock.bytes_used)  # blocks that are read again do not count again
+        read = min(self._packed_total, self.superblock.bytes_used)  # blocks that are read again cost nothing
         if self.unpacked_total > UNPACKED_ALLOWANCE + UNPACKED_RATIO * read:
             raise bomb(f"{self._packed_total} bytes have unpacked to {self.unpacked_total}", f"byte {start}")
         return data

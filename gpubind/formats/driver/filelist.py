@@ -35,7 +35,7 @@ class ListedFile(NamedTuple):
 
     @property
     def is_library(self) -> bool:
-        """Whether programs in a container may load it (X server modules have types of their own)."""
+        """Whether programs in a container may load it (X server modules have other types)."""
         return self.type in _LIBRARY_TYPES
 
 

@@ -36,7 +36,7 @@ class Name(NamedTuple):
     Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
     """
     minor: bool = False
-    """Whether a job mostly goes without it, even if it asked for its capability by name: window systems, screen
+    """Set if most jobs do not need it, even if it asked for its capability by name: window systems, screen
     capture, debuggers, services of the host."""
     is_unused: bool = False
     """Whether no job uses it in a container: then no finding reports that it does not load."""
@@ -118,7 +118,7 @@ def _of_driver() -> tuple[ListEntry, ...]:
 
 
 def is_minor(name: str) -> bool:
-    """Return whether a job mostly goes without *name*, even if it asked for its capability by name."""
+    """Return whether most jobs do not need *name*, even if it asked for its capability by name."""
     about = known(name)
     return about is not None and about.minor
 

@@ -26,7 +26,7 @@ class GpuInformation(NamedTuple):
 
     model: Optional[str]
     uuid: Optional[str]
-    """`GPU-...`; None while the driver has not initialised the GPU (it then prints question marks)."""
+    """`GPU-...`; None until the driver has initialised the GPU (it then prints question marks)."""
     pci: Optional[str]
     """`0000:01:00.0`, lower case."""
     minor: Optional[int]

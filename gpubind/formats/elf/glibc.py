@@ -18,7 +18,7 @@ AUDIT = "audit/sotruss-lib.so"
 
 _LOADER = re.compile(r"ld(-linux(-[\w-]+)?|64)?\.so\.\d+")
 _LIBRARY = re.compile(
-    r"lib(c\.so\.6|nsl\.so\.1"  # later versions of libnsl are a project of their own
+    r"lib(c\.so\.6|nsl\.so\.1"  # later versions of libnsl are another project's
     r"|(m|mvec|dl|pthread|rt|util|resolv|anl|thread_db|BrokenLocale|c_malloc_debug)\.so\.\d+"
     r"|nss_(files|dns|compat|hesiod|db|nis|nisplus)\.so\.\d+"
     r"|(memusage|pcprofile|SegFault)\.so)"

@@ -85,7 +85,7 @@ def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional
     if stubs:
         return {"case": "stub", "where": ", ".join(f"{path} (a stub)" for path in dict.fromkeys(stubs))}
     tree = host.driver.lenient
-    # What an old cache alone knows is not there.
+    # A file that only an old cache names does not exist.
     broken = next((d for d in refused if d.rule not in _ANOTHERS and tree.lstat(d.path or "") != ABSENT), None)
     if broken is None:
         return None

@@ -90,7 +90,7 @@ def gpus_of(host: Host, reported: tuple[ReportedGpu, ...]) -> tuple[Gpu, ...]:
     """Return the GPU of each in *reported*, in PCI order; excluded GPUs have no index.
 
     A GPU with an empty file keeps its place, or the index of those after it would be another GPU's. The only
-    /dev/nvidiaN that is nobody else's is the node of the only GPU without a minor number.
+    /dev/nvidiaN of no other GPU is the node of the only GPU without a minor number.
     """
     minors = [one.info.minor for one in reported]
     spare = [minor for minor in _minors_in_dev(host) if minor not in minors]

@@ -58,7 +58,7 @@ def read_inventory(
     devices = everything if serving.nodes is None else only(everything, serving)
     nodes = [node.target for node in devices.nodes]
     located = locate(search, lists.shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
-    # Vendor-neutral loaders come with any desktop: they are no driver.
+    # Vendor-neutral loaders come with any desktop: they do not make a driver.
     if not devices.nodes and all(file.group is not None for file in located.libraries):
         raise nothing_to_bind(host, kernel, search)
     decisions += [*located.decisions, *unmatched(listed, located.found)]
@@ -117,7 +117,7 @@ def _serving(
 def _ask_the_program(host: Host, request: Request, listfile: ListFile) -> Union[Serving, PassedOver, None]:
     """Return what `nvidia-container-cli` names, or why it does not serve; None if it is not to be asked.
 
-    A list that a user or site gives is the law: then `auto` asks nobody else.
+    A list of a user or site is exclusive: then `auto` asks no other source.
     """
     if request.source != container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
         return None

@@ -21,7 +21,7 @@ def read_data(name: str) -> bytes:
     """Return the bytes of *name*: `etc/nvliblist.conf`, `data/hosts/debian13-nvidia550.json`.
 
     Asks the package's own loader, so that a wheel, a zip on sys.path, an editable install and a checkout all answer.
-    In a checkout etc/ stands beside the package, in a wheel inside it.
+    In a checkout etc/ is next to the package, in a wheel inside it.
     """
     loader = __spec__.loader
     assert loader is not None

@@ -105,7 +105,7 @@ class _Container(NamedTuple):
         elif not places:
             yield _set(variable, NO_GPU)  # none of them can be opened
         elif variable in self.environ:
-            # A MIG device has no number. The nodes alone choose it, and a number of the caller's would hide it.
+            # A MIG device has no number. Only the nodes choose it, and a number of the caller's would hide it.
             yield _unset(variable)
 
     def _counted(self) -> list[Gpu]:
@@ -115,7 +115,7 @@ class _Container(NamedTuple):
             return gpus
         chosen = [one.gpu.index for one in self.choice.gpus or ()]
         there = {node.gpu for node in self.inventory.devices}
-        # The node of a GPU that has not told its minor number may be any: it stays where one such is chosen.
+        # The node of a GPU without a known minor number may be any: it stays where one such is chosen.
         unnumbered = any(_has_no_number(one.gpu) for one in self.choice.gpus or ())
         return [
             gpu

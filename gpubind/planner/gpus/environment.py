@@ -205,7 +205,7 @@ def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
     if names is None:
         return Choice()
     gpus = names.gpus
-    # In a cgroup the kernel shows the job's AMD GPUs alone, and has moved their indexes up.
+    # In a cgroup the kernel shows only the job's AMD GPUs, and has moved their indexes up.
     is_moved = names.vendor == "amd" and names.inventory.confined
     read = read_list(names, gpus, certain=not others and not is_moved)
     left = [name for name in read.unknown if not (is_moved and is_number(name) and len(name) < 3)]
@@ -224,7 +224,7 @@ def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
 def _chosen_of_amd(lists: GpuLists, job: Choice) -> Choice:
     """Return what is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in the rest."""
     if lists.rocr is None and lists.hip is not None and job.gpus is not None and not lists.hip.inventory.confined:
-        return _within_job(lists.hip, job)  # ROCr shows all of the host's, and in those HIP counts
+        return _within_job(lists.hip, job)  # ROCr shows all of the host's, and HIP numbers those
     return _hip_within(_within_job(lists.rocr, job), lists.hip)
 
 
