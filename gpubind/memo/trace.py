@@ -22,7 +22,7 @@ FORBIDDEN = (errno.EACCES, errno.EPERM)
 _ANSWERS = (*ABSENT, *FORBIDDEN, errno.EISDIR)
 """The errors that are answers. Others are not, such as too many open files or a missing server."""
 _MORE_ANSWERS = {"link": (errno.EINVAL,), "terminal": (errno.ENOTTY, errno.EBADF, errno.EINVAL, errno.ENOTSUP)}
-"""Others that say something, by the kind of question: that it is no link, that it is no terminal."""
+"""Other errors that are answers, by the kind of question: it is not a link, it is not a terminal."""
 SMALL = 64 << 10
 """A young file of up to so many bytes is compared by content."""
 
