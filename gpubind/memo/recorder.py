@@ -68,7 +68,7 @@ class Recorder(Trace):
 
     def begin(self) -> None:
         """Replace the functions."""
-        for name, make in STAND_INS.items():
+        for name, make in REPLACEMENTS.items():
             self._replace(os, name, make)
         self._replace(os.path, "samefile", _samefile_of)
         self._replace(builtins, "open", _open_of)
@@ -81,7 +81,7 @@ class Recorder(Trace):
         for module, name, value in reversed(self._replaced):
             setattr(module, name, value)
         for one in _SUPPORTS:
-            one.difference_update([function for function in one if getattr(function, "is_stand_in", False)])
+            one.difference_update([function for function in one if getattr(function, "is_replacement", False)])
         self._replaced.clear()
 
     def _replace(self, module: Any, name: str, make: Callable[[Recorder, Any], Any]) -> None:
@@ -91,7 +91,7 @@ class Recorder(Trace):
         setattr(module, name, value)
         for one in _SUPPORTS:
             if callable(old) and old in one:
-                value.is_stand_in = True
+                value.is_replacement = True
                 one.add(value)
 
     def path(self, path: Any, dir_fd: Optional[int] = None) -> Optional[str]:
@@ -375,7 +375,7 @@ def _change_of(name: str) -> Callable[[Recorder, Any], Any]:
     return make
 
 
-STAND_INS: dict[str, Callable[[Recorder, Any], Any]] = {
+REPLACEMENTS: dict[str, Callable[[Recorder, Any], Any]] = {
     "stat": _noted(_about("stat"), facts),
     "lstat": _noted(_about("lstat"), facts),
     "readlink": _noted(_about("link"), os.fsdecode),

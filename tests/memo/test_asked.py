@@ -20,7 +20,7 @@ from gpubind.memo.recorder import Recorder
 PACKAGE = Path(recording.__file__).parent.parent
 
 RECORDED = {
-    *(f"os.{name}" for name in recording.STAND_INS),
+    *(f"os.{name}" for name in recording.REPLACEMENTS),
     *("os.environ", "os.environ.get", "os.environ.copy", "os.path.samefile", "pwd.getpwuid"),
     # These call the above by their names in `os`, as `test_what_the_library_asks_is_recorded` shows.
     *("os.path.exists", "os.path.getsize", "os.path.isdir", "os.path.isfile", "os.path.lexists", "os.path.realpath"),
@@ -301,8 +301,8 @@ def test_a_command_that_changes_something_is_not_kept(change: Callable[[str], An
 
 
 def test_after_an_error_nothing_is_looked_at_any_more(tmp_path: Path) -> None:
-    before = {name: getattr(os, name) for name in recording.STAND_INS}
+    before = {name: getattr(os, name) for name in recording.REPLACEMENTS}
     with pytest.raises(RuntimeError), Recorder(lambda status: None) as recorder:
         raise RuntimeError
-    assert {name: getattr(os, name) for name in recording.STAND_INS} == before
+    assert {name: getattr(os, name) for name in recording.REPLACEMENTS} == before
     assert recorder.refused

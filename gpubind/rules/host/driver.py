@@ -75,8 +75,8 @@ def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
     """Yield a libcuda or NVML that is not the driver's: it is ignored, but other programs take it from the cache."""
     rejected: dict[str, Decision] = {}
     for decision in preflight.plan.decisions:
-        is_stand_in = decision.rule in ("stub", "cuda-compat") and decision.subject.startswith(STUBBED)
-        if is_stand_in and decision.path and (decision.found_by == LD_CACHE or decision.path not in rejected):
+        is_replacement = decision.rule in ("stub", "cuda-compat") and decision.subject.startswith(STUBBED)
+        if is_replacement and decision.path and (decision.found_by == LD_CACHE or decision.path not in rejected):
             rejected[decision.path] = decision
     for path, decision in rejected.items():
         cached = decision.found_by == LD_CACHE
