@@ -63,18 +63,16 @@ class Nspawn(Runtime):
             options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
         env = compose(plan.env, Values(start.user.options.env, images=library_path(plan)))
         for name, value in known(env):
-            if start.user.options.env.get(name) != value:
-                options.append(f"--setenv={name}={_sayable(name, value)}")
+            if CHANGED_VALUE.search(value):
+                raise unsayable_value(name, "systemd-nspawn refuses control characters, and what is not UTF-8")
+            options.append(f"--setenv={name}={value}")
         return Words(tuple(options), edits.binds, known(env), edits.decisions, edits.findings)
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # By default it is called as the image is, and two of one name cannot be there at once.
-        name = (
-            ()
-            if start.facts.pid is None or start.user.options.all("machine")
-            else (f"--machine=gpubind-{start.facts.pid}",)
-        )
+        pid = None if start.user.options.all("machine") else start.facts.pid
+        name = (f"--machine=gpubind-{pid}",) if pid is not None else ()
         options = ("-q", *name, *start.user.arguments, *words.options, f"--directory={call.image}")
         return Command((call.program, *options, "--", *start.in_directory(call)), start.caller.environ)
 
@@ -109,13 +107,6 @@ def _container(start: Start) -> Iterator[str]:
 def escaped(path: str) -> str:
     """Return *path* as --bind takes it: a colon would end it."""
     return path.replace("\\", "\\\\").replace(":", "\\:")
-
-
-def _sayable(name: str, value: str) -> str:
-    """Errors: `RuntimeLimitError` (code `unsayable-value`)."""
-    if CHANGED_VALUE.search(value):
-        raise unsayable_value(name, "systemd-nspawn refuses control characters, and what is not UTF-8")
-    return value
 
 
 SYSTEMD_NSPAWN = Nspawn()

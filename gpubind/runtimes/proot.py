@@ -55,15 +55,8 @@ class Proot(Runtime):
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         place = () if start.user.options.last("cwd") is not None else ("-w", _directory(start))
-        argv = (
-            call.program,
-            "-R",
-            call.image,
-            *place,
-            *start.user.arguments,
-            *words.options,
-            *start.in_directory(call),
-        )
+        options = (*place, *start.user.arguments, *words.options)
+        argv = (call.program, "-R", call.image, *options, *start.in_directory(call))
         return Command(argv, changed(start.caller.environ, unset=words.unset, values=dict(words.env)))
 
     def brought(self, plan: Plan, start: Start) -> Brought:

@@ -77,8 +77,9 @@ class Udocker(Runtime):
         options = [f"--volume={_volume(bind)}" for bind in edits.binds]
         env = compose(plan.env, Values(start.user.options.env, images=library_path(plan)))
         for name, value in known(env):
-            if start.user.options.env.get(name) != value:
-                options.append(f"--env={name}={_sayable(name, value)}")
+            if value != value.strip():
+                raise unsayable_value(name, "udocker takes the white space around a value away")
+            options.append(f"--env={name}={value}")
         findings = (*self._findings(plan, edits, start), *self.write_access(edits, plan, start))
         return Words(tuple(options), edits.binds, known(env), edits.decisions, findings)
 
@@ -123,13 +124,6 @@ def _volume(bind: Bind) -> str:
             why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"
             raise unsayable_path(path, why)
     return f"{bind.source}:{bind.target}"
-
-
-def _sayable(name: str, value: str) -> str:
-    """Errors: `RuntimeLimitError` (code `unsayable-value`)."""
-    if value != value.strip():
-        raise unsayable_value(name, "udocker takes the white space around a value away")
-    return value
 
 
 UDOCKER = Udocker()

@@ -55,10 +55,9 @@ class Bubblewrap(Runtime):
     image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
     limits = Limits(
         user_namespaces=UserNamespaces(
-            helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
-            moves=False,
-            message="it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
+            "it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
             "allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
+            helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
         ),
         hides_missing_command=True,
     )
