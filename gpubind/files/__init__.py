@@ -1,7 +1,4 @@
-"""A tree of files below a root, live or recorded. Links are chased here, and files of hosts are read here.
-
-Each kind of tree is a separate module, loaded on demand.
-"""
+"""Files of this machine, a record or an image (`Tree`), their bytes (`blob.Blob`), and whom root trusts."""
 
 from gpubind.files.glob import glob
 from gpubind.files.tree import Tree

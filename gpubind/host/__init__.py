@@ -1,7 +1,4 @@
-"""Host: a driver tree and a device tree, and what is known of the process that asks.
-
-This machine, records, and the survey that makes those are separate modules, loaded on demand.
-"""
+"""The host of a plan: this machine, or a record. Entry: `open.open_host`; `survey.look_around` makes a record."""
 
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname
 

@@ -1,4 +1,4 @@
-"""Images: what a container will be made of."""
+"""Images: what a container is made of. Entry: `open_image`, which returns the tree of the files and their facts."""
 
 from gpubind.image.facts import Image
 from gpubind.image.open import open_image

@@ -1,4 +1,1 @@
-"""ld.so's view of a tree: where it looks for a soname, and whether one file fits what the others define.
-
-And the kernel's, which starts programs and ld.so itself.
-"""
+"""Predict the dynamic loader and execve(2). Entries: `container.Container`, `execve.follow`, `fit.fit_files`."""

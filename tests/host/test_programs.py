@@ -68,6 +68,11 @@ def test_a_program_that_does_not_answer_in_time_is_ended() -> None:
     assert answer == Missing("unreadable", "`sleep` did not answer within 0.2 s")
 
 
+def test_a_program_that_goes_on_printing_is_ended_in_time() -> None:
+    answer = run_program(("sh", "-c", "while :; do echo; done"), 0.2)
+    assert answer == Missing("unreadable", "`sh` did not answer within 0.2 s")
+
+
 def test_a_program_that_closes_its_outputs_and_goes_on_is_ended_in_time() -> None:
     answer = run_program(("sh", "-c", "exec >&- 2>&-; sleep infinity"), 0.2)
     assert answer == Missing("unreadable", "`sh` did not answer within 0.2 s")
