@@ -1,6 +1,6 @@
 """Give the answer that was given before, if each question that it was made from still has the same answer.
 
-This runs before any other part of gpubind. A memo that cannot be read, is damaged, or belongs to somebody else is as
+This runs before any other part of gpubind. A memo that cannot be read, is damaged, or belongs to another user is as
 good as none, and is not reported.
 """
 
@@ -106,7 +106,7 @@ def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfini
 
 
 def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoReturn:
-    """Replace this process by the program *path*. Python ignores two signals for itself, and the program shall not.
+    """Replace this process by the program *path*. Python ignores two signals, which the program must not.
 
     Errors: `OSError`.
     """
@@ -118,7 +118,7 @@ def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoRetur
 
 
 def _is_whole(memo: dict[str, Any]) -> bool:
-    """Return whether *memo* has what a memo has, each of its own type."""
+    """Return whether *memo* has the values of a memo, with their types."""
     return (
         memo.keys() == FIELDS
         and isinstance(memo["trace"], dict)

@@ -1,7 +1,7 @@
 """The directories of memos, the trust in them, and the form of their files.
 
-A memo is believed only with a checksum that is keyed by a secret of its owner. So nothing that somebody else can lay
-down is ever believed: an archive that the user unpacks, a directory that somebody else made first.
+A memo is believed only with a checksum that is keyed by a secret of its owner. So nothing that another user can put
+there is ever believed: an archive that the user unpacks, a directory that another user made first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _below(places: tuple[tuple[str, str], ...]) -> Iterator[str]:
 
 
 def open_directory(path: str, others: int = 0o077) -> Optional[int]:
-    """Return the directory *path*, opened, if it is the caller's and nobody else could have put it there.
+    """Return the directory *path*, opened, if it is the caller's and no other user could have put it there.
 
     *others*: what others may not do in it; by default, anything.
     """
@@ -84,7 +84,7 @@ def _above(path: str) -> list[str]:
 def is_closed(directory: str) -> bool:
     """Return whether only root and the caller may write to *directory*: not to /tmp, whose sticky bit lets others in.
 
-    The group that an ordinary user has alone, by the convention of equal numbers, is that user.
+    A group with only its user, by the convention of equal numbers, is that user.
     """
     try:
         found = posix.stat(directory)
@@ -103,7 +103,7 @@ def open_place() -> Optional[tuple[int, bytes]]:
 
 
 def read_secret() -> Optional[bytes]:
-    """Return the caller's secret; None if there is none yet, or none that is the caller's alone."""
+    """Return the caller's secret; None if there is none yet, or none that is private to the caller."""
     path = secret_directory()
     place = None if path is None else open_directory(path, 0o022)
     if place is None:
@@ -165,6 +165,6 @@ def unpacked(data: bytes, name: str, secret: bytes) -> Optional[dict[str, Any]]:
 
 
 def _checksum(body: bytes, name: str, secret: bytes) -> bytes:
-    """Return what nobody without *secret* can make for *body* in the file *name*."""
+    """Return the checksum, keyed by *secret*, of *body* in the file *name*."""
     head = FORM + name.encode("utf-8", "surrogateescape") + b"\0"
     return digest(head + body, secret)

@@ -21,9 +21,9 @@ YOUNG_NS = 20_000_000
 """A file that was written less than this before it was signed could be written again without showing: file systems
 count time in steps of up to 10 ms. git calls such an entry racily clean."""
 COARSE_NS = 2_000_000_000
-"""The same where the file system counts whole seconds."""
+"""The same where times are whole seconds."""
 SKEW_NS = 60_000_000_000
-"""The same where a server has the clock, which may be behind."""
+"""The same where a server has the clock, which may be late."""
 _NETWORK = ("afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "panfs", "smb3", "wekafs")
 """Their times are true of a file that is opened: before, a node may answer from its cache."""
 
@@ -103,7 +103,7 @@ class FileSystems:
         return None if mount is None or mount.kind in _NETWORK else self._standing(mount, above)
 
     def _mount(self, path: str, device: int) -> Optional[MountedFileSystem]:
-        # A subvolume of btrfs, and a layer of an overlay, have device numbers of their own.
+        # A subvolume of btrfs, and a layer of an overlay, have other device numbers.
         return self._by_device.get(device) or self._at(path)
 
     def _at(self, path: str, without: frozenset[MountedFileSystem] = frozenset()) -> Optional[MountedFileSystem]:

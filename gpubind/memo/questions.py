@@ -34,7 +34,7 @@ _READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def digest(data: bytes, key: bytes = b"") -> bytes:
-    """Return a short hash of *data*, which nobody makes without *key*."""
+    """Return a short hash of *data*, keyed by *key*."""
     return blake2b(data, digest_size=DIGEST_SIZE, key=key).digest()
 
 
@@ -88,8 +88,8 @@ def _need_there(file: int, path: str) -> None:
 def _open(path: str, *, by_name: bool = False) -> int:
     """Return the regular file *path*, opened; a trace has paths without links. Errors: `OSError`.
 
-    It is looked at before it is opened: a device, a FIFO or a file elsewhere, to which somebody has put a link in the
-    meantime, is never opened. *by_name*: a network file system tells the truth only then.
+    It is checked before it is opened: a device, a FIFO or a file elsewhere, to which another user has meanwhile put a
+    link, is never opened. *by_name*: the facts of a network file system are accurate only then.
     """
     seen = posix.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

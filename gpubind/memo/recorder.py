@@ -4,7 +4,7 @@ The recorder replaces some functions of `os`, `os.environ`, `open` and `pwd.getp
 to run until the answer is there, or until anything fails: so a module need not know of it, and one that is written next
 year cannot forget it. Each replacement takes what the function takes, and returns and raises what it does. Nothing is
 replaced unless `gpubind` is the program that runs: `import gpubind` loads none of this. tests/memo/test_asked.py lists
-every function of the machine's that gpubind calls, and why each of them is recorded, is no question, or ends the
+every function of the machine's that gpubind calls, and why each of them is recorded, asks nothing, or ends the
 recording: with any other, it fails.
 
 A file that is opened below an open directory is noted by the whole path that the directory was opened by.
@@ -107,7 +107,7 @@ class Recorder(Trace):
     def place(self, path: Any, dir_fd: Optional[int] = None, *, follows: bool = True) -> Optional[str]:
         """Return *path* without links, each of which is a question; but for a last one, unless that *follows*.
 
-        Below an open directory it has none; and nobody else can change those of /proc/self.
+        Below an open directory it has none; and no other process can change those of /proc/self.
         """
         named = self.path(path, dir_fd)
         if named is None or dir_fd is not None or named.startswith("/proc/self/"):
@@ -340,7 +340,7 @@ def _open_of(recorder: Recorder, real: Any) -> Any:
 
 
 def _heard_of(recorder: Recorder, real: Any) -> Any:
-    """Return a function that reads of a descriptor: when it fails, nobody knows what is there."""
+    """Return a function that reads of a descriptor: when it fails, the content is not known."""
 
     def read(descriptor: int, *arguments: Any) -> Any:
         with recorder.hears(recorder.paths.get(descriptor)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import posix  # `os` may be a recorder's: what is kept here is no question
+import posix  # `os` may be a recorder's: storing asks nothing
 import re
 import sys
 import time
@@ -35,7 +35,7 @@ def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) 
     """Run the command line *words*, and keep what it answers under one of *keys*. *why* no memo served."""
 
     def done(status: int) -> None:
-        with contextlib.suppress(Exception):  # a full disk, say: whatever fails here is no fault of the answer
+        with contextlib.suppress(Exception):  # a full disk, say: the answer is right nevertheless
             why_not = keep(recorder, words, keys, status)
             if why_not is not None and recorder.verbose:
                 sys.stderr.write(f"memo: not kept: {why_not.encode('unicode_escape').decode()}\n")
@@ -197,7 +197,7 @@ def _new_secret() -> Optional[bytes]:
         _put(place, files.SECRET, os.urandom(files.SECRET_SIZE))
     finally:
         posix.close(place)
-    return files.read_secret()  # somebody else may have been faster
+    return files.read_secret()  # another process may have been faster
 
 
 def _put(place: int, name: str, data: bytes) -> None:

@@ -26,7 +26,7 @@ class Values(NamedTuple):
     callers: Mapping[str, str] = _NONE
     """Set in the caller's environment, and passed on."""
     images: Mapping[str, str] = _NONE
-    """Set by the image, or by the runtime where nobody else sets them."""
+    """Set by the image, or by the runtime if they are unset."""
 
 
 def compose(operations: Iterable[EnvVar], values: Values) -> dict[str, Optional[str]]:

@@ -1,7 +1,7 @@
 """PRoot: no privilege and no namespace; it rewrites the paths of a program's system calls.
 
 `-R` brings the host's /dev, /proc, /sys, /tmp, home and user database. It has no read-only bind, none for a single node
-beside a whole /dev, and no option for variables: they stand in its own environment, which the program inherits.
+next to a whole /dev, and no option for variables: they stand in its own environment, which the program inherits.
 
 Source: `proot --help` of 5.1.0, which was run; `src/path/binding.c` (a colon always ends the source).
 """

@@ -33,7 +33,7 @@ from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
 MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
 PROOT = "UDOCKER_USE_PROOT_EXECUTABLE"
-"""The PRoot of the P modes: `UDOCKER` for that of its own tools, nothing for that in PATH."""
+"""The PRoot of the P modes: `UDOCKER` for that of udocker's tools, empty for that in PATH."""
 
 
 class Udocker(Runtime):

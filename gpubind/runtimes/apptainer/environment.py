@@ -21,7 +21,7 @@ from gpubind.runtimes.runtime import Start
 
 LIBDIR = LAYOUT.libdir
 ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
-"""Read after all environment files of an image: its name sorts behind 99-base.sh and 99-runtimevars.sh."""
+"""Read after all environment files of an image: its name sorts after 99-base.sh and 99-runtimevars.sh."""
 BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")
 """The last of an image's environment files that is there to be covered."""
 
@@ -133,7 +133,7 @@ def _library_path(
         behind = kept(image, start, ours)
         return ((name, ours + behind), []) if behind is not None else (None, [_left_last("image", name, ours)])
     if users_own.text is None:
-        # Only the program's shell knows the user's value. The program puts its own directory behind it.
+        # Only the program's shell knows the user's value. The program appends its own directory.
         return None, [] if ours == LIBDIR else [_left_last("env-file", name, ours)]
     if f":{ours}:" in f":{users_own.text}:" or f"{ours}${{LD_LIBRARY_PATH" in users_own.text:
         return None, []  # a plan in the caller's environment has said it already
@@ -170,7 +170,7 @@ def _behind_users(text: str, image: Optional[ImageFacts], start: Start, ours: st
 
 
 def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
-    """Return what keeps the image's own value behind ours; None if nothing can.
+    """Return what keeps the image's own value after ours; None if nothing can.
 
     The container's shell knows that value best: an image's environment files are shell, and no parser knows what they
     will say. In it, the program's own directory is the last, and the program adds it once more. The default makes no
@@ -190,7 +190,7 @@ def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
 
 
 def _sets_none(image: ImageFacts) -> bool:
-    """Return whether *image* surely has no LD_LIBRARY_PATH of its own."""
+    """Return whether *image* surely sets no LD_LIBRARY_PATH."""
     return "LD_LIBRARY_PATH" not in image.undecided and not image.env.get("LD_LIBRARY_PATH")
 
 

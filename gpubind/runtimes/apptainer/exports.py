@@ -1,4 +1,4 @@
-"""A plan for Apptainer or SingularityCE as lines for a shell: variables that count for every later start."""
+"""A plan for Apptainer or SingularityCE as lines for a shell: variables for every later start."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Change(NamedTuple):
 
     name: str
     op: Literal["set", "append", "unset"]
-    """`append`: behind the user's value, unless it is in that already. For Apptainer, a variable's older name counts
-    where the new one is not set, and its value becomes the beginning: Apptainer would not look at it any more."""
+    """`append`: after the user's value, unless it is in that already. For Apptainer, a variable's older name is
+    used where the new one is not set, and its value becomes the beginning: Apptainer would ignore it then."""
     value: str = ""
     separator: str = ""
     references: tuple[str, ...] = ()
-    """Where the user's value has one of these, the first gives way to `value`: it refers to the same, behind ours."""
+    """Where the user's value has one of these, the first gives way to `value`: it refers to the same, after ours."""
 
 
 _PLAIN = re.compile(r"[^,:^\\\"\s]*")
@@ -80,7 +80,7 @@ def exports(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> str:
 
 
 def _shared_word(change: Change) -> str:
-    """Return the shell's word for changes that share a line; empty for one that has lines of its own."""
+    """Return the shell's word for changes that share a line; empty for one that has separate lines."""
     if change.op == "unset":
         return "unset"
     return "export" if change.name.endswith(("_NO_NV", "_NO_ROCM")) else ""

@@ -171,7 +171,7 @@ def _own_binds(start: Start) -> Iterator[UserBind]:
 def _obstacle(mount: Mount, start: Start) -> Optional[Obstacle]:
     """Return the obstacle of an optional bind that would be fatal: its place does not exist and cannot be made."""
     if mount.target.startswith(f"{LIBDIR}/"):
-        # The program brings a directory of its own, and wants a place for that.
+        # The program adds another directory, and needs a place for it.
         lacks = start.tree is not None and not start.tree.has(LIBDIR)
     else:
         lacks = not mount.required and (start.tree is None or not start.tree.has(mount.target))

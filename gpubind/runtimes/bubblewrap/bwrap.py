@@ -1,6 +1,6 @@
-"""bubblewrap: needs a directory and no privilege, and gives a container of its own making.
+"""bubblewrap: needs a directory and no privilege, and describes the whole container.
 
-The image is bound read-only and never written to. Mount points that it lacks are made beside it, as Singularity's
+The image is bound read-only and never written to. Mount points that it lacks are made outside it, as Singularity's
 underlay does: the directory that lacks them is a tmpfs in which everything the image has there is bound again. That is
 cheap at the root and dear in a large directory, so it is done where it must be, and not at all in very large ones.
 
@@ -44,7 +44,7 @@ NODES = (
     "/dev/knem",
     "/dev/xpmem",
 )
-"""Of the host's /dev, beside the GPUs, what programs that use several GPUs or nodes open."""
+"""The nodes of the host's /dev, other than GPUs, for programs that use several GPUs or nodes."""
 VIRTUAL = ("/sys", "/proc", "/dev")
 
 
@@ -105,7 +105,7 @@ class Bubblewrap(Runtime):
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
-        # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
+        # bubblewrap stays as the parent of the container; without the first word a signal would end only it.
         return Command(
             (call.program, "--die-with-parent", *words.options, *start.in_directory(call)), start.caller.environ
         )
@@ -171,7 +171,7 @@ def _files(start: Start, image: Tree) -> list[str]:
     """Return those of the host's `FILES` that a container of *image* has.
 
     Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on
-    one. A very large /etc is rebuilt for what a network needs alone.
+    one. A very large /etc is rebuilt only for files of the network.
     """
     made: tuple[str, ...] = FILES[:3] if len(image.names("/etc")) <= REBUILD_LIMIT else NETWORK
     if isinstance(image.readlink("/etc"), str):

@@ -4,7 +4,7 @@ bubblewrap gets a directory of gpubind's with the mount points that an image lac
 
 bubblewrap has no words for GPUs, and makes mount points only where it can write. Where the user binds an image as the
 root, the root becomes a directory of bubblewrap's own in which everything of that image is bound again, as in
-`bwrap.words`; so nothing is ever made in the image. Our files come behind the user's options, for `--dev /dev` and the
+`bwrap.words`; so nothing is ever made in the image. Our files come after the user's options, for `--dev /dev` and the
 like would cover them, and before the user's `--remount-ro /`.
 """
 
@@ -49,7 +49,7 @@ def place_to_rebuild(image: Tree, target: str, *, through_links: bool = True) ->
 
 
 def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
-    """A directory of *image* that would have to be made anew for an optional file, and is too large for that."""
+    """A directory of *image* that would have to be rebuilt for an optional file, and is too large for that."""
     place = place_to_rebuild(image, mount.target)
     if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
         return None
@@ -61,7 +61,7 @@ def rebuilt_words(
 ) -> list[str]:
     """Return *directory* as a tmpfs that holds everything the image has there. The root is one already.
 
-    *bind* is the option for that; *without* names entries that are made anew in another way.
+    *bind* is the option for that; *without* names entries that are rebuilt in another way.
     """
     words = [] if directory == "/" else ["--tmpfs", directory]
     for name in image.names(directory):

@@ -40,7 +40,7 @@ class Program(NamedTuple):
     subcommands: Mapping[tuple[str, ...], StartCommand]
     """Those that start a container, by their words; `()` for a program without subcommands."""
     options: tuple[str, ...] = ("",)
-    """The tables of its own options, before the subcommand."""
+    """The tables of its options before the subcommand."""
     starts_host: bool = False
     """Whether it starts a command in this machine's own root where no option names another."""
     option_files: tuple[str, ...] = ()

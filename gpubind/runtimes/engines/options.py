@@ -93,7 +93,7 @@ def environment(plan: Plan, start: Start) -> Environment:
     changed = compose(operations, Values(users, images=images))
     env = {NVIDIA_VISIBLE_DEVICES: NO_HOOK, **dict(known(changed))}
     if any(variable.rule == "handed-on" for variable in plan.env) and CUDA_DEVICE_ORDER in start.caller.environ:
-        # The numbers are the caller's, and so is the order that they count in.
+        # The numbers are the caller's, and so is their order.
         env.setdefault(CUDA_DEVICE_ORDER, start.caller.environ[CUDA_DEVICE_ORDER])
     kept = {name: value for name, value in env.items() if name not in users or name in changed}
     for name, value in kept.items():

@@ -97,7 +97,7 @@ def _address(context: str, environ: Mapping[str, str], read: Callable[[str], Opt
 
 
 def _member(text: Optional[str], *names: str) -> Any:
-    """Return what the JSON document *text* has by these names; None if it has nothing there, or is no JSON."""
+    """Return what the JSON document *text* has by these names; None if it has nothing there, or is not JSON."""
     try:
         value = json.loads(text or "")
     except (ValueError, RecursionError):
