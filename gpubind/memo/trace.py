@@ -72,7 +72,7 @@ class Trace:
         self.note("variables", "", tuple(sorted(self._callers)))
 
     def own_locale(self) -> bool:
-        """Return whether Python has set LC_CTYPE for itself. The rest of the environment does not count."""
+        """Return whether Python has set LC_CTYPE for itself. The rest of the environment is ignored."""
         answer = bool(ask("locale", ""))
         self.note("locale", "", answer)
         return answer
