@@ -10,7 +10,6 @@ from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.image.open import nearest
 from gpubind.image.reference import ImageForm, ImageReference, parse_reference
 from gpubind.launch.execute import find_program
-from gpubind.launch.wrap.command import own_options
 from gpubind.model.answers import lexists, why_absent
 from gpubind.runtimes import RUNTIMES, known_runtime
 from gpubind.runtimes.runtime import Action, Runtime
@@ -126,12 +125,15 @@ def _automatic(
     The runtime's options before IMAGE decide where IMAGE is, and IMAGE decides the runtime: the first one that reads
     these options, and is the one for the image after them.
     """
-    for name in RUNTIMES if words[0].startswith("-") else ():
-        with suppress(UsageError, RuntimeLimitError):
-            _, rest = own_options(name, action, words)
-            chosen = choose_runtime(rest[0], environ) if rest else None
-            if chosen is not None and chosen.runtime.name == name:
-                return chosen
+    if words[0].startswith("-"):
+        from gpubind.launch.wrap.command import own_options  # slow to load, and rarely needed
+
+        for name in RUNTIMES:
+            with suppress(UsageError, RuntimeLimitError):
+                _, rest = own_options(name, action, words)
+                chosen = choose_runtime(rest[0], environ) if rest else None
+                if chosen is not None and chosen.runtime.name == name:
+                    return chosen
     return choose_runtime(words[0], environ, elsewhere=elsewhere)
 
 
@@ -142,6 +144,8 @@ def _own_options(runtime: Runtime, action: Action, words: tuple[str, ...]) -> tu
     """
     if not words[0].startswith("-"):
         return (), words
+    from gpubind.launch.wrap.command import own_options
+
     try:
         return own_options(runtime.name, action, words)
     except UsageError:

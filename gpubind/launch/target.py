@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
-from gpubind.documents.check.report import Reasons
 from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError
 from gpubind.host import Host
 from gpubind.image import Image
@@ -19,6 +18,9 @@ from gpubind.model.answers import is_file, lexists
 from gpubind.model.budget import TIMES_LIMIT, renew, tell
 from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime
+
+if TYPE_CHECKING:
+    from gpubind.documents.check.report import Reasons
 
 DAMAGE = (BoundError, FormatError, UnseenError)
 """Errors of an image that gpubind cannot inspect and that its runtime may start all the same."""
