@@ -45,9 +45,9 @@ LASTING = {
     "cdi": Lasting(Document("mounts.cdi", "render_cdi"), "mounts"),
     "compose": Lasting(Document("mounts.compose", "render_compose"), "mounts"),
     "kubernetes": Lasting(Document("mounts.kubernetes", "render_kubernetes"), "mounts"),
-    "lmod": Lasting(Document("modules.modules", "render_lmod"), "variables"),
-    "tcl": Lasting(Document("modules.modules", "render_tcl"), "variables"),
-    "taskprolog": Lasting(Document("modules.taskprolog", "render_taskprolog"), "variables", is_kept=False),
+    "lmod": Lasting(Document("modules", "render_lmod"), "variables"),
+    "tcl": Lasting(Document("modules", "render_tcl"), "variables"),
+    "taskprolog": Lasting(Document("modules", "render_taskprolog"), "variables", is_kept=False),
 }
 """Each has its own layout, and is planned for in `gpubind/launch/render.py`."""
 

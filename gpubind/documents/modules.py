@@ -1,0 +1,138 @@
+"""A plan as variables for Apptainer or SingularityCE: environment modules (Lmod, Tcl), and Slurm's TaskProlog.
+
+A module changes the variables that the `-env` formats change, and restores them when it is unloaded. So it unsets
+nothing: a module cannot restore an unset variable. A TaskProlog prints lines for one task: `export NAME=value`, `unset
+NAME` or `print text`, exactly, without quotes, read into 4096 bytes; the rest of a longer line is taken for another.
+Sources: Lmod 8, "Lua Modulefile Functions"; Environment Modules 5, modulefile(4); Slurm's
+`src/slurmd/slurmstepd/task.c`, `_proc_stdout` and `_run_script_and_set_env`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Optional
+
+from gpubind.documents.mounts.fragment import heading, need_sayable_path, need_sayable_value
+from gpubind.documents.text import printable, summary
+from gpubind.errors import RuntimeLimitError
+from gpubind.runtimes.apptainer.binds import needs_mount
+from gpubind.runtimes.apptainer.exports import Change, changes_for, older_name
+from gpubind.runtimes.edits import unsayable_path
+from gpubind.runtimes.runtime import Printed
+
+WHAT = "a list of binds in a variable"
+LINE_LENGTH = 4094
+"""Bytes of a line with its end: `fgets` gets one less than the buffer, and keeps one for the end of the string."""
+
+
+def render_lmod(printed: Printed, environ: Mapping[str, str]) -> str:
+    """Return the plan as a module in Lua. *environ* is ignored: a module is for every caller.
+
+    Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
+    """
+    lines = [f"whatis({_lua(_title(printed))})"]
+    for change in lasting_changes(printed):
+        words = [change.name, change.value]
+        if change.op == "append":
+            words.append(change.separator)
+        function = "setenv" if change.op == "set" else "append_path"
+        lines.append(f"{function}({', '.join(map(_lua, words))})")
+    return heading(printed.plan, "--") + _text(lines)
+
+
+def render_tcl(printed: Printed, environ: Mapping[str, str]) -> str:
+    """Return the plan as a module in Tcl, which Lmod reads, too. Errors: as `render_lmod`."""
+    lines = [f"module-whatis {_tcl(_title(printed))}"]
+    for change in lasting_changes(printed):
+        command = "setenv" if change.op == "set" else f"append-path -d {_tcl(change.separator)}"
+        lines.append(f"{command} {change.name} {_tcl(change.value)}")
+    return "#%Module1.0\n" + heading(printed.plan, "#") + _text(lines)
+
+
+def lasting_changes(printed: Printed) -> Iterator[Change]:
+    """Yield the changes of a module. Errors: `RuntimeLimitError` for a value that a module cannot express."""
+    need_plain_binds(printed)
+    for change in changes_for(printed):
+        if change.op != "unset":
+            need_sayable_value(change.name, change.value, "a module")
+            yield change
+
+
+def need_plain_binds(printed: Printed) -> None:
+    """Errors: `RuntimeLimitError` (code `unsayable-path`) for a bind that needs a variable of several lines."""
+    for bind in printed.words.binds:
+        for path in (bind.source, bind.target):
+            need_sayable_path(path, WHAT)
+        if needs_mount(bind):
+            path = next(p for p in (bind.source, bind.target) if needs_mount(bind._replace(source=p, target=p)))
+            raise unsayable_path(
+                path, "it has a space, a comma, a colon, a quote, a backslash or a `^` in it", document=WHAT
+            )
+
+
+def _title(printed: Printed) -> str:
+    return printable(f"GPU driver for {printed.start.runtime.title}: {summary(printed.plan)}")
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lua(text: str) -> str:
+    return '"' + re.sub(r'[\\"]', r"\\\g<0>", text) + '"'
+
+
+def _tcl(text: str) -> str:
+    """Return a word of Tcl. Braces are escaped even in quotes, in case the whole file is read in braces."""
+    return '"' + re.sub(r'[\\"$\[\]{}]', r"\\\g<0>", text) + '"'
+
+
+def render_taskprolog(printed: Printed, environ: Mapping[str, str]) -> str:
+    """Return the lines for a task whose environment is *environ*: values of its variables stay, and come first.
+
+    Error findings are printed at the beginning of the task's output: a TaskProlog has no standard error.
+    Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`, `long-line`).
+    """
+    need_plain_binds(printed)
+    lines = []
+    for change in changes_for(printed):
+        if change.op == "unset":
+            if change.name in environ:
+                lines.append(f"unset {change.name}")
+            continue
+        value = _new_value(change, environ)
+        if value is not None:
+            need_sayable_value(change.name, value, "a line of a TaskProlog")
+            lines.append(_fitting(f"export {change.name}={value}", change.name))
+    errors = [finding for finding in printed.plan.findings if finding.severity == "error"]
+    lines += [f"print gpubind: error: {finding.code}: {printable(finding.what)}" for finding in errors]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _new_value(change: Change, environ: Mapping[str, str]) -> Optional[str]:
+    """Return the new value of the variable; None if it contains the change already."""
+    if change.op == "set":
+        return None if environ.get(change.name) == change.value else change.value
+    older = older_name(change.name)
+    first = environ.get(change.name, environ.get(older, "") if older else "")
+    if change.value in first:
+        return None
+    for reference in change.references:
+        if reference in first:
+            return first.replace(reference, change.value, 1)
+    return f"{first}{change.separator}{change.value}" if first else change.value
+
+
+def _fitting(line: str, name: str) -> str:
+    """Errors: `RuntimeLimitError` (code `long-line`) for a *line* that Slurm would cut."""
+    size = len(line.encode()) + 1
+    if size > LINE_LENGTH:
+        raise RuntimeLimitError(
+            "long-line",
+            "a value is too long for a line of a TaskProlog",
+            where=name,
+            why=f"the line has {size} bytes, and Slurm cuts a line behind {LINE_LENGTH}",
+            hint="plan for fewer capabilities (--caps), or load a module: --format lmod, --format tcl",
+        )
+    return line

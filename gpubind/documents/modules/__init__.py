@@ -1,1 +1,0 @@
-"""Documents that set variables: environment modules, Slurm's TaskProlog."""
