@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
-from functools import lru_cache, partial
+from functools import lru_cache
 from posixpath import normpath
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.files.blob import Blob, BlobPart, Bytes
@@ -87,25 +87,19 @@ class Entry:
 class Directory(Entry):
     """A directory, and what is in it."""
 
-    __slots__ = ("children",)
+    __slots__ = ("children", "parent")
 
-    def __init__(self, layer: int) -> None:
+    def __init__(self, layer: int, parent: Optional[Directory]) -> None:
         super().__init__("dir", layer)
         self.children: dict[str, Entry] = {}
-
-
-class _Way(NamedTuple):
-    """A directory, and the way to the one above it."""
-
-    here: Directory
-    above: Optional[_Way]
+        self.parent = parent or self
 
 
 class Layers:
     """An index of the files of layers, which `add` gets from the lowest to the uppermost."""
 
     def __init__(self, *, whiteouts: bool = True) -> None:
-        self.root = Directory(0)
+        self.root = Directory(0, None)
         self.blobs: list[Blob] = []
         self._whiteouts = whiteouts
         self._steps = 0
@@ -162,15 +156,15 @@ class Layers:
             old.describe(header, self._layer)
             return
         else:
-            new = self._made(member)
+            new = self._made(member, parent)
         spend("texts", len(name) + len(header.link))
         self._change(parent, name, new)
 
-    def _made(self, member: Member) -> Entry:
-        """Return the entry of a member."""
+    def _made(self, member: Member, parent: Directory) -> Entry:
+        """Return the entry of *member*, which is in *parent*."""
         header = member.header
         assert header.kind is not None and header.kind != "hardlink"
-        new = Directory(self._layer) if header.kind == "dir" else Entry(header.kind, self._layer)
+        new = Directory(self._layer, parent) if header.kind == "dir" else Entry(header.kind, self._layer)
         new.describe(header, self._layer)
         new.major, new.minor, new.link = header.major, header.minor, header.link
         if header.kind == "file":
@@ -235,28 +229,31 @@ class Layers:
         return found
 
     def _walk(self, path: str, make: bool) -> Optional[Directory]:
-        top = _Way(self.root, None)
-        step = partial(self._step, make=make)
-        found = follow(path, top, top, step, lambda at: at.above or top, self._is_directory)[0]
-        return found.here if isinstance(found, _Way) else None
+        step = self._make if make else self._find
+        found = follow(path, self.root, self.root, step, lambda here: here.parent, self._is_directory)[0]
+        return found if isinstance(found, Directory) else None
 
-    def _is_directory(self, _: _Way) -> bool:
+    def _is_directory(self, _: Directory) -> bool:
         """Count a name on the way; what it is looked for in is always a directory."""
         self._steps += 1
         return True
 
-    def _step(self, at: _Way, name: str, *, make: bool) -> Union[_Way, Link, Missing]:
-        """Return the directory or link *name* in *at*; with *make*, a directory that is missing or a file is made."""
-        entry = at.here.children.get(name)
-        if entry is not None and entry.kind == "link":
-            return Link(entry.link) if entry.link else ABSENT
-        if not isinstance(entry, Directory):
-            if not make or len(name) > NAME_LIMIT:
-                return ABSENT
-            spend("entries")
-            entry = Directory(self._layer)
-            self._change(at.here, name, entry)
-        return _Way(entry, at)
+    def _find(self, parent: Directory, name: str) -> Union[Directory, Link, Missing]:
+        """Return the directory or link *name* in *parent*."""
+        entry = parent.children.get(name)
+        if isinstance(entry, Directory):
+            return entry
+        return Link(entry.link) if entry is not None and entry.link else ABSENT
+
+    def _make(self, parent: Directory, name: str) -> Union[Directory, Link, Missing]:
+        """Return the directory or link *name* in *parent*; a directory takes the place of a file, or of nothing."""
+        found = self._find(parent, name)
+        if not isinstance(found, Missing) or len(name) > NAME_LIMIT:
+            return found
+        spend("entries")
+        made = Directory(self._layer, parent)
+        self._change(parent, name, made)
+        return made
 
     def _counted(self, steps: int) -> None:
         self._steps += steps
