@@ -26,7 +26,7 @@ from gpubind.image import facts, open_image
 from gpubind.image.environment import BYTES_LIMIT, FILES_LIMIT
 from gpubind.image.layers import STEPS_LIMIT
 from gpubind.image.oci import LAYERS_LIMIT
-from gpubind.inventory.cdi_specs import CONFLICTS_TOLD, SPECS_LIMIT, read_registry, registry_findings
+from gpubind.inventory.cdi.specs import CONFLICTS_TOLD, SPECS_LIMIT, read_registry, registry_findings
 from gpubind.loader import container
 from gpubind.loader.container import MISSING_LIMIT, OBJECTS_LIMIT, Container
 from gpubind.model import Missing

@@ -22,7 +22,7 @@ from gpubind.host import programs
 from gpubind.image import cuda, environment, facts, layers
 from gpubind.image import oci as images
 from gpubind.image import tar as archives
-from gpubind.inventory import cdi_specs
+from gpubind.inventory.cdi import specs as cdi_specs
 from gpubind.loader import container
 from gpubind.model.budget import BOUNDS, LINKS_LIMIT
 

@@ -91,8 +91,7 @@ def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) ->
     Errors: those of `choose`; `HostReadError` (code `stale-cdi-device`) if no library of a named device is left.
     """
     from gpubind.inventory.cdi.devices import driver_claims, other_inventory
-    from gpubind.inventory.cdi.stale import REFRESH, stale_findings
-    from gpubind.inventory.cdi_specs import choose
+    from gpubind.inventory.cdi.specs import REFRESH, choose, stale_findings
 
     choice = choose(host, request)
     if isinstance(choice, PassedOver):
@@ -120,7 +119,7 @@ def _completed_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inv
     A list that a user or a site gives takes precedence.
     """
     from gpubind.inventory.cdi.devices import driver_claims
-    from gpubind.inventory.cdi_specs import choose
+    from gpubind.inventory.cdi.specs import choose
 
     if not host.liblist(nvidia.LIST_NAME).shipped:
         return inventory

@@ -27,7 +27,7 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image
-from gpubind.inventory.cdi_specs import read_registry
+from gpubind.inventory.cdi.specs import read_registry
 from gpubind.launch.prepare import check_plan
 from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture

@@ -8,8 +8,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.formats.driver.cdi import SIZE_LIMIT
 from gpubind.host import Host
-from gpubind.inventory.cdi.stale import stale_findings
-from gpubind.inventory.cdi_specs import SOURCE, Registry, read_registry, registry_findings
+from gpubind.inventory.cdi.specs import SOURCE, Registry, read_registry, registry_findings, stale_findings
 from gpubind.model import Finding, Missing
 from gpubind.model.findings import finding
 from gpubind.rules.preflight import Preflight

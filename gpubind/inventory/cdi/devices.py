@@ -1,20 +1,22 @@
 """What chosen CDI devices provide: NVIDIA's driver as a source of claims, devices of every other kind as an inventory.
 
 The driver's files are found, completed and placed as those of any source. Of other kinds the spec is all that is known,
-so it is done to the letter, as far as binds, nodes and variables can.
+so it is done to the letter, as far as binds, nodes and variables can. Hooks are not run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Union
+from posixpath import basename
+from typing import NamedTuple, Union
 
-from gpubind.formats.driver.cdi import CdiMount
+from gpubind.formats.driver.cdi import CdiMount, parse_hook
+from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
 from gpubind.formats.driver.names import HOST_ONLY
 from gpubind.host import Host
-from gpubind.inventory.cdi.edits import Links, read_edits
-from gpubind.inventory.cdi_specs import SOURCE, Applied, CdiChoice, in_driver_root, registry_findings
+from gpubind.inventory.cdi.specs import SOURCE, Applied, CdiChoice, in_driver_root, registry_findings
 from gpubind.inventory.claims import Answer, Claim, Serving, is_clean, sorted_out
 from gpubind.inventory.nodes import look_at_node, read_groups
 from gpubind.model import (
@@ -23,15 +25,178 @@ from gpubind.model import (
     DeviceNode,
     Driver,
     EnvVar,
+    Finding,
     HostFile,
     Inventory,
     Missing,
     PassedOver,
     SourceUsed,
+    Vendor,
+    Verdict,
 )
+from gpubind.model.budget import LINKS_LIMIT
+from gpubind.model.findings import finding
+from gpubind.model.layouts import SYSTEM_DIRECTORIES
 
+FOR_NVIDIAS_RUNTIME = (NVIDIA_VISIBLE_DEVICES, "NVIDIA_CTK_LIBCUDA_DIR")
+PREPENDED = ("LD_LIBRARY_PATH", "PATH")
+NOT_NEEDED = {
+    "chmod": "it changes modes of directories for users of the container; a bind keeps the host's",
+    "disable-device-node-modification": "it keeps root in the container from making nodes anew; who starts without "
+    "privileges cannot make any, and the nodes are the host's own",
+    "enable-cuda-compat": "it prefers the image's own newer libcuda in /usr/local/cuda/compat; with an image, the plan "
+    "decides that itself (--cuda-compat)",
+    "update-application-profile": "it chooses the GPU for OpenGL where only some are visible",
+}
+"""Hooks that are not done, and why nothing is lost."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OPTIONS = ("ro", "nosuid", "nodev", "noexec")
 """The options of a bind that a plan keeps; runtimes decide on the rest (rbind, rprivate)."""
+
+
+class Links(NamedTuple):
+    """What hooks would add to the container's file system, and the Decisions and findings about hooks."""
+
+    links: dict[str, str]
+    """Absolute paths in the container, and the absolute paths there that they lead to."""
+    folders: tuple[str, ...]
+    """Directories that the container's loader would search."""
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+
+    def followed(self, path: str) -> str:
+        """Return where *path* leads by these links."""
+        for _ in range(LINKS_LIMIT):
+            if path not in self.links:
+                break
+            path = self.links[path]
+        return path
+
+    def library_names(self) -> dict[str, tuple[str, ...]]:
+        """Return the last parts of the links to libraries, by where they lead."""
+        names: dict[str, tuple[str, ...]] = {}
+        for link in self.links:
+            end, name = self.followed(link), basename(link)
+            if ".so" in name:
+                names[end] = (*names.get(end, ()), name)
+        return names
+
+
+class ClaimedEdits(NamedTuple):
+    """The edits of several devices together."""
+
+    mounts: tuple[CdiMount, ...]
+    """The binds, the last for each place in the container."""
+    hooks: Links
+    env: tuple[EnvVar, ...]
+    decisions: tuple[Decision, ...]
+    """About everything else."""
+    findings: tuple[Finding, ...]
+    files: str
+    """The spec files that they stand in."""
+
+
+def read_edits(host: Host, applied: Iterable[Applied], vendor: Vendor) -> ClaimedEdits:
+    """Return what *applied* comes to on *host*, with a Decision or a finding for each edit that no plan can do."""
+    applied = tuple(applied)
+    mounts, mount_decisions = _mounts(applied, vendor)
+    hooks = _hooks(applied, vendor)
+    env, env_decisions = _environment(applied, vendor)
+    return ClaimedEdits(
+        mounts=mounts,
+        hooks=hooks,
+        env=env,
+        decisions=(*mount_decisions, *hooks.decisions, *env_decisions),
+        findings=(*hooks.findings, *(found for part in applied for found in _not_done(host, part, vendor))),
+        files=", ".join(dict.fromkeys(part.at.partition(": ")[0] for part in applied)),
+    )
+
+
+def _mounts(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[CdiMount, ...], list[Decision]]:
+    found: dict[str, CdiMount] = {}
+    decisions: list[Decision] = []
+    for part in applied:
+        for number, mount in enumerate(part.edits.mounts):
+            subject = mount.container_path
+            if not _is_bind(mount):
+                rule, detail = "cdi-mount", f"a mount of type {mount.type}; a plan has binds alone"
+            elif not (is_clean(mount.host_path) and is_clean(subject)):
+                rule = "unclean-path"
+                detail = "a path in a spec is absolute, without `.`, `..` and doubled or trailing slashes"
+            elif subject in SYSTEM_DIRECTORIES:
+                rule, detail = "system-directory", "binding it would hide the container's own"
+            else:
+                found.pop(subject, None)  # the last takes precedence, and its place in the order
+                found[subject] = mount
+                continue
+            claim = Claim("file", subject, SOURCE, f"{part.at}.mounts[{number}]", vendor)
+            decisions.append(claim.rejected(rule, detail, mount.host_path))
+    return tuple(found.values()), decisions
+
+
+def _is_bind(mount: CdiMount) -> bool:
+    return mount.type in ("", "bind", "none", "rbind")
+
+
+def _hooks(applied: Iterable[Applied], vendor: Vendor) -> Links:
+    """Return what the hooks among *applied* mean. A hook that is unknown, or not NVIDIA's, is a finding."""
+    links: dict[str, str] = {}
+    folders: dict[str, None] = {}
+    decisions: list[Decision] = []
+    findings: list[Finding] = []
+    hooks = [(f"{part.at}.hooks[{n}]", hook) for part in applied for n, hook in enumerate(part.edits.hooks)]
+    for at, hook in hooks:
+        call = parse_hook(hook)
+        subject = call.name or basename(hook.path)
+        verdict: Verdict = "left-out"
+        if call.name == "create-symlinks":
+            links.update(call.links)
+            verdict, rule, detail = "taken", "cdi-hook", f"{len(call.links)} links, each a bind under its own name"
+        elif call.name == "update-ldcache":
+            folders.update(dict.fromkeys(call.folders))
+            verdict, rule, detail = "taken", "cdi-hook", "the directory of the libraries is in LD_LIBRARY_PATH instead"
+        elif call.name in NOT_NEEDED:
+            rule, detail = "cdi-hook-not-run", NOT_NEEDED[call.name]
+        else:
+            rule, detail = "cdi-hook-unknown", "what it does is not known, and it is not run"
+            findings.append(finding("cdi-hook", subject=subject, vendor=vendor, where=at, program=hook.path))
+        claim = Claim("file", subject, SOURCE, at, vendor)
+        decisions.append(claim.decision(verdict, rule, detail, path=hook.path, step="name"))
+    return Links(links, tuple(folders), tuple(decisions), tuple(findings))
+
+
+def _environment(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[EnvVar, ...], list[Decision]]:
+    """Return the variables of the edits, the last value of each; search paths are prepended to the user's own."""
+    found: dict[str, EnvVar] = {}
+    decisions: list[Decision] = []
+    for part in applied:
+        for name, _, value in (text.partition("=") for text in part.edits.env):
+            claim = Claim("file", name, SOURCE, f"{part.at}.env", vendor)
+            if name in FOR_NVIDIAS_RUNTIME:
+                detail = "only NVIDIA's own runtime and hooks read it"
+                decisions.append(claim.decision("left-out", "cdi-env", detail, step="name"))
+            elif not _VARIABLE.fullmatch(name):
+                decisions.append(claim.decision("rejected", "cdi-env", "no name of a variable", step="name"))
+            elif name not in PREPENDED:
+                found[name] = EnvVar(name, "set", value, None, "cdi")
+            elif value:
+                found[name] = EnvVar(name, "prepend", value, ":", "cdi")
+    return tuple(found.values()), decisions
+
+
+def _not_done(host: Host, part: Applied, vendor: Vendor) -> Iterator[Finding]:
+    """Yield a finding for each edit that no plan can do."""
+    identity = host.identity
+    gids = [gid for gid in part.edits.gids if gid and gid not in identity.groups and identity.euid != 0]
+    mounts = [mount for mount in part.edits.mounts if not _is_bind(mount)]
+    edits = [
+        *(("network", f"the network interface {device.host_name}") for device in part.edits.net_devices),
+        *([("resources", "a class of Intel's resource director")] if part.edits.rdt is not None else []),
+        *([("groups", f"the groups {', '.join(map(str, gids))}")] if gids else []),
+        *(("mount", f"a mount of type {mount.type} at {mount.container_path}") for mount in mounts),
+    ]
+    for case, subject in edits:
+        yield finding("cdi-edit", case=case, subject=subject, vendor=vendor, where=part.at)
 
 
 def driver_claims(host: Host, choice: CdiChoice) -> Union[Serving, PassedOver]:

@@ -1,23 +1,30 @@
-"""`nvidia-container-cli list` as a source: the names that NVIDIA's own tool prints for a container.
+"""`nvidia-container-cli list`: the files that NVIDIA's own tool names for a container, and the names of MIG devices.
 
 It names; which file a name is, and what else belongs to it, is decided as for every other source. It knows no links, no
 manifests, no libraries that carry no version, and, where it is older than the driver, not all libraries
-(libnvidia-container `src/nvc_info.c`); so completion adds those.
+(libnvidia-container `src/nvc_info.c`, `src/cli/list.c`); so completion adds those.
 """
 
 from __future__ import annotations
 
-from typing import Union
+import re
+from collections.abc import Iterable
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
+from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, parse_gpu_id, split_visible
 from gpubind.formats.driver.nvidia_cli import PROGRAM, list_argv, parse_failure, parse_list
+from gpubind.formats.driver.procfs import PROC_CAPABILITIES
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim, Serving
-from gpubind.model import Decision, Finding, Missing, PassedOver, Verdict
+from gpubind.model import Decision, Finding, MigName, MigNode, Missing, PassedOver, Request, Verdict
 from gpubind.model.findings import finding
 
 SOURCE = PROGRAM
 AT = "list"
+MIG_VARIABLES = (CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)
+NAMES_LIMIT = 64
+_ACCESS = rf"{PROC_CAPABILITIES}/gpu([0-9]{{1,6}})/mig/gi([0-9]{{1,6}})/ci([0-9]{{1,6}})/access"
 _CASES = {"absent": "absent", "unreadable": "silent"}
 TIMEOUT_S = 30.0  # the program itself gives the driver 10 s, and starting GPUs without persistence mode takes seconds
 
@@ -77,3 +84,49 @@ def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
         why=passed.why,
         command=shlex.join((program, "--debug=/dev/stderr", *arguments)),
     )
+
+
+def find_mig_names(host: Host, request: Request, guards: Iterable[MigNode], *, ask: bool) -> tuple[MigName, ...]:
+    """Return the MIG devices that *request*, or else the environment, names by what is in no file: UUIDs and numbers.
+
+    `nvidia-container-cli` is asked, if it may run; else the CDI specs of *host* that bring one of *guards*. A name that
+    is unknown, or that does not mean exactly one part, is left out.
+    """
+    values = (request.gpus,) if request.gpus is not None else (host.variable(name) for name in MIG_VARIABLES)
+    tokens = (token for value in values if ":" in value or "MIG-" in value.upper() for token in split_visible(value))
+    ids = ((token, parse_gpu_id(token)) for token in tokens)
+    meant = (token for token, gpu_id in ids if gpu_id is not None and gpu_id.spelling in ("mig-uuid", "mig-index"))
+    names = list(dict.fromkeys(meant))[:NAMES_LIMIT]
+    found = {name: part for name in names if ask and (part := _asked(host, name)) is not None}
+    unknown = [name for name in names if name not in found]
+    if unknown:
+        found.update(_in_specs(host, request, unknown, guards))
+    return tuple(found[name] for name in names if name in found)
+
+
+def _asked(host: Host, name: str) -> Optional[MigName]:
+    """Return the answer of `nvidia-container-cli` for *name*, one at a time: an unknown name spoils an answer."""
+    answer = host.run((*list_argv(host.driver.root), f"--device={name}"), TIMEOUT_S)
+    if isinstance(answer, Missing) or answer.status != 0:
+        return None
+    try:
+        matches = [re.fullmatch(_ACCESS, path, re.ASCII) for path in parse_list(answer.stdout).procs]
+    except FormatError:
+        return None
+    parts = [tuple(map(int, match.groups())) for match in matches if match]
+    return MigName(name, *parts[0]) if len(parts) == 1 else None
+
+
+def _in_specs(host: Host, request: Request, names: list[str], guards: Iterable[MigNode]) -> dict[str, MigName]:
+    """Return the parts that `nvidia.com/gpu=NAME` brings by the CDI specs of *host*."""
+    from gpubind.inventory.cdi.specs import NVIDIA, read_registry  # few name parts of a GPU
+
+    devices = read_registry(host.lenient, request.cdi_directories).devices
+    found: dict[str, MigName] = {}
+    for name in names:
+        known = devices.get(f"{NVIDIA}={name}")
+        paths = [node.path for node in known[1].edits.nodes] if known else []
+        parts = [(one.minor, one.gi, one.ci) for one in guards if one.ci is not None and one.target in paths]
+        if len(parts) == 1:
+            found[name] = MigName(name, *parts[0])
+    return found

@@ -12,7 +12,7 @@ from gpubind.formats.driver.names import driver_version_of
 from gpubind.host import Host
 from gpubind.inventory.libraries import Libraries
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, pci_displays
-from gpubind.inventory.nvidia.gpus import Kernel
+from gpubind.inventory.nvidia.devices import Kernel
 from gpubind.inventory.search import Search
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing, RootedPath
 from gpubind.model.answers import ABSENT

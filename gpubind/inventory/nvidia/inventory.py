@@ -19,11 +19,18 @@ from gpubind.inventory.libraries import unmatched
 from gpubind.inventory.locate import locate
 from gpubind.inventory.nodes import driver_kind
 from gpubind.inventory.nvidia import container_cli
-from gpubind.inventory.nvidia.devices import hidden_gpus, is_confined, only, read_devices
+from gpubind.inventory.nvidia.devices import (
+    Kernel,
+    hidden_gpus,
+    is_confined,
+    only,
+    read_devices,
+    read_kernel,
+    read_mig_nodes,
+)
 from gpubind.inventory.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
-from gpubind.inventory.nvidia.gpus import Kernel, mig_values, read_kernel, read_mig_nodes
 from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, read_cache
-from gpubind.model import Driver, Finding, Inventory, MigName, MigNode, Missing, PassedOver, Request, SourceUsed
+from gpubind.model import Driver, Finding, Inventory, Missing, PassedOver, Request, SourceUsed
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
 from gpubind.model.findings import finding
@@ -88,7 +95,7 @@ def read_inventory(
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
         mig_nodes=mig_nodes,
-        mig_names=_mig_names(host, request, mig_nodes, ask=serving.name == container_cli.SOURCE),
+        mig_names=container_cli.find_mig_names(host, request, mig_nodes, ask=serving.name == container_cli.SOURCE),
         confined=is_confined(host, devices),
         hidden=hidden_gpus(host, everything),
         env=serving.env,
@@ -161,15 +168,6 @@ def _completion(
     if completion and not serving.exclusive:
         found += [Claim("path", pattern, "completion", pattern, stays=why) for pattern, why in HOST_ONLY]
     return found
-
-
-def _mig_names(host: Host, request: Request, mig_nodes: tuple[MigNode, ...], *, ask: bool) -> tuple[MigName, ...]:
-    values = mig_values(host, request)
-    if not values:
-        return ()
-    from gpubind.inventory.nvidia.mig import find_mig_names  # few name parts of a GPU
-
-    return find_mig_names(host, request, values, mig_nodes, ask=ask)
 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:

@@ -10,8 +10,8 @@ from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, STUBBED
 from gpubind.host import Host
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
+from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.findings import unusable
-from gpubind.inventory.nvidia.gpus import GPU_NODE, PROC_GPUS
 from gpubind.inventory.search import LD_CACHE, ldconfig
 from gpubind.model import ContainerPath, Decision, Finding, Severity
 from gpubind.model.findings import cases_of, counted, finding

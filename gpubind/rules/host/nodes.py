@@ -10,7 +10,7 @@ from typing import Optional
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES
 from gpubind.formats.driver.procfs import PROC_CAPABILITIES, parse_params
 from gpubind.inventory.nodes import read_majors
-from gpubind.inventory.nvidia.gpus import PROC_GPUS, access_file, capability_of, read_mig_nodes
+from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, capability_of, read_mig_nodes
 from gpubind.model import DeviceNode, Finding
 from gpubind.model.findings import counted, finding
 from gpubind.rules.preflight import Preflight

@@ -16,7 +16,7 @@ from gpubind.errors import HostReadError, UsageError
 from gpubind.formats.text.record import RecordedDirectory, RecordedEntry, parse_record
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
-from gpubind.inventory.cdi_specs import choose, read_registry
+from gpubind.inventory.cdi.specs import choose, read_registry
 from gpubind.model import Finding, PassedOver, Plan, Request, Stat
 from gpubind.model.data import read_data
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, ubuntu

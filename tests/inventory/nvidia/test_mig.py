@@ -10,8 +10,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.errors import UsageError
 from gpubind.formats.text.record import RecordedRun
-from gpubind.inventory.nvidia.devices import hidden_gpus, read_devices
-from gpubind.inventory.nvidia.gpus import read_mig_nodes
+from gpubind.inventory.nvidia.devices import hidden_gpus, read_devices, read_mig_nodes
 from gpubind.model import Plan, Request
 from tests.support.driver import InCgroup, host, in_cgroup, kernel, rhel
 from tests.support.trees import Item, Node, Spec
