@@ -16,7 +16,7 @@ from gpubind.image import Image
 from gpubind.launch.caller import begin, writable_files
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.stage import stage, stage_in, stage_skeleton
-from gpubind.loader.namespace import Brought
+from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, Finding, HostPath, ImageFacts, Plan
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import Query, plan_host, plan_or_empty
@@ -226,12 +226,19 @@ def preflight_of(
     if runtime is None or start is None:
         name = runtime.name if runtime is not None else None
         is_here = runtime is None and host.local is not None and program is not None
-        brought = _usually_brought(plan, host) if is_here else None
-        return preflight(host, plan, image, backend=name, program=program, brought=brought, may_be_library=True)
+        own_mounts = _usual_mounts(plan, host) if is_here else None
+        return preflight(host, plan, image, backend=name, program=program, own_mounts=own_mounts, may_be_library=True)
     start = staged(plan, start, image, Files(write=False))
-    brought = start.runtime.brought(plan, start) if host.local is not None else None
+    own_mounts = start.runtime.own_mounts(plan, start) if host.local is not None else None
     found = preflight(
-        host, plan, image, backend=runtime.name, start=start, program=program, brought=brought, may_be_library=True
+        host,
+        plan,
+        image,
+        backend=runtime.name,
+        start=start,
+        program=program,
+        own_mounts=own_mounts,
+        may_be_library=True,
     )
     if host.local is not None and find_program(runtime.name, start.caller.environ) is None:
         hint = "install it, or name another with --backend"
@@ -268,9 +275,9 @@ def _need_its_host(host: Host, plan: Plan) -> None:
             raise UsageError("other-host", what, where=path, why=why, hint="plan again on this host")
 
 
-def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:
+def _usual_mounts(plan: Plan, host: Host) -> Optional[OwnMounts]:
     """Return what the `USUAL` runtime mounts: home, working directory and /tmp."""
     environ = environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
     usual = RUNTIMES[USUAL]
-    return usual.brought(plan, begin(usual, None, (), places, host))
+    return usual.own_mounts(plan, begin(usual, None, (), places, host))

@@ -115,7 +115,7 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
     hides = target.runtime.limits.hides_missing_command and not prepared.has_arguments
     if not (request.check or hides or request.report is not ignore):
         return
-    brought = start.runtime.brought(plan, start)
+    own_mounts = start.runtime.own_mounts(plan, start)
     found = preflight(
         prepared.host,
         plan,
@@ -123,7 +123,7 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
         backend=target.runtime.name,
         start=start,
         program=program if request.check or hides else None,
-        brought=brought,
+        own_mounts=own_mounts,
         words=words,
     )
     if request.check:
@@ -190,7 +190,7 @@ def _missing_command(found: Preflight) -> Optional[CommandError]:
         return None
     kind = chain.stop.kind if chain.stop is not None else None
     name = chain.names[0]
-    where = search_path(found.image, found.plan, found.brought)
+    where = search_path(found.image, found.plan, found.own_mounts)
     if kind not in ("missing", "mode", "directory", "special") or is_undecided(container, name, where):
         return None
     code, what, hint = "not-executable", "is not a program", "look with `gpubind shell`"

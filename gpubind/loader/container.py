@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Optional, Union
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.loader.loader import Glibc, Loader, newest
-from gpubind.loader.namespace import Brought, Cover, MountedTree, Namespace, Place, UserBind
+from gpubind.loader.namespace import Cover, MountedTree, Namespace, OwnMounts, Place, UserBind
 from gpubind.loader.places import Cpu, Places
 from gpubind.model import EnvVar, FileKind, Missing, Mount, RootedPath, Stat
 from gpubind.model.cuda import version_key
@@ -29,7 +29,7 @@ NO_EXECUTABLE_STACKS_SINCE = (2, 41)
 HEADER_SIZE = 64
 """Bytes of an ELF header; a shorter file is "too short"."""
 
-NOTHING = Brought()
+NOTHING = OwnMounts()
 
 
 class Located(NamedTuple):
@@ -115,7 +115,7 @@ class Container:
     """The files of a container: an image, over it the mounts of the user, the site and the runtime, then the plan's.
 
     *mounts* come from *host*, the tree of the driver root; *env* changes LD_LIBRARY_PATH, *own* is the image's value of
-    it. The sources of *brought* are in *local*, the tree of this machine. *cpu* reads the processor, if it is known.
+    it. The sources of *own_mounts* are in *local*, the tree of this machine. *cpu* reads the processor, if it is known.
     """
 
     def __init__(
@@ -125,20 +125,22 @@ class Container:
         mounts: Iterable[Mount],
         env: Iterable[EnvVar],
         own: str,
-        brought: Brought = NOTHING,
+        own_mounts: OwnMounts = NOTHING,
         local: Optional[Tree] = None,
         cpu: Callable[[], Optional[Cpu]] = lambda: None,
     ) -> None:
         self.image = image
         self.host = host
-        self.working_directory = brought.working_directory
-        binds, unseen = _bound(brought.binds, local)
-        self.unseen = (*brought.unseen, *unseen)
+        self.working_directory = own_mounts.working_directory
+        binds, unseen = _bound(own_mounts.binds, local)
+        self.unseen = (*own_mounts.unseen, *unseen)
         """Mounts that cannot be read, each in a few words."""
-        self.users_path = self._elements(_values(brought.env, "LD_LIBRARY_PATH", ("set", "prepend")))
+        self.users_path = self._elements(_values(own_mounts.env, "LD_LIBRARY_PATH", ("set", "prepend")))
         """Directories that the user puts first in LD_LIBRARY_PATH."""
-        self.library_path = self._library_path(env, own, brought.env)
-        self.preloaded = tuple(part for v in _values(brought.env, "LD_PRELOAD") for part in re.split("[ :]", v) if part)
+        self.library_path = self._library_path(env, own, own_mounts.env)
+        self.preloaded = tuple(
+            part for v in _values(own_mounts.env, "LD_PRELOAD") for part in re.split("[ :]", v) if part
+        )
         covers = (*binds, *(_planned(mount, host) for mount in mounts))
         self._namespace = Namespace(image.tree, covers)
         lenient = image.tree.lenient

@@ -32,7 +32,7 @@ class UserBind(NamedTuple):
     target: ContainerPath
 
 
-class Brought(NamedTuple):
+class OwnMounts(NamedTuple):
     """What a container gets in addition to the plan."""
 
     binds: tuple[UserBind, ...] = ()

@@ -28,7 +28,7 @@ def unseen_libraries(preflight: ImagePreflight) -> tuple[str, ...]:
 
 def unseen_programs(preflight: ImagePreflight, name: str) -> tuple[str, ...]:
     """Return what may bring program *name* where it is not found, in words."""
-    is_set = any(v.name == "PATH" and v.op == "set" for v in (preflight.brought.env if preflight.brought else ()))
+    is_set = any(v.name == "PATH" and v.op == "set" for v in (preflight.own_mounts.env if preflight.own_mounts else ()))
     return preflight.container.unseen if "/" in name or is_set else _unseen(preflight, "PATH")
 
 

@@ -12,7 +12,7 @@ from gpubind.image.cuda import cuda_below, cuda_of_packages, cuda_of_records, ne
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, is_library, library
-from gpubind.loader.namespace import PYTHON_VARIABLES, Brought
+from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
 from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
@@ -39,7 +39,7 @@ class Preflight:
         plan: Plan,
         backend: Optional[str] = None,
         start: Optional[Start] = None,
-        brought: Optional[Brought] = None,
+        own_mounts: Optional[OwnMounts] = None,
         words: Union[Words, RuntimeLimitError, None] = None,
     ) -> None:
         self.host = host
@@ -50,7 +50,7 @@ class Preflight:
         """The name of the runtime that will start the container."""
         self.start = start
         """The facts of the runtime, and the user's options for it."""
-        self.brought = brought
+        self.own_mounts = own_mounts
         """The additions of the runtime and the user to the container; None if they are not known."""
         self.words = words if isinstance(words, Words) else None
         """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
@@ -117,7 +117,7 @@ class ImagePreflight(Preflight):
     """The CUDA of the packages that it imports, the newest first."""
 
     def __init__(self, job: Preflight, image: Image, container: Container) -> None:
-        super().__init__(job.host, job.plan, job.backend, job.start, job.brought, job.words or job.limit)
+        super().__init__(job.host, job.plan, job.backend, job.start, job.own_mounts, job.words or job.limit)
         self.image: Image = image
         self.container: Container = container
         """The image with the plan in place."""
@@ -139,7 +139,7 @@ class ProgramPreflight(ImagePreflight):
             self.imported_cuda = newest_first((*cuda_of_packages(tree, self.imports.packages, find), *records))
         names = (*chain.names, file.real if file is not None else "")
         programs = [dirname(name) for name in names if name.startswith("/")]
-        path = ":".join((search_path(self.image, self.plan, self.brought), *programs))
+        path = ":".join((search_path(self.image, self.plan, self.own_mounts), *programs))
         others = cuda_below(tree, prefixes_of(tree, path), find)
         self.every_cuda = newest_first((*self.imported_cuda, *others, *self.every_cuda))
 
@@ -152,7 +152,7 @@ def preflight(
     backend: Optional[str] = None,
     start: Optional[Start] = None,
     program: Optional[str] = None,
-    brought: Optional[Brought] = None,
+    own_mounts: Optional[OwnMounts] = None,
     words: Optional[Words] = None,
     may_be_library: bool = False,
 ) -> Preflight:
@@ -167,10 +167,10 @@ def preflight(
             made = start.runtime.words(plan, start)
         except RuntimeLimitError as error:
             made = error
-    job = Preflight(host.lenient, plan, backend, start, brought, made)
+    job = Preflight(host.lenient, plan, backend, start, own_mounts, made)
     if image is None:
         return job
-    container = _container(host, plan, image, brought or Brought(), job.words)
+    container = _container(host, plan, image, own_mounts or OwnMounts(), job.words)
     of_image = ImagePreflight(job, image, container)
     if program is None:
         return of_image
@@ -179,25 +179,25 @@ def preflight(
         return ProgramPreflight(of_image, library(container, program, file))
     identity = host.identity
     caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
-    return ProgramPreflight(of_image, follow(container, program, search_path(image, plan, brought), caller))
+    return ProgramPreflight(of_image, follow(container, program, search_path(image, plan, own_mounts), caller))
 
 
 def _python_variables(job: ImagePreflight) -> dict[str, str]:
     """Return the program's variables that specify where Python imports from."""
     found = {name: value for name, value in job.image.facts.env.items() if name in PYTHON_VARIABLES}
-    for variable in job.brought.env if job.brought else ():
+    for variable in job.own_mounts.env if job.own_mounts else ():
         is_kept = variable.op == "default" and variable.name in found
         if variable.name in ("HOME", *PYTHON_VARIABLES) and not is_kept:
             found[variable.name] = variable.value or ""
     return found
 
 
-def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Optional[Words]) -> Container:
+def _container(host: Host, plan: Plan, image: Image, own_mounts: OwnMounts, words: Optional[Words]) -> Container:
     """Return *image* with *plan* in place, except for mounts that the runtime has no mount point for."""
     left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
     mounts = [mount for mount in plan.mounts if mount.target not in left_out]
     own = image.facts.env.get("LD_LIBRARY_PATH", "")
-    return Container(image.loader, host.driver, mounts, plan.env, own, brought, host.local, lambda: _processor(host))
+    return Container(image.loader, host.driver, mounts, plan.env, own, own_mounts, host.local, lambda: _processor(host))
 
 
 def _processor(host: Host) -> Optional[Cpu]:
@@ -206,11 +206,11 @@ def _processor(host: Host) -> Optional[Cpu]:
     return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 
 
-def search_path(image: Optional[Image], plan: Plan, brought: Optional[Brought] = None) -> str:
+def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[OwnMounts] = None) -> str:
     """Return PATH in the container of *plan*: the user's value, else the image's, and everything added to it."""
     own = image.facts.env.get("PATH") if image is not None else None
     path = own or DEFAULT_PATH
-    for variable in (*(brought.env if brought else ()), *plan.env):
+    for variable in (*(own_mounts.env if own_mounts else ()), *plan.env):
         if variable.name == "PATH" and variable.value:
             parts = {"set": (variable.value,), "prepend": (variable.value, path)}
             path = ":".join(parts.get(variable.op, (path, variable.value)))

@@ -31,9 +31,9 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         return
     left = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
     here = _is_here(preflight, name)
-    is_known = preflight.backend is not None and preflight.brought is not None
+    is_known = preflight.backend is not None and preflight.own_mounts is not None
     maybe_bound = not is_known and (here or name.startswith(FROM_THE_HOST))
-    path = search_path(preflight.image, preflight.plan, preflight.brought)
+    path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     near, first = nearest_program(preflight.container, name, path), first_program(preflight.container, name, path)
     found = finding(
         "program-missing",
@@ -208,7 +208,7 @@ def _is_library(preflight: ProgramPreflight) -> bool:
 
 def _is_undecided(preflight: ProgramPreflight, name: str) -> bool:
     """Return whether *name* is relative to a working directory that is not known."""
-    path = search_path(preflight.image, preflight.plan, preflight.brought)
+    path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     return is_undecided(preflight.container, name, path)
 
 

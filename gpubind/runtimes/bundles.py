@@ -15,7 +15,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, Process, absolute, edited, for_start
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.cmdline.programs import PROGRAMS
@@ -106,7 +106,7 @@ class BundleRuntime(Runtime):
         run = ("run", "--bundle", STAGED_DIRECTORY, *behind, name)
         return Command((call.program, *ahead, *run), start.caller.environ, StagedFile(CONFIG, text))
 
-    def brought(self, plan: Plan, start: Start) -> Optional[Brought]:
+    def own_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
         """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's."""
         bundle = start.bundle
         if bundle is None:
@@ -116,7 +116,7 @@ class BundleRuntime(Runtime):
             for mount in bundle.mounts
             if mount.is_bind and mount.source
         )
-        return Brought(binds, (), ContainerPath(bundle.working_directory))
+        return OwnMounts(binds, (), ContainerPath(bundle.working_directory))
 
     def line_of(self, arguments: Sequence[str]) -> Line:
         program = PROGRAMS[self.name]

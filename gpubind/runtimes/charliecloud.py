@@ -17,7 +17,7 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath, Missing, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
@@ -126,7 +126,7 @@ class Charliecloud(Runtime):
             (call.program, *start.user.arguments, *words.options, call.image, "--", *start.in_directory(call)), environ
         )
 
-    def brought(self, plan: Plan, start: Start) -> Brought:
+    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         options = start.user.options
         shared = [path for path in SHARED if path != "/tmp" or "private-tmp" not in options.values]
         binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
@@ -135,7 +135,7 @@ class Charliecloud(Runtime):
         path = path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":")
         env = search_variables(path, _users(start, "LD_LIBRARY_PATH"), _users(start, "LD_PRELOAD"))
         working = options.last("cd") or "/"
-        return Brought(tuple(binds), env, ContainerPath(working) if working.startswith("/") else None)
+        return OwnMounts(tuple(binds), env, ContainerPath(working) if working.startswith("/") else None)
 
 
 def _makes_places(start: Start) -> bool:

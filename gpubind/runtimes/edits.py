@@ -118,7 +118,7 @@ def own_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
 
 
 def search_variables(path: str, libraries: Optional[str], preload: Optional[str] = None) -> tuple[EnvVar, ...]:
-    """Return PATH, LD_LIBRARY_PATH and LD_PRELOAD as a container has them without a plan, for `Brought`."""
+    """Return PATH, LD_LIBRARY_PATH and LD_PRELOAD as a container has them without a plan, for `OwnMounts`."""
     env = [EnvVar("PATH", "set", path, None, "user")]
     if libraries:
         env.append(EnvVar("LD_LIBRARY_PATH", "prepend", libraries, ":", "user"))

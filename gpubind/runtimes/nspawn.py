@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, Plan
 from gpubind.runtimes.edits import Words, edits_of, own_binds, search_variables, unsayable_value
 from gpubind.runtimes.environment import Values, compose, known, library_path
@@ -76,12 +76,12 @@ class Nspawn(Runtime):
         options = ("-q", *name, *start.user.arguments, *words.options, f"--directory={call.image}")
         return Command((call.program, *options, "--", *start.in_directory(call)), start.caller.environ)
 
-    def brought(self, plan: Plan, start: Start) -> Brought:
+    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         options = start.user.options
         env = search_variables(options.env.get("PATH", DEFAULT_PATH), options.env.get("LD_LIBRARY_PATH"))
         names = ("overlay", "overlay-ro", "tmpfs")
         unseen = tuple(f"--{name}={value}" for name in names for value in options.all(name))
-        return Brought(_own_binds(start), env, ContainerPath(options.last("chdir") or "/"), unseen)
+        return OwnMounts(_own_binds(start), env, ContainerPath(options.last("chdir") or "/"), unseen)
 
 
 def _own_binds(start: Start) -> tuple[UserBind, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from posixpath import normpath
 from typing import Optional
 
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
@@ -59,7 +59,7 @@ class Proot(Runtime):
         argv = (call.program, "-R", call.image, *options, *start.in_directory(call))
         return Command(argv, changed(start.caller.environ, unset=words.unset, values=dict(words.env)))
 
-    def brought(self, plan: Plan, start: Start) -> Brought:
+    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         home = start.caller.environ.get("HOME", "")
         paths = (*SHARED, *FROM_HOST, *([home] if home in start.caller.directories else ()))
         binds = [UserBind(HostPath(path), ContainerPath(path)) for path in paths]
@@ -67,7 +67,7 @@ class Proot(Runtime):
         environ = start.caller.environ
         env = search_variables(environ.get("PATH", ""), environ.get("LD_LIBRARY_PATH"), environ.get("LD_PRELOAD"))
         working = start.user.options.last("cwd") or _directory(start)
-        return Brought(tuple(binds), env, ContainerPath(working) if working.startswith("/") else None)
+        return OwnMounts(tuple(binds), env, ContainerPath(working) if working.startswith("/") else None)
 
     def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
         """Return the words that take the place of `proot`: a command line has no other way to set a variable."""

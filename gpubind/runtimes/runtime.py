@@ -23,7 +23,7 @@ from gpubind.runtimes.edits import Edits, Words, vendor_of
 if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
     from gpubind.image.reference import ImageForm, Store
-    from gpubind.loader.namespace import Brought
+    from gpubind.loader.namespace import OwnMounts
 
 Action = Literal["exec", "run", "shell"]
 NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
@@ -354,7 +354,7 @@ class Runtime(ABC):
         """Return *plan* in arguments for the user's own command line. Errors: `RuntimeLimitError`."""
         return self.words(plan, start)
 
-    def brought(self, plan: Plan, start: Start) -> Optional[Brought]:
+    def own_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
         """Return what a start mounts and sets in addition to *plan*; None where that is not known."""
         return None
 

@@ -45,7 +45,7 @@ class Udocker(Runtime):
     env_option = "env"
 
     def tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the PRoot that the environment names, the tools that `udocker install` has brought, or a
+        """Return the PRoot that the environment names, the tools that `udocker install` has unpacked, or a
         configuration, which may say where others are: any of them will do.
         """
         home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"

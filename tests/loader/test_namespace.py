@@ -11,7 +11,7 @@ import pytest
 
 from gpubind.files.live import LiveTree
 from gpubind.loader.container import Container
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
 from tests.support.elf import elf
 from tests.support.images import glibc, image
@@ -32,15 +32,15 @@ class Place:
         return UserBind(HostPath(self.root + source), ContainerPath(target))
 
     def container(
-        self, inside: Spec, *binds: tuple[str, str], plan: Sequence[str] = (), **brought: object
+        self, inside: Spec, *binds: tuple[str, str], plan: Sequence[str] = (), **own_mounts: object
     ) -> Container:
         """*inside* with *binds* over it, then *plan*: libraries of the host by target."""
         mounts = [planned(target) for target in plan]
         host = recorded_tree(
             {f"/lib/{m.source.rpartition('/')[2]}": elf("libhost.so") for m in mounts if m.source}, "/h"
         )
-        own = str(brought.pop("own", ""))
-        values = Brought(tuple(self.bind(*bind) for bind in binds), **brought)  # type: ignore[arg-type]
+        own = str(own_mounts.pop("own", ""))
+        values = OwnMounts(tuple(self.bind(*bind) for bind in binds), **own_mounts)  # type: ignore[arg-type]
         env = (EnvVar("LD_LIBRARY_PATH", "prepend", LIBS, ":", "libraries"),)
         return Container(image(glibc(), inside).loader, host, mounts, env, own, values, self.local)
 
@@ -164,7 +164,7 @@ def test_a_bind_of_what_is_not_there_brings_nothing(place: Place) -> None:
 
 def test_binds_of_a_host_that_is_elsewhere_are_not_seen(place: Place) -> None:
     binds = (place.bind("/site", "/opt/site"),)
-    made = Container(image(glibc()).loader, recorded_tree({}), (), (), "", Brought(binds, unseen=("--overlay x",)))
+    made = Container(image(glibc()).loader, recorded_tree({}), (), (), "", OwnMounts(binds, unseen=("--overlay x",)))
     assert made.unseen == ("--overlay x", f"{place.root}/site, bound to /opt/site")
     assert made.locate("/opt/site/lib/libmpi.so.12") is None
 
@@ -227,5 +227,5 @@ def test_a_directory_of_the_plan_is_looked_into(tmp_path: Path) -> None:
 def test_a_tree_of_this_machine_is_asked_for_a_path_of_another_root_as_for_none() -> None:
     local = LiveTree("/proc")
     bind = UserBind(HostPath("/etc"), ContainerPath("/etc"))
-    made = Container(image(glibc()).loader, recorded_tree({}), (), (), "", Brought((bind,)), local)
+    made = Container(image(glibc()).loader, recorded_tree({}), (), (), "", OwnMounts((bind,)), local)
     assert made.unseen == ("/etc, bound to /etc",)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.image import Image
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, CudaNote, HostPath
 from tests.rules.situations import Case, Situation, without
 from tests.support.c_library import LIBRARIES, c_library
@@ -95,7 +95,7 @@ def private(symbol: str) -> Spec:
 
 
 MACHINE = recorded_tree({"/home/me/a.out": File(elf(kind=2, needed=("libc.so.6",)), 0o755)})
-HOME = Brought((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
+HOME = OwnMounts((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
 
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
 GRAPHICS = {"caps": ("graphics",)}
@@ -274,8 +274,8 @@ PROGRAMS: dict[str, Case] = {
         runs({**glibc(), SELF_MADE: File(b"#!/bin/sh\n", 0o755)}),
     ),
     "program-on-host": Case(
-        Situation(HOST, image(glibc()), program="/home/me/a.out", brought=HOME, local=MACHINE),
-        Situation(HOST, image(glibc()), program="/home/me/a.out", brought=HOME, local=MACHINE, backend="apptainer"),
+        Situation(HOST, image(glibc()), program="/home/me/a.out", own_mounts=HOME, local=MACHINE),
+        Situation(HOST, image(glibc()), program="/home/me/a.out", own_mounts=HOME, local=MACHINE, backend="apptainer"),
     ),
     "program-unreadable": Case(
         runs({**glibc(), SELF_MADE: File(elf(kind=2, needed=("libc.so.6",))[:100], 0o755)}),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline.reader import Options
 from tests.rules import cases_amd, cases_host, cases_image
@@ -58,7 +58,7 @@ def with_image(code: str, says: str, *specs: Spec) -> Followed:
 BACKENDS = CASES["devices-not-isolated"].fires
 UUIDS = "GPU-00000001-1111-2222-3333-444444444444"
 STORE = recorded_tree({NIX: File(elf("ld-linux-x86-64.so.2", kind=3), 0o755)})
-NIX_BIND = Brought((UserBind(HostPath("/nix"), ContainerPath("/nix")),))
+NIX_BIND = OwnMounts((UserBind(HostPath("/nix"), ContainerPath("/nix")),))
 NEWER = {"libc.so.6": ("GLIBC_2.38",)}
 MANIFESTS: Spec = {
     "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": (
@@ -79,7 +79,7 @@ FOLLOWED: dict[str, Followed] = {
     "devices-not-isolated": almost("devices-not-isolated", "--contain"),
     "foreign-interpreter": Followed(
         "bind /nix too, read-only",
-        CASES["foreign-interpreter"].fires._replace(image=image(glibc()), brought=NIX_BIND, local=STORE),
+        CASES["foreign-interpreter"].fires._replace(image=image(glibc()), own_mounts=NIX_BIND, local=STORE),
     ),
     "gpu-forbidden": with_request("gpu-forbidden", "choose a GPU that the job has", gpus="1"),
     "gpu-uuid-unknown": almost("gpu-uuid-unknown", "choose with --gpus by PCI address"),

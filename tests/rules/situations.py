@@ -13,7 +13,7 @@ from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.image import Image
 from gpubind.inventory.vendors import nothing_to_bind
-from gpubind.loader.namespace import Brought
+from gpubind.loader.namespace import OwnMounts
 from gpubind.model import Finding, Plan, Request
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
@@ -41,10 +41,10 @@ class Situation(NamedTuple):
     listfile: Optional[ListFile] = None
     untrusted: tuple[Untrusted, ...] = ()
     """What of root's environment does not count."""
-    brought: Optional[Brought] = None
+    own_mounts: Optional[OwnMounts] = None
     """What the start brings beside the plan."""
     local: Optional[Tree] = None
-    """The machine that it is brought from; None for a host that is elsewhere."""
+    """The machine of its sources; None for a host that is elsewhere."""
     forbidden: tuple[str, ...] = ()
     """Nodes that a device cgroup forbids."""
     may_be_library: bool = False
@@ -83,7 +83,7 @@ def started(situation: Situation) -> Preflight:
         backend=situation.backend,
         start=start,
         program=situation.program,
-        brought=situation.brought,
+        own_mounts=situation.own_mounts,
         may_be_library=situation.may_be_library,
     )
 

@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
 from tests.image.cuda_trees import torch, wheels
 from tests.rules.cases_image import CUDNN, HOST, LIB, PYTHON, SITE, broken_torch
@@ -40,13 +40,15 @@ def setting(name: str, value: str, op: str = "set") -> EnvVar:
     return EnvVar(name, op, value, None, "user")  # type: ignore[arg-type]
 
 
-def bringing(binds: Mapping[str, str], *env: EnvVar) -> Brought:
-    return Brought(tuple(UserBind(HostPath(a), ContainerPath(b)) for a, b in binds.items()), env)
+def bringing(binds: Mapping[str, str], *env: EnvVar) -> OwnMounts:
+    return OwnMounts(tuple(UserBind(HostPath(a), ContainerPath(b)) for a, b in binds.items()), env)
 
 
-def too_new(program: Optional[str], spec: Spec, brought: Optional[Brought] = None) -> list[tuple[str, str]]:
+def too_new(program: Optional[str], spec: Spec, own_mounts: Optional[OwnMounts] = None) -> list[tuple[str, str]]:
     """(severity, what) of the finding about CUDA."""
-    asked = Situation(HOST, image(glibc(), spec), program=program, brought=brought, local=MACHINE, backend="apptainer")
+    asked = Situation(
+        HOST, image(glibc(), spec), program=program, own_mounts=own_mounts, local=MACHINE, backend="apptainer"
+    )
     return [(f.severity, f.what) for f in found(asked) if f.code == "cuda-too-new"]
 
 
@@ -80,9 +82,9 @@ def test_the_packages_that_the_program_imports_are_looked_at(program: str, spec:
 
 
 def test_a_path_that_the_user_gives_leads_to_the_interpreter() -> None:
-    brought = bringing({}, setting("PATH", f"{ENV}/bin", "prepend"))
-    assert [severity for severity, _ in too_new("python3", IN_ENV, brought)] == ["error"]
-    assert [severity for severity, _ in too_new("sh", IN_ENV, brought)] == ["error"]
+    own_mounts = bringing({}, setting("PATH", f"{ENV}/bin", "prepend"))
+    assert [severity for severity, _ in too_new("python3", IN_ENV, own_mounts)] == ["error"]
+    assert [severity for severity, _ in too_new("sh", IN_ENV, own_mounts)] == ["error"]
     assert too_new("python3", IN_ENV, bringing({})) == []
 
 
@@ -91,7 +93,7 @@ NAMED = setting("HOME", "/home/me")
 
 
 @pytest.mark.parametrize(
-    ("program", "brought", "place"),
+    ("program", "own_mounts", "place"),
     [
         ("python3", bringing(HOME, NAMED), "/home/me/.local/"),
         ("python3", bringing({"/home/me": "/base"}, setting("PYTHONUSERBASE", "/base/.local")), "/base/.local/"),
@@ -102,9 +104,9 @@ NAMED = setting("HOME", "/home/me")
     ids=["home", "PYTHONUSERBASE", "PYTHONPATH", "bind", "module-tree"],
 )
 def test_packages_of_the_host_that_reach_the_container_are_looked_at(
-    program: str, brought: Brought, place: str
+    program: str, own_mounts: OwnMounts, place: str
 ) -> None:
-    ((severity, what),) = too_new(program, PYTHON, brought)
+    ((severity, what),) = too_new(program, PYTHON, own_mounts)
     assert (severity, what.startswith(place)) == ("error", True)
     assert too_new(program, PYTHON, bringing({})) == []
 
@@ -214,7 +216,7 @@ def test_an_interpreter_of_which_nothing_was_looked_at_is_said_to_be_one(name: s
 
 def test_the_tree_of_a_container_has_what_is_mounted_and_follows_links_in_the_container() -> None:
     spec: Spec = {**PYTHON, "/opt/p": Link("/mnt/packages"), "/mnt/packages/old/file": "image"}
-    start = Situation(HOST, image(glibc(), spec), brought=bringing({"/sw/packages": "/mnt/packages"}), local=MACHINE)
+    start = Situation(HOST, image(glibc(), spec), own_mounts=bringing({"/sw/packages": "/mnt/packages"}), local=MACHINE)
     tree = started(start).container.tree  # type: ignore[union-attr]
     assert "torch" in tree.names("/opt/p")
     assert tree.resolve("/opt/p/torch/version.py") == "/mnt/packages/torch/version.py"

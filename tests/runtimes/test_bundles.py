@@ -296,7 +296,7 @@ def test_an_option_of_run_is_known_in_each_of_its_spellings(program: str, option
 
 def test_what_the_bundle_binds_is_looked_at() -> None:
     own = bundle(mounts=[{"destination": "/data", "type": "bind", "source": "data"}, {"destination": "/proc"}])
-    found = RUNTIMES["runc"].brought(planned(), start(own))
+    found = RUNTIMES["runc"].own_mounts(planned(), start(own))
     assert found is not None
     assert [(bind.source, bind.target) for bind in found.binds] == [("/srv/bundle/data", "/data")]
 

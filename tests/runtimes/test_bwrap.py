@@ -12,7 +12,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.loader.namespace import Brought
+from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND as LAYOUT
 from gpubind.runtimes.bubblewrap.bwrap import BWRAP, FILES
@@ -235,10 +235,10 @@ def test_a_file_that_the_host_lacks_is_the_images_own() -> None:
     assert pairs(made, "--ro-bind-try") == [("/etc/resolv.conf", "/etc/resolv.conf")]
 
 
-def brings(*arguments: str, **facts: Any) -> Brought:
+def brings(*arguments: str, **facts: Any) -> OwnMounts:
     opened = facts.pop("opened", None) or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
-    found = BWRAP.brought(made, start_by("bwrap", arguments=arguments, tree=opened.tree, **facts))
+    found = BWRAP.own_mounts(made, start_by("bwrap", arguments=arguments, tree=opened.tree, **facts))
     assert found is not None
     return found
 

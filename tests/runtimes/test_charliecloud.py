@@ -142,7 +142,7 @@ def test_the_last_of_set_env_and_unset_env_takes_effect() -> None:
 
 def test_what_unset_env_removes_is_not_the_callers() -> None:
     environ = {"LD_LIBRARY_PATH": "/host", "LD_PRELOAD": "/x.so", "PATH": "/usr/bin"}
-    found = CH_RUN.brought(planned(None), started("--unset-env=LD_*", environ=environ))
+    found = CH_RUN.own_mounts(planned(None), started("--unset-env=LD_*", environ=environ))
     assert found is not None
     assert [variable.name for variable in found.env] == ["PATH"]
 

@@ -21,7 +21,7 @@ from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.engines.engines import DOCKER, INITS, PODMAN, mount_word
-from gpubind.runtimes.engines.options import own_mounts, read_env_file
+from gpubind.runtimes.engines.options import read_env_file, users_mounts
 from gpubind.runtimes.engines.remote import remote_docker
 from gpubind.runtimes.runtime import Action, Call, Command, Start
 from tests.support import starts
@@ -316,8 +316,8 @@ def test_what_the_user_mounts_counts(program: str) -> None:
 def test_places_of_the_users_are_read_as_the_programs_read_them() -> None:
     arguments = ("-v", "name:/a", "-v/b", "--mount", '"type=bind","source=/s,t",dst=/c/', "--tmpfs=/d:size=1m")
     start = begun("docker", *arguments, "--volume=./rel:/e:ro", working_directory="/here")
-    assert [bind.target for bind in own_mounts(start)] == ["/a", "/b", "/e", "/c", "/d"]
-    found = DOCKER.brought(planned(), start)
+    assert [bind.target for bind in users_mounts(start)] == ["/a", "/b", "/e", "/c", "/d"]
+    found = DOCKER.own_mounts(planned(), start)
     assert found.binds == (
         UserBind(HostPath("/here/rel"), ContainerPath("/e")),
         UserBind(HostPath("/s,t"), ContainerPath("/c")),
@@ -456,7 +456,7 @@ def test_a_file_of_variables_is_read_to_the_letter() -> None:
 
 def test_what_the_user_says_of_search_paths_is_known() -> None:
     start = begun("docker", "-e", "LD_LIBRARY_PATH=/u", "-e", "PATH=/p", "-e", "LD_PRELOAD=/l.so", "-w", "/work")
-    found = DOCKER.brought(planned(), start)
+    found = DOCKER.own_mounts(planned(), start)
     assert [(v.name, v.op, v.value) for v in found.env] == [
         ("LD_LIBRARY_PATH", "prepend", "/u"), ("LD_PRELOAD", "set", "/l.so"), ("PATH", "set", "/p:/.gpubind/bin"),
     ]  # fmt: skip

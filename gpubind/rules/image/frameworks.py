@@ -56,7 +56,7 @@ def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
 def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
     """Return the frameworks and their directories: those that the program imports from, else the image's."""
     imports, tree = preflight.imports, preflight.container.tree
-    path = search_path(preflight.image, preflight.plan, preflight.brought)
+    path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     places = packages_of(tree, path) if imports is None else imports.packages
     return tuple((frameworks()[name], place) for place in places for name in tree.names(place) if name in frameworks())
 

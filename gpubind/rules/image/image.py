@@ -52,7 +52,7 @@ def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a driver in the image: if it is found first, it must be of the kernel module's version."""
     planned = {basename(mount.target) for mount in preflight.plan.mounts}
     for library in _drivers(preflight):
-        brought = library.soname in planned
+        is_planned = library.soname in planned
         first = _winner(preflight, library.soname)
         if first is not None and (first.file.bind is not None or first.file.at != library.path):
             first = None
@@ -61,8 +61,8 @@ def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding(
             "driver-in-image",
             subject=library.soname,
-            case=_found_first(first) if first is not None else "behind" if brought else "alone",
-            severity="warning" if same or (brought and first is None) else "error",
+            case=_found_first(first) if first is not None else "behind" if is_planned else "alone",
+            severity="warning" if same or (is_planned and first is None) else "error",
             where=library.path,
             path=library.path,
             version=f" ({library.version})" if library.version else "",

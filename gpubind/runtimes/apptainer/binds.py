@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename, join, normpath
 from typing import NamedTuple, Optional
 
-from gpubind.loader.namespace import PYTHON_VARIABLES, Brought, UserBind
+from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.options import is_clean, is_contained, specified
@@ -32,7 +32,7 @@ _SEARCH_PATHS = (
 _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 
 
-def brought(plan: Plan, start: Start) -> Brought:
+def own_mounts(plan: Plan, start: Start) -> OwnMounts:
     """Return the mounts and search paths of *start* in addition to *plan*, in the order of the program."""
     options = start.user.options
     unseen = [f"--{name} {value}" for name in _UNSEEN for value in options.all(name)]
@@ -56,7 +56,7 @@ def brought(plan: Plan, start: Start) -> Brought:
             continue
         if text is not None:
             env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
-    return Brought(tuple(binds), (*env, *_pythons(start)), _working_directory(start), tuple(unseen))
+    return OwnMounts(tuple(binds), (*env, *_pythons(start)), _working_directory(start), tuple(unseen))
 
 
 def _pythons(start: Start) -> Iterator[EnvVar]:

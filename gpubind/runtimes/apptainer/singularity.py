@@ -68,7 +68,7 @@ class Apptainer(Runtime):
     read_env_file = staticmethod(options.read_env_file)
     overrides = staticmethod(options.overrides)
     generated = staticmethod(environment.generated)
-    brought = staticmethod(binds.brought)
+    own_mounts = staticmethod(binds.own_mounts)
 
     def __init__(self) -> None:
         helpers = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.loader.namespace import PYTHON_VARIABLES, Brought, UserBind
+from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Plan
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
@@ -110,14 +110,14 @@ class Bubblewrap(Runtime):
             (call.program, "--die-with-parent", *words.options, *start.in_directory(call)), start.caller.environ
         )
 
-    def brought(self, plan: Plan, start: Start) -> Optional[Brought]:
+    def own_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
         image, given = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
         homes = _user_directories(plan, start)
         paths = [*(path for _, path in _of_host(start, image)), *homes]
         own = tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
-        return Brought(
+        return OwnMounts(
             (*own, *given.binds), _user_env(plan, start, given), _directory(plan, start, image, given), given.unseen
         )
 

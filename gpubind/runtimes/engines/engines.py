@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.loader.namespace import PYTHON_VARIABLES, Brought
+from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, Missing, Plan
 from gpubind.model.findings import finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, unsayable_path
-from gpubind.runtimes.engines.options import assigned, environment, own_mounts, read_env_file, specified
+from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import Values, search_path
 from gpubind.runtimes.runtime import (
@@ -105,7 +105,7 @@ class Docker(Runtime):
         path or a value that no option can say, and for a daemon on another machine.
         """
         _need_local(start)
-        edits = edits_of(plan, start.stage.files, own_mounts(start))
+        edits = edits_of(plan, start.stage.files, users_mounts(start))
         made = environment(plan, start)
         options: list[str] = []
         for bind in edits.binds:
@@ -160,7 +160,7 @@ class Docker(Runtime):
         line = [*line, *start.user.arguments, *words.options, *image, *argv]
         return Command((call.program, "run", *line), changed(start.caller.environ, unset=words.unset))
 
-    def brought(self, plan: Plan, start: Start) -> Brought:
+    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         env = []
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "HOME", *PYTHON_VARIABLES):
             value = specified(start, name)
@@ -173,8 +173,8 @@ class Docker(Runtime):
         directory = start.user.options.last("workdir")
         options = start.user.options
         unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in options.all(name))
-        binds = tuple(bind for bind in own_mounts(start) if bind.source)
-        return Brought(binds, tuple(env), ContainerPath(directory) if directory else None, unseen)
+        binds = tuple(bind for bind in users_mounts(start) if bind.source)
+        return OwnMounts(binds, tuple(env), ContainerPath(directory) if directory else None, unseen)
 
 
 class Podman(Docker):
@@ -261,7 +261,7 @@ def _shm_words(start: Start) -> list[str]:
     Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
     """
     given = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
-    is_covered = any(f"{SHARED}/".startswith(f"{bind.target.rstrip('/')}/") for bind in own_mounts(start))
+    is_covered = any(f"{SHARED}/".startswith(f"{bind.target.rstrip('/')}/") for bind in users_mounts(start))
     return [] if given or is_covered else ["--tmpfs", SHARED]
 
 

@@ -49,7 +49,7 @@ def specified(start: Start, name: str) -> Optional[str]:
     return start.user.options.env.get(name, start.user.env_files.get(name))
 
 
-def own_mounts(start: Start) -> tuple[UserBind, ...]:
+def users_mounts(start: Start) -> tuple[UserBind, ...]:
     """Return everything that the user mounts; without a source for volumes and tmpfs, which have none on this host."""
     found: list[tuple[str, str]] = []
     for text in start.user.options.all("volume"):

@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.loader.namespace import Brought, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
 from gpubind.rules.image.image import order_findings
 from tests.rules.cases_image import HOST, NO_LIBCUDA
@@ -50,15 +50,15 @@ def setting(name: str, value: str, op: str = "set") -> EnvVar:
 
 def bringing(
     *binds: tuple[str, str], env: tuple[EnvVar, ...] = (), unseen: tuple[str, ...] = (), cwd: Optional[str] = None
-) -> Brought:
+) -> OwnMounts:
     there = tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in binds)
-    return Brought(there, env, None if cwd is None else ContainerPath(cwd), unseen)
+    return OwnMounts(there, env, None if cwd is None else ContainerPath(cwd), unseen)
 
 
 def situation(
-    program: str, brought: Optional[Brought], spec: Spec = NONE, backend: Optional[str] = "apptainer"
+    program: str, own_mounts: Optional[OwnMounts], spec: Spec = NONE, backend: Optional[str] = "apptainer"
 ) -> Situation:
-    return Situation(HOST, image(glibc(), spec), program=program, brought=brought, local=MACHINE, backend=backend)
+    return Situation(HOST, image(glibc(), spec), program=program, own_mounts=own_mounts, local=MACHINE, backend=backend)
 
 
 def said(asked: Situation) -> list[tuple[str, str]]:
@@ -74,7 +74,7 @@ IN_IMAGE: dict[str, Item] = {
 
 
 @pytest.mark.parametrize(
-    ("program", "brought"),
+    ("program", "own_mounts"),
     [
         (SOLVE, bringing(env=(setting("LD_LIBRARY_PATH", "/opt/t/lib"),))),
         (SOLVE, bringing(HOME, env=(setting("LD_LIBRARY_PATH", "/home/me/lib"),))),
@@ -88,20 +88,20 @@ IN_IMAGE: dict[str, Item] = {
         ("a.out", bringing(HOME, CRAY, env=(setting("PATH", "/home/me"), setting("LD_LIBRARY_PATH", "/opt/cray/lib")))),
     ],
 )
-def test_a_job_that_works_with_what_the_user_brings_has_no_finding(program: str, brought: Brought) -> None:
-    assert said(situation(program, brought, IN_IMAGE)) == []
+def test_a_job_that_works_with_what_the_user_brings_has_no_finding(program: str, own_mounts: OwnMounts) -> None:
+    assert said(situation(program, own_mounts, IN_IMAGE)) == []
     assert [severity for severity, _ in said(situation(program, bringing(), IN_IMAGE))] == ["error"]
 
 
 def test_a_path_that_the_user_sets_leaves_nothing_of_the_images() -> None:
-    brought = bringing(env=(setting("PATH", "/opt/t"),))
-    assert said(situation("sh", brought, IN_IMAGE)) == [("error", "program-missing")]
+    own_mounts = bringing(env=(setting("PATH", "/opt/t"),))
+    assert said(situation("sh", own_mounts, IN_IMAGE)) == [("error", "program-missing")]
 
 
 def test_a_name_in_path_that_nobody_may_execute_is_passed_over() -> None:
-    brought = bringing(HOME, env=(setting("PATH", "/home/me:/opt/t"),))
-    assert said(situation("data", brought, {"/opt/t/data": File(elf(kind=2), 0o755)})) == []
-    assert said(situation("data", brought)) == [("error", "program-not-executable")]
+    own_mounts = bringing(HOME, env=(setting("PATH", "/home/me:/opt/t"),))
+    assert said(situation("data", own_mounts, {"/opt/t/data": File(elf(kind=2), 0o755)})) == []
+    assert said(situation("data", own_mounts)) == [("error", "program-not-executable")]
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_what_only_a_shell_could_tell_of_the_image_is_no_reason_to_stop(variable
 def test_a_library_of_the_plan_finds_what_the_user_brings() -> None:
     needing: Spec = {f"/usr/lib64/libcuda.so.{V}": elf("libcuda.so.1", needed=(MPI,))}
 
-    def missing(brought: Brought) -> list[str]:
-        asked = Situation((*HOST, needing), image(glibc()), brought=brought, local=MACHINE, backend="apptainer")
+    def missing(own_mounts: OwnMounts) -> list[str]:
+        asked = Situation((*HOST, needing), image(glibc()), own_mounts=own_mounts, local=MACHINE, backend="apptainer")
         return [f.severity for f in found(asked) if f.code == "library-missing" and f.subject == MPI]
 
     assert missing(bringing()) == ["error"]
@@ -190,7 +190,7 @@ def in_image(directory: str, version: str = "470.82.01") -> dict[str, Item]:
 
 def test_a_driver_in_the_image_that_comes_first_is_named() -> None:
     spec = {**glibc(), **sandbox("export LD_LIBRARY_PATH=/opt/old"), **in_image("/opt/old")}
-    behind = Situation(HOST, image(spec), brought=bringing(), local=MACHINE, backend="apptainer")
+    behind = Situation(HOST, image(spec), own_mounts=bringing(), local=MACHINE, backend="apptainer")
     assert order(behind) == []
     first = behind._replace(request={"like": "apptainer"})
     assert order(first) == [("error", "driver-in-image", "libcuda.so.1", "/opt/old/libcuda.so.470.82.01")]
@@ -201,17 +201,17 @@ def test_a_driver_in_the_image_that_comes_first_is_named() -> None:
 
 
 def test_what_the_user_puts_first_is_used_and_named() -> None:
-    brought = bringing(HOME, env=(setting("LD_LIBRARY_PATH", "/home/me/drivers"),))
-    asked = Situation(HOST, image(glibc()), brought=brought, local=MACHINE, backend="apptainer")
+    own_mounts = bringing(HOME, env=(setting("LD_LIBRARY_PATH", "/home/me/drivers"),))
+    asked = Situation(HOST, image(glibc()), own_mounts=own_mounts, local=MACHINE, backend="apptainer")
     assert order(asked) == [("warning", "library-path-order", "libcuda.so.1", "/home/me/drivers/libcuda.so.1")]
     spec = {**glibc(), **in_image("/opt/old")}
-    asked = Situation(HOST, image(spec), brought=bringing(env=(setting("LD_LIBRARY_PATH", "/opt/old"),)))
+    asked = Situation(HOST, image(spec), own_mounts=bringing(env=(setting("LD_LIBRARY_PATH", "/opt/old"),)))
     assert order(asked) == [("warning", "library-path-order", "libcuda.so.1", "/opt/old/libcuda.so.1")]
 
 
 def test_a_stub_that_the_user_puts_first_is_named() -> None:
     spec = {**glibc(), f"{STUBS}/libcuda.so.1": elf("libcuda.so.1")}
-    asked = Situation(HOST, image(spec), brought=bringing(env=(setting("LD_LIBRARY_PATH", STUBS),)))
+    asked = Situation(HOST, image(spec), own_mounts=bringing(env=(setting("LD_LIBRARY_PATH", STUBS),)))
     assert {(severity, where) for severity, _, _, where in order(asked)} == {
         ("error", f"{STUBS}/libcuda.so.1"),
         ("warning", f"{STUBS}/libcuda.so.1"),
@@ -221,13 +221,13 @@ def test_a_stub_that_the_user_puts_first_is_named() -> None:
 def test_a_compat_library_that_the_user_puts_first_is_no_matter_of_order() -> None:
     spec = {**glibc(), **in_image("/usr/local/cuda/compat", "570.86.10")}
     compat = bringing(env=(setting("LD_LIBRARY_PATH", "/usr/local/cuda/compat"),))
-    assert order(Situation(HOST, image(spec), brought=compat)) == []
+    assert order(Situation(HOST, image(spec), own_mounts=compat)) == []
 
 
 def test_the_hosts_own_directory_bound_and_put_first_is_the_same_driver() -> None:
     machine = recorded_tree(dict(HOST[0]))
-    brought = bringing(("/usr/lib64", "/host/lib"), env=(setting("LD_LIBRARY_PATH", "/host/lib"),))
-    assert order(Situation(HOST, image(glibc()), brought=brought, local=machine)) == []
+    own_mounts = bringing(("/usr/lib64", "/host/lib"), env=(setting("LD_LIBRARY_PATH", "/host/lib"),))
+    assert order(Situation(HOST, image(glibc()), own_mounts=own_mounts, local=machine)) == []
 
 
 def test_where_the_plan_brings_none_nothing_is_said_of_the_order() -> None:
@@ -237,7 +237,7 @@ def test_where_the_plan_brings_none_nothing_is_said_of_the_order() -> None:
 
 def test_a_program_that_loads_what_the_user_puts_first_is_warned_of() -> None:
     spec = {**in_image("/opt/old"), SOLVE: File(elf(kind=2, needed=("libcuda.so.1",)), 0o755)}
-    brought = bringing(env=(setting("LD_LIBRARY_PATH", "/opt/old"),))
-    assert said(situation(SOLVE, brought, spec)) == [("warning", "program-driver")]
+    own_mounts = bringing(env=(setting("LD_LIBRARY_PATH", "/opt/old"),))
+    assert said(situation(SOLVE, own_mounts, spec)) == [("warning", "program-driver")]
     own = {**spec, SOLVE: File(elf(kind=2, needed=("libcuda.so.1",), rpath="/opt/old"), 0o755)}
     assert said(situation(SOLVE, bringing(), own)) == [("error", "program-driver")]
