@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from gpubind.model import Vendor as Vendor
     from gpubind.planner.placement import Layout as Layout
     from gpubind.runtimes.edits import Bind as Bind
-    from gpubind.runtimes.edits import Words as Words
+    from gpubind.runtimes.edits import RuntimeArguments as RuntimeArguments
     from gpubind.runtimes.runtime import Command as Command
     from gpubind.runtimes.runtime import StagedFile as StagedFile
     from gpubind.runtimes.runtime import Start as Start
@@ -102,7 +102,7 @@ _NAMES = {
     """,
     "gpubind.planner.placement": "Layout",
     "gpubind.launch.recording": "record",
-    "gpubind.runtimes.edits": "Bind Words",
+    "gpubind.runtimes.edits": "Bind RuntimeArguments",
     "gpubind.runtimes.runtime": "Command StagedFile Start",
     "gpubind.version": "__version__",
 }

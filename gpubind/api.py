@@ -17,7 +17,7 @@ from gpubind.planner.planning import Query, plan_host
 if TYPE_CHECKING:
     from gpubind.image import Image
     from gpubind.launch.target import Message
-    from gpubind.runtimes.edits import Words
+    from gpubind.runtimes.edits import RuntimeArguments
     from gpubind.runtimes.runtime import Action, Command, Start
 
 __all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "render", "start", "words"]
@@ -76,7 +76,7 @@ def plan(
 
 
 @verb
-def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:
+def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[RuntimeArguments]:
     """Return *plan* in the arguments of the runtime of *start*: options, binds, variables, and Decisions.
 
     Generated files are written to the caller's cache first, as the arguments name them. None where a runtime needs an

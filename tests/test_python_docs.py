@@ -83,7 +83,7 @@ def table(value: Any, *, defaults: bool = True) -> str:
 
 
 @pytest.mark.parametrize(
-    "value", [Request, gpubind.Words, gpubind.Bind, gpubind.Command], ids=lambda value: value.__name__
+    "value", [Request, gpubind.RuntimeArguments, gpubind.Bind, gpubind.Command], ids=lambda value: value.__name__
 )
 def test_every_field_that_a_caller_fills_in_or_reads_is_described(value: Any, update_golden: bool) -> None:
     made = table(value, defaults=value is Request)

@@ -21,7 +21,7 @@ from gpubind.model import ContainerPath, Finding, HostPath, ImageFacts, Plan
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import Query, plan_host, plan_or_empty
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Runtime, Stage, Start
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Prepared(NamedTuple):
     start: Start
     """With its generated files."""
     image: Optional[Image]
-    words: Optional[Words]
+    words: Optional[RuntimeArguments]
     """The plan in the runtime's arguments; None if that needs an image."""
     has_arguments: bool = False
     """Whether the user's own options are among them."""

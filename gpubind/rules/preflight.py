@@ -18,7 +18,7 @@ from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
 from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.edits import NO_MOUNT_POINT, Words
+from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
 from gpubind.runtimes.runtime import Limits, Start
 
 Needs = Literal["host", "image", "runtime", "program"]
@@ -40,7 +40,7 @@ class Preflight:
         backend: Optional[str] = None,
         start: Optional[Start] = None,
         own_mounts: Optional[OwnMounts] = None,
-        words: Union[Words, RuntimeLimitError, None] = None,
+        words: Union[RuntimeArguments, RuntimeLimitError, None] = None,
     ) -> None:
         self.host = host
         """As `Host.lenient`: a rule reports nothing about files that a record does not cover."""
@@ -52,7 +52,7 @@ class Preflight:
         """The facts of the runtime, and the user's options for it."""
         self.own_mounts = own_mounts
         """The additions of the runtime and the user to the container; None if they are not known."""
-        self.words = words if isinstance(words, Words) else None
+        self.words = words if isinstance(words, RuntimeArguments) else None
         """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
         self.limit = words if isinstance(words, RuntimeLimitError) else None
         """The part of the plan that the runtime cannot express."""
@@ -153,7 +153,7 @@ def preflight(
     start: Optional[Start] = None,
     program: Optional[str] = None,
     own_mounts: Optional[OwnMounts] = None,
-    words: Optional[Words] = None,
+    words: Optional[RuntimeArguments] = None,
     may_be_library: bool = False,
 ) -> Preflight:
     """Return the start of *program* in *image* with *plan* by *backend*; None stands for anything that is not known.
@@ -161,7 +161,7 @@ def preflight(
     *program* is a path, or a name to find in the image's PATH. *words* are made of *start* if they are not given.
     *may_be_library*: nothing is started, and a library is checked as one.
     """
-    made: Union[Words, RuntimeLimitError, None] = words
+    made: Union[RuntimeArguments, RuntimeLimitError, None] = words
     if start is not None and words is None:
         try:
             made = start.runtime.words(plan, start)
@@ -192,7 +192,9 @@ def _python_variables(job: ImagePreflight) -> dict[str, str]:
     return found
 
 
-def _container(host: Host, plan: Plan, image: Image, own_mounts: OwnMounts, words: Optional[Words]) -> Container:
+def _container(
+    host: Host, plan: Plan, image: Image, own_mounts: OwnMounts, words: Optional[RuntimeArguments]
+) -> Container:
     """Return *image* with *plan* in place, except for mounts that the runtime has no mount point for."""
     left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
     mounts = [mount for mount in plan.mounts if mount.target not in left_out]

@@ -20,7 +20,7 @@ from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line
-from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8
+from gpubind.runtimes.edits import Bind, Obstacle, RuntimeArguments, edits_of, is_utf8
 from gpubind.runtimes.environment import Values, compose, known
 from gpubind.runtimes.runtime import (
     STAGED_DIRECTORY,
@@ -56,7 +56,7 @@ class BundleRuntime(Runtime):
             "root.path names the image's directory"
         )
 
-    def words(self, plan: Plan, start: Start) -> Optional[Words]:
+    def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
         """Return the config.json of the bundle with *plan* in it; None without a bundle.
 
         Errors: `RuntimeLimitError` for a path or a value that JSON cannot express (`unsayable-path`,
@@ -83,9 +83,11 @@ class BundleRuntime(Runtime):
         env = tuple((name, value) for name, value in changed.items() if value != own.get(name))
         made = BundleEdits(mounts, () if is_rootless else nodes, edits.nodes if is_ruled else (), env)
         _need_utf8(made)
-        return Words((), edits.binds, known(dict(env)), edits.decisions, edits.findings, document=edited(bundle, made))
+        return RuntimeArguments(
+            (), edits.binds, known(dict(env)), edits.decisions, edits.findings, document=edited(bundle, made)
+        )
 
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line. The edited config.json has the same name, in a directory of gpubind's: runc
         reads no other. The container's name must differ from that of every other container of the user.
 

@@ -27,7 +27,7 @@ from gpubind.runtimes.edits import (
     Bind,
     Edits,
     Obstacle,
-    Words,
+    RuntimeArguments,
     edits_of,
     own_binds,
     search_variables,
@@ -92,7 +92,7 @@ class Charliecloud(Runtime):
             mount.target for mount in plan.mounts if _missing_place(start.tree, mount.target) and _is_file(mount)
         )
 
-    def words(self, plan: Plan, start: Start) -> Words:
+    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         image = start.tree
         own = own_binds(start.user.options.all("bind"))
         edits = edits_of(plan, start.stage.files, own, lambda mount, source: _obstacle(mount, source, start))
@@ -110,9 +110,9 @@ class Charliecloud(Runtime):
             options += ["-b", f"{bind.source}:{bind.target}"]
         env = _environment(plan, start)
         findings = (*shared_dev(plan, "always"), *self.write_access(edits, plan, start), *edits.findings)
-        return Words((*options, *_env_words(env, start)), binds, known(env), edits.decisions, findings)
+        return RuntimeArguments((*options, *_env_words(env, start)), binds, known(env), edits.decisions, findings)
 
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
         if "-W" in words.options or "write-fake" in start.user.options.values:
             path = call.image if call.image.startswith("/") else f"{start.caller.working_directory or ''}/{call.image}"

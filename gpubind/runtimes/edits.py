@@ -1,4 +1,4 @@
-"""A plan as edits of a container: binds, device nodes and variables, before any runtime's words for them.
+"""A plan as edits of a container: binds, device nodes and variables, before a runtime renders them.
 
 Every runtime starts from the same edits, and renders them: as arguments, as a shell's exports, as a configuration file.
 """
@@ -18,7 +18,7 @@ NO_MOUNT_POINT = "no-mount-point"
 
 
 class Bind(NamedTuple):
-    """One bind, in any runtime's words."""
+    """One bind, of any runtime."""
 
     source: str
     """The real path on the host: a file of the driver, or a generated one."""
@@ -50,11 +50,11 @@ class Edits(NamedTuple):
     """About the same."""
 
 
-class Words(NamedTuple):
-    """Edits in a runtime's words."""
+class RuntimeArguments(NamedTuple):
+    """Edits as the arguments of a runtime."""
 
     options: tuple[str, ...]
-    """Command-line words, each whole."""
+    """RuntimeArguments of the command line."""
     binds: tuple[Bind, ...] = ()
     """The binds of the options, for a caller that passes binds in another way."""
     env: tuple[tuple[str, str], ...] = ()

@@ -16,7 +16,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, Plan
-from gpubind.runtimes.edits import Words, edits_of, own_binds, search_variables, unsayable_value
+from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_binds, search_variables, unsayable_value
 from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start
 
@@ -44,7 +44,7 @@ class Nspawn(Runtime):
         """nspawn passes nothing on, but for what the user names without a value."""
         return start.user.options.env.get(name) != start.caller.environ.get(name, "")
 
-    def words(self, plan: Plan, start: Start) -> Words:
+    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, and for callers other
         than root (code `not-root`).
         """
@@ -66,9 +66,9 @@ class Nspawn(Runtime):
             if CHANGED_VALUE.search(value):
                 raise unsayable_value(name, "systemd-nspawn refuses control characters, and what is not UTF-8")
             options.append(f"--setenv={name}={value}")
-        return Words(tuple(options), edits.binds, known(env), edits.decisions, edits.findings)
+        return RuntimeArguments(tuple(options), edits.binds, known(env), edits.decisions, edits.findings)
 
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # By default it is called as the image is, and two of one name cannot be there at once.
         pid = None if start.user.options.all("machine") else start.facts.pid

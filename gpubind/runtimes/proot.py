@@ -18,7 +18,7 @@ from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.edits import (
     Bind,
     Obstacle,
-    Words,
+    RuntimeArguments,
     edits_of,
     own_binds,
     search_variables,
@@ -44,15 +44,15 @@ class Proot(Runtime):
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT
 
-    def words(self, plan: Plan, start: Start) -> Words:
+    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         edits = edits_of(plan, start.stage.files, own_binds(start.user.options.all("bind")), _obstacle)
         options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
         env = compose(plan.env, Values(callers=start.caller.environ, images=library_path(plan)))
         findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start))
         unset = tuple(name for name, value in env.items() if value is None and name in start.caller.environ)
-        return Words(tuple(options), edits.binds, known(env), edits.decisions, findings, unset)
+        return RuntimeArguments(tuple(options), edits.binds, known(env), edits.decisions, findings, unset)
 
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         place = () if start.user.options.last("cwd") is not None else ("-w", _directory(start))
         options = (*place, *start.user.arguments, *words.options)

@@ -18,7 +18,7 @@ from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
 from gpubind.runtimes.cmdline.values import assigned
-from gpubind.runtimes.edits import Edits, Words, vendor_of
+from gpubind.runtimes.edits import Edits, RuntimeArguments, vendor_of
 
 if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
@@ -239,7 +239,7 @@ class Start(NamedTuple):
 class Printed(NamedTuple):
     """A plan that is to be printed for a runtime."""
 
-    words: Words
+    words: RuntimeArguments
     start: Start
     host: Host
     plan: Plan
@@ -347,10 +347,10 @@ class Runtime(ABC):
         return ()
 
     @abstractmethod
-    def words(self, plan: Plan, start: Start) -> Optional[Words]:
+    def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
         """Return *plan* in its arguments; None where an image would be needed for that. Errors: `RuntimeLimitError`."""
 
-    def in_line(self, plan: Plan, start: Start) -> Optional[Words]:
+    def in_line(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
         """Return *plan* in arguments for the user's own command line. Errors: `RuntimeLimitError`."""
         return self.words(plan, start)
 
@@ -359,7 +359,7 @@ class Runtime(ABC):
         return None
 
     @abstractmethod
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line."""
 
     def write_access(self, edits: Edits, plan: Plan, start: Start) -> Iterator[Finding]:
@@ -401,7 +401,7 @@ class Runtime(ABC):
 _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
 
 
-def one_line(words: Words, program: str, *, quoted: bool) -> str:
+def one_line(words: RuntimeArguments, program: str, *, quoted: bool) -> str:
     """Return the options of *words* on one line: *quoted* for `eval`, or plain, to be split by a shell as in
     `singularity exec $(gpubind plan ...) image cmd`.
 

@@ -19,7 +19,7 @@ from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import (
     Bind,
     Edits,
-    Words,
+    RuntimeArguments,
     edits_of,
     own_binds,
     shared_dev,
@@ -67,7 +67,7 @@ class Udocker(Runtime):
         """
         return cdi_layout(start.facts.machine or ARCHITECTURES[0].name)._replace(isolated=False)
 
-    def words(self, plan: Plan, start: Start) -> Words:
+    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, for an R mode (code
         `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
         """
@@ -81,7 +81,7 @@ class Udocker(Runtime):
                 raise unsayable_value(name, "udocker takes the white space around a value away")
             options.append(f"--env={name}={value}")
         findings = (*self._findings(plan, edits, start), *self.write_access(edits, plan, start))
-        return Words(tuple(options), edits.binds, known(env), edits.decisions, findings)
+        return RuntimeArguments(tuple(options), edits.binds, known(env), edits.decisions, findings)
 
     def _findings(self, plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
         if start.facts.tools == ():
@@ -90,7 +90,7 @@ class Udocker(Runtime):
         if edits.binds:
             yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
 
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts what the image runs by default, `shell` a shell."""
         argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
         line = (call.program, "run", "--nobanner", *start.user.arguments, *words.options, call.image, *argv)

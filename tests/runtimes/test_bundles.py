@@ -18,7 +18,7 @@ from gpubind.image import Image, open_image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.bundles import CRUN, NODE_OPTIONS, OURS
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Start
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
@@ -55,7 +55,9 @@ def start(own: Bundle, **facts: Any) -> Start:
     return start_by("crun", **{"staged": STAGED, "bundle": own, **facts})
 
 
-def make(own: Optional[Bundle] = None, made: Optional[Plan] = None, more: Spec = NOTHING, **facts: Any) -> Words:
+def make(
+    own: Optional[Bundle] = None, made: Optional[Plan] = None, more: Spec = NOTHING, **facts: Any
+) -> RuntimeArguments:
     opened = image(glibc(), more)
     found = CRUN.words(made or planned(opened), start(own or bundle(), tree=opened.tree, **facts))
     assert found is not None

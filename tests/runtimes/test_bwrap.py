@@ -19,7 +19,7 @@ from gpubind.runtimes.bubblewrap.bwrap import BWRAP, FILES
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.bubblewrap.root import REBUILD_LIMIT
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Action, Call
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
@@ -31,13 +31,13 @@ ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
 STAGED = {ICD: HostPath("/cache/icd.json")}
 
 
-def make(opened: Optional[Image] = None, **facts: Any) -> Words:
+def make(opened: Optional[Image] = None, **facts: Any) -> RuntimeArguments:
     opened = opened or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
     return words(made, start_by("bwrap", **{"staged": STAGED, **facts}), opened.tree)
 
 
-def pairs(made: Words, option: str) -> list[tuple[str, str]]:
+def pairs(made: RuntimeArguments, option: str) -> list[tuple[str, str]]:
     """(first, second) of each *option*, which takes two words."""
     return [(made.options[i + 1], made.options[i + 2]) for i, word in enumerate(made.options) if word == option]
 
@@ -287,10 +287,10 @@ def test_a_home_that_is_no_directory_is_not_bound() -> None:
     assert ("/home/u", "/home/u") not in pairs(make(environ={"HOME": "/home/u"}), "--bind")
 
 
-NO_WORDS = Words(())
+NO_WORDS = RuntimeArguments(())
 
 
-def started(action: Action, opened: Image, *argv: str, made: Words = NO_WORDS) -> tuple[str, ...]:
+def started(action: Action, opened: Image, *argv: str, made: RuntimeArguments = NO_WORDS) -> tuple[str, ...]:
     """The command line of a start."""
     return BWRAP.command(
         Call("/usr/bin/bwrap", action, "/images/test", argv), start_by("bwrap", tree=opened.tree), made

@@ -11,7 +11,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
 from gpubind.model import EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.charliecloud import CH_RUN, LAYOUT
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Call, Start
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
@@ -32,17 +32,19 @@ def started(*arguments: str, **facts: Any) -> Start:
     return start_by("ch-run", **{"arguments": arguments, "options": options, "skeleton": skeleton_at, **facts})
 
 
-def make(*arguments: str, opened: Optional[Image] = None, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
+def make(
+    *arguments: str, opened: Optional[Image] = None, env: tuple[EnvVar, ...] = (), **facts: Any
+) -> RuntimeArguments:
     opened = opened or image(glibc())
     made = planned(opened)
     return CH_RUN.words(made._replace(env=(*made.env, *env)), started(*arguments, tree=opened.tree, **facts))
 
 
-def binds(made: Words) -> list[str]:
+def binds(made: RuntimeArguments) -> list[str]:
     return [made.options[at + 1] for at, word in enumerate(made.options) if word == "-b"]
 
 
-def said(made: Words, name: str) -> list[str]:
+def said(made: RuntimeArguments, name: str) -> list[str]:
     return [word.partition("=")[2][len(name) + 1 :] for word in made.options if word.startswith(f"--set-env={name}=")]
 
 

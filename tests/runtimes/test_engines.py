@@ -19,7 +19,7 @@ from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.values import parse_list
-from gpubind.runtimes.edits import Bind, Words
+from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.engines.engines import DOCKER, INITS, PODMAN, mount_word
 from gpubind.runtimes.engines.options import read_env_file, users_mounts
 from gpubind.runtimes.engines.remote import remote_docker
@@ -52,19 +52,21 @@ def planned(opened: Optional[Image] = PLAIN, **asked: Any) -> Plan:
     return plan(host(rhel(), kernel()), Request(**asked), image=opened, layout=layout)
 
 
-def make(start: Start, opened: Optional[Image] = PLAIN, env: tuple[EnvVar, ...] = (), **asked: Any) -> Words:
+def make(start: Start, opened: Optional[Image] = PLAIN, env: tuple[EnvVar, ...] = (), **asked: Any) -> RuntimeArguments:
     made = planned(opened, **asked)
     return words(made._replace(env=(*made.env, *env)), start, opened.tree if opened else None)
 
 
-def values(made: Words, option: str) -> list[str]:
+def values(made: RuntimeArguments, option: str) -> list[str]:
     """What follows each *option*."""
     return [made.options[i + 1] for i, word in enumerate(made.options) if word == option]
 
 
 def started(start: Start, action: Action, name: str, *argv: str, opened: Image = PLAIN) -> Command:
     call = Call(f"/usr/bin/{start.runtime.name}", action, name, argv)
-    return start.runtime.command(call, start._replace(tree=opened.tree), Words(("--env", "OURS=1"), unset=("GONE",)))
+    return start.runtime.command(
+        call, start._replace(tree=opened.tree), RuntimeArguments(("--env", "OURS=1"), unset=("GONE",))
+    )
 
 
 @BOTH

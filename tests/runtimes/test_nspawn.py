@@ -9,7 +9,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Request
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.nspawn import SYSTEMD_NSPAWN, escaped
 from gpubind.runtimes.runtime import Call
 from tests.support.driver import host, kernel, rhel
@@ -17,7 +17,7 @@ from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start_by
 
 
-def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
+def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:
     opened = image(glibc(), sandbox(script) if script else {})
     made = plan(host(rhel(), kernel()), Request(), image=opened)
     environ = facts.setdefault("environ", {})

@@ -9,7 +9,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.proot import LAYOUT, PROOT
 from gpubind.runtimes.runtime import Call, Printed
 from tests.support.driver import host, kernel, rhel
@@ -24,7 +24,7 @@ def planned(script: str = "") -> Plan:
     return plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
 
 
-def make(*, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
+def make(*, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:
     made = planned(script)
     return PROOT.words(made._replace(env=(*made.env, *env)), start_by("proot", **facts))
 
@@ -81,7 +81,7 @@ def test_a_container_starts_where_the_caller_is_if_it_has_that_directory() -> No
     opened = image(glibc(), {"/data/x": ""})
     for here, there in (("/home/me/x", "/home/me/x"), ("/data", "/data"), ("/scratch", "/"), ("/tmp/a", "/tmp/a")):
         start = start_by("proot", environ={"HOME": "/home/me"}, working_directory=here, tree=opened.tree)
-        made = PROOT.command(Call("proot", "shell", "/i", ()), start, Words(()))
+        made = PROOT.command(Call("proot", "shell", "/i", ()), start, RuntimeArguments(()))
         assert made.argv[:5] == ("proot", "-R", "/i", "-w", there)
 
 

@@ -21,7 +21,7 @@ from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRI
 from gpubind.runtimes.apptainer.exports import exports, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
 from gpubind.runtimes.apptainer.singularity import APPTAINER, LAYOUT, NO_GPU_FLAGS, SINGULARITY
-from gpubind.runtimes.edits import Bind, Words
+from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.runtime import Call, Start, one_line
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
@@ -43,11 +43,11 @@ def start(*arguments: str, **facts: Any) -> Start:
     return begin(*arguments, **{"staged": STAGED, **facts})
 
 
-def env(made: Words) -> dict[str, str]:
+def env(made: RuntimeArguments) -> dict[str, str]:
     return dict(made.env)
 
 
-def targets(made: Words) -> set[str]:
+def targets(made: RuntimeArguments) -> set[str]:
     return {bind.target for bind in made.binds}
 
 
@@ -395,7 +395,7 @@ def test_a_word_that_a_shell_would_not_leave_whole_is_refused_and_named(root: st
     assert root in caught.value.where.replace('""', '"')  # CSV doubles a quote
 
 
-def run_exports(made: Words, before: str, show: str, prefix: str = "APPTAINER") -> str:
+def run_exports(made: RuntimeArguments, before: str, show: str, prefix: str = "APPTAINER") -> str:
     script = f'{before}\n{exports(made, prefix, {})}\nprintf %s "{show}"'
     return subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True, env={}).stdout
 
@@ -567,7 +567,7 @@ def test_the_sites_configuration_is_directives_and_values() -> None:
 
 
 def test_quoting_uses_the_shells_own_rules() -> None:
-    assert shlex.split(one_line(Words(("a b", "c'd")), "apptainer", quoted=True)) == ["a b", "c'd"]
+    assert shlex.split(one_line(RuntimeArguments(("a b", "c'd")), "apptainer", quoted=True)) == ["a b", "c'd"]
 
 
 # Choosing GPUs.

@@ -10,7 +10,7 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import EnvVar, HostPath, Request
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Call
 from gpubind.runtimes.udocker import UDOCKER
 from tests.support.c_library import c_library
@@ -19,7 +19,7 @@ from tests.support.images import glibc, image
 from tests.support.starts import start_by
 
 
-def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
+def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:
     made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(start_by("udocker")))
     environ = facts.setdefault("environ", {})
     options = UDOCKER.options_of(arguments, environ)
@@ -95,9 +95,11 @@ def test_directories_for_programs_do_not_replace_the_usual_ones() -> None:
 
 def test_a_container_is_run_by_its_name() -> None:
     start = start_by("udocker", arguments=("--hostauth",))
-    made = UDOCKER.command(Call("/usr/bin/udocker", "exec", "mine", ("true",)), start, Words(("--volume=/a:/b",)))
+    made = UDOCKER.command(
+        Call("/usr/bin/udocker", "exec", "mine", ("true",)), start, RuntimeArguments(("--volume=/a:/b",))
+    )
     assert made.argv == ("/usr/bin/udocker", "run", "--nobanner", "--hostauth", "--volume=/a:/b", "mine", "true")
-    made = UDOCKER.command(Call("udocker", "shell", "mine", ()), start, Words(()))
+    made = UDOCKER.command(Call("udocker", "shell", "mine", ()), start, RuntimeArguments(()))
     assert made.argv[-2:] == ("mine", "/bin/sh")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Optional
 from gpubind.files import Tree
 from gpubind.model import Plan
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Start
 
 
@@ -35,7 +35,7 @@ def start(*arguments: str, program: str = "apptainer", **facts: Any) -> Start:
     return with_facts(begun, options=begun.runtime.options_of(arguments, begun.caller.environ))
 
 
-def words(plan: Plan, start: Start, tree: Optional[Tree] = None) -> Words:
+def words(plan: Plan, start: Start, tree: Optional[Tree] = None) -> RuntimeArguments:
     """Return *plan* in the words of the runtime of *start*, for an image with the files of *tree*."""
     made = start.runtime.words(plan, start._replace(tree=tree))
     assert made is not None

@@ -14,7 +14,7 @@ from gpubind.model import VENDORS, Plan, Request
 from gpubind.observe import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
-from gpubind.runtimes.edits import Bind, Words
+from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.runtime import Printed
 
 GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
@@ -61,7 +61,7 @@ def _own_libraries(host: Host, plan: Plan) -> dict[str, str]:
     return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}
 
 
-def exports(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> str:
+def exports(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]) -> str:
     """Shell lines that say the same through variables; what the user already has in those stays, and comes first.
 
     Evaluated twice, the lines change nothing more. *prefix* is APPTAINER or SINGULARITY. *own* has, by their place in
@@ -91,7 +91,7 @@ def changes_for(printed: Printed) -> tuple[Change, ...]:
     return changes(printed.words, printed.start.runtime.name.upper(), _own_of(printed))
 
 
-def changes(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> tuple[Change, ...]:
+def changes(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]) -> tuple[Change, ...]:
     """Return what becomes of the caller's variables, in this order. The arguments are those of `exports`."""
     read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
     made_of = [Change(f"{known}_{switch}", "unset") for known in read for switch in GPU_SWITCHES]

@@ -30,7 +30,7 @@ from gpubind.runtimes.cmdline.tables import APPTAINER_INSTANCE
 from gpubind.runtimes.edits import (
     Bind,
     Obstacle,
-    Words,
+    RuntimeArguments,
     edits_of,
     is_utf8,
     shared_dev,
@@ -89,7 +89,7 @@ class Apptainer(Runtime):
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT._replace(isolated=dev_of(start) == "minimal")
 
-    def words(self, plan: Plan, start: Start) -> Words:
+    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options that bring *plan* into a container.
 
         Device binds only where /dev will be minimal: a node that is bound over the whole /dev cannot be opened (nodev).
@@ -112,7 +112,7 @@ class Apptainer(Runtime):
                 line += ["--mount", mount_word(bind)]
         for name, value in env:
             line += ["--env", env_word(name, value)]
-        return Words(
+        return RuntimeArguments(
             options=tuple(line),
             binds=planned,
             env=env,
@@ -121,7 +121,7 @@ class Apptainer(Runtime):
             unset=tuple(v.name for v in edits.env if v.op == "unset" and specified(start, v.name) is None),
         )
 
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line: the user's own options first, so that ours are not taken back by accident."""
         argv = (call.program, call.action, *start.user.arguments, *words.options, call.image, *call.argv)
         return Command(argv, without_variables(without_gpu_switches(start.caller.environ), words.unset))

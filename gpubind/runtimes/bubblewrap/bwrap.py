@@ -24,7 +24,7 @@ from gpubind.runtimes.bubblewrap.root import (
     rebuild_obstacle,
     rebuilt_words,
 )
-from gpubind.runtimes.edits import Words, edits_of
+from gpubind.runtimes.edits import RuntimeArguments, edits_of
 from gpubind.runtimes.environment import Values, search_path
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start, UserNamespaces
 
@@ -70,7 +70,7 @@ class Bubblewrap(Runtime):
         given = read_options(start.user.arguments)
         return given.cleared or name in dict(given.env)
 
-    def words(self, plan: Plan, start: Start) -> Optional[Words]:
+    def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
         """Return the options that make a container of *image* with *plan* in it, and the shell for its environment.
 
         The user's own options are among them, after ours: `bwrap WORDS COMMAND`.
@@ -101,9 +101,9 @@ class Bubblewrap(Runtime):
         options += [*start.user.arguments, *made.options]  # a mount point of the user's may have to be made
         for place in reversed(rebuilt):
             options += ["--remount-ro", place]
-        return Words((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, edits.findings)
+        return RuntimeArguments((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, edits.findings)
 
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # bubblewrap stays as the parent of the container; without the first word a signal would end only it.
         return Command(

@@ -21,7 +21,7 @@ from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import GivenOption
 from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
-from gpubind.runtimes.edits import Obstacle, Words, edits_of
+from gpubind.runtimes.edits import Obstacle, RuntimeArguments, edits_of
 from gpubind.runtimes.environment import Values, compose
 from gpubind.runtimes.runtime import Start
 
@@ -78,7 +78,7 @@ def rebuilt_words(
     return words
 
 
-def in_line(plan: Plan, start: Start) -> Words:
+def in_line(plan: Plan, start: Start) -> RuntimeArguments:
     """Return the user's options with *plan* among them, for a start whose image is their root, or whose root is new.
 
     Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no place can be made.
@@ -117,7 +117,7 @@ def in_line(plan: Plan, start: Start) -> Words:
     if not writable:
         words += [word for place in sorted(places, reverse=True) for word in ("--remount-ro", place)]
     told = tuple((name, value) for name, value in env if value is not None)
-    return Words(tuple(words), edits.binds, told, edits.decisions, edits.findings)
+    return RuntimeArguments(tuple(words), edits.binds, told, edits.decisions, edits.findings)
 
 
 def _root_at(options: Sequence[GivenOption]) -> Optional[int]:

@@ -23,7 +23,7 @@ from gpubind.model.findings import finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
-from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, unsayable_path
+from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, unsayable_path
 from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import Values, search_path
@@ -98,7 +98,7 @@ class Docker(Runtime):
         """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
         return cdi_layout(start.facts.machine) if is_blind and start.facts.machine is not None else GPUBIND
 
-    def words(self, plan: Plan, start: Start) -> Words:
+    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options for *plan*: `podman run WORDS IMAGE`.
 
         A node goes by --device: one that is bound is refused by the device cgroup. Errors: `RuntimeLimitError` for a
@@ -123,7 +123,7 @@ class Docker(Runtime):
         if plan.mounts and plan.image is None:
             findings += (finding("image-unknown", subject="image"),)
         unset = made.unset if self.unset_option == "--env" else ()
-        return Words(tuple(options), edits.binds, made.env, edits.decisions, findings, unset)
+        return RuntimeArguments(tuple(options), edits.binds, made.env, edits.decisions, findings, unset)
 
     unset_option = "--env"
     """Takes a variable of the image away: docker's --env does where its own environment lacks the variable."""
@@ -136,7 +136,7 @@ class Docker(Runtime):
         """Return the option that puts a program in front of the container's, for signals."""
         return ["--init"] if any(path.endswith("docker-init") for path in start.facts.inits) else []
 
-    def command(self, call: Call, start: Start, words: Words) -> Command:
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` for a directory that podman cannot start.
 
         The defaults stand before the user's own options, which can take each of them back; the plan's follow them.
