@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, EntryKind, LibList, ListEntry, library_stem, parse_liblist
 from gpubind.host import ListFile
@@ -24,49 +24,49 @@ class NameTable:
     """The entries of a list file, found by the names that they stand for."""
 
     def __init__(self, liblist: LibList) -> None:
-        self.liblist = liblist
-        self.libraries: dict[str, list[ListEntry]] = {}
-        """Library entries by stem: `libcuda.so` -> the entries that start so."""
-        self.binaries: list[ListEntry] = []
-        self.paths: list[ListEntry] = []
+        self.label = liblist.label
+        self._entries = liblist.entries
+        self._libraries: dict[str, list[ListEntry]] = {}
+        """By stem: `libcuda.so` -> the entries that start so."""
         for entry in liblist.entries:
             if entry.kind == "library":
-                self.libraries.setdefault(library_stem(entry.text), []).append(entry)
-            elif entry.kind == "binary":
-                self.binaries.append(entry)
-            else:
-                self.paths.append(entry)
-
-    def library(self, name: str) -> Optional[ListEntry]:
-        """Return the entry for library *name* (`libcuda.so.1`): the first that is a prefix of it."""
-        if ".so" not in name:
-            return None
-        for entry in self.libraries.get(library_stem(name), ()):
-            if name.startswith(entry.text):
-                return entry
-        return None
+                self._libraries.setdefault(library_stem(entry.text), []).append(entry)
+        others = (entry for entry in liblist.entries if entry.kind != "library")
+        self._others = sorted(others, key=lambda entry: entry.kind != "binary")
 
     def section(self, name: str, path: str) -> Optional[str]:
         """Return the section of *name* at *path*; None if no entry stands for it."""
-        entry = self.library(name)
-        if entry is None:
-            entry = next((e for e in self.binaries if e.text == name), None)
-        if entry is None:
-            entry = next((e for e in self.paths if fnmatchcase(path, e.text)), None)
-        return entry.section if entry else None
+        libraries = self._libraries.get(library_stem(name), ()) if ".so" in name else ()
+        for entry in libraries:
+            if name.startswith(entry.text):
+                return entry.section
+        for entry in self._others:
+            if entry.text == name if entry.kind == "binary" else fnmatchcase(path, entry.text):
+                return entry.section
+        return None
 
-    def section_of(self, claim: Claim) -> Optional[str]:
-        """Return the section of a program or file: that of the claim, else that of this list."""
-        if claim.section is not None:
-            return claim.section
-        return self.section(claim.name.rpartition("/")[2], claim.name)
+    def capability(self, claim: Claim) -> Optional[Capability]:
+        """Return the capability of a program or file: by the section of *claim*, else by that of this list."""
+        section = self.section(claim.name.rpartition("/")[2], claim.name) if claim.section is None else claim.section
+        return capability_of(section, None)
 
-
-class Lists(NamedTuple):
-    """The list file in force, and the shipped one, which knows what belongs to which capability."""
-
-    in_force: NameTable
-    shipped: NameTable
+    def claims(
+        self, by: str, vendor: Vendor = "nvidia", *, outside: bool = False, group: Optional[Group] = None
+    ) -> tuple[Claim, ...]:
+        """Return what the entries claim, in the order of their lines."""
+        return tuple(
+            Claim(
+                kind=_KINDS[entry.kind],
+                name=entry.text,
+                by=by,
+                at=f"{self.label}:{entry.line}",
+                vendor=vendor,
+                section=entry.section,
+                outside=outside,
+                group=group,
+            )
+            for entry in self._entries
+        )
 
 
 @lru_cache(maxsize=8)
@@ -75,29 +75,9 @@ def read_table(listfile: ListFile) -> NameTable:
     return NameTable(parse_liblist(listfile.data, listfile.label))
 
 
-def read_lists(listfile: ListFile, name: str) -> Lists:
-    """Return *listfile*, and the shipped list *name*. Errors: those of `read_table`."""
-    shipped = listfile if listfile.shipped else shipped_liblist(name)
-    return Lists(read_table(listfile), read_table(shipped))
-
-
-def claims(
-    table: NameTable, by: str, vendor: Vendor = "nvidia", *, outside: bool = False, group: Optional[Group] = None
-) -> tuple[Claim, ...]:
-    """Return what the entries of *table* claim, in the order of its lines."""
-    return tuple(
-        Claim(
-            kind=_KINDS[entry.kind],
-            name=entry.text,
-            by=by,
-            at=table.liblist.at(entry),
-            vendor=vendor,
-            section=entry.section,
-            outside=outside,
-            group=group,
-        )
-        for entry in table.liblist.entries
-    )
+def read_tables(listfile: ListFile, name: str) -> tuple[NameTable, NameTable]:
+    """Return the names in *listfile*, and in the shipped list *name*. Errors: those of `read_table`."""
+    return read_table(listfile), read_table(listfile if listfile.shipped else shipped_liblist(name))
 
 
 def capability_of(section: Optional[str], version: Optional[str]) -> Optional[Capability]:

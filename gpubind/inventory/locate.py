@@ -14,7 +14,7 @@ from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import RUN_DIRECTORY, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.inventory.claims import Answer, Claim, is_clean, sorted_out
-from gpubind.inventory.liblist import NameTable, capability_of
+from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
@@ -201,8 +201,8 @@ def _others(
 def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, programs: dict[str, RootedPath]) -> Answer:
     """Return the file at *path*, or a Decision if a program of its name was found elsewhere."""
     tree, name = search.tree, basename(path)
-    capability = capability_of(table.section(name, path), None)
     claim = claim._replace(name=path, target=claim.target or ContainerPath(path))
+    capability = table.capability(claim)
     found = tree.find(path)
     if isinstance(found, Missing):
         return claim.rejected("unreadable", str(found), path)
@@ -231,7 +231,7 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
             # ROCm's scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
-        capability = capability_of(table.section_of(claim), None)
+        capability = table.capability(claim)
         return program(search, claim, found, directory, capability)
     return claim.absent("in none of the program directories")
 
@@ -264,7 +264,7 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
         places = {f"/{name}": RUN_DIRECTORY[name] for name in known if fnmatchcase(RUN_DIRECTORY[name], claim.name)}
     if not places:
         return [claim.absent("nothing matches" if set(claim.name) & set("*?[") else "it is not there")]
-    capability = capability_of(table.section_of(claim), None)
+    capability = table.capability(claim)
     return [
         _file(search, claim._replace(name=target, target=ContainerPath(target)), path, capability)
         for path, target in places.items()

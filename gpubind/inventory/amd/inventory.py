@@ -18,9 +18,9 @@ from gpubind.files import Tree, glob
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.host.base import ROCM_PATH
-from gpubind.inventory import liblist
 from gpubind.inventory.amd.devices import KFD, MODULE, TOPOLOGY, has_kernel_side, read_devices
 from gpubind.inventory.claims import Claim
+from gpubind.inventory.liblist import read_tables
 from gpubind.inventory.locate import locate
 from gpubind.inventory.nodes import Devices, driver_kind, natural
 from gpubind.inventory.search import Search, existing_directories, read_cache
@@ -110,14 +110,14 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     device; `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
-    lists = liblist.read_lists(listfile, LIST_NAME)
+    in_force, shipped = read_tables(listfile, LIST_NAME)
     cache, findings, decisions = read_cache(host.driver, "amd")
     rocm = choose_rocm(host, cache)
     search = _search(host, request, cache, rocm)
-    claims = liblist.claims(lists.in_force, "liblist", "amd", group="rocm")
+    claims = in_force.claims("liblist", "amd", group="rocm")
     if not listfile.shipped:
-        claims += liblist.claims(lists.shipped, "completion", "amd", outside=True, group="rocm")
-    located = locate(search, lists.shipped, claims)
+        claims += shipped.claims("completion", "amd", outside=True, group="rocm")
+    located = locate(search, shipped, claims)
     devices = read_devices(host)
     # What a list that is the law names is wanted, whatever it is called.
     own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]

@@ -7,10 +7,10 @@ so it is done to the letter, as far as binds, nodes and variables can. Hooks are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from posixpath import basename
-from typing import NamedTuple, Union
+from typing import Union
 
 from gpubind.formats.driver.cdi import CdiMount, parse_hook
 from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
@@ -54,18 +54,31 @@ OPTIONS = ("ro", "nosuid", "nodev", "noexec")
 """The options of a bind that a plan keeps; runtimes decide on the rest (rbind, rprivate)."""
 
 
-class Links(NamedTuple):
-    """What hooks would add to the container's file system, and the Decisions and findings about hooks."""
+class ClaimedEdits:
+    """The edits of several devices together: binds, what hooks would add to the container, and variables."""
 
-    links: dict[str, str]
-    """Absolute paths in the container, and the absolute paths there that they lead to."""
-    folders: tuple[str, ...]
-    """Directories that the container's loader would search."""
-    decisions: tuple[Decision, ...]
-    findings: tuple[Finding, ...]
+    def __init__(self, host: Host, applied: tuple[Applied, ...], vendor: Vendor) -> None:
+        self.vendor = vendor
+        self.mounts: dict[str, CdiMount] = {}
+        """The binds, the last for each place in the container."""
+        self.links: dict[str, str] = {}
+        """Absolute paths in the container, and the absolute paths there that they lead to."""
+        self.folders: dict[str, None] = {}
+        """Directories that the container's loader would search."""
+        self.env: dict[str, EnvVar] = {}
+        """The last value of each variable."""
+        self.decisions: list[Decision] = []
+        """About everything else."""
+        self.findings: list[Finding] = []
+        self.files = ", ".join(dict.fromkeys(part.at.partition(": ")[0] for part in applied))
+        """The spec files that they stand in."""
+        for read in (self._read_mounts, self._read_hooks, self._read_variables):
+            for part in applied:
+                read(part)
+        self.findings += (found for part in applied for found in _not_done(host, part, vendor))
 
     def followed(self, path: str) -> str:
-        """Return where *path* leads by these links."""
+        """Return where *path* leads by the links."""
         for _ in range(LINKS_LIMIT):
             if path not in self.links:
                 break
@@ -81,41 +94,7 @@ class Links(NamedTuple):
                 names[end] = (*names.get(end, ()), name)
         return names
 
-
-class ClaimedEdits(NamedTuple):
-    """The edits of several devices together."""
-
-    mounts: tuple[CdiMount, ...]
-    """The binds, the last for each place in the container."""
-    hooks: Links
-    env: tuple[EnvVar, ...]
-    decisions: tuple[Decision, ...]
-    """About everything else."""
-    findings: tuple[Finding, ...]
-    files: str
-    """The spec files that they stand in."""
-
-
-def read_edits(host: Host, applied: Iterable[Applied], vendor: Vendor) -> ClaimedEdits:
-    """Return what *applied* comes to on *host*, with a Decision or a finding for each edit that no plan can do."""
-    applied = tuple(applied)
-    mounts, mount_decisions = _mounts(applied, vendor)
-    hooks = _hooks(applied, vendor)
-    env, env_decisions = _environment(applied, vendor)
-    return ClaimedEdits(
-        mounts=mounts,
-        hooks=hooks,
-        env=env,
-        decisions=(*mount_decisions, *hooks.decisions, *env_decisions),
-        findings=(*hooks.findings, *(found for part in applied for found in _not_done(host, part, vendor))),
-        files=", ".join(dict.fromkeys(part.at.partition(": ")[0] for part in applied)),
-    )
-
-
-def _mounts(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[CdiMount, ...], list[Decision]]:
-    found: dict[str, CdiMount] = {}
-    decisions: list[Decision] = []
-    for part in applied:
+    def _read_mounts(self, part: Applied) -> None:
         for number, mount in enumerate(part.edits.mounts):
             subject = mount.container_path
             if not _is_bind(mount):
@@ -126,62 +105,51 @@ def _mounts(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[CdiMount,
             elif subject in SYSTEM_DIRECTORIES:
                 rule, detail = "system-directory", "binding it would hide the container's own"
             else:
-                found.pop(subject, None)  # the last takes precedence, and its place in the order
-                found[subject] = mount
+                self.mounts.pop(subject, None)  # the last takes precedence, and its place in the order
+                self.mounts[subject] = mount
                 continue
-            claim = Claim("file", subject, SOURCE, f"{part.at}.mounts[{number}]", vendor)
-            decisions.append(claim.rejected(rule, detail, mount.host_path))
-    return tuple(found.values()), decisions
+            claim = Claim("file", subject, SOURCE, f"{part.at}.mounts[{number}]", self.vendor)
+            self.decisions.append(claim.rejected(rule, detail, mount.host_path))
+
+    def _read_hooks(self, part: Applied) -> None:
+        """Add what the hooks of *part* mean. A hook that is unknown, or not NVIDIA's, is a finding."""
+        for number, hook in enumerate(part.edits.hooks):
+            at, call = f"{part.at}.hooks[{number}]", parse_hook(hook)
+            subject = call.name or basename(hook.path)
+            verdict: Verdict = "left-out"
+            if call.name == "create-symlinks":
+                self.links.update(call.links)
+                verdict, rule, detail = "taken", "cdi-hook", f"{len(call.links)} links, each a bind under its own name"
+            elif call.name == "update-ldcache":
+                self.folders.update(dict.fromkeys(call.folders))
+                verdict, rule = "taken", "cdi-hook"
+                detail = "the directory of the libraries is in LD_LIBRARY_PATH instead"
+            elif call.name in NOT_NEEDED:
+                rule, detail = "cdi-hook-not-run", NOT_NEEDED[call.name]
+            else:
+                rule, detail = "cdi-hook-unknown", "what it does is not known, and it is not run"
+                unknown = finding("cdi-hook", subject=subject, vendor=self.vendor, where=at, program=hook.path)
+                self.findings.append(unknown)
+            claim = Claim("file", subject, SOURCE, at, self.vendor)
+            self.decisions.append(claim.decision(verdict, rule, detail, path=hook.path, step="name"))
+
+    def _read_variables(self, part: Applied) -> None:
+        """Add the variables of *part*; search paths are prepended to the user's own."""
+        for name, _, value in (text.partition("=") for text in part.edits.env):
+            claim = Claim("file", name, SOURCE, f"{part.at}.env", self.vendor)
+            if name in FOR_NVIDIAS_RUNTIME:
+                detail = "only NVIDIA's own runtime and hooks read it"
+                self.decisions.append(claim.decision("left-out", "cdi-env", detail, step="name"))
+            elif not _VARIABLE.fullmatch(name):
+                self.decisions.append(claim.decision("rejected", "cdi-env", "no name of a variable", step="name"))
+            elif name not in PREPENDED:
+                self.env[name] = EnvVar(name, "set", value, None, "cdi")
+            elif value:
+                self.env[name] = EnvVar(name, "prepend", value, ":", "cdi")
 
 
 def _is_bind(mount: CdiMount) -> bool:
     return mount.type in ("", "bind", "none", "rbind")
-
-
-def _hooks(applied: Iterable[Applied], vendor: Vendor) -> Links:
-    """Return what the hooks among *applied* mean. A hook that is unknown, or not NVIDIA's, is a finding."""
-    links: dict[str, str] = {}
-    folders: dict[str, None] = {}
-    decisions: list[Decision] = []
-    findings: list[Finding] = []
-    hooks = [(f"{part.at}.hooks[{n}]", hook) for part in applied for n, hook in enumerate(part.edits.hooks)]
-    for at, hook in hooks:
-        call = parse_hook(hook)
-        subject = call.name or basename(hook.path)
-        verdict: Verdict = "left-out"
-        if call.name == "create-symlinks":
-            links.update(call.links)
-            verdict, rule, detail = "taken", "cdi-hook", f"{len(call.links)} links, each a bind under its own name"
-        elif call.name == "update-ldcache":
-            folders.update(dict.fromkeys(call.folders))
-            verdict, rule, detail = "taken", "cdi-hook", "the directory of the libraries is in LD_LIBRARY_PATH instead"
-        elif call.name in NOT_NEEDED:
-            rule, detail = "cdi-hook-not-run", NOT_NEEDED[call.name]
-        else:
-            rule, detail = "cdi-hook-unknown", "what it does is not known, and it is not run"
-            findings.append(finding("cdi-hook", subject=subject, vendor=vendor, where=at, program=hook.path))
-        claim = Claim("file", subject, SOURCE, at, vendor)
-        decisions.append(claim.decision(verdict, rule, detail, path=hook.path, step="name"))
-    return Links(links, tuple(folders), tuple(decisions), tuple(findings))
-
-
-def _environment(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[EnvVar, ...], list[Decision]]:
-    """Return the variables of the edits, the last value of each; search paths are prepended to the user's own."""
-    found: dict[str, EnvVar] = {}
-    decisions: list[Decision] = []
-    for part in applied:
-        for name, _, value in (text.partition("=") for text in part.edits.env):
-            claim = Claim("file", name, SOURCE, f"{part.at}.env", vendor)
-            if name in FOR_NVIDIAS_RUNTIME:
-                detail = "only NVIDIA's own runtime and hooks read it"
-                decisions.append(claim.decision("left-out", "cdi-env", detail, step="name"))
-            elif not _VARIABLE.fullmatch(name):
-                decisions.append(claim.decision("rejected", "cdi-env", "no name of a variable", step="name"))
-            elif name not in PREPENDED:
-                found[name] = EnvVar(name, "set", value, None, "cdi")
-            elif value:
-                found[name] = EnvVar(name, "prepend", value, ":", "cdi")
-    return tuple(found.values()), decisions
 
 
 def _not_done(host: Host, part: Applied, vendor: Vendor) -> Iterator[Finding]:
@@ -206,9 +174,9 @@ def driver_claims(host: Host, choice: CdiChoice) -> Union[Serving, PassedOver]:
     Decision, or is the subject of a Decision of another step.
     """
     at = ", ".join(str(name) for name in choice.driver_names)
-    edits = read_edits(host, choice.driver, "nvidia")
-    mounts = {in_driver_root(host, mount.host_path) or mount.host_path: mount for mount in edits.mounts}
-    links = edits.hooks.library_names()
+    edits = ClaimedEdits(host, choice.driver, "nvidia")
+    mounts = {in_driver_root(host, mount.host_path) or mount.host_path: mount for mount in edits.mounts.values()}
+    links = edits.library_names()
     files = [_claim(host, path, mount, at, links.get(mount.container_path, ())) for path, mount in mounts.items()]
     if not any(claim.kind == "library-file" and claim.stays is None for claim in files):
         return PassedOver(SOURCE, "no-library", f"none of the {len(mounts)} files that {at} names is a library here")
@@ -217,10 +185,10 @@ def driver_claims(host: Host, choice: CdiChoice) -> Union[Serving, PassedOver]:
         name=SOURCE,
         detail=f"{at} ({edits.files})",
         claims=(*files, *(Claim("device", node.source, SOURCE, at) for node in nodes)),
-        decisions=edits.decisions,
+        decisions=tuple(edits.decisions),
         findings=(*registry_findings(choice.registry, choice.names), *edits.findings),
         nodes=None if choice.whole else tuple(node.path for node in nodes),
-        env=edits.env,
+        env=tuple(edits.env.values()),
     )
 
 
@@ -237,21 +205,18 @@ def _claim(host: Host, path: str, mount: CdiMount, at: str, links: tuple[str, ..
 def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
     """Return what those devices of *choice* provide that do not provide NVIDIA's driver."""
     names = [str(name) for name in choice.names if name not in choice.driver_names]
-    edits = read_edits(host, choice.others, "other")
-    mounted = {
-        mount.container_path: _file(host, mount.container_path, mount.host_path, mount.options)
-        for mount in edits.mounts
-    }
+    edits = ClaimedEdits(host, choice.others, "other")
+    mounted = {target: _file(host, target, mount.host_path, mount.options) for target, mount in edits.mounts.items()}
     files = {target: file for target, file in mounted.items() if isinstance(file, HostFile)}
     linked: list[Answer] = []
-    for link in edits.hooks.links:
-        linked.append(_linked(host, link, edits.hooks, files))
+    for link in edits.links:
+        linked.append(_linked(host, link, edits, files))
         if isinstance(linked[-1], HostFile):
             files.setdefault(link, linked[-1])
     groups = read_groups(host)
     nodes = [node for part in choice.others for node in _nodes(host, part, groups)]
     _, decisions = sorted_out((*mounted.values(), *linked))
-    folders = tuple(EnvVar("LD_LIBRARY_PATH", "prepend", folder, ":", "cdi") for folder in edits.hooks.folders)
+    folders = tuple(EnvVar("LD_LIBRARY_PATH", "prepend", folder, ":", "cdi") for folder in edits.folders)
     return Inventory(
         driver=Driver("other", None, False, None, "linux", None, host.dev.root),
         source=SourceUsed(SOURCE, f"{', '.join(names)} ({edits.files})"),
@@ -261,7 +226,7 @@ def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
         gpus=(),
         decisions=(*decisions, *(node for node in nodes if isinstance(node, Decision)), *edits.decisions),
         findings=(*(() if choice.driver else registry_findings(choice.registry, choice.names)), *edits.findings),
-        env=(*folders, *edits.env),
+        env=(*folders, *edits.env.values()),
     )
 
 
@@ -278,9 +243,9 @@ def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Answe
     return file._replace(options=tuple(option for option in OPTIONS if option in options))
 
 
-def _linked(host: Host, link: str, hooks: Links, files: Mapping[str, HostFile]) -> Answer:
+def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, HostFile]) -> Answer:
     """Return the file of the host that *link* would lead to, to be bound under the link's name."""
-    end = hooks.followed(link)
+    end = edits.followed(link)
     if is_clean(link) and end in files:
         return files[end]._replace(target=ContainerPath(link))
     for place, file in files.items():

@@ -17,7 +17,7 @@ from gpubind.formats.driver.nvidia_cli import PROGRAM, list_argv, parse_failure,
 from gpubind.formats.driver.procfs import PROC_CAPABILITIES
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim, Serving
-from gpubind.model import Decision, Finding, MigName, MigNode, Missing, PassedOver, Request, Verdict
+from gpubind.model import Finding, MigName, MigNode, Missing, PassedOver, Request
 from gpubind.model.findings import finding
 
 SOURCE = PROGRAM
@@ -62,12 +62,6 @@ def claims(host: Host) -> Union[Serving, PassedOver]:
         *(Claim("device", path, SOURCE, AT, stays=shown) for path in listed.procs),
     )
     return Serving(SOURCE, " ".join(argv), claims)
-
-
-def decision_about(passed: PassedOver) -> Decision:
-    """Return the Decision about a source that does not serve."""
-    verdict: Verdict = "absent" if passed.code == "absent" else "rejected"
-    return Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=f"{passed.code}: {passed.why}")
 
 
 def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:

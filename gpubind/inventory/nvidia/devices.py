@@ -86,64 +86,48 @@ def read_kernel(host: Host) -> Kernel:
     return Kernel(None, "/sys/module/nvidia, /proc/driver/nvidia", why)
 
 
-class ReportedGpu(NamedTuple):
-    """The driver's file about one GPU."""
+def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
+    """Return every GPU that the kernel driver has a directory for, in PCI order, and a finding for each empty file.
 
-    address: str
-    """The name of its directory."""
-    info: GpuInformation
-    why: Optional[str] = None
-    """Why `info` is empty."""
-
-
-def read_information(host: Host) -> tuple[ReportedGpu, ...]:
-    """Return every GPU that the kernel driver has a directory for, in PCI order, even if its file cannot be read."""
-    found = []
+    Excluded GPUs have no index. A GPU with an empty file keeps its place, or the index of those after it would be
+    another GPU's. The only /dev/nvidiaN of no other GPU is the node of the only GPU without a minor number.
+    """
+    reported: list[tuple[str, GpuInformation, Optional[str]]] = []
     for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: normal_pci(address) or address):
         text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
         info = parse_gpu_information("" if isinstance(text, Missing) else text)
         if (info.model, info.uuid, info.minor, info.pci) != (None, None, None, None):
-            found.append(ReportedGpu(address, info))
+            reported.append((address, info, None))
         elif normal_pci(address) is not None:
             why = str(text) if isinstance(text, Missing) else "it has none of the lines of a GPU"
-            found.append(ReportedGpu(address, info, why))
-    return tuple(found)
-
-
-def gpus_of(host: Host, reported: tuple[ReportedGpu, ...]) -> tuple[Gpu, ...]:
-    """Return the GPU of each in *reported*, in PCI order; excluded GPUs have no index.
-
-    A GPU with an empty file keeps its place, or the index of those after it would be another GPU's. The only
-    /dev/nvidiaN of no other GPU is the node of the only GPU without a minor number.
-    """
-    minors = [one.info.minor for one in reported]
-    spare = [minor for minor in _minors_in_dev(host) if minor not in minors]
+            reported.append((address, info, why))
+    minors = [info.minor for _, info, _ in reported]
+    nodes = [GPU_NODE.fullmatch(name) for name in host.dev.names("/dev")]
+    spare = [int(node.group(1)) for node in nodes if node and int(node.group(1)) not in minors]
     only = spare[0] if len(spare) == 1 and minors.count(None) == 1 else None
     gpus: list[Gpu] = []
+    findings: list[Finding] = []
     index = 0
-    for address, info, _ in reported:
+    for address, info, fault in reported:
         pci = normal_pci(info.pci or address)
         number = None if info.excluded else index
         index += not info.excluded
         minor = only if info.minor is None else info.minor
         render, mig = render_node(host, pci), _mig(host, minor)
         gpus.append(Gpu("nvidia", number, info.uuid, pci, minor, info.model, render, not info.excluded, mig))
-    return tuple(gpus)
+        if fault is not None:
+            findings.append(_unreadable(address, gpus[-1], fault))
+    return tuple(gpus), findings
 
 
-def _minors_in_dev(host: Host) -> list[int]:
-    matches = [GPU_NODE.fullmatch(name) for name in host.dev.names("/dev")]
-    return [int(match.group(1)) for match in matches if match]
-
-
-def unreadable(reported: ReportedGpu, gpu: Gpu) -> Finding:
+def _unreadable(address: str, gpu: Gpu, fault: str) -> Finding:
     """Return the finding about *gpu*, which the driver's file does not describe."""
-    file = f"{PROC_GPUS}/{reported.address}/information"
+    file = f"{PROC_GPUS}/{address}/information"
     return finding(
         "gpu-unreadable",
         case="no-node" if gpu.minor is None else "node",
-        subject=gpu.pci or reported.address,
-        where=f"{file}: {reported.why}",
+        subject=gpu.pci or address,
+        where=f"{file}: {fault}",
         pci=gpu.pci,
         minor=gpu.minor,
         index=gpu.index,
@@ -204,14 +188,13 @@ def read_devices(host: Host) -> Devices:
     Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number differs from the
     kernel's is a finding, and is planned all the same.
     """
-    reported = read_information(host)
-    gpus = gpus_of(host, reported)
+    gpus, unreadable = _read_gpus(host)
     found = read_nodes(host, "nvidia", gpus, _wanted(host, gpus))
     sockets, decisions = sorted_out((*_sockets(host), *storage_files(host)))
     return found._replace(
         sockets=sockets,
         decisions=(*found.decisions, *decisions),
-        findings=(*(unreadable(one, gpu) for one, gpu in zip(reported, gpus) if one.why is not None), *found.findings),
+        findings=(*unreadable, *found.findings),
     )
 
 

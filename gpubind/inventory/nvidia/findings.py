@@ -14,7 +14,7 @@ from gpubind.inventory.libraries import Libraries
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, pci_displays
 from gpubind.inventory.nvidia.devices import Kernel
 from gpubind.inventory.search import Search
-from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing, RootedPath
+from gpubind.model import Decision, Driver, Finding, HostFile, Missing, RootedPath
 from gpubind.model.answers import ABSENT
 from gpubind.model.findings import counted, finding
 from gpubind.model.layouts import library_directories
@@ -25,45 +25,45 @@ _ANOTHERS = ("cuda-compat", "other-driver-version")
 
 
 def driver_findings(
-    host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str], found: Libraries, label: str
+    host: Host, driver: Driver, kernel: Kernel, found: Libraries, decisions: list[Decision], label: str
 ) -> list[Finding]:
-    """Return the findings about versions and libraries; *version* is V, *label* the list in force."""
+    """Return the findings about manifests, versions and libraries; *label* is the list in force."""
     return [
-        *_not_loaded(host, kernel, kind, version),
-        *_other_versions(kernel, version, found),
+        *(finding("bad-icd", subject=d.subject, where=d.path, why=d.detail) for d in decisions if d.rule == "bad-icd"),
+        *_not_loaded(host, driver, kernel),
+        *_other_versions(driver, kernel, found),
         *_no_libcuda(host, found),
         *_not_in_list(found, label),
     ]
 
 
-def _not_loaded(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Iterator[Finding]:
-    if kernel.version is None and kind == "linux":
+def _not_loaded(host: Host, driver: Driver, kernel: Kernel) -> Iterator[Finding]:
+    if driver.kernel_version is None and driver.kind == "linux":
         from gpubind.formats.driver.mknod import load_command  # only where it is to be loaded
 
-        gpus = pci_displays(host, *NVIDIAS_DISPLAYS)
         yield finding(
             "driver-not-loaded",
-            case="nvidia-assumed" if version else "nvidia",
+            case="nvidia-assumed" if driver.version else "nvidia",
             subject="nvidia",
             where=kernel.where,
             why=kernel.why,
-            version=version,
-            load=load_command(len(gpus)),
+            version=driver.version,
+            load=load_command(len(pci_displays(host, *NVIDIAS_DISPLAYS))),
         )
 
 
-def _other_versions(kernel: Kernel, version: Optional[str], found: Libraries) -> Iterator[Finding]:
+def _other_versions(driver: Driver, kernel: Kernel, found: Libraries) -> Iterator[Finding]:
     """Yield a finding for each other driver: a warning if the right one is there, too, else an error."""
     others: dict[str, set[str]] = {}
     for path in (decision.path for decision in found.decisions if decision.rule == "other-driver-version"):
         carried = driver_version_of(path or "")
         if carried and path:
             others.setdefault(carried, set()).add(path)
-    mismatch = kernel.version is not None and not has_libcuda(found.files)
+    mismatch = driver.kernel_version is not None and not has_libcuda(found.files)
     for other, paths in sorted(others.items()):
         code = "driver-mismatch" if mismatch else "other-driver-version"
         where = f"{kernel.where}; {min(paths)}"
-        yield finding(code, subject=other, where=where, version=version, count=len(paths))
+        yield finding(code, subject=other, where=where, version=driver.version, count=len(paths))
 
 
 def _no_libcuda(host: Host, found: Libraries) -> Iterator[Finding]:
@@ -117,15 +117,6 @@ def _not_in_list(found: Libraries, label: str) -> Iterator[Finding]:
 def has_libcuda(files: Iterable[HostFile]) -> bool:
     """Return whether there is a libcuda among *files*."""
     return any(LIBCUDA in file.names for file in files)
-
-
-def manifest_findings(decisions: list[Decision]) -> list[Finding]:
-    """Return a finding for each manifest that was rejected."""
-    return [
-        finding("bad-icd", subject=decision.subject, where=decision.path, why=decision.detail)
-        for decision in decisions
-        if decision.rule == "bad-icd"
-    ]
 
 
 def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBindError:

@@ -13,8 +13,8 @@ from gpubind.errors import FormatError
 from gpubind.formats.driver.names import HOST_ONLY, driver_version_of
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
-from gpubind.inventory import liblist
 from gpubind.inventory.claims import Claim, Serving
+from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.libraries import unmatched
 from gpubind.inventory.locate import locate
 from gpubind.inventory.nodes import driver_kind
@@ -28,9 +28,9 @@ from gpubind.inventory.nvidia.devices import (
     read_kernel,
     read_mig_nodes,
 )
-from gpubind.inventory.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
+from gpubind.inventory.nvidia.findings import driver_findings, nothing_to_bind
 from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, read_cache
-from gpubind.model import Driver, Finding, Inventory, Missing, PassedOver, Request, SourceUsed
+from gpubind.model import Decision, Driver, Finding, Inventory, Missing, PassedOver, Request, SourceUsed, Verdict
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
 from gpubind.model.findings import finding
@@ -53,40 +53,36 @@ def read_inventory(
     `NothingToBindError` when there is neither a driver library nor a device; `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
-    lists = liblist.read_lists(listfile, LIST_NAME)
-    kernel, kind = read_kernel(host), driver_kind(host)
+    in_force, shipped = read_tables(listfile, LIST_NAME)
+    kernel = read_kernel(host)
     cache, findings, decisions = read_cache(host.driver, "nvidia")
     search = _search(host, request, cache, kernel)
-    serving = _serving(host, request, listfile, lists, search.version, cdi)
+    serving = _serving(host, request, listfile, in_force, search.version, cdi)
     listed, file_list_findings = _read_file_list(host)
-    claims = (*serving.claims, *_completion(serving, lists, search.version, request.completion, listed))
+    claims = (*serving.claims, *_completion(serving, shipped, search.version, request.completion, listed))
 
     everything = read_devices(host)
     devices = everything if serving.nodes is None else only(everything, serving)
     nodes = [node.target for node in devices.nodes]
-    located = locate(search, lists.shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
+    located = locate(search, shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
     # Vendor-neutral loaders come with any desktop: they do not make a driver.
     if not devices.nodes and all(file.group is not None for file in located.libraries):
         raise nothing_to_bind(host, kernel, search)
     decisions += [*located.decisions, *unmatched(listed, located.found)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     for passed in serving.passed_over:
-        decisions.append(container_cli.decision_about(passed))
+        verdict: Verdict = "absent" if passed.code == "absent" else "rejected"
+        detail = f"{passed.code}: {passed.why}"
+        decisions.append(Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=detail))
         if request.source == passed.source or passed.code == "unreadable":
             findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
-    findings += [*serving.findings, *file_list_findings, *manifest_findings(decisions)]
-    findings += driver_findings(host, kernel, kind, search.version, located.found, lists.in_force.liblist.label)
+    findings += [*serving.findings, *file_list_findings]
+    assumed, kind, cuda = kernel.version is None, driver_kind(host), cuda_max(search.version)
+    driver = Driver("nvidia", search.version, assumed, kernel.version, kind, cuda, host.driver.root)
+    findings += driver_findings(host, driver, kernel, located.found, decisions, in_force.label)
     mig_nodes = read_mig_nodes(host, devices.gpus)
     return Inventory(
-        driver=Driver(
-            vendor="nvidia",
-            version=search.version,
-            version_assumed=kernel.version is None,
-            kernel_version=kernel.version,
-            kind=kind,
-            cuda_max=cuda_max(search.version),
-            root=host.driver.root,
-        ),
+        driver=driver,
         source=SourceUsed(serving.name, serving.detail, serving.passed_over),
         searched=search.searched,
         files=(*located.libraries, *located.files),
@@ -106,7 +102,7 @@ def _serving(
     host: Host,
     request: Request,
     listfile: ListFile,
-    lists: liblist.Lists,
+    in_force: NameTable,
     version: Optional[str],
     cdi: Union[Serving, PassedOver, None],
 ) -> Serving:
@@ -117,7 +113,7 @@ def _serving(
     passed_over = () if answer is None else (answer,)
     if request.source == "driver":
         return Serving("driver", f"files that carry {version}", (), passed_over=passed_over)
-    claims = liblist.claims(lists.in_force, "liblist")
+    claims = in_force.claims("liblist")
     return Serving("liblist", listfile.label, claims, passed_over=passed_over, exclusive=not listfile.shipped)
 
 
@@ -151,7 +147,7 @@ def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
 
 
 def _completion(
-    serving: Serving, lists: liblist.Lists, version: Optional[str], completion: bool, listed: Iterable[Claim]
+    serving: Serving, shipped: NameTable, version: Optional[str], completion: bool, listed: Iterable[Claim]
 ) -> list[Claim]:
     """Return the claims of the driver itself: *listed* in its own file list, or by the names of its files.
 
@@ -164,7 +160,7 @@ def _completion(
         found.append(Claim("version", version, by, f"its name carries {version}", outside=outside))
     found += [claim._replace(by=by, at="the driver's own file list", outside=outside) for claim in listed]
     if serving.name != "liblist" or serving.exclusive:
-        found += liblist.claims(lists.shipped, "completion", outside=serving.exclusive or not completion)
+        found += shipped.claims("completion", outside=serving.exclusive or not completion)
     if completion and not serving.exclusive:
         found += [Claim("path", pattern, "completion", pattern, stays=why) for pattern, why in HOST_ONLY]
     return found
