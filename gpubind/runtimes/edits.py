@@ -54,7 +54,7 @@ class RuntimeArguments(NamedTuple):
     """Edits as the arguments of a runtime."""
 
     options: tuple[str, ...]
-    """RuntimeArguments of the command line."""
+    """Arguments of the command line."""
     binds: tuple[Bind, ...] = ()
     """The binds of the options, for a caller that passes binds in another way."""
     env: tuple[tuple[str, str], ...] = ()
@@ -62,7 +62,7 @@ class RuntimeArguments(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     """About the parts of the plan that are left out."""
     findings: tuple[Finding, ...] = ()
-    """About everything that will not work with these words."""
+    """About everything that will not work with these arguments."""
     unset: tuple[str, ...] = ()
     """Variables that the caller must remove from the runtime's environment, where no option keeps them out."""
     document: str = ""
