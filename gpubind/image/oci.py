@@ -22,6 +22,7 @@ from gpubind.formats.archive.oci import (
     INDEX_TYPES,
     MANIFEST_TYPES,
     OciDescriptor,
+    damaged,
     is_config_type,
     is_layer_type,
     parse_docker_manifest,
@@ -74,7 +75,7 @@ class Blobs:
         """Return the document *path*. Errors: `FormatError` (`bad-oci`) if it is missing, too large or not *wanted*."""
         data = self.tree.read("/" + path, DOCUMENT_LIMIT)
         if isinstance(data, Missing):
-            raise _malformed(str(data), path, self.label)
+            raise damaged(str(data), path).in_file(self.label)
         if wanted is not None:
             self._measured(path, len(data), wanted.size)
             Verified(Bytes(data), wanted.digest, f"{self.label}: {path}").finish()
@@ -86,18 +87,18 @@ class Blobs:
         found = self.tree.find("/" + path)
         if isinstance(found, Missing) or found.stat.kind != "file":
             why = str(found) if isinstance(found, Missing) else "it is not a regular file"
-            raise _malformed(why, path, self.label)
+            raise damaged(why, path).in_file(self.label)
         if wanted is not None:
             self._measured(path, found.stat.size, wanted.size)
         blob = self.tree.open(found.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
-            raise _malformed(str(blob), path, self.label)
+            raise damaged(str(blob), path).in_file(self.label)
         self._layers.append(blob)
         return blob if wanted is None else Verified(blob, wanted.digest, blob.label)
 
     def _measured(self, path: str, size: int, wanted: int) -> None:
         if wanted != size:
-            raise _malformed(f"{size} bytes instead of {wanted}", path, self.label)
+            raise damaged(f"{size} bytes instead of {wanted}", path).in_file(self.label)
 
 
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
@@ -176,7 +177,7 @@ def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[
     `docker save` writes them in the order of their digests: going back to each would unpack the archive as often.
     """
     if len(layers) > LAYERS_LIMIT:
-        raise _malformed(f"{len(layers)} layers", "layers", blobs.label)
+        raise damaged(f"{len(layers)} layers", "layers").in_file(blobs.label)
     index = Layers()
     opened = {path: blobs.layer(path, wanted) for path, wanted in layers}
     unread = iter(sorted(opened, key=lambda path: opened[path].place))
@@ -220,7 +221,7 @@ def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDe
         if descriptor.media_type in INDEX_TYPES:
             opened += 1
             if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
-                raise _malformed("indexes in indexes, without end", descriptor.path, blobs.label)
+                raise damaged("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
             inner = blobs.described(descriptor, parse_oci_index)
             todo.extend((item, depth + 1) for item in reversed(inner))
         elif descriptor.media_type in (*MANIFEST_TYPES, ""):
@@ -240,7 +241,7 @@ def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str)
 def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
     """Return the image with *tag*; without a tag the only one."""
     if not images:
-        raise _malformed("no image is in it", "byte 0", label)
+        raise damaged("no image is in it", "byte 0").in_file(label)
     known = [name for names in tags for name in names]
     if tag is None:
         if len(images) == 1:
@@ -265,10 +266,6 @@ def _unsupported(why: str, label: str) -> HostReadError:
     return HostReadError("unsupported-image", "this kind of image cannot be looked at", where=label, why=why)
 
 
-def _malformed(why: str, place: str, label: str) -> FormatError:
-    return FormatError("bad-oci", "malformed image description", place=place, why=why).in_file(label)
-
-
 class Verified(BlobPart):
     """*blob*, which should have *digest* (`sha256:...`). Its digest is computed while it is read from its start."""
 
@@ -291,4 +288,4 @@ class Verified(BlobPart):
             pass
         if self._hash is not None and self._hash.hexdigest() != self._wanted:
             why = f"its digest is {self._hash.name}:{self._hash.hexdigest()}, not the one by which it is named"
-            raise _malformed(why, "byte 0", self.label)
+            raise damaged(why, "byte 0").in_file(self.label)

@@ -17,8 +17,8 @@ from gpubind.formats.archive.tar import (
     RECORD_LIMIT,
     TarHeader,
     completed,
+    damaged,
     parse_pax,
-    parse_pax_pairs,
     parse_sparse_block,
     parse_sparse_text,
     parse_tar_header,
@@ -59,18 +59,18 @@ def members(archive: Blob) -> Iterator[Member]:
         try:
             if not block and not records:  # without the zeros at the end, which some writers leave out
                 if end and not archive.read_at(end - 1, 1):
-                    raise _damaged("the last member ends after the end of the archive")
+                    raise damaged("the last member ends after the end of the archive")
                 return
             header = parse_tar_header(block)
             if header is None:
                 if archive.read_at(at + BLOCK, BLOCK).strip(b"\0"):
-                    raise _damaged("a block of zeros between members; two end an archive")
+                    raise damaged("a block of zeros between members; two end an archive")
                 return
             data = at + BLOCK
             if header.record:
                 records += 1
                 if header.stored > RECORD_LIMIT or records > RECORDS_LIMIT:
-                    raise _damaged(f"record {records} before a member has {header.stored} bytes")
+                    raise damaged(f"record {records} before a member has {header.stored} bytes")
                 parsed = data
                 attributes.update(_attributes(header, archive.read_at(data, header.stored)))
                 at = data + _padded(header.stored)
@@ -90,9 +90,9 @@ def members(archive: Blob) -> Iterator[Member]:
 def _attributes(record: TarHeader, body: bytes) -> dict[str, str]:
     """Return what a record specifies of the next member, under pax's names."""
     if len(body) < record.stored:
-        raise _damaged("truncated record")
+        raise damaged("truncated record")
     if record.record == "pax":
-        return parse_pax(body)
+        return dict(parse_pax(body))
     text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
     return {"name": {"path": text}, "link": {"linkpath": text}}.get(record.record or "", {})
 
@@ -109,7 +109,7 @@ def _map_blocks(archive: Blob, offset: int) -> Iterator[bytes]:
         yield block
         if len(block) < BLOCK or not block[504]:
             return
-    raise _damaged("the map of a sparse file has no end", offset).in_file(archive.label)
+    raise damaged("the map of a sparse file has no end", offset).in_file(archive.label)
 
 
 class Sparse(Blob):
@@ -138,7 +138,7 @@ class Sparse(Blob):
             if first < last:
                 piece = self._archive.read_at(self._places[number] + first - begin, last - first)
                 if len(piece) < last - first:
-                    raise _damaged("the data of a sparse file is cut").in_file(self.label)
+                    raise damaged("the data of a sparse file is cut").in_file(self.label)
                 data[first - offset : last - offset] = piece
         return bytes(data)
 
@@ -159,18 +159,18 @@ def _opened(archive: Blob, start: int, label: str) -> Sparse:
         header = parse_tar_header(block)
         start += BLOCK
         if header is None:
-            raise _damaged(_NO_MAP)
+            raise damaged(_NO_MAP)
         if not header.record:
             break
         if header.record == "pax":
-            pairs += parse_pax_pairs(archive.read_at(start, header.stored))
+            pairs += parse_pax(archive.read_at(start, header.stored))
         start += _padded(header.stored)
     header = completed(header, dict(pairs))
     numbers, start = _map(archive, start, header, block, pairs)
     pieces = list(zip(numbers[::2], numbers[1::2]))
     ends = [0, *(offset + length for offset, length in pieces)]
     if len(pieces) > PIECES_LIMIT or any(offset < end for (offset, _), end in zip(pieces, ends)):
-        raise _damaged(_NO_MAP)
+        raise damaged(_NO_MAP)
     return Sparse(archive, start, header.size, pieces, label)
 
 
@@ -182,7 +182,7 @@ def _map(
         numbers = parse_sparse_block(block[386:482])
         for block in _map_blocks(archive, start) if header.more else ():
             if len(block) < BLOCK:
-                raise _damaged(_NO_MAP)
+                raise damaged(_NO_MAP)
             numbers += parse_sparse_block(block[:504])
             start += BLOCK
         return numbers, start
@@ -191,7 +191,3 @@ def _map(
         return numbers, start
     numbers, length = parse_sparse_text(archive.read_at(start, min(header.stored, MAP_TEXT_LIMIT)))
     return numbers, start + _padded(length)
-
-
-def _damaged(why: str, offset: int = 0) -> FormatError:
-    return FormatError("bad-archive", "damaged tar archive", offset=offset, why=why)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.files import Tree
-from gpubind.formats.driver.names import is_minor
+from gpubind.formats.driver.names import known
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.formats.elf.glibc import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, is_loader, is_member
 from gpubind.loader.fit import fit_files
@@ -154,7 +154,7 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
 
 def _is_needed(file: HostFile, request: Request) -> bool:
     """Return whether *file* is of ROCm, of CUDA, or of a requested capability, and not vendor-neutral."""
-    if is_minor(file.name) or file.kind != "library" or file.group not in (None, "rocm"):
+    if known(file.name).minor or file.kind != "library" or file.group not in (None, "rocm"):
         return False
     by_name = request.caps_explicit and file.capability in request.capabilities
     return by_name or (file.capability == "compute" and "compute" in request.capabilities)

@@ -193,8 +193,7 @@ def requested_capabilities(request: Request) -> frozenset[Capability]:
 def _is_asked(file: HostFile, requested: frozenset[Capability]) -> bool:
     if _is_requested(file.capability, requested):
         return True
-    about = (known(name) for name in file.names)
-    return any(name is not None and name.shared in requested for name in about)
+    return any(known(name).shared in requested for name in file.names)
 
 
 def _is_requested(capability: Optional[Capability], requested: frozenset[Capability]) -> bool:

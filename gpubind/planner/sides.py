@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.formats.driver.names import is_minor, is_unused
+from gpubind.formats.driver.names import known
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.model import Capability, Decision, Finding, Group, HostFile, Request, RootedPath, Severity, Side
 from gpubind.model.findings import cases_of, counted, finding, worst
@@ -214,7 +214,7 @@ def _refusals(
         by_code.setdefault(_CODES.get(unfit.rule, "image-without-glibc"), []).append((file, unfit))
     for code, several in by_code.items():
         if code == "image-libc" or len(several) == 1:
-            for file, unfit in (one for one in several if not is_unused(one[0].name)):
+            for file, unfit in (one for one in several if not known(one[0].name).is_unused):
                 case = "helped" if code == "image-libc" and file.path in helps else None
                 yield _refusal(code, file, unfit, _severity(file, request), file.name, f"{file.name} is", case)
         else:
@@ -253,7 +253,7 @@ def _refusal(
 def _severity(file: HostFile, request: Request) -> Severity:
     """Return an error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
     by_name = request.caps_explicit and file.capability in request.capabilities and file.kind == "library"
-    if is_minor(file.name):
+    if known(file.name).minor:
         return "warning" if by_name else "note"
     if by_name or (file.name == "libcuda.so.1" and file.kind == "library"):
         return "error"

@@ -76,7 +76,7 @@ class BundleRuntime(Runtime):
         nodes = tuple(node for node in edits.nodes if node.target not in (*bundle.nodes, *_destinations(bundle)))
         is_rootless = bundle.has_user_namespace or not start.caller.is_root
         if is_rootless:
-            mounts += tuple(BundleMount(node.target, node.source, "bind", NODE_OPTIONS) for node in nodes)
+            mounts += tuple(BundleMount(node.target, "bind", node.source, NODE_OPTIONS) for node in nodes)
         is_ruled = start.caller.is_root or bundle.rules or not bundle.has_user_namespace
         own = bundle.variables
         changed = compose(edits.env, Values(images=own))
@@ -164,7 +164,7 @@ def _need_place(bundle: Bundle, image: Tree) -> None:
 
 def _mount(bind: Bind, is_directory: bool) -> BundleMount:
     options = ("rbind" if is_directory else "bind", *(("ro",) if bind.read_only else ()), "nosuid", "nodev")
-    return BundleMount(bind.target, bind.source, "bind", options)
+    return BundleMount(bind.target, "bind", bind.source, options)
 
 
 def _destinations(bundle: Bundle) -> tuple[str, ...]:

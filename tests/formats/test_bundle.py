@@ -43,7 +43,7 @@ NODE = DeviceNode(
     gpu=0,
     capability=None,
 )
-MOUNT = BundleMount("/.gpubind/libs/libcuda.so.1", "/usr/lib/libcuda.so.550", "bind", ("bind", "ro"))
+MOUNT = BundleMount("/.gpubind/libs/libcuda.so.1", "bind", "/usr/lib/libcuda.so.550", ("bind", "ro"))
 EDITS = BundleEdits((MOUNT,), (NODE,), (NODE,), (("A", "3"), ("PATH", None), ("NEW", "x=y")))
 
 

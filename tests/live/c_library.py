@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpubind.formats.driver.names import is_unused
+from gpubind.formats.driver.names import known
 from tests.live.containers import CONTAINERS, Case, image, start
 from tests.live.machine import CHECKOUT, Machine
 from tests.support import page
@@ -66,7 +66,7 @@ def hold(
     assert {name: status for name, (status, _) in own["programs"].items() if status > 1} == {}
     assert {*own["loaded"]} <= {*hosts["loaded"]}
     assert [why for why in hosts["refused"].values() if "cannot open shared object file" not in why] == []
-    lacking = {why.partition(":")[0] for name, why in hosts["refused"].items() if not is_unused(name)}
+    lacking = {why.partition(":")[0] for name, why in hosts["refused"].items() if not known(name).is_unused}
     assert {library for library in lacking if library not in foretold(machine, suite)} == set()
     glibcs = [report["glibc"].partition(" ")[2] for report in (own, hosts)]
     numbers = [f"{len(own['loaded'])} → {len(hosts['loaded'])}", str(len(hosts["refused"]))]

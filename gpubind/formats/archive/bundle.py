@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Optional
 
 from gpubind.errors import Format
+from gpubind.formats.archive.oci import variables
 from gpubind.formats.text.json import once, parse_json
 from gpubind.model import DeviceNode
 from gpubind.model.plain import Decoder
@@ -52,9 +53,9 @@ class BundleMount(NamedTuple):
     """One of a bundle's mounts."""
 
     destination: str
+    type: str = ""
     source: str = ""
     """A relative one is below the bundle."""
-    type: str = ""
     options: tuple[str, ...] = ()
 
     @property
@@ -105,7 +106,7 @@ class Bundle(NamedTuple):
     @property
     def variables(self) -> dict[str, str]:
         """The container's environment. The last value of a variable takes precedence."""
-        return dict(line.partition("=")[::2] for line in self.env)
+        return variables(self.env)
 
 
 class BundleEdits(NamedTuple):
@@ -156,7 +157,7 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
     """Return the text of *bundle* with *edits*: equal edits give equal text, whatever gpubind had edited before."""
     document = json.loads(bundle.text)
     members = (
-        (("mounts",), [_mount_member(mount) for mount in edits.mounts]),
+        (("mounts",), [mount._asdict() for mount in edits.mounts]),
         (("linux", "devices"), [_node_member(node) for node in edits.nodes]),
         (("linux", "resources", "devices"), [_rule_member(node) for node in edits.allowed]),
     )
@@ -214,15 +215,6 @@ def _dumps(document: Mapping[str, Any], like: str) -> str:
     separators = None if indent or like.find('": ') >= 0 else (",", ":")
     space = indent.group(1) if indent else None
     return json.dumps(document, ensure_ascii=False, indent=space, separators=separators) + end
-
-
-def _mount_member(mount: BundleMount) -> dict[str, Any]:
-    return {
-        "destination": mount.destination,
-        "type": mount.type,
-        "source": mount.source,
-        "options": list(mount.options),
-    }
 
 
 def _node_member(node: DeviceNode) -> dict[str, Any]:

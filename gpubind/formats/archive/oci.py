@@ -47,6 +47,8 @@ _LAYER_TYPE = re.compile(
 _DIGEST = re.compile(r"(?=.{,200}\Z)[a-z0-9]+(?:[+._-][a-z0-9]+)*:[a-zA-Z0-9=_-]+")
 
 _FORMAT = Format("bad-oci", "malformed image description")
+damaged = _FORMAT.damaged
+"""Returns the error about a description that is malformed at a key or path."""
 _OCI = Decoder(
     _FORMAT,
     prefix="key ",
@@ -172,5 +174,5 @@ def parse_inspected(data: bytes) -> Inspected:
     """Return the one image that a store describes. Errors: `FormatError` (code `bad-oci`) with the key."""
     images = _DOCKER.value(tuple[Inspected, ...], parse_json(data, DOCUMENT_LIMIT, _FORMAT))
     if len(images) != 1:
-        raise _FORMAT.damaged(f"{len(images)} images where one is wanted")
+        raise damaged(f"{len(images)} images where one is wanted")
     return images[0]

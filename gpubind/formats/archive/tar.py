@@ -38,7 +38,8 @@ _RECORDS: dict[bytes, Literal["pax", "name", "link", "ignored"]] = {
 }
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s6s2x32s32s8s8s155s12x")
 
-_damaged = Format("bad-archive", "damaged tar archive").damaged
+damaged = Format("bad-archive", "damaged tar archive").damaged
+"""Returns the error about an archive that is damaged at an offset."""
 
 
 class TarHeader(NamedTuple):
@@ -74,7 +75,7 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
     Errors: `FormatError` (code `bad-archive`): damage; places count from the start of the block.
     """
     if len(block) != BLOCK:
-        raise _damaged("truncated header", len(block))
+        raise damaged("truncated header", len(block))
     if not block.strip(b"\0"):
         return None
     fields = _HEADER.unpack(block)
@@ -83,7 +84,7 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
     total = sum(block) - sum(checksum) + 256
     stored = _number(checksum, 148)
     if stored != total and stored != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
-        raise _damaged(f"a checksum of {stored}, not {total}", 148)
+        raise damaged(f"a checksum of {stored}, not {total}", 148)
     record = _RECORDS.get(type_flag)
     kind = None if record else _KINDS.get(type_flag)
     path = _text(name)
@@ -112,29 +113,24 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
     )
 
 
-def parse_pax(data: bytes) -> dict[str, str]:
+def parse_pax(data: bytes) -> list[tuple[str, str]]:
     """Return the attributes in *data*, the body of a pax record: `path`, `linkpath`, `size`, `uid`, ...
 
-    Errors: `FormatError` (code `bad-archive`) with the byte offset.
+    Only those of a sparse file may come several times. Errors: `FormatError` (code `bad-archive`) with the byte offset.
     """
-    return dict(parse_pax_pairs(data))
-
-
-def parse_pax_pairs(data: bytes) -> list[tuple[str, str]]:
-    """Return the attributes as `parse_pax` does, those too that come several times."""
     pairs = []
     at = 0
     while at < len(data) and data[at]:
         space = data.find(b" ", at, at + 9)
         digits = data[at:space]
         if space < 0 or not digits.isdigit():
-            raise _damaged("a pax attribute without its length", at)
+            raise damaged("a pax attribute without its length", at)
         end = at + int(digits)
         if end > len(data) or end <= space + 1 or data[end - 1] != 0x0A:
-            raise _damaged("a pax attribute of a wrong length", at)
+            raise damaged("a pax attribute of a wrong length", at)
         name, equals, value = data[space + 1 : end - 1].partition(b"=")
         if not equals:
-            raise _damaged("a pax attribute without a value", at)
+            raise damaged("a pax attribute without a value", at)
         pairs.append((name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")))
         at = end
     return pairs
@@ -161,10 +157,10 @@ def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
     """Return the offsets and lengths of the map that *data* of format 1.0 begins with, and its bytes."""
     count, newline, rest = data.partition(b"\n")
     if not newline or not count.isdigit() or len(count) > 9:
-        raise _damaged("a sparse file without its map", 0)
+        raise damaged("a sparse file without its map", 0)
     lines = rest.split(b"\n", 2 * int(count))[: 2 * int(count)]
     if len(lines) < 2 * int(count) or not all(line.isdigit() and len(line) < 20 for line in lines):
-        raise _damaged("a sparse file without its map", 0)
+        raise damaged("a sparse file without its map", 0)
     return [int(line) for line in lines], len(count) + 1 + sum(len(line) + 1 for line in lines)
 
 
@@ -200,14 +196,14 @@ def _decimal(attributes: dict[str, str], name: str, otherwise: int) -> int:
     if text is None:
         return otherwise
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise _damaged(f"pax {name} {text[:40]!r}", 0)
+        raise damaged(f"pax {name} {text[:40]!r}", 0)
     return int(text)
 
 
 def _length(field: bytes, offset: int) -> int:
     length = _number(field, offset)
     if not 0 <= length < 1 << 62:
-        raise _damaged(f"a size of {length} bytes", offset)
+        raise damaged(f"a size of {length} bytes", offset)
     return length
 
 
@@ -223,7 +219,7 @@ def _number(field: bytes, offset: int) -> int:
     try:
         return int(digits, 8)
     except ValueError:
-        raise _damaged(f"a number {digits!r}", offset) from None
+        raise damaged(f"a number {digits!r}", offset) from None
 
 
 def _text(field: bytes) -> str:

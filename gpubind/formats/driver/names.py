@@ -36,10 +36,11 @@ class Name(NamedTuple):
     Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
     """
     minor: bool = False
-    """Set if most jobs do not need it, even if it asked for its capability by name: window systems, screen
-    capture, debuggers, services of the host."""
+    """Whether most jobs do not need it, even if its capability was asked for by name: window systems, screen capture,
+    debuggers, services of the host."""
     is_unused: bool = False
-    """Whether no job uses it in a container: then no finding reports that it does not load."""
+    """Whether no job uses it in a container (services of the host, and what only they open): then no finding reports
+    that it does not load."""
     use: str = ""
     """Its purpose. Set only for libraries that few jobs need, so that users do not fix what they do not use."""
     is_sought: bool = False
@@ -89,12 +90,13 @@ RUN_DIRECTORY: dict[str, str] = _TABLE["run_directory"]
 """Where the vendor's installer puts the data files that an extracted .run directory holds at its top."""
 _VERSION_AT_END = re.compile(rf"(?:\.so\.|-)({DRIVER_VERSION})(?:-rc)?$")
 _STARTS = tuple(name.start for name in NAMES)
+_UNKNOWN = Name("")
 
 
-def known(name: str) -> Optional[Name]:
-    """Return what is known of *name*: a library's, a program's."""
+def known(name: str) -> Name:
+    """Return the facts about *name*, a library's or a program's; the defaults for one that the table lacks."""
     if not name.startswith(_STARTS):
-        return None
+        return _UNKNOWN
     return next(known for known in NAMES if name.startswith(known.start))
 
 
@@ -115,18 +117,6 @@ def driver_libraries() -> tuple[str, ...]:
 def _of_driver() -> tuple[ListEntry, ...]:
     name = "etc/nvliblist.conf"
     return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.section != VENDOR_NEUTRAL)
-
-
-def is_minor(name: str) -> bool:
-    """Return whether most jobs do not need *name*, even if it asked for its capability by name."""
-    about = known(name)
-    return about is not None and about.minor
-
-
-def is_unused(name: str) -> bool:
-    """Return whether no job uses *name* in a container: services of the host, and what only they open."""
-    about = known(name)
-    return about is not None and about.is_unused
 
 
 def driver_version_of(name: str) -> Optional[str]:

@@ -56,7 +56,7 @@ def parse_module_version(text: str) -> str:
 
 def parse_gpu_information(text: str) -> GpuInformation:
     """Return the fields that a plan needs."""
-    fields = _fields(text)
+    fields = parse_params(text)
     uuid = fields.get("GPU UUID")
     pci = fields.get("Bus Location", "")
     return GpuInformation(
@@ -66,11 +66,6 @@ def parse_gpu_information(text: str) -> GpuInformation:
         minor=parse_minor(fields.get("Device Minor", "")),
         excluded=fields.get("GPU Excluded", "").lower() == "yes",
     )
-
-
-def parse_params(text: str) -> dict[str, str]:
-    """Return the names and values of `/proc/driver/nvidia/params`: DeviceFileMode, DeviceFileGID, ModifyDeviceFiles."""
-    return _fields(text)
 
 
 def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
@@ -122,7 +117,11 @@ def normal_pci(address: str) -> Optional[str]:
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
 
 
-def _fields(text: str) -> dict[str, str]:
+def parse_params(text: str) -> dict[str, str]:
+    """Return the names and values of lines `name: value`, as `/proc/driver/nvidia/params` has them.
+
+    The first value of a name takes precedence.
+    """
     fields: dict[str, str] = {}
     for line in text.split("\n"):
         name, colon, value = line.partition(":")

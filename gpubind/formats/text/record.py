@@ -26,6 +26,7 @@ SIZE_LIMIT = 64 << 20
 
 _SCHEMA = re.compile(r"gpubind\.record/([0-9]{1,6})")
 _DEFAULT_MODES = {"file": 0o644, "dir": 0o755}
+_IDENT_KEYS: dict[type, str] = {ElfIdent: "ident", NotElf: "not_elf", Missing: "no_ident"}
 _FORMAT = Format("bad-record", "malformed record of a host")
 _Id = Annotated[int, range(-1, 1 << 64)]
 _Number = Annotated[int, range(1 << 32)]
@@ -126,10 +127,10 @@ def dump_record(record: Record, version: str) -> str:
         "description": record.description,
         "hostname": record.hostname,
         "uname": {"release": record.release, "machine": record.machine},
-        "identity": {"euid": record.euid, "groups": list(record.groups)},
+        "identity": {"euid": record.euid, "groups": record.groups},
         "environ": dict(sorted(record.environ.items())),
         "lists": [entry._asdict() for entry in record.lists],
-        "runs": [_dump_run(run) for run in record.runs],
+        "runs": [run._asdict() for run in record.runs],
     }
     head = json.dumps(document, indent=1)[:-2]
     trees = {"driver": record.driver, **({"dev": record.dev} if record.dev else {})}
@@ -137,16 +138,10 @@ def dump_record(record: Record, version: str) -> str:
     return f'{head},\n "trees": {{\n{body}\n }}\n}}\n'
 
 
-def _dump_run(run: RecordedRun) -> dict[str, Any]:
-    missing = list(run.missing) if run.missing is not None else None
-    return {**run._asdict(), "argv": list(run.argv), "missing": missing}
-
-
 def _dump_root(tree: RecordedRoot) -> str:
     directories = []
     for path, directory in sorted(tree.directories.items()):
-        listed = list(directory.listed) if isinstance(directory.listed, Missing) else directory.listed
-        head = f'   {json.dumps(path)}: {{"listed": {json.dumps(listed)}'
+        head = f'   {json.dumps(path)}: {{"listed": {json.dumps(directory.listed)}'
         if directory.others:
             head += f', "others": {json.dumps(sorted(directory.others))}'
         entries = ",\n".join(
@@ -159,7 +154,7 @@ def _dump_root(tree: RecordedRoot) -> str:
 
 def _dump_entry(entry: RecordedEntry) -> Any:
     if isinstance(entry.stat, Missing):
-        return None if entry.stat.why == "absent" else {"missing": list(entry.stat)}
+        return None if entry.stat.why == "absent" else {"missing": entry.stat}
     if entry.link is not None:
         return entry.link
     found = entry.stat
@@ -168,30 +163,24 @@ def _dump_entry(entry: RecordedEntry) -> Any:
         out["type"] = found.kind
     if found.mode != _DEFAULT_MODES.get(found.kind):
         out["mode"] = f"{found.mode:04o}"
-    for key, value in (("uid", found.uid), ("gid", found.gid), ("size", found.size)):
-        if value:
-            out[key] = value
+    out.update((key, value) for key in ("uid", "gid", "size") if (value := getattr(found, key)))
     if found.kind in ("char", "block"):
         out["rdev"] = [found.major, found.minor]
     if isinstance(entry.body, Missing):
-        out["unread"] = list(entry.body)
+        out["unread"] = entry.body
     elif entry.body is not None:
         try:
             out["text"] = entry.body.decode("utf-8")
         except UnicodeDecodeError:
             out["base64"] = base64.b64encode(entry.body).decode("ascii")
-    if isinstance(entry.ident, ElfIdent):
-        out["ident"] = list(entry.ident)
-    elif isinstance(entry.ident, NotElf):
-        out["not_elf"] = list(entry.ident)
-    elif isinstance(entry.ident, Missing):
-        out["no_ident"] = list(entry.ident)
+    if entry.ident is not None:
+        out[_IDENT_KEYS[type(entry.ident)]] = entry.ident
     if isinstance(entry.elf, Missing):
-        out["no_elf"] = list(entry.elf)
+        out["no_elf"] = entry.elf
     elif entry.elf is not None:
         facts = entry.elf._asdict()
         del facts["ident"]
-        facts["version_needs"] = {need.library: list(need.versions) for need in entry.elf.version_needs}
+        facts["version_needs"] = dict(entry.elf.version_needs)
         facts["cuda_note"] = entry.elf.cuda_note and entry.elf.cuda_note._asdict()
         out["elf"] = {key: value for key, value in facts.items() if value or value == ""}
     if entry.stub:

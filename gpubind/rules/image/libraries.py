@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Optional
 
 from gpubind.files import Tree
 from gpubind.formats.driver.liblist import library_stem
-from gpubind.formats.driver.names import PACKAGES, driver_version_of, is_minor, is_unused, known
+from gpubind.formats.driver.names import PACKAGES, driver_version_of, known
 from gpubind.formats.elf.elf import EXECUTABLE, ElfIdent
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
@@ -64,7 +64,7 @@ def _causes(preflight: ImagePreflight, kind: Literal["missing", "version", "stac
     causes: dict[tuple[str, str, bool], list[tuple[Failure, Mount]]] = {}
     for mount, failures in unloadable(preflight.container, preflight.plan):
         for failure in failures:
-            if failure.kind == kind and not is_unused(basename(mount.target)):
+            if failure.kind == kind and not known(basename(mount.target)).is_unused:
                 cause = (failure.provider or "", failure.name, mount.capability == "compat32")
                 causes.setdefault(cause, []).append((failure, mount))
     table = read_table(shipped_liblist("nvliblist.conf"))
@@ -178,7 +178,7 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
     capability = _capability(mount, table)
     request = preflight.plan.request
     by_name = request.caps_explicit and capability in request.capabilities
-    if is_minor(name):
+    if known(name).minor:
         return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
     if by_name or mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         return "error"
@@ -195,6 +195,6 @@ def _capability(mount: Mount, table: NameTable) -> Optional[Capability]:
 
 def _use(names: tuple[str, ...]) -> str:
     """Return the common purpose of the files, if few jobs need it."""
-    uses = {about.use if (about := known(name)) else "" for name in names}
+    uses = {known(name).use for name in names}
     use = uses.pop() if len(uses) == 1 else ""
     return f"; {use}" if use else ""
