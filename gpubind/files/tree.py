@@ -7,8 +7,7 @@ from posixpath import dirname
 from typing import Any, NoReturn, Optional, Union
 
 from gpubind.errors import closed
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
-from gpubind.formats.elf.stub import STUB_LIMIT, is_stub
+from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf, is_stub
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT, ATTRIBUTES, LOOP, OF_DEVICES
 from gpubind.model.budget import LINKS_LIMIT, spend

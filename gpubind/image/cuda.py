@@ -14,14 +14,7 @@ from itertools import islice
 from typing import Literal, Optional
 
 from gpubind.files import Tree
-from gpubind.formats.driver.cuda_packages import (
-    cuda_of_conda,
-    cuda_of_digits,
-    cuda_of_easybuild,
-    cuda_of_library,
-    cuda_of_spack,
-    cuda_of_wheel,
-)
+from gpubind.formats.driver.cuda_packages import cuda_of_digits, cuda_of_library, cuda_of_package, cuda_of_wheel
 from gpubind.loader.python import site_packages
 from gpubind.model import ImageCuda, Missing
 from gpubind.model.cuda import Framework, frameworks, version_key
@@ -79,7 +72,7 @@ def cuda_of_packages(tree: Tree, directories: Iterable[str], find: Find) -> Iter
 
 def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
     """Yield the versions of conda's records in *prefix*."""
-    return _named(tree, f"{prefix}/conda-meta", cuda_of_conda, "conda")
+    return _named(tree, f"{prefix}/conda-meta", "conda")
 
 
 def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
@@ -122,17 +115,15 @@ def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
     elif variable and re.match(r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}$", variable):
         yield ImageCuda(variable, "variable", "CUDA_VERSION")
     for directory in _spack_directories(tree):
-        yield from _named(tree, directory, cuda_of_spack, "spack")
+        yield from _named(tree, directory, "spack")
     for root in EASYBUILD:
-        yield from _named(tree, f"{root}/CUDA", cuda_of_easybuild, "easybuild")
+        yield from _named(tree, f"{root}/CUDA", "easybuild")
 
 
-def _named(
-    tree: Tree, directory: str, cuda_of: Callable[[str], Optional[str]], origin: Literal["conda", "spack", "easybuild"]
-) -> Iterator[ImageCuda]:
-    """Yield the versions in the names in *directory*."""
+def _named(tree: Tree, directory: str, origin: Literal["conda", "spack", "easybuild"]) -> Iterator[ImageCuda]:
+    """Yield the versions in the names of the packages that *origin* has installed in *directory*."""
     for name in tree.names(directory):
-        version = cuda_of(name)
+        version = cuda_of_package(name, origin)
         if version:
             yield ImageCuda(version, origin, f"{directory}/{name}")
 

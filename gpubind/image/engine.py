@@ -17,7 +17,6 @@ from gpubind.files.blob import FileBlob, closed_on_error
 from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.files.trust import obeyed_environ
 from gpubind.formats.archive.oci import DOCUMENT_LIMIT, parse_inspected, variables
-from gpubind.formats.text.engine_messages import is_absence, parse_reason
 from gpubind.host.programs import ENVIRON, ask, find_program
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
@@ -57,6 +56,10 @@ VARIABLES = (
 )
 """The variables by which the programs find their store."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
+_ABSENT = re.compile("no such image|image not known|unsupported transport", re.IGNORECASE)
+"""Messages of docker 26.1 and podman 5.4. The last is of `dir:PATH` and its kin, which podman copies into its store."""
+_WARNING = re.compile(r'time="[^"]*" level=(?:debug|info|warning) |(?:WARN|INFO|DEBU)\[|WARNING: ')
+"""How a line of their messages begins that is not the reason of a failure."""
 
 
 def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> Image:
@@ -135,3 +138,14 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
     hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
     kind = NotStoredError if is_absence(why) else HostReadError
     raise kind("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
+
+
+def parse_reason(message: str) -> str:
+    """Return the reason in *message*, which a failing program printed, as one line without the warnings before it."""
+    lines = message.strip().splitlines()
+    return " ".join([line for line in lines if not _WARNING.match(line)] or lines)
+
+
+def is_absence(reason: str) -> bool:
+    """Return whether *reason* is that the store does not have the image."""
+    return _ABSENT.search(reason) is not None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.procfs import MIG_MINORS, parse_devices, parse_groups, parse_mig_minors
+from gpubind.formats.driver.kernel import MIG_MINORS, parse_devices, parse_groups, parse_mig_minors
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.model import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.kfd import gfx_of, parse_properties, pci_of, uuid_of
+from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
 
 
 def test_a_line_is_a_name_and_a_number() -> None:

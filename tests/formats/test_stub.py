@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.elf.stub import is_stub
+from gpubind.formats.elf.elf import is_stub
 from tests.support.elf import elf, stub
 
 

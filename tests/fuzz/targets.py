@@ -32,10 +32,7 @@ from gpubind.formats.driver.cdi import parse_cdi
 from gpubind.formats.driver.filelist import parse_filelist
 from gpubind.formats.driver.gpu_names import parse_gpu_id, parse_gpus
 from gpubind.formats.driver.icd import parse_icd, with_library_paths
-from gpubind.formats.driver.kfd import parse_properties
-from gpubind.formats.driver.liblist import parse_liblist
-from gpubind.formats.driver.nvidia_cli import parse_failure, parse_list
-from gpubind.formats.driver.procfs import (
+from gpubind.formats.driver.kernel import (
     parse_devices,
     parse_driver_version,
     parse_gpu_information,
@@ -43,12 +40,14 @@ from gpubind.formats.driver.procfs import (
     parse_mig_minors,
     parse_module_version,
     parse_params,
+    parse_properties,
 )
+from gpubind.formats.driver.liblist import parse_liblist
+from gpubind.formats.driver.nvidia_cli import parse_failure, parse_list
 from gpubind.formats.driver.require import holds
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
-from gpubind.formats.elf.elf import parse_ident
+from gpubind.formats.elf.elf import is_stub, parse_ident
 from gpubind.formats.elf.ldcache import parse_ldcache, parse_ldsoconf
-from gpubind.formats.elf.stub import is_stub
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.formats.text.yaml import parse_yaml

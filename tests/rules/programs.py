@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Callable
 from typing import Optional
 
+from gpubind.formats.driver.kernel import MIG_MINORS, parse_devices, parse_mig_minors
 from gpubind.formats.driver.mknod import capability_file
-from gpubind.formats.driver.procfs import MIG_MINORS, parse_devices, parse_mig_minors
 from tests.support.driver import V, cache
 from tests.support.trees import Dir, File, Item, Node
 

@@ -21,8 +21,7 @@ from gpubind.errors import FormatError
 from gpubind.files.live import LiveTree
 from gpubind.files.recorded import RecordedTree
 from gpubind.formats.elf.dynamic import parse_elf
-from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, parse_ident
-from gpubind.formats.elf.stub import is_stub
+from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, is_stub, parse_ident
 from gpubind.formats.text.record import (
     Record,
     RecordedDirectory,

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from gpubind.documents.text import printable
-from gpubind.formats.text.os_release import parse_os_release
 from gpubind.model import Finding, Plan, PlannedDriver
 from gpubind.version import __version__
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from gpubind.image import Image
 
 SCHEMA = "gpubind.check/1"
+_ASSIGNMENT = re.compile(r"^([A-Z_]+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"']*))\s*$", re.MULTILINE)
+"""A line of /etc/os-release. Source: os-release(5)."""
 
 
 Reasons = Mapping[tuple[str, Optional[str]], str]
@@ -46,6 +47,13 @@ def checked_in(opened: Optional[Image], /, **named: Optional[str]) -> Checked:
     match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
     system = parse_os_release(opened.tree.text("/etc/os-release") or "")
     return Checked(**named)._replace(system=system, glibc=match.group(1) if match else None)
+
+
+def parse_os_release(text: str) -> Optional[str]:
+    """Return the name and version of the distribution, `Debian 12`; None if *text* does not have its name."""
+    values = {name: double or single or plain for name, double, single, plain in _ASSIGNMENT.findall(text)}
+    name = values.get("NAME", "").replace(" GNU/Linux", "")
+    return f"{name} {values.get('VERSION_ID', '')}".strip()[:80] if name else None
 
 
 class Report(NamedTuple):

@@ -15,9 +15,9 @@ from __future__ import annotations
 import stat
 import struct
 from array import array
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Generic, NamedTuple, Optional, TypeVar
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple, Optional
 
 from gpubind.errors import Format, GpubindError
 from gpubind.formats.archive.squashfs_blocks import Unpack
@@ -79,7 +79,6 @@ UNPACKED_RATIO = 20
 ReadAt = Callable[[int, int], bytes]
 """The bytes at an offset, given the offset and how many; fewer only where the image ends."""
 
-_T = TypeVar("_T")
 _POINTER = struct.Struct("<Q")
 _FRAGMENT = struct.Struct("<QI4x")
 _ID = struct.Struct("<I")
@@ -258,25 +257,6 @@ def parse_listing(data: bytes, place: MetadataReference, limit: int) -> dict[str
     return names
 
 
-class _Recent(Generic[_T]):
-    """The last values that were looked at."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._values: OrderedDict[Hashable, _T] = OrderedDict()
-
-    def look(self, key: Hashable) -> Optional[_T]:
-        found = self._values.get(key)
-        if found is not None:
-            self._values.move_to_end(key)
-        return found
-
-    def keep(self, key: Hashable, value: _T) -> None:
-        self._values[key] = value
-        if len(self._values) > self._limit:
-            self._values.popitem(last=False)
-
-
 class Squashfs:
     """An image with that superblock, whose bytes *read_at* has and whose blocks *unpack* unpacks.
 
@@ -287,8 +267,9 @@ class Squashfs:
         self.superblock = superblock
         self._read_at = read_at
         self._unpack = unpack
-        self._metadata: _Recent[tuple[bytes, int]] = _Recent(METADATA_KEPT)
-        self._data: _Recent[bytes] = _Recent(DATA_KEPT)
+        # Kept for this image only: the caches go with it.
+        self.block = lru_cache(DATA_KEPT)(self._block)
+        self._metadata_at = lru_cache(METADATA_KEPT)(self._metadata_block)
         self._listings: dict[tuple[int, int, int], dict[str, int]] = {}
         self._ids: dict[int, int] = {}
         self._listed = self._names = 0
@@ -344,26 +325,22 @@ class Squashfs:
             raise damaged(why, f"byte {self.superblock.fragment_table}")
         return self.block(*_FRAGMENT.unpack(self._entry(self.superblock.fragment_table, number, _FRAGMENT.size)))
 
-    def block(self, start: int, word: int) -> bytes:
-        """Return what the block at *start* unpacks to; *word* has its size in the image, and whether it is packed."""
-        kept = self._data.look((start, word))
-        if kept is None:
-            size = word & 0xFFFFFF
-            if word >> 25 or size > self.superblock.block_size:
-                raise damaged(f"a block of {size} bytes", f"byte {start}")
-            packed = self._bytes(start, size)
-            if len(packed) < size:
-                raise damaged(f"a block of {size} bytes", f"byte {start}")
-            kept = self._unpacked(start, packed, not word & 1 << 24, self.superblock.block_size)
-            self._data.keep((start, word), kept)
-        return kept
+    def _block(self, start: int, word: int) -> bytes:
+        """Return the bytes of the block at *start*; *word* has its size in the image, and whether it is packed."""
+        size = word & 0xFFFFFF
+        if word >> 25 or size > self.superblock.block_size:
+            raise damaged(f"a block of {size} bytes", f"byte {start}")
+        packed = self._bytes(start, size)
+        if len(packed) < size:
+            raise damaged(f"a block of {size} bytes", f"byte {start}")
+        return self._unpacked(start, packed, not word & 1 << 24, self.superblock.block_size)
 
     def metadata(self, place: MetadataReference, size: int) -> tuple[bytes, MetadataReference]:
         """Return *size* bytes of metadata at *place*, and the place after them."""
         block, offset = place
         parts = []
         while True:
-            data, following = self._metadata_block(block)
+            data, following = self._metadata_at(block)
             if offset > len(data):
                 raise damaged(f"offset {offset} in metadata of {len(data)} bytes", f"byte {block}")
             part = data[offset : offset + size]
@@ -377,21 +354,17 @@ class Squashfs:
             block, offset = following, 0
 
     def _metadata_block(self, start: int) -> tuple[bytes, int]:
-        """Return what the metadata block at *start* unpacks to, and where the next one starts."""
-        kept = self._metadata.look(start)
-        if kept is None:
-            read = self._bytes(start, 2 + METADATA_SIZE)
-            word = int.from_bytes(read[:2], "little")
-            size = word & 0x7FFF
-            packed = read[2 : 2 + size]
-            if not size or len(packed) < size:
-                raise damaged(f"metadata of {size} bytes", f"byte {start}")
-            data = self._unpacked(start, packed, not word & 0x8000, METADATA_SIZE)
-            if not data:
-                raise damaged("metadata of 0 bytes", f"byte {start}")
-            kept = data, start + 2 + size
-            self._metadata.keep(start, kept)
-        return kept
+        """Return the bytes of the metadata block at *start*, and where the next one starts."""
+        read = self._bytes(start, 2 + METADATA_SIZE)
+        word = int.from_bytes(read[:2], "little")
+        size = word & 0x7FFF
+        packed = read[2 : 2 + size]
+        if not size or len(packed) < size:
+            raise damaged(f"metadata of {size} bytes", f"byte {start}")
+        data = self._unpacked(start, packed, not word & 0x8000, METADATA_SIZE)
+        if not data:
+            raise damaged("metadata of 0 bytes", f"byte {start}")
+        return data, start + 2 + size
 
     def _entry(self, table: int, number: int, size: int) -> bytes:
         """Return entry *number* of a table of entries of *size* bytes; the table is a list of metadata blocks."""

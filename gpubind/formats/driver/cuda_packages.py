@@ -8,18 +8,19 @@ Sources: the wheels `nvidia-cuda-runtime-cu11`, `-cu12` and `nvidia-cuda-runtime
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import Literal, Optional
 
 _RUNTIME = re.compile(r"nvidia_cuda_runtime(?:_cu[0-9]+)?-([0-9]+\.[0-9]+)[.0-9]*\.dist-info", re.IGNORECASE)
 _MADE_FOR = re.compile(
     r"(?:(?:cupy|jax)_cuda|tensorrt_cu)([0-9]{2,3})x?(?:_plugin|_pjrt|_libs|_bindings)?-[^-]+\.dist-info", re.IGNORECASE
 )
 _LOCAL = re.compile(r"[^-]+-[^-+]+\+cu(?:da)?([0-9]{2,3})(?:(?:\.|torch)[^-]*)?\.dist-info", re.IGNORECASE)
-_CONDA = re.compile(
-    r"(?:cuda-cudart|cuda-runtime|cuda-version|cudatoolkit|pytorch-cuda)-([0-9]+\.[0-9]+)[.0-9]*-[^-]+\.json"
-)
-_SPACK = re.compile(r"cuda-([0-9]+\.[0-9]+(?:\.[0-9]+)?)-[0-9a-z]{7,32}")
-_VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
+_PACKAGES = {
+    "conda": r"(?:cuda-cudart|cuda-runtime|cuda-version|cudatoolkit|pytorch-cuda)-([0-9]+\.[0-9]+)[.0-9]*-[^-]+\.json",
+    "spack": r"cuda-([0-9]+\.[0-9]+(?:\.[0-9]+)?)-[0-9a-z]{7,32}",
+    "easybuild": r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)",
+}
+"""The patterns of the names of CUDA's packages, with the version as their group, by the program that installs them."""
 _LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 
 
@@ -32,9 +33,7 @@ def cuda_of_wheel(name: str) -> Optional[str]:
     if runtime:
         return runtime.group(1)
     made_for = _MADE_FOR.fullmatch(name) or _LOCAL.fullmatch(name)
-    if made_for is None:
-        return None
-    return cuda_of_digits(made_for.group(1))
+    return cuda_of_digits(made_for.group(1)) if made_for else None
 
 
 def cuda_of_digits(digits: str) -> str:
@@ -51,18 +50,11 @@ def cuda_of_library(name: str) -> Optional[str]:
     return f"{match.group(1)}.{match.group(2) or 0}" if match else None
 
 
-def cuda_of_conda(name: str) -> Optional[str]:
-    """Return the CUDA of the conda package with the record *name*: `cuda-cudart-12.4.127-0.json` -> `12.4`."""
-    match = _CONDA.fullmatch(name)
+def cuda_of_package(name: str, origin: Literal["conda", "spack", "easybuild"]) -> Optional[str]:
+    """Return the CUDA of the package that *origin* has installed as *name*; None for another package.
+
+    Conda's record `cuda-cudart-12.4.127-0.json` -> `12.4`; Spack's directory `cuda-12.4.1-l7hh5stwqzmqkwfn` ->
+    `12.4.1`; EasyBuild's directory in `software/CUDA`, `12.4.0`.
+    """
+    match = re.fullmatch(_PACKAGES[origin], name)
     return match.group(1) if match else None
-
-
-def cuda_of_spack(name: str) -> Optional[str]:
-    """Return the CUDA that Spack has in the directory *name*: `cuda-12.4.1-l7hh5stwqzmqkwfn` -> `12.4.1`."""
-    match = _SPACK.fullmatch(name)
-    return match.group(1) if match else None
-
-
-def cuda_of_easybuild(name: str) -> Optional[str]:
-    """Return the CUDA that EasyBuild has in `software/CUDA/NAME`: `12.4.0`."""
-    return name if _VERSION.fullmatch(name) else None

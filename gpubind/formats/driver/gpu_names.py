@@ -11,7 +11,7 @@ import re
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import UsageError
-from gpubind.formats.driver.procfs import normal_pci
+from gpubind.formats.driver.kernel import normal_pci
 
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """A step's own list comes before that of its job."""

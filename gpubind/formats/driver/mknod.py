@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from shlex import quote
 
-from gpubind.formats.driver.procfs import PROC_CAPABILITIES
+from gpubind.formats.driver.kernel import PROC_CAPABILITIES
 
 _MAKERS = tuple(
     (re.compile(name), command)

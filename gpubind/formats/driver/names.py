@@ -11,8 +11,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple, Optional
 
+from gpubind.formats.driver.kernel import DRIVER_VERSION
 from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, ListEntry, parse_liblist
-from gpubind.formats.driver.procfs import DRIVER_VERSION
 from gpubind.model import Capability, Severity
 from gpubind.model.data import read_data
 

@@ -1,4 +1,14 @@
-"""ELF: what is known of a file, and its identification. `elf_dynamic` reads the rest.
+"""ELF: the facts about a file, its identification, and the stubs of drivers. `dynamic` reads the rest.
+
+Stubs stand in for libcuda or NVML while programs are linked. The CUDA toolkit has them in `lib64/stubs`, from where
+they get copied. Those of CUDA 11.8 and 12.4:
+
+- `libcuda.so` (62 and 70 KB, soname `libcuda.so.1`) has all of libcuda's functions and imports none; each answers
+  CUDA_ERROR_STUB_LIBRARY (34).
+- `libnvidia-ml.so` (46 and 59 KB, soname `libnvidia-ml.so.1`) prints that it is a stub; nvmlInit answers 9.
+
+A real libcuda has over 10 MB, and a real NVML over 1 MB. In Windows' subsystem for Linux libcuda is a loader of 140 to
+160 KB: size proves nothing.
 
 Source: gABI chapter 4 (ELF header).
 """
@@ -14,6 +24,9 @@ EXECUTABLE = 2
 """e_type of a program with a fixed address."""
 HEAD_SIZE = 256
 """Bytes that `parse_ident` needs; they also show a linker script."""
+STUB_LIMIT = 1 << 20
+"""Bytes. A larger file is not a stub."""
+_WAYS_TO_A_DRIVER = (b"ioctl\0", b"dlopen\0", b"dlmopen\0", b"syscall\0", b"socket\0", b"mmap\0", b"mmap64\0")
 
 
 class ElfIdent(NamedTuple):
@@ -82,3 +95,17 @@ def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
     if bits is None or order is None:
         return NotElf("not-elf", f"EI_CLASS {head[4]}, EI_DATA {head[5]}")
     return ElfIdent(bits, order, int.from_bytes(head[18:20], order), int.from_bytes(head[16:18], order))
+
+
+def is_stub(data: bytes) -> bool:
+    """Return whether *data*, a whole ELF file, is a stub of libcuda or NVML.
+
+    A libcuda that imports no function by which it could reach a device or another library can only be a stub. An NVML
+    must contain the words: stand-ins that report made-up GPUs reach no device either, and are accepted.
+    """
+    if not data.startswith(b"\x7fELF"):
+        return False
+    # Names of symbols end with a zero byte. To look for those bytes needs no section headers, which may be stripped.
+    if b"cuInit\0" in data:
+        return not any(name in data for name in _WAYS_TO_A_DRIVER)
+    return b"nvmlInit_v2\0" in data and b"is a stub library" in data

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.kfd import gfx_of, parse_properties, pci_of, uuid_of
+from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
 from gpubind.host import Host
 from gpubind.inventory.nodes import (
     DRM,

@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
 from gpubind.files import glob
-from gpubind.formats.driver.procfs import (
+from gpubind.formats.driver.kernel import (
     MIG_MINORS,
     PROC_CAPABILITIES,
     GpuInformation,

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Optional
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES
-from gpubind.formats.driver.procfs import PROC_CAPABILITIES, parse_params
+from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, capability_of, read_mig_nodes
 from gpubind.model import DeviceNode, Finding

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.procfs import (
+from gpubind.formats.driver.kernel import (
     GpuInformation,
     normal_pci,
     parse_devices,

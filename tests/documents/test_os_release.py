@@ -6,7 +6,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.formats.text.os_release import parse_os_release
+from gpubind.documents.check.report import parse_os_release
 
 
 @pytest.mark.parametrize(

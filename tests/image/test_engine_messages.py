@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.text.engine_messages import is_absence, parse_reason
+from gpubind.image.engine import is_absence, parse_reason
 
 NOISE = 'time="2026-01-01T00:00:00Z" level=warning msg="\\"/\\" is not a shared mount"\n'
 
