@@ -11,7 +11,7 @@ from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
 from gpubind.model import Finding, Plan, Request
 from gpubind.model.verb import verb
-from gpubind.planner.placement import Layout
+from gpubind.planner.placement import CDI, Layout
 from gpubind.planner.planning import Query, plan_host
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def render(
     *image* and *start* are those of the plan; without *start*, it is one of that runtime on *host*, or on this machine.
     Generated files are written to the caller's cache, those of a document that is kept to *stage_dir*.
     Errors: `UsageError` (codes `unknown-format`; `other-layout` for a plan with another layout than that of the form;
-    `other-runtime` for a *start* by another runtime; `format-without-image`; `fixed-libdir`); `RuntimeLimitError` for a
+    `other-runtime` for a *start* by another runtime; `format-without-image`); `RuntimeLimitError` for a
     plan that the runtime cannot express, or `no-stage-dir`; `OutputError`.
     """
     from gpubind.documents import LASTING, PLAN_DOCUMENTS
@@ -118,7 +118,8 @@ def render(
     from gpubind.launch.render import PrintForm, files_of, render_mounts, render_start
 
     if form in LASTING and LASTING[form].says == "mounts":
-        _need_document(form, plan)
+        if plan.layout != CDI:
+            raise _other_layout(plan, f"a document `{form}` has", f"layout=open_layout(host, {form!r})")
         return render_mounts(PrintForm(form, stage_dir=stage_dir), plan)
     if form not in PLAN_FORMATS:
         raise _not_rendered(form)
@@ -134,23 +135,12 @@ def render(
     return render_start(printed, with_words(host, plan, start, image, files_of(printed)))[1]
 
 
-def _need_document(form: str, plan: Plan) -> None:
-    """Errors: `UsageError` (codes `other-layout`, `fixed-libdir`) for a plan for anything but a document of mounts."""
-    from gpubind.planner.placement import CDI
-
-    if plan.layout != CDI:
-        raise _other_layout(plan, f"a document `{form}` has", f"layout=open_layout(host, {form!r})")
-    if plan.request.libdir is not None:
-        why = "no loader looks there by itself, and the document cannot add to a search path"
-        raise UsageError("fixed-libdir", f"libdir cannot move the libraries of `{form}`", why=why)
-
-
 def _not_rendered(form: str) -> UsageError:
     from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
     from gpubind.runtimes import PLAN_FORMATS
 
     if form in FORMATS:
-        why = "it is for people" if form == "table" else "it depends on the environment of whoever starts the container"
+        why = "it is for people" if form == "table" else "it depends on the environment of the caller"
         hint = "`tsv` has the same in columns" if form == "table" else f"`gpubind plan --format {form}`"
         return UsageError("unknown-format", f"`{form}` is printed only by the command line", why=why, hint=hint)
     mounts = (name for name, lasting in LASTING.items() if lasting.says == "mounts")

@@ -110,7 +110,7 @@ def _unfaithful(host: Host, question: Question, expected: str, answer: str) -> H
 
 
 def _questions(host: Host, own: Request, listfile: Optional[ListFile]) -> Iterator[Question]:
-    """Every question that may look at something else than the others do."""
+    """Yield each question that may inspect something else than the others do."""
     image = _old_image(architecture(host.uname.machine))
     for library_path in dict.fromkeys(((), own.library_path)):
         for directories in dict.fromkeys(((), own.cdi_directories)):
@@ -131,7 +131,7 @@ def _questions(host: Host, own: Request, listfile: Optional[ListFile]) -> Iterat
 
 
 def _answer(host: Host, question: Question) -> str:
-    """What *host* answers, as a text. Errors: `BoundError`; `HostReadError` where the host could not be looked at."""
+    """Return the answer of *host* as a text. Errors: `BoundError`; `HostReadError` for a host that cannot be read."""
     renew(RECORD_TIMES)
     try:
         plan = plan_host(host, Query(question.request, question.listfile), question.image)
@@ -153,7 +153,7 @@ def _told(error: GpubindError) -> str:
 
 
 def _old_image(machine: Architecture) -> Image:
-    """An image with the oldest glibc there is: of every file of the host, it is asked whether it would load."""
+    """Return an image with the oldest glibc, which makes a plan examine each file of the host."""
     entries = {"/usr/lib": {"libc.so.6": _libc(machine)}}
     if machine.compat32 is not None:
         entries["/usr/lib32"] = {"libc.so.6": _libc(architecture(machine.compat32))}

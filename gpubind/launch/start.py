@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from typing import TYPE_CHECKING, NoReturn, Optional
 
 from gpubind.errors import BoundError, CheckError, CommandError, GpubindError, UnseenError
@@ -12,7 +11,7 @@ from gpubind.launch.choose import StartLine
 from gpubind.launch.execute import execute, need_program
 from gpubind.launch.prepare import Files, Prepared, prepare
 from gpubind.launch.stage import stage_alone
-from gpubind.launch.target import DAMAGE, Notice, StartRequest, StartTarget, ignore, open_target, without_image
+from gpubind.launch.target import Notice, StartRequest, StartTarget, ignore, with_target
 from gpubind.observe import has_command
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Runtime
 
@@ -31,14 +30,9 @@ def make_command(request: StartRequest, action: Action, line: StartLine) -> Comm
     runtime, argv = line.runtime, line.argv
     request = request._replace(arguments=(*request.arguments, *line.options))
     try:
-        with closing(open_target(request, runtime, runtime.name, line.image)) as target:
-            try:
-                command = _planned(request, action, line, target)
-            except DAMAGE as error:
-                other = without_image(request, target, error)
-                command = _planned(request, action, line, other)
-                if other.image is None:
-                    request.report(error)
+        command = with_target(
+            request, runtime, runtime.name, line.image, lambda target: _planned(request, action, line, target)
+        )
     except UNSEEN as error:
         need_own_flag(request, error, has_one=bool(runtime.gpu_flags))
         program = runtime.name if request.dry_run else need_program(runtime.name, request.environ)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar, Union
 
 from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError
 from gpubind.host import Host
@@ -22,6 +23,7 @@ from gpubind.runtimes.runtime import Pull, Runtime
 if TYPE_CHECKING:
     from gpubind.documents.check.report import Reasons
 
+_Made = TypeVar("_Made")
 DAMAGE = (BoundError, FormatError, UnseenError)
 """Errors of an image that gpubind cannot inspect and that its runtime may start all the same."""
 _PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
@@ -109,16 +111,30 @@ def open_target(request: StartRequest, runtime: Runtime, program: str, image: Op
     return target._replace(image=_open_path(request, target, image))
 
 
-def without_image(request: StartRequest, target: StartTarget, error: GpubindError) -> StartTarget:
-    """Return *target* for another try, after *error*, one of `DAMAGE`: without the image, or with larger bounds.
+def with_target(
+    request: StartRequest,
+    runtime: Runtime,
+    program: str,
+    image: Optional[ImageReference],
+    make: Callable[[StartTarget], _Made],
+) -> _Made:
+    """Return what *make* returns for the opened target.
 
-    Errors: *error*, where another try would fail, too, or where the check could not check the image.
+    After damage of the image, it is called again: without the image, which a message reports, or with larger bounds.
+    Errors: as `open_target` and *make*; that about the damage where another try would fail, too, or with `check`.
     """
-    is_blind = _can_be_blind(target.runtime)
-    if target.image is None or request.check or not (is_blind or isinstance(error, BoundError)):
-        raise error
-    renew(1 if is_blind else TIMES_LIMIT)
-    return target._replace(image=None) if is_blind else target
+    with closing(open_target(request, runtime, program, image)) as target:
+        try:
+            return make(target)
+        except DAMAGE as error:
+            is_blind = _can_be_blind(runtime)
+            if target.image is None or request.check or not (is_blind or isinstance(error, BoundError)):
+                raise
+            renew(1 if is_blind else TIMES_LIMIT)
+            made = make(target._replace(image=None) if is_blind else target)
+            if is_blind:
+                request.report(error)
+            return made
 
 
 def _can_be_blind(runtime: Runtime) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Optional, get_args
 
 from gpubind.errors import FormatError, UsageError, one_of
 from gpubind.model import CAPABILITIES, VENDORS, ContainerPath, Request, RootedPath, Side
-from gpubind.planner.placement import SINGULARITY, Layout
+from gpubind.planner.placement import CDI, SINGULARITY, Layout
 
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
 _SIDES = ("vendor_neutral", "userspace", "cuda_compat", "libc")
@@ -51,9 +51,8 @@ def checked(
             hint = one_of((*CAPABILITIES, "all"), unknown or "")
             raise UsageError("unknown-capability", what, hint=hint).about("caps")
         request = request._replace(caps=tuple(cap for cap in CAPABILITIES if cap in caps))
-    if request.libdir is not None and layout is not None and layout.name == SINGULARITY.name:
-        why = "Apptainer and SingularityCE have one directory for libraries from outside"
-        raise UsageError("fixed-libdir", f"{spelled('libdir')} cannot move {layout.libdir}", why=why)
+    if request.libdir is not None and layout is not None:
+        _need_movable(layout, spelled)
     if has_list:
         request = _with_list(request, spelled)
     _need_gpus(request, spelled)
@@ -66,25 +65,34 @@ def checked(
     )
 
 
-_TUPLES = ("vendors", "caps", "library_path", "cdi_directories", "cdi_devices")
-_OPTIONAL = ("caps", "like", "libdir", "gpus")
-
-
 def _typed(request: Request) -> Request:
-    """*request* with tuples for lists. Errors: `UsageError` (code `wrong-type`): not every caller checks types."""
-    made: dict[str, Any] = {}
-    for field, value in request._asdict().items():
-        if value is None and field in _OPTIONAL:
+    """Return *request* with tuples for lists. Errors: `UsageError` (code `wrong-type`)."""
+    tuples: dict[str, Any] = {}
+    for field, default in Request._field_defaults.items():
+        value = getattr(request, field)
+        if value is None and default is None:
             continue
-        wanted = "a tuple of strings" if field in _TUPLES else "True or False" if field == "completion" else "a string"
-        if field in _TUPLES:
+        expected = "True or False" if isinstance(default, bool) else "a string"
+        is_right = isinstance(value, bool if isinstance(default, bool) else str)
+        if isinstance(default, tuple) or field == "caps":
+            expected = "a tuple of strings"
             is_right = isinstance(value, (tuple, list)) and all(isinstance(item, str) for item in value)
-            made[field] = tuple(value) if is_right else ()
-        else:
-            is_right = isinstance(value, bool if field == "completion" else str)
+            tuples[field] = tuple(value) if is_right else ()
         if not is_right:
-            raise UsageError("wrong-type", f"{field} wants {wanted}, not {value!r:.80}")
-    return request._replace(**made)
+            raise UsageError("wrong-type", f"{field} wants {expected}, not {value!r:.80}")
+    return request._replace(**tuples)
+
+
+def _need_movable(layout: Layout, spelled: Callable[[str], str]) -> None:
+    """Errors: `UsageError` (code `fixed-libdir`) for a *layout* whose libraries cannot be in another directory."""
+    if layout.searched:
+        what = f"{spelled('libdir')} cannot move the libraries of a document of mounts"
+        why = "no loader looks there by itself, and the document cannot add to a search path"
+        hint = f"leave it out, or give --cdi-hook with --format {CDI}, where nvidia-cdi-hook is installed"
+        raise UsageError("fixed-libdir", what, why=why, hint=hint)
+    if layout.name == SINGULARITY.name:
+        why = "Apptainer and SingularityCE have one directory for libraries from outside"
+        raise UsageError("fixed-libdir", f"{spelled('libdir')} cannot move {layout.libdir}", why=why)
 
 
 def _need_lone_devices(request: Request, spelled: Callable[[str], str]) -> None:

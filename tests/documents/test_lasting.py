@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.cli.commands.plan import _need_place
-from gpubind.cli.declarations import PlanOptions
+from gpubind.cli.commands.plan import _need_hook
 from gpubind.documents import LASTING
 from gpubind.errors import HostReadError
 from tests.support.driver import kernel, rhel
@@ -135,7 +134,7 @@ def test_a_hook_that_others_could_change_is_none_for_root(tmp_path: Path, monkey
     monkeypatch.setattr("gpubind.files.trust.acts_as_root", lambda: True)
     monkeypatch.setattr("gpubind.files.trust.writable_by_others", lambda path: str(tmp_path))
     with pytest.raises(HostReadError) as caught:
-        _need_place(PlanOptions(host=HOST), "cdi", str(hook))
+        _need_hook(str(hook))
     assert (caught.value.code, caught.value.where) == ("no-cdi-hook", str(hook))
 
 

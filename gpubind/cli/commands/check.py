@@ -73,7 +73,7 @@ def check(
 
 
 def _format(asked: Optional[str], *, json: bool, quiet: bool) -> str:
-    """The one format that is asked for. Errors: `UsageError`."""
+    """Return the requested format. Errors: `UsageError`."""
     chosen = "json" if json else asked or "text"
     if asked not in (None, chosen) or (quiet and chosen != "text"):
         raise UsageError("two-formats", "--quiet, --json and another --format exclude each other")

@@ -79,7 +79,7 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
 
 
 def _short(name: str) -> str:
-    """Return the begin of *name* where it is too long to be repeated."""
+    """Return the beginning of *name* where it is too long to be repeated."""
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
 
 

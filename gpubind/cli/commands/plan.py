@@ -44,7 +44,8 @@ def plan(
     report_memo(wanted=verbose > 1)
     chosen, quoted = _format(format_ or [], json)
     _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
-    _need_place(options, chosen, cdi_hook)
+    if cdi_hook is not None:
+        _need_hook(cdi_hook)
     with progress(quiet=quiet):
         host = open_host_of(options)
         opened, query = open_image_of(image, host), query_of(options, like)
@@ -78,7 +79,7 @@ def _need_no_error(options: PlanOptions, planned: Plan, *, quiet: bool) -> None:
 
 
 def _format(formats: Sequence[str], json: bool) -> tuple[str, bool]:
-    """The one document that is asked for, and whether its words are to be quoted for a shell."""
+    """Return the requested format, and whether its arguments are quoted for a shell. Errors: `UsageError`."""
     chosen = [name for name in formats if name != "sh"]
     if (json and chosen not in ([], ["json"])) or len(chosen) > 1:
         raise UsageError("two-formats", "--json and --format, or two formats, exclude each other")
@@ -95,7 +96,7 @@ def _format(formats: Sequence[str], json: bool) -> tuple[str, bool]:
 
 
 def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], like: Optional[str]) -> None:
-    """Errors: `UsageError` for options that say nothing to the format *chosen*."""
+    """Errors: `UsageError` for options that have no effect on the format *chosen*."""
     if has_arguments and chosen not in PLAN_FORMATS:
         raise UsageError(
             "argument-without-runtime", "--backend-arg is only for formats that print a runtime's arguments"
@@ -107,19 +108,8 @@ def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], lik
         raise UsageError("like-in-words", what)
 
 
-def _need_place(options: PlanOptions, chosen: str, hook: Optional[str]) -> None:
-    """Errors: `UsageError` (code `fixed-libdir`) where --libdir cannot move libraries; `HostReadError` (code
-    `no-cdi-hook`) for a hook that no runtime could run, or that root's should not.
-    """
-    has_mounts = chosen in LASTING and LASTING[chosen].says == "mounts"
-    if has_mounts and options.libdir is not None and hook is None:
-        is_spec = chosen == "cdi"
-        what = f"--libdir cannot move the libraries of {'a CDI spec' if is_spec else f'--format {chosen}'}"
-        why = f"{'a spec' if is_spec else 'it'} cannot add to a search path, and no loader looks there by itself"
-        hint = "give --cdi-hook, too, where nvidia-cdi-hook is installed" if is_spec else "leave --libdir out"
-        raise UsageError("fixed-libdir", what, why=why, hint=hint)
-    if hook is None:
-        return
+def _need_hook(hook: str) -> None:
+    """Errors: `HostReadError` (code `no-cdi-hook`) for a hook that no runtime could run, or that root's should not."""
     from gpubind.files.trust import is_obeyed
 
     hint = "leave --cdi-hook out: libraries then lie where every loader looks"

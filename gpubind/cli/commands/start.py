@@ -51,7 +51,7 @@ def start(
 
 
 def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
-    """The command line *words*, for a reader and a shell: an option a line, then IMAGE and the command in the last."""
+    """Return *words* for a reader and a shell: each option on a line, then IMAGE and the command on the last."""
     from gpubind.runtimes.runtime import an_option_a_line
 
     behind = len(words) - len(command) if command and words[-len(command) :] == command else len(words)
@@ -61,7 +61,7 @@ def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
 
 
 def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:
-    """Raise `UsageError` where *words* begin with a runtime's command line, or with a volume, instead of an image."""
+    """Errors: `UsageError` where *words* begin with a runtime's command line, or with a volume, instead of an image."""
     image = words[0]
     if words[1:2] in (("exec",), ("run",), ("shell",)) and not lexists(image):
         from gpubind.runtimes.cmdline.programs import PROGRAMS

@@ -55,7 +55,7 @@ def wrap(
 
 
 def _gpubind(length: int) -> tuple[str, ...]:
-    """This very gpubind as words of a command line, with its options, up to the line of *length* words.
+    """Return the words that start this gpubind with its options, up to the line of *length* words.
 
     An installed program is named by its path: PATH may be another one after `sudo` or on another machine.
     """

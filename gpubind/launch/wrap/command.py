@@ -212,10 +212,6 @@ def moved(wrapped: Wrapped, gpubind: Sequence[str]) -> tuple[str, ...]:
     return (*wrapped.words[: wrapped.program_at], *gpubind, *wrapped.words[wrapped.program_at :])
 
 
-def _is_runtime(word: str) -> bool:
-    return basename(word) in PROGRAMS
-
-
 def _asks_for_help(line: Line) -> bool:
     return any(option.name in _NO_START for option in line.options)
 
@@ -224,12 +220,12 @@ def _prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
     """Return the programs before the runtime's, and the position of that. Errors: as `parse_command`."""
     prefix: list[Prefix] = []
     at = 0
-    while at < len(words) and not _is_runtime(words[at]):
+    while at < len(words) and basename(words[at]) not in PROGRAMS:
         other = OTHERS.get(basename(words[at]))
         if other is not None:
             what = f"gpubind does not read the command lines of `{words[at]}`"
             raise UsageError("wrap-program", what, where=f"argument {at + 1}", hint=other)
-        prefix.append(read_prefix(words, at, _is_runtime))
+        prefix.append(read_prefix(words, at))
         at += len(prefix[-1].words)
     if at == len(words):
         raise UsageError("wrap-no-runtime", "there is no runtime to start", hint=f"known: {', '.join(PROGRAMS)}")

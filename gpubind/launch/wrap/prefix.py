@@ -10,12 +10,13 @@ options than any table: those of plugins, of other makes, of later versions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from posixpath import basename
 from typing import NamedTuple, Optional
 
 from gpubind.errors import UsageError
 from gpubind.model.arch import ARCHITECTURES
+from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
     NICE,
@@ -239,7 +240,7 @@ def is_prefix(word: str) -> bool:
     return basename(word) in _RULES
 
 
-def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Prefix:
+def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     """Return the prefix that begins at position *at*.
 
     Errors: `UsageError` for an unknown program (code `wrap-prefix`), for a command that a shell reads (`wrap-shell`),
@@ -254,7 +255,7 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
     if rule is None:
         what = f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one"
         raise UsageError("wrap-prefix", what, where=f"argument {at + 1}", hint=HINT)
-    line = _read(rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first), is_runtime)
+    line = _read(rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first))
     for option in line.options:
         if option.name in rule.shell:
             what = f"`{' '.join(option.words)}` is a command as text, which {program} splits into arguments"
@@ -281,12 +282,12 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
     return Prefix(tuple(argv[at : others[0]]), rule.moves, tuple(sets), clears, rule.several)
 
 
-def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Line:
+def _read(rule: _Rule, argv: Sequence[str], at: int) -> Line:
     """Return the options of a prefix. After one that is not in the table, the next words show if it takes a value."""
 
     def guessed(trouble: Trouble) -> Optional[int]:
         is_guessed = rule.guesses and trouble.kind == "unknown"
-        return _guessed(argv, trouble.at, is_runtime) if is_guessed else None
+        return _guessed(argv, trouble.at) if is_guessed else None
 
     line = read_options(rule.reader, table(rule.options), argv, at, guessed)
     if line.trouble is not None:
@@ -295,12 +296,12 @@ def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str],
     return line
 
 
-def _guessed(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Optional[int]:
+def _guessed(argv: Sequence[str], at: int) -> Optional[int]:
     """Return where to go on after an unknown option, if that is sure: a known program, or another option, is there."""
     if "=" in argv[at]:
         return at + 1
     for after in (at + 1, at + 2):
         word = argv[after] if after < len(argv) else ""
-        if word.startswith("-") or is_runtime(word) or is_prefix(word):
+        if word.startswith("-") or basename(word) in PROGRAMS or is_prefix(word):
             return after
     return None

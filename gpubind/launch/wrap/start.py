@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Optional
 
 from gpubind.errors import GpubindError, UsageError
 from gpubind.image.reference import parse_reference
 from gpubind.launch.caller import remote_of
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
-from gpubind.launch.target import DAMAGE, StartRequest, StartTarget, open_target, without_image
+from gpubind.launch.target import StartRequest, StartTarget, with_target
 from gpubind.launch.wrap.command import Wrapped, arguments_of, rewritten
 from gpubind.launch.wrap.gpus import GpuRequest, as_written, with_image
 from gpubind.observe import has_command
@@ -29,14 +28,8 @@ def wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
     request = request._replace(arguments=arguments_of(line), own=line.own)
     image = parse_reference(line.image_place) if line.image_place is not None else None
     try:
-        with closing(open_target(request, runtime, line.words[line.program_at], image)) as target:
-            try:
-                command = _command(request, line, target)
-            except DAMAGE as error:
-                other = without_image(request, target, error)
-                command = _command(request, line, other)
-                if other.image is None:
-                    request.report(error)
+        program = line.words[line.program_at]
+        command = with_target(request, runtime, program, image, lambda target: _command(request, line, target))
     except UNSEEN as error:
         need_own_flag(request, error, has_one=line.gpus.asked)
         command = None
