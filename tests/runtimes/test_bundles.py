@@ -288,6 +288,12 @@ def test_the_users_words_stand_where_the_runtime_reads_them() -> None:
     assert made.argv[1:] == ("--root", "/r", "--debug", "run", "--bundle", STAGED_DIRECTORY, *options)
 
 
+def test_the_beginning_of_an_option_of_run_stands_after_run() -> None:
+    begun = start(bundle(), arguments=("--deb", "--de"))  # --debug of crun itself, --detach of `run`
+    made = CRUN.command(call("exec", "x"), begun, make())
+    assert made.argv[1:] == ("--deb", "run", "--bundle", STAGED_DIRECTORY, "--de", "gpubind-ID")
+
+
 @pytest.mark.parametrize(("program", "option"), [("runc", "-pid-file"), ("crun", "--pid-f"), ("crun", "--pid-file")])
 def test_an_option_of_run_is_known_in_each_of_its_spellings(program: str, option: str) -> None:
     runtime = RUNTIMES[program]

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.runtimes.cmdline import reader, tables
-from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Trouble, read_options, table
+from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Step, Trouble, read_options, table
 
 Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
 """The words after the options: an image and a command; an image and an instance's name; a container's name, with the
@@ -64,9 +64,16 @@ class Program(NamedTuple):
     def read(self, arguments: Sequence[str], *more: str) -> Line:
         """Return the options in *arguments*, the user's own for a start; *more* are tables of options.
 
-        A word that cannot be read is skipped: the program itself reports it, or has more options than the table.
+        The beginning of a name is that of an option of the start before it is one of *more*. A word that cannot be read
+        is skipped: the program itself reports it, or has more options than the table.
         """
-        return read_options(self.reader, table(*self.start().options, *more), arguments, skip=_next_word)
+        start = self.start()
+
+        def step(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+            found = self.reader.step(start.known, argv, at)
+            return found if isinstance(found, Step) or not more else self.reader.step(known, argv, at)
+
+        return read_options(self.reader._replace(step=step), table(*start.options, *more), arguments, skip=_next_word)
 
 
 def _next_word(trouble: Trouble) -> Optional[int]:
