@@ -17,10 +17,9 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, HostPath, Missing, Mount, Plan
 from gpubind.observe import changed
-from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.cmdline.values import assigned
 from gpubind.runtimes.edits import (
@@ -30,7 +29,8 @@ from gpubind.runtimes.edits import (
     RuntimeArguments,
     edits_of,
     own_binds,
-    search_variables,
+    own_mounts_of,
+    same_place,
     shared_dev,
     unsayable_path,
     unsayable_value,
@@ -47,7 +47,6 @@ SHARED = ("/dev", "/proc", "/sys", "/tmp")
 ENVIRONMENT = "/ch/environment"
 """The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
 GPUBIND_ROOT = ContainerPath("/.gpubind")
-LAYOUT = GPUBIND._replace(isolated=False)
 
 
 class Charliecloud(Runtime):
@@ -61,6 +60,7 @@ class Charliecloud(Runtime):
         hides_missing_command=True,
     )
     asks_version = True
+    isolates_dev = False
 
     def identify(self, text: str) -> ProgramVersion:
         """`0.38` -> (0, 38). Without $USER it says nothing."""
@@ -80,9 +80,6 @@ class Charliecloud(Runtime):
     def overrides(self, start: Start, name: str) -> bool:
         patterns = start.user.options.all("unset-env")
         return name in start.user.options.env or any(fnmatchcase(name, pattern) for pattern in patterns)
-
-    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        return LAYOUT
 
     def skeleton(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
         """Return the files for which the image has no place, and one can be made."""
@@ -129,13 +126,11 @@ class Charliecloud(Runtime):
     def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         options = start.user.options
         shared = [path for path in SHARED if path != "/tmp" or "private-tmp" not in options.values]
-        binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
-        binds += own_binds(options.all("bind"))
-        path = _users(start, "PATH") or ""
-        path = path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":")
-        env = search_variables(path, _users(start, "LD_LIBRARY_PATH"), _users(start, "LD_PRELOAD"))
-        working = options.last("cd") or "/"
-        return OwnMounts(tuple(binds), env, ContainerPath(working) if working.startswith("/") else None)
+        users = {name: _users(start, name) or "" for name in ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD")}
+        if "/bin" not in users["PATH"].split(":"):
+            users["PATH"] = f"{users['PATH']}:/bin".lstrip(":")
+        binds = (*same_place(shared), *own_binds(options.all("bind")))
+        return own_mounts_of(binds, users, options.last("cd") or "/")
 
 
 def _makes_places(start: Start) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.loader.namespace import UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
 from gpubind.model.findings import counted, finding
 from gpubind.planner.sides import BY_DEFAULT
@@ -117,18 +117,29 @@ def own_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
     return tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in named)
 
 
-def search_variables(path: str, libraries: Optional[str], preload: Optional[str] = None) -> tuple[EnvVar, ...]:
-    """Return PATH, LD_LIBRARY_PATH and LD_PRELOAD as a container has them without a plan, for `OwnMounts`."""
-    env = [EnvVar("PATH", "set", path, None, "user")]
-    if libraries:
-        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", libraries, ":", "user"))
-    if preload:
-        env.append(EnvVar("LD_PRELOAD", "set", preload, None, "caller"))
-    return tuple(env)
+def same_place(paths: Iterable[str]) -> tuple[UserBind, ...]:
+    """Return the binds of *paths* of the host at the same paths in the container."""
+    return tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
+
+
+def own_mounts_of(
+    binds: Iterable[UserBind], variables: Mapping[str, str], directory: str, unseen: tuple[str, ...] = ()
+) -> OwnMounts:
+    """Return the own mounts of a container that starts in *directory*, with *binds*.
+
+    *variables* has the values of PATH, LD_LIBRARY_PATH and LD_PRELOAD in that container without a plan.
+    """
+    env = [EnvVar("PATH", "set", variables.get("PATH", ""), None, "user")]
+    if variables.get("LD_LIBRARY_PATH"):
+        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", variables["LD_LIBRARY_PATH"], ":", "user"))
+    if variables.get("LD_PRELOAD"):
+        env.append(EnvVar("LD_PRELOAD", "set", variables["LD_PRELOAD"], None, "caller"))
+    place = ContainerPath(directory) if directory.startswith("/") else None
+    return OwnMounts(tuple(binds), tuple(env), place, unseen)
 
 
 def vendor_of(plan: Plan) -> Optional[Vendor]:
-    """Whose driver *plan* is about; None if it is of several vendors."""
+    """Return the vendor whose driver *plan* is about; None if there are several."""
     vendors = {planned.driver.vendor for planned in plan.drivers}
     return vendors.pop() if len(vendors) == 1 else None
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, Plan
-from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_binds, search_variables, unsayable_value
+from gpubind.model import Plan
+from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_binds, own_mounts_of, unsayable_value
 from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start
 
@@ -34,15 +34,12 @@ class Nspawn(Runtime):
     limits = Limits(hides_missing_command=True)
     asks_version = True
     env_option = "setenv"
+    passes_only_named = True
 
     def identify(self, text: str) -> ProgramVersion:
         """`systemd 257 (257.13-1)` -> (257,)."""
         match = re.search(r"systemd (\d+)", text)
         return ProgramVersion(self, (int(match[1]),) if match else None)
-
-    def overrides(self, start: Start, name: str) -> bool:
-        """nspawn passes nothing on, but for what the user names without a value."""
-        return start.user.options.env.get(name) != start.caller.environ.get(name, "")
 
     def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, and for callers other
@@ -78,10 +75,10 @@ class Nspawn(Runtime):
 
     def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         options = start.user.options
-        env = search_variables(options.env.get("PATH", DEFAULT_PATH), options.env.get("LD_LIBRARY_PATH"))
+        users = {name: options.env[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in options.env}
         names = ("overlay", "overlay-ro", "tmpfs")
         unseen = tuple(f"--{name}={value}" for name in names for value in options.all(name))
-        return OwnMounts(_own_binds(start), env, ContainerPath(options.last("chdir") or "/"), unseen)
+        return own_mounts_of(_own_binds(start), {"PATH": DEFAULT_PATH, **users}, options.last("chdir") or "/", unseen)
 
 
 def _own_binds(start: Start) -> tuple[UserBind, ...]:

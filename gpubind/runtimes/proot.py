@@ -11,17 +11,17 @@ from __future__ import annotations
 from posixpath import normpath
 from typing import Optional
 
-from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, HostPath, Mount, Plan
+from gpubind.loader.namespace import OwnMounts
+from gpubind.model import HostPath, Mount, Plan
 from gpubind.observe import changed
-from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.edits import (
     Bind,
     Obstacle,
     RuntimeArguments,
     edits_of,
     own_binds,
-    search_variables,
+    own_mounts_of,
+    same_place,
     shared_dev,
     unsayable_path,
 )
@@ -31,7 +31,6 @@ from gpubind.runtimes.runtime import Call, Command, Limits, Printed, Runtime, St
 SHARED = ("/dev", "/proc", "/sys", "/tmp")
 """Directories of the host that every container has."""
 FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
-LAYOUT = GPUBIND._replace(isolated=False)
 
 
 class Proot(Runtime):
@@ -40,9 +39,7 @@ class Proot(Runtime):
     images = ("directory",)
     image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
     limits = Limits(no_read_only_bind=True, hides_missing_command=True)
-
-    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        return LAYOUT
+    isolates_dev = False
 
     def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         edits = edits_of(plan, start.stage.files, own_binds(start.user.options.all("bind")), _obstacle)
@@ -62,12 +59,8 @@ class Proot(Runtime):
     def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         home = start.caller.environ.get("HOME", "")
         paths = (*SHARED, *FROM_HOST, *([home] if home in start.caller.directories else ()))
-        binds = [UserBind(HostPath(path), ContainerPath(path)) for path in paths]
-        binds += own_binds(start.user.options.all("bind"))
-        environ = start.caller.environ
-        env = search_variables(environ.get("PATH", ""), environ.get("LD_LIBRARY_PATH"), environ.get("LD_PRELOAD"))
-        working = start.user.options.last("cwd") or _directory(start)
-        return OwnMounts(tuple(binds), env, ContainerPath(working) if working.startswith("/") else None)
+        binds = (*same_place(paths), *own_binds(start.user.options.all("bind")))
+        return own_mounts_of(binds, start.caller.environ, start.user.options.last("cwd") or _directory(start))
 
     def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
         """Return the words that take the place of `proot`: a command line has no other way to set a variable."""
@@ -78,13 +71,13 @@ class Proot(Runtime):
 
 
 def _obstacle(mount: Mount, source: HostPath) -> Optional[Obstacle]:
-    """A place in a directory of the host's needs no bind where the very file is there."""
+    """Return the obstacle of a file that a directory of the host provides at its place: it needs no bind."""
     shared = any(mount.target.startswith(f"{path}/") for path in SHARED)
     return Obstacle(None) if shared and str(source) == mount.target else None
 
 
 def _bind_word(bind: Bind) -> str:
-    """Errors: `RuntimeLimitError` (code `unsayable-path`)."""
+    """Return the value of -b for *bind*. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
     for path in (bind.source, bind.target):
         if ":" in path or path.endswith("!"):
             raise unsayable_path(

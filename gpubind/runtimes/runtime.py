@@ -275,6 +275,10 @@ class Runtime(ABC):
     """Its own flag for the GPUs of a vendor, for a start on a host that cannot be inspected."""
     env_option = ""
     """Its option that sets a variable of the container."""
+    isolates_dev = True
+    """Whether the container's /dev holds only the planned nodes."""
+    passes_only_named = False
+    """Whether it passes on only those variables of the caller that the user names, without a value."""
     reads_line = False
     """Whether `in_line` returns the user's own options, too, with the plan among them."""
 
@@ -329,14 +333,15 @@ class Runtime(ABC):
 
     def overrides(self, start: Start, name: str) -> bool:
         """Return whether the caller's own value of variable *name* does not reach the container."""
-        return False
+        own = start.user.options.env.get(name)
+        return self.passes_only_named and own != start.caller.environ.get(name, "")
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return where a plan lands, and whether the container's /dev will hold only the planned nodes.
 
         *is_blind*: no image is known.
         """
-        return GPUBIND
+        return GPUBIND._replace(isolated=self.isolates_dev)
 
     def generated(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
         """Return the texts of the files that it adds to the plan's, by their place in the container."""

@@ -43,6 +43,7 @@ class Udocker(Runtime):
     image_hint = "`udocker create --name=NAME IMAGE` makes a container of it; then give NAME"
     limits = Limits(no_read_only_bind=True)
     env_option = "env"
+    passes_only_named = True
 
     def tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """Return the PRoot that the environment names, the tools that `udocker install` has unpacked, or a
@@ -56,14 +57,13 @@ class Udocker(Runtime):
         return (named,) if named else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
 
     def overrides(self, start: Start, name: str) -> bool:
-        """udocker passes nothing of the caller's on, but for what the user names, or all with --hostenv."""
-        if "hostenv" in start.user.options.values and name not in start.user.options.env:
-            return False
-        return start.user.options.env.get(name) != start.caller.environ.get(name, "")
+        """Return whether the value stays outside: --hostenv passes on all that the user does not set."""
+        is_passed = "hostenv" in start.user.options.values and name not in start.user.options.env
+        return not is_passed and super().overrides(start, name)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        """As a CDI spec, which cannot add to the image's search paths either: where every loader looks, and in
-        /usr/bin.
+        """Return the layout of a CDI spec, which cannot add to the image's search paths either: where every loader
+        looks, and in /usr/bin.
         """
         return cdi_layout(start.facts.machine or ARCHITECTURES[0].name)._replace(isolated=False)
 
@@ -118,7 +118,10 @@ def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:
 
 
 def _volume(bind: Bind) -> str:
-    """Errors: `RuntimeLimitError` (code `unsayable-path`). udocker also joins doubled slashes, which no plan has."""
+    """Return the value of --volume for *bind*; udocker also joins doubled slashes, which no plan has.
+
+    Errors: `RuntimeLimitError` (code `unsayable-path`).
+    """
     for path in (bind.source, bind.target):
         if ":" in path or path.endswith(("!", "/")):
             why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"

@@ -10,7 +10,7 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
 from gpubind.model import EnvVar, HostPath, Plan, Request
-from gpubind.runtimes.charliecloud import CH_RUN, LAYOUT
+from gpubind.runtimes.charliecloud import CH_RUN
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Call, Start
 from tests.support.driver import host, kernel, rhel
@@ -22,7 +22,7 @@ ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 
 
 def planned(opened: Optional[Image]) -> Plan:
-    return plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
+    return plan(host(rhel(), kernel()), Request(), image=opened, layout=CH_RUN.layout(start_by("ch-run")))
 
 
 def started(*arguments: str, **facts: Any) -> Start:

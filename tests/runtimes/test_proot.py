@@ -10,7 +10,7 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.proot import LAYOUT, PROOT
+from gpubind.runtimes.proot import PROOT
 from gpubind.runtimes.runtime import Call, Printed
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
@@ -21,7 +21,7 @@ ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 
 def planned(script: str = "") -> Plan:
     opened = image(glibc(), sandbox(script) if script else {})
-    return plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
+    return plan(host(rhel(), kernel()), Request(), image=opened, layout=PROOT.layout(start_by("proot")))
 
 
 def make(*, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts, UserBind
-from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Plan
+from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
+from gpubind.model import ContainerPath, EnvVar, FileKind, Missing, Plan
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.bubblewrap.root import (
@@ -24,7 +24,7 @@ from gpubind.runtimes.bubblewrap.root import (
     rebuild_obstacle,
     rebuilt_words,
 )
-from gpubind.runtimes.edits import RuntimeArguments, edits_of
+from gpubind.runtimes.edits import RuntimeArguments, edits_of, same_place
 from gpubind.runtimes.environment import Values, search_path
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start, UserNamespaces
 
@@ -84,8 +84,8 @@ class Bubblewrap(Runtime):
         places = [place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
         places += [place_to_rebuild(image, path, through_links=False) for path in files]
         rebuilt = sorted({"/", *(place for place in places if place is not None)})
-        made_anew = {*MADE_BY_BWRAP, *files}
-        options = [word for place in rebuilt for word in rebuilt_words(image, place, without=made_anew)]
+        separate = {*MADE_BY_BWRAP, *files}
+        options = [word for place in rebuilt for word in rebuilt_words(image, place, without=separate)]
         options += ["--proc", "/proc", "--dev", "/dev"]
         for option, path in _of_host(start, image):
             options += [option, path, path]
@@ -116,10 +116,8 @@ class Bubblewrap(Runtime):
             return None
         homes = _user_directories(plan, start)
         paths = [*(path for _, path in _of_host(start, image)), *homes]
-        own = tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
-        return OwnMounts(
-            (*own, *given.binds), _user_env(plan, start, given), _directory(plan, start, image, given), given.unseen
-        )
+        binds = (*same_place(paths), *given.binds)
+        return OwnMounts(binds, _user_env(plan, start, given), _directory(plan, start, image, given), given.unseen)
 
 
 def _user_env(plan: Plan, start: Start, given: BubblewrapOptions) -> tuple[EnvVar, ...]:
@@ -146,7 +144,7 @@ def _user_env(plan: Plan, start: Start, given: BubblewrapOptions) -> tuple[EnvVa
 
 
 def _directory(plan: Plan, start: Start, image: Tree, given: BubblewrapOptions) -> Optional[ContainerPath]:
-    """Where the program starts: bubblewrap falls back from the caller's directory to the home and to the root."""
+    """Return where the program starts: in the caller's directory, else in the home, else in the root."""
     if given.working_directory is not None:
         return given.working_directory
     working, home = start.caller.working_directory, start.caller.environ.get("HOME", "")
@@ -158,7 +156,7 @@ def _directory(plan: Plan, start: Start, image: Tree, given: BubblewrapOptions) 
 
 
 def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
-    """(option, path) of what every container has of the host, at its own path, in the order of the mounts."""
+    """Return (option, path) of what every container has of the host, at its own path, in the order of the mounts."""
     found = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
     if _has(image, "/var/tmp", "dir"):
         found.append(("--bind-try", "/var/tmp"))

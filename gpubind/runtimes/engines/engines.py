@@ -43,9 +43,6 @@ from gpubind.runtimes.runtime import (
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, Store
 
-if TYPE_CHECKING:
-    from gpubind.image.reference import ImageForm, Store
-
 PLAINER = "give it a plainer path"
 SHARED = "/dev/shm"
 INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
@@ -228,7 +225,7 @@ def _need_local(start: Start) -> None:
 
 
 def mount_word(bind: Bind) -> str:
-    """One --mount value: a record of comma-separated fields, where quoting can say nearly any path.
+    """Return a --mount value: a record of comma-separated fields, where quoting can say nearly any path.
 
     Errors: `RuntimeLimitError` (code `unsayable-path`).
     """
