@@ -48,7 +48,12 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
         if not named and vendor == "amd" and inventories and not host.dev.has(AMD_MODULE):
             continue
         try:
-            inventories += _amd(host, request, listfile) if vendor == "amd" else _nvidia(host, request, listfile)
+            if vendor == "amd":
+                from gpubind.inventory.amd import inventory as amd  # most hosts have no GPU of AMD's
+
+                inventories.append(amd.read_inventory(host, request, listfile))
+            else:
+                inventories += _nvidia(host, request, listfile)
         except NothingToBindError as error:
             errors.append((vendor, error))
     if not inventories:
@@ -67,12 +72,6 @@ def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
     what, why, hint = ("; ".join(texts) for texts in zip(*((e.what, e.why, e.hint) for e in errors)))
     where = ", ".join(dict.fromkeys(place for error in errors for place in error.where.split(", ")))
     return NothingToBindError(errors[0].code, what, where=where, why=why, hint=hint)
-
-
-def _amd(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
-    from gpubind.inventory.amd import inventory as amd
-
-    return [amd.read_inventory(host, request, listfile)]
 
 
 def _nvidia(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:

@@ -10,7 +10,7 @@ ROCM_PATH. Libraries of two releases do not go together, so one release is chose
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from gpubind.errors import NothingToBindError
@@ -133,10 +133,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         others = [file for file in files if file.kind != "file"]
         decisions += [file.decision(file.name, "left-out", "no-rocm", "search", detail=why) for file in others]
         files = tuple(file for file in files if file.kind == "file")
-    decisions += [_other_rocm(rocm, other) for other in rocm.others]
-    findings += [*_driver_findings(host, devices), *devices.findings]
-    if rocm.refused is not None:
-        findings.append(_rocm_path(host, rocm))
+    detail = f"{rocm.prefix or 'what the ld cache has'} serves ({rocm.why}); name another with {ROCM_PATH}"
+    for other in rocm.others:
+        decisions.append(Decision("amd", other, "left-out", "other-rocm", "search", path=other, detail=detail))
     return Inventory(
         driver=Driver(
             vendor="amd",
@@ -153,7 +152,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         devices=devices.nodes,
         gpus=devices.gpus,
         decisions=tuple(decisions),
-        findings=tuple(findings),
+        findings=(*findings, *_findings(host, devices, rocm)),
     )
 
 
@@ -172,11 +171,6 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) 
     )
 
 
-def _other_rocm(rocm: Rocm, other: RootedPath) -> Decision:
-    detail = f"{rocm.prefix or 'what the ld cache has'} serves ({rocm.why}); name another with {ROCM_PATH}"
-    return Decision("amd", other, "left-out", "other-rocm", "search", path=other, detail=detail)
-
-
 def _kernel(host: Host) -> Optional[str]:
     """Return the version of amdgpu, which includes KFD: that of AMD's package, or the kernel's."""
     version = host.dev.text(f"{MODULE}/version") or ""
@@ -185,16 +179,14 @@ def _kernel(host: Host) -> Optional[str]:
     return f"Linux {host.uname.release}" if has_kernel_side(host) else None
 
 
-def _driver_findings(host: Host, devices: Devices) -> list[Finding]:
-    if has_kernel_side(host) or devices.gpus:
-        return []
-    return [finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{MODULE}, {TOPOLOGY}")]
-
-
-def _rocm_path(host: Host, rocm: Rocm) -> Finding:
-    where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"
-    serves = rocm.prefix or "the distribution's, if there is one"
-    return finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.refused)
+def _findings(host: Host, devices: Devices, rocm: Rocm) -> Iterator[Finding]:
+    if not has_kernel_side(host) and not devices.gpus:
+        yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{MODULE}, {TOPOLOGY}")
+    yield from devices.findings
+    if rocm.refused is not None:
+        where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"
+        serves = rocm.prefix or "the distribution's, if there is one"
+        yield finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.refused)
 
 
 def _nothing_to_bind(search: Search) -> NothingToBindError:

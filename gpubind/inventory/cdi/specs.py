@@ -38,6 +38,11 @@ class LoadedSpec(NamedTuple):
     path: str
     spec: CdiSpec
 
+    @property
+    def edits(self) -> tuple[CdiEdits, ...]:
+        """Return all its edits: its own, and those of its devices."""
+        return (self.spec.edits, *(device.edits for device in self.spec.devices))
+
 
 class Registry(NamedTuple):
     """The specs of a host."""
@@ -157,7 +162,7 @@ def choose(host: Host, request: Request) -> Union[CdiChoice, PassedOver]:
     for kind in dict.fromkeys(name.kind for name in names):
         of_kind = [name for name in names if name.kind == kind]
         applied = _applied(registry, of_kind)
-        if any(map(_brings_driver, applied)):
+        if any("/libcuda.so" in mount.host_path for part in applied for mount in part.edits.mounts):
             driver += applied
             driver_names += of_kind
             whole = whole or any(name.device == ALL for name in of_kind)
@@ -202,10 +207,6 @@ def _applied(registry: Registry, names: Iterable[CdiName]) -> list[Applied]:
     return applied
 
 
-def _brings_driver(applied: Applied) -> bool:
-    return any("/libcuda.so" in mount.host_path for mount in applied.edits.mounts)
-
-
 def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
     text = str(name)
     why: Optional[str] = None
@@ -223,15 +224,8 @@ def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
     )
 
 
-class _Stale(NamedTuple):
-    """An entry of a spec that is no longer right."""
-
-    case: str
-    """Of the finding `stale-cdi`."""
-    subject: str
-    entries: list[str]
-    """The entries concerned."""
-    facts: dict[str, object]
+_Stale = tuple[str, str, list[str], dict[str, object]]
+"""The case of the finding `stale-cdi`, its subject, the entries of the spec that are no longer right, and the facts."""
 
 
 def stale_findings(
@@ -241,15 +235,15 @@ def stale_findings(
     return [
         finding(
             "stale-cdi",
-            case=stale.case,
+            case=case,
             severity=severity,
-            subject=stale.subject,
-            where=f"{loaded.path}: {', '.join(stale.entries)}",
+            subject=subject,
+            where=f"{loaded.path}: {', '.join(entries)}",
             spec=loaded.path,
-            **stale.facts,
+            **facts,
         )
         for loaded in specs
-        for stale in (
+        for case, subject, entries, facts in (
             *_stale_mounts(host, loaded, version),
             *_stale_nodes(host, loaded),
             *(_stale_gpus(loaded, gpus) if loaded.spec.kind == NVIDIA else ()),
@@ -258,27 +252,28 @@ def stale_findings(
 
 
 def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Iterator[_Stale]:
-    mounts = list(dict.fromkeys(mount.host_path for edits in _edits(loaded) for mount in edits.mounts))
-    gone = [path for path in mounts if _is_absent(_look(host, path))]
+    mounts = list(dict.fromkeys(mount.host_path for edits in loaded.edits for mount in edits.mounts))
+    found = ((path, _look(host, path)) for path in mounts)
+    gone = [path for path, one in found if isinstance(one, Missing) and one.why == "absent"]
     if gone:
-        yield _Stale("file" if len(gone) == 1 else "files", loaded.path, gone, {"count": len(gone)})
+        yield "file" if len(gone) == 1 else "files", loaded.path, gone, {"count": len(gone)}
     other = [path for path in mounts if version and (driver_version_of(path) or version) != version]
     if other:
         carried = ", ".join(sorted({driver_version_of(path) or "" for path in other}))
-        yield _Stale("version", loaded.path, other, {"carried": carried, "version": version})
+        yield "version", loaded.path, other, {"carried": carried, "version": version}
 
 
 def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
-    for node in dict.fromkeys(node for edits in _edits(loaded) for node in edits.nodes):
+    for node in dict.fromkeys(node for edits in loaded.edits for node in edits.nodes):
         found = _look(host, node.source)
         if isinstance(found, Missing):
-            if _is_absent(found):
-                yield _Stale("node", node.path, [node.source], {"source": node.source})
+            if found.why == "absent":
+                yield "node", node.path, [node.source], {"source": node.source}
             continue
         then, now = f"{node.major}:{node.minor}", f"{found.major}:{found.minor}"
         # Without a major number in the spec, the runtime looks at the node itself.
         if node.major and node.type != "p" and then != now:
-            yield _Stale("number", node.path, [node.source], {"numbers": then, "now": now})
+            yield "number", node.path, [node.source], {"numbers": then, "now": now}
 
 
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
@@ -291,19 +286,11 @@ def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
     gone = [name for name in names if name.startswith("GPU-") and len(uuids) == len(here) and name not in uuids]
     gone += [name for name in names if name.isascii() and name.isdigit() and int(name[:9]) >= len(here)]
     if gone:
-        yield _Stale("gpus-gone", gone[0], gone, {})
+        yield "gpus-gone", gone[0], gone, {}
     new = [str(gpu.index) for gpu in here if not {str(gpu.index), gpu.uuid, f"gpu{gpu.index}"} & set(names)]
     parts = [name for name in names if ":" in name or name.startswith("MIG-")]
     if new and not parts and names != [ALL]:
-        yield _Stale("gpus-new", new[0], new, {"count": len(new)})
-
-
-def _edits(loaded: LoadedSpec) -> tuple[CdiEdits, ...]:
-    return (loaded.spec.edits, *(device.edits for device in loaded.spec.devices))
-
-
-def _is_absent(found: Union[Stat, Missing]) -> bool:
-    return isinstance(found, Missing) and found.why == "absent"
+        yield "gpus-new", new[0], new, {"count": len(new)}
 
 
 def _look(host: Host, path: str) -> Union[Stat, Missing]:

@@ -29,7 +29,7 @@ from gpubind.inventory.nvidia.devices import (
     read_mig_nodes,
 )
 from gpubind.inventory.nvidia.findings import driver_findings, nothing_to_bind
-from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, read_cache
+from gpubind.inventory.search import Accepted, Search, existing_directories, read_cache
 from gpubind.model import Decision, Driver, Finding, Inventory, Missing, PassedOver, Request, SourceUsed, Verdict
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
@@ -180,18 +180,15 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kern
         for candidate in search.candidates(frozenset((LIBCUDA,)))
         if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == here.name
     ]
-    version = kernel.version or _version_of(libcudas)
+    version = kernel.version
+    if version is None:  # V of the file that libcuda leads to
+        rank = {"libcuda.so.1": 0, LIBCUDA: 1}
+        by_name = sorted(libcudas, key=lambda found: rank.get(found[0].name, 2))
+        carried = (accepted.version or driver_version_of(candidate.name) for candidate, accepted in by_name)
+        version = next((one for one in carried if one), None)
     near: list[str] = []
     for candidate, judged in libcudas:
         if version is None or judged.version in (None, version):
             near += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
     first = existing_directories(host.driver, dict.fromkeys(near))
     return Search(host, cache, tuple(dict.fromkeys((*first, *directories))), version, compat32=compat32)
-
-
-def _version_of(libcudas: Iterable[tuple[Candidate, Accepted]]) -> Optional[str]:
-    """Return V of the file that libcuda leads to, for a host without the kernel module."""
-    rank = {"libcuda.so.1": 0, LIBCUDA: 1}
-    by_name = sorted(libcudas, key=lambda found: rank.get(found[0].name, 2))
-    versions = (accepted.version or driver_version_of(candidate.name) for candidate, accepted in by_name)
-    return next((version for version in versions if version), None)
