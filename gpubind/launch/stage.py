@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 from gpubind.errors import OutputError
 from gpubind.files.trust import acts_as_root, is_obeyed, why_not_lasting
@@ -35,7 +35,11 @@ def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> 
     The directory is `$XDG_CACHE_HOME/gpubind` (`~/.cache/gpubind`); if that cannot be written, or its quota is used up,
     a private directory in `$TMPDIR`, or in /tmp. Errors: `OutputError` (code `unwritable-file`).
     """
-    return {target: _stage_one(target, content, environ) for target, content in contents.items()}
+
+    def put(name: str, data: bytes) -> HostPath:
+        return _in_first_place(lambda place: _put(place, name, data, 0o700), environ)
+
+    return {target: put(*_named(target, content)) for target, content in contents.items()}
 
 
 def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[ContainerPath, HostPath]:
@@ -70,13 +74,8 @@ def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath
     """Write *content* as the only file, *name*, of a directory. Return the directory. Errors: as `stage`."""
     data = content.encode("utf-8", "surrogateescape")
     own = sha256(data).hexdigest()
-
-    def put(place: str) -> HostPath:
-        os.close(_make_ours(place, 0o700))
-        _put(f"{place}/{own}", name, data, 0o700)
-        return HostPath(f"{place}/{own}")
-
-    return _in_first_place(put, environ)
+    file = _in_first_place(lambda place: _put(f"{place}/{own}", name, data, 0o700), environ)
+    return HostPath(os.path.dirname(file))
 
 
 def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) -> HostPath:
@@ -102,7 +101,6 @@ def replace(
 
 
 def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
-    os.close(_make_ours(directory, 0o700))
     for number in range(SKELETONS_LIMIT):
         path = f"{directory}/{name}{f'-{number}' if number else ''}"
         if not os.path.lexists(path):
@@ -142,55 +140,43 @@ def _skeleton_of(path: str) -> list[str]:
     return sorted(found)
 
 
-def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) -> HostPath:
-    name, data = _named(target, content)
-    return _in_first_place(lambda place: _put(place, name, data, 0o700), environ)
-
-
-class _Place(NamedTuple):
-    path: str
-    base: str
-    """The directory that must exist: a home or TMPDIR is not made."""
-
-
 def _in_first_place(put: Callable[[str], HostPath], environ: Mapping[str, str]) -> HostPath:
     """Return what *put* returns for the first usable place; for root, other users must not be able to change it."""
-    places = _places(environ)
-    why = ""
-    for place in places:
-        try:
-            if not os.path.isdir(place.base):
-                raise NotADirectoryError(errno.ENOTDIR, f"{place.base} is not a directory")
-            if not is_obeyed(place.path):
-                raise PermissionError(errno.EACCES, "users other than root could change what is there")
-            return put(place.path)
-        except OSError as error:
-            why = error.strerror or str(error)
-    where = ", ".join(place.path for place in places)
-    raise OutputError("unwritable-file", "there is no place for generated files", where=where, why=why)
-
-
-def _places(environ: Mapping[str, str]) -> tuple[_Place, ...]:
     cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
     home = "/" if environ.get("XDG_CACHE_HOME", "").startswith("/") else environ.get("HOME", "")
     bases = (base for base in (environ.get("TMPDIR", ""), LAST_RESORT) if base.startswith("/"))
-    private = (_Place(f"{base}/gpubind-{os.geteuid()}", base) for base in bases)
-    return tuple(dict.fromkeys((*([_Place(cache, home)] if cache else []), *private)))
-
-
-def _make(directory: str, mode: int) -> None:
-    """Make *directory*, and missing ones above it, with *mode*, whatever the umask is."""
-    if os.path.isdir(directory):
-        return
-    _make(os.path.dirname(directory), mode)
-    # It exists now, or is not a directory: opening it fails then.
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(directory, mode)
-        opened = _open_directory(directory)
+    places = {cache: home} if cache else {}
+    places.update((f"{base}/gpubind-{os.geteuid()}", base) for base in bases)
+    why = ""
+    for place, base in places.items():
         try:
-            os.fchmod(opened, mode)
-        finally:
-            os.close(opened)
+            if not os.path.isdir(base):  # a home or TMPDIR is not made
+                raise NotADirectoryError(errno.ENOTDIR, f"{base} is not a directory")
+            if not is_obeyed(place):
+                raise PermissionError(errno.EACCES, "users other than root could change what is there")
+            os.close(_make_ours(place, 0o700))
+            return put(place)
+        except OSError as error:
+            why = error.strerror or str(error)
+    where = ", ".join(places)
+    raise OutputError("unwritable-file", "there is no place for generated files", where=where, why=why)
+
+
+def _make_ours(directory: str, mode: int) -> int:
+    """Return *directory*, opened. Missing ones are made with *mode*, whatever the umask is. Errors: `OSError`."""
+    is_new = False
+    if not os.path.isdir(directory):
+        parent = os.path.dirname(directory)
+        if not os.path.isdir(parent):
+            os.close(_make_ours(parent, mode))
+        # If it exists now, it was just made, or is not a directory: opening it fails then.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, mode)
+            is_new = True
+    opened = _open_directory(directory)
+    if is_new:
+        os.fchmod(opened, mode)
+    return opened
 
 
 def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
@@ -211,12 +197,6 @@ def _put(directory: str, name: str, data: bytes, mode: int) -> HostPath:
     return HostPath(f"{directory}/{name}")
 
 
-def _make_ours(directory: str, mode: int) -> int:
-    """Return *directory*, opened; missing directories are made. Errors: `OSError`."""
-    _make(directory, mode)
-    return _open_directory(directory)
-
-
 def _open_directory(path: str) -> int:
     """Return *path*, opened, so that it cannot be exchanged any more. Errors: `OSError`."""
     place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -224,7 +204,7 @@ def _open_directory(path: str) -> int:
     # A directory in /tmp may have been made by another user, as a trap.
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:
         os.close(place)
-        raise PermissionError(errno.EACCES, "it belongs to somebody else, or others may write to it")
+        raise PermissionError(errno.EACCES, "it belongs to another user, or others may write to it")
     return place
 
 
