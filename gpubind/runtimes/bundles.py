@@ -73,7 +73,8 @@ class BundleRuntime(Runtime):
         if any(_inside(bind.target, OURS) for bind in edits.binds):
             _need_place(bundle, image)
             mounts = (PLACE, *mounts)
-        nodes = tuple(node for node in edits.nodes if node.target not in (*bundle.nodes, *_destinations(bundle)))
+        provided = {*bundle.nodes, *(mount.destination.rstrip("/") for mount in bundle.mounts)}
+        nodes = tuple(node for node in edits.nodes if node.target not in provided)
         is_rootless = bundle.has_user_namespace or not start.caller.is_root
         if is_rootless:
             mounts += tuple(BundleMount(node.target, "bind", node.source, NODE_OPTIONS) for node in nodes)
@@ -165,10 +166,6 @@ def _need_place(bundle: Bundle, image: Tree) -> None:
 def _mount(bind: Bind, is_directory: bool) -> BundleMount:
     options = ("rbind" if is_directory else "bind", *(("ro",) if bind.read_only else ()), "nosuid", "nodev")
     return BundleMount(bind.target, "bind", bind.source, options)
-
-
-def _destinations(bundle: Bundle) -> tuple[str, ...]:
-    return tuple(mount.destination.rstrip("/") for mount in bundle.mounts)
 
 
 def _need_utf8(edits: BundleEdits) -> None:

@@ -86,7 +86,9 @@ class Charliecloud(Runtime):
         if not _makes_places(start) and not _has(start.tree, GPUBIND_ROOT):
             return ()
         return tuple(
-            mount.target for mount in plan.mounts if _missing_place(start.tree, mount.target) and _is_file(mount)
+            mount.target
+            for mount in plan.mounts
+            if _missing_place(start.tree, mount.target) and mount.kind != "directory"
         )
 
     def words(self, plan: Plan, start: Start) -> RuntimeArguments:
@@ -140,10 +142,6 @@ def _makes_places(start: Start) -> bool:
     )
 
 
-def _is_file(mount: Mount) -> bool:
-    return mount.kind != "directory"
-
-
 def _has(image: Optional[Tree], path: str) -> bool:
     return image is not None and image.has(path)
 
@@ -184,7 +182,7 @@ def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[Obstacle
         return None
     if image is None and top != GPUBIND_ROOT:
         return Obstacle("no image is known, so nobody knows whether it has a place for the file")
-    if top == mount.target and _is_file(mount):
+    if top == mount.target and mount.kind != "directory":
         return Obstacle("ch-run makes no mount point for a file in a directory that the image has")
     if _makes_places(start) or _has(image, top):
         return None

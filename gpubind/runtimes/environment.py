@@ -7,11 +7,12 @@ scripts first: the same order as shell text is in `apptainer/environment.py` and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Optional
 
 from gpubind.image.environment import DEFAULT_PATH
+from gpubind.loader.namespace import PYTHON_VARIABLES
 from gpubind.model import EnvVar, Plan
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
@@ -85,6 +86,31 @@ def search_path(name: str, operations: Iterable[EnvVar], values: Values) -> str:
     if name == "PATH":
         return ":".join((*front, *(_elements(theirs) or own or _elements(DEFAULT_PATH)), *behind))
     return ":".join((*_elements(theirs), *front, *own, *behind))
+
+
+def own_variables(
+    operations: Sequence[EnvVar], users: Mapping[str, Optional[str]], passed: Mapping[str, str] = _NONE
+) -> tuple[EnvVar, ...]:
+    """Return what *users*, as in `Values`, and the caller's *passed* variables do to a container's own mounts: to its
+    search paths, and to the variables that decide where Python looks. *operations* are the plan's.
+    """
+    env: list[EnvVar] = []
+    if passed.get("LD_PRELOAD") and "LD_PRELOAD" not in users:
+        env.append(EnvVar("LD_PRELOAD", "set", passed["LD_PRELOAD"], None, "caller"))
+    for name in (LIBRARY_PATH, "LD_PRELOAD", "PATH"):
+        value = users.get(name)
+        if value is not None and name == LIBRARY_PATH:
+            env.append(EnvVar(name, "prepend", value, ":", "user"))
+        elif value is not None:
+            env.append(EnvVar(name, "set", search_path(name, operations, Values(users)), None, "user"))
+        elif name in users:
+            env.append(EnvVar(name, "unset", None, None, "user"))
+    for name in ("HOME", *PYTHON_VARIABLES):
+        if name in users:
+            env.append(EnvVar(name, "set", users[name] or "", None, "user"))
+        elif name in passed:
+            env.append(EnvVar(name, "default", passed[name], None, "caller"))
+    return tuple(env)
 
 
 def _elements(value: Optional[str]) -> list[str]:

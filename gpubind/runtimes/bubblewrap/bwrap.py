@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
-from gpubind.model import ContainerPath, EnvVar, FileKind, Missing, Plan
+from gpubind.loader.namespace import OwnMounts
+from gpubind.model import ContainerPath, FileKind, Missing, Plan
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.bubblewrap.root import (
@@ -25,7 +25,7 @@ from gpubind.runtimes.bubblewrap.root import (
     rebuilt_words,
 )
 from gpubind.runtimes.edits import RuntimeArguments, edits_of, same_place
-from gpubind.runtimes.environment import Values, search_path
+from gpubind.runtimes.environment import own_variables
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start, UserNamespaces
 
 NETWORK = ("/etc/resolv.conf", "/etc/hosts")
@@ -117,30 +117,8 @@ class Bubblewrap(Runtime):
         homes = _user_directories(plan, start)
         paths = [*(path for _, path in _of_host(start, image)), *homes]
         binds = (*same_place(paths), *given.binds)
-        return OwnMounts(binds, _user_env(plan, start, given), _directory(plan, start, image, given), given.unseen)
-
-
-def _user_env(plan: Plan, start: Start, given: BubblewrapOptions) -> tuple[EnvVar, ...]:
-    users = dict(given.env)
-    operations: list[EnvVar] = []
-    preload = None if given.cleared else start.caller.environ.get("LD_PRELOAD")
-    if preload and "LD_PRELOAD" not in users:
-        operations.append(EnvVar("LD_PRELOAD", "set", preload, None, "caller"))
-    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"):
-        value = users.get(name)
-        if name in users and value is None:
-            operations.append(EnvVar(name, "unset", None, None, "user"))
-        elif value is not None and name == "LD_LIBRARY_PATH":
-            operations.append(EnvVar(name, "prepend", value, ":", "user"))
-        elif value is not None:
-            operations.append(EnvVar(name, "set", search_path(name, plan.env, Values(users)), None, "user"))
-    passed = {} if given.cleared else start.caller.environ
-    for name in ("HOME", *PYTHON_VARIABLES):
-        if name in users:
-            operations.append(EnvVar(name, "set", users[name] or "", None, "user"))
-        elif name in passed:
-            operations.append(EnvVar(name, "default", passed[name], None, "caller"))
-    return tuple(operations)
+        env = own_variables(plan.env, dict(given.env), {} if given.cleared else start.caller.environ)
+        return OwnMounts(binds, env, _directory(plan, start, image, given), given.unseen)
 
 
 def _directory(plan: Plan, start: Start, image: Tree, given: BubblewrapOptions) -> Optional[ContainerPath]:

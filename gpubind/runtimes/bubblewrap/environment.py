@@ -18,7 +18,7 @@ from gpubind.files import Tree
 from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT, SEARCH_PATHS, read_environment
 from gpubind.model import EnvVar, Missing
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions
-from gpubind.runtimes.environment import Values, compose, search_path
+from gpubind.runtimes.environment import Values, compose, known, search_path
 
 SHELLS = (("/bin/bash", "-p", "-c"), ("/bin/sh", "-c"))
 """bash first: Apptainer reads the scripts as bash would. With -p it reads no file of the caller's (BASH_ENV)."""
@@ -124,7 +124,7 @@ def environment(
                 final[name] = search_path(name, operations, values) or None
         for name, value in sorted(final.items()):
             options += ["--unsetenv", name] if value is None else ["--setenv", name, value]
-        return BubblewrapEnvironment(tuple(options), (), _certain(final))
+        return BubblewrapEnvironment(tuple(options), (), tuple(sorted(known(final))))
     if "LD_LIBRARY_PATH" in users:
         options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the shell itself has no use for it
     names = [
@@ -133,7 +133,7 @@ def environment(
     hidden = [name for name in names if name not in SEARCH_PATHS]
     surely = _after_scripts(operations, users)
     script = _script(operations, users, hidden, surely)
-    return BubblewrapEnvironment(tuple(options), (*shell, script, shell[0]), _certain(surely))
+    return BubblewrapEnvironment(tuple(options), (*shell, script, shell[0]), tuple(sorted(known(surely))))
 
 
 def _script(
@@ -186,7 +186,7 @@ def _values(operations: tuple[EnvVar, ...], name: str, *ops: str) -> tuple[str, 
 
 
 def _shell(image: Tree) -> Optional[tuple[str, ...]]:
-    """A shell that can read the image's environment files, with its options; None if there is none, or no file."""
+    """Return a shell that can read the image's environment files, with its options; None if either is missing."""
     if isinstance(image.list(ENVIRONMENT), Missing):
         return None
     for shell in SHELLS:
@@ -201,7 +201,3 @@ def _known(image: Tree) -> dict[str, str]:
     exports = read_environment(image)
     exported = {name for name in exports.env if name in exports.exported or name in SEARCH_PATHS}
     return {name: value for name, value in exports.env.items() if value is not None and name in exported}
-
-
-def _certain(ends: Mapping[str, Optional[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((name, value) for name, value in ends.items() if value is not None))

@@ -22,7 +22,7 @@ from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import GivenOption
 from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
 from gpubind.runtimes.edits import Obstacle, RuntimeArguments, edits_of
-from gpubind.runtimes.environment import Values, compose
+from gpubind.runtimes.environment import Values, compose, known
 from gpubind.runtimes.runtime import Start
 
 REBUILD_LIMIT = 150
@@ -33,9 +33,9 @@ _FRESH = ("dev", "tmpfs", "proc", "mqueue", "dir")
 
 
 def place_to_rebuild(image: Tree, target: str, *, through_links: bool = True) -> Optional[str]:
-    """The deepest directory of *image* above *target* that is there, if *target* itself is not; as a resolved path.
+    """Return the deepest directory of *image* that exists above *target*, resolved; None if *target* itself exists.
 
-    A link at *target* counts as what it leads to, or, not *through_links*, as nothing.
+    With *through_links* a link at *target* exists if what it leads to does; else none exists.
     """
     if image.has(target) and (through_links or isinstance(image.readlink(target), Missing)):
         return None
@@ -49,7 +49,7 @@ def place_to_rebuild(image: Tree, target: str, *, through_links: bool = True) ->
 
 
 def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
-    """A directory of *image* that would have to be rebuilt for an optional file, and is too large for that."""
+    """Return the obstacle of an optional file, for which too large a directory of *image* would have to be rebuilt."""
     place = place_to_rebuild(image, mount.target)
     if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
         return None
@@ -116,8 +116,7 @@ def in_line(plan: Plan, start: Start) -> RuntimeArguments:
         words += ["--setenv", name, value] if value is not None else ["--unsetenv", name]
     if not writable:
         words += [word for place in sorted(places, reverse=True) for word in ("--remount-ro", place)]
-    told = tuple((name, value) for name, value in env if value is not None)
-    return RuntimeArguments(tuple(words), edits.binds, told, edits.decisions, edits.findings)
+    return RuntimeArguments(tuple(words), edits.binds, known(dict(env)), edits.decisions, edits.findings)
 
 
 def _root_at(options: Sequence[GivenOption]) -> Optional[int]:
@@ -127,7 +126,7 @@ def _root_at(options: Sequence[GivenOption]) -> Optional[int]:
 
 
 def _dev(options: Sequence[GivenOption]) -> tuple[str, ...]:
-    """Return a /dev of the container's own, where the user makes none: without one no node has a place."""
+    """Return the words for a /dev of the container, where the user makes none: without one no node has a place."""
     makes = any(option.words[-1] == "/dev" for option in options if option.name in (*_FRESH, *BWRAP_BINDS))
     return () if makes else ("--dev", "/dev")
 

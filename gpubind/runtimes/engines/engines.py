@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
-from gpubind.model import ContainerPath, DeviceNode, EnvVar, Missing, Plan
+from gpubind.model import ContainerPath, DeviceNode, Missing, Plan
 from gpubind.model.findings import finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
@@ -26,7 +26,7 @@ from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, unsayable_path
 from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
-from gpubind.runtimes.environment import Values, search_path
+from gpubind.runtimes.environment import own_variables
 from gpubind.runtimes.runtime import (
     Call,
     Command,
@@ -158,20 +158,15 @@ class Docker(Runtime):
         return Command((call.program, "run", *line), changed(start.caller.environ, unset=words.unset))
 
     def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
-        env = []
-        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "HOME", *PYTHON_VARIABLES):
-            value = specified(start, name)
-            if name == "PATH" and value:
-                env.append(EnvVar(name, "set", search_path(name, plan.env, Values({name: value})), None, "user"))
-            elif name.startswith("LD_") and value:
-                env.append(EnvVar(name, "prepend" if name == "LD_LIBRARY_PATH" else "set", value, ":", "user"))
-            elif value is not None and name in ("HOME", *PYTHON_VARIABLES):
-                env.append(EnvVar(name, "set", value, None, "user"))
+        users: dict[str, Optional[str]] = {
+            **{name: value for name in ("HOME", *PYTHON_VARIABLES) if (value := specified(start, name)) is not None},
+            **{name: value for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH") if (value := specified(start, name))},
+        }
         directory = start.user.options.last("workdir")
         options = start.user.options
         unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in options.all(name))
         binds = tuple(bind for bind in users_mounts(start) if bind.source)
-        return OwnMounts(binds, tuple(env), ContainerPath(directory) if directory else None, unseen)
+        return OwnMounts(binds, own_variables(plan.env, users), ContainerPath(directory) if directory else None, unseen)
 
 
 class Podman(Docker):

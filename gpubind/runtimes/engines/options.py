@@ -87,9 +87,7 @@ def environment(plan: Plan, start: Start) -> Environment:
         if is_added_to(plan, one.name):
             _need_value(one.name, plan, start)
     images = plan.image.env if plan.image is not None else {}
-    users = {
-        name: value for name, value in {**start.user.env_files, **start.user.options.env}.items() if value is not None
-    }
+    users = dict(known({**start.user.env_files, **start.user.options.env}))
     changed = compose(operations, Values(users, images=images))
     env = {NVIDIA_VISIBLE_DEVICES: NO_HOOK, **dict(known(changed))}
     if any(variable.rule == "handed-on" for variable in plan.env) and CUDA_DEVICE_ORDER in start.caller.environ:
