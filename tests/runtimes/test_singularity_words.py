@@ -6,6 +6,7 @@ import csv
 import io
 import shlex
 import subprocess
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import pytest
@@ -18,7 +19,7 @@ from gpubind.image import Image
 from gpubind.model import CAPABILITIES, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
-from gpubind.runtimes.apptainer.exports import exports, without_variables
+from gpubind.runtimes.apptainer.exports import changes, lines_of, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
 from gpubind.runtimes.apptainer.singularity import APPTAINER, LAYOUT, NO_GPU_FLAGS, SINGULARITY
 from gpubind.runtimes.edits import Bind, RuntimeArguments
@@ -393,6 +394,10 @@ def test_a_word_that_a_shell_would_not_leave_whole_is_refused_and_named(root: st
         one_line(words(make(root=root), start()), "apptainer", quoted=False)
     assert caught.value.exit_code == 6
     assert root in caught.value.where.replace('""', '"')  # CSV doubles a quote
+
+
+def exports(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]) -> str:
+    return lines_of(changes(made, prefix, own))
 
 
 def run_exports(made: RuntimeArguments, before: str, show: str, prefix: str = "APPTAINER") -> str:

@@ -156,7 +156,7 @@ def parse_binds(texts: Iterable[str]) -> Iterator[BindSpec]:
 
 
 def _unescaped(part: str) -> tuple[str, str, str]:
-    """*part* up to its first colon that no backslash protects, and what follows."""
+    """Return *part* up to its first colon that no backslash protects, that colon, and what follows."""
     source, colon, behind = re.sub(r"\\:", "\0", part).partition(":")
     return source.replace("\0", ":").replace("\\,", ","), colon, behind.replace("\0", "\\:")
 
@@ -171,14 +171,14 @@ def parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
 
 
 def bind_word(bind: Bind) -> str:
-    """`source:target:ro`, in --bind's syntax; a device node of one name is given once."""
+    """Return `source:target:ro`, in --bind's syntax; for a device node of one name, only that."""
     if bind.source == bind.target and not bind.read_only:
         return bind.source
     return f"{bind.source}:{bind.target}" + (":ro" if bind.read_only else "")
 
 
 def mount_word(bind: Bind) -> str:
-    """One --mount value: a record of comma-separated fields, where quoting can say any path but one with CR LF."""
+    """Return a --mount value: a record of comma-separated fields; quotes protect all of a path but a CR LF."""
     fields = ["type=bind", f"source={bind.source}", f"destination={bind.target}", *(["ro"] if bind.read_only else [])]
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\n\r]', f) else f for f in fields)
 

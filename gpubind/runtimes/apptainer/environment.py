@@ -199,7 +199,7 @@ def _left_last(whose: Literal["image", "env-file"], name: str, ours: str) -> Fin
 
 
 def _to_the_letter(value: str, start: Start) -> str:
-    """*value* as it must be written to arrive: the container's shell evaluates it in double quotes, but quotes stay."""
+    """Return *value* for the container's shell, which evaluates it in double quotes, though quotes stay."""
     return value if is_literal(start.user.options) else _ESCAPED.sub(r"\\\g<0>", value)
 
 

@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.errors import GpubindError
-from gpubind.host import Host
-from gpubind.model import VENDORS, Plan, Request
+from gpubind.model import VENDORS, Request
 from gpubind.observe import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
@@ -39,38 +38,37 @@ _PLAIN = re.compile(r"[^,:^\\\"\s]*")
 
 def render_exports(printed: Printed) -> str:
     """Return the lines for a plan, which agree with the binds of the program's own flag on that host."""
-    return exports(printed.words, printed.start.runtime.name.upper(), _own_of(printed))
+    return lines_of(changes_for(printed))
 
 
-def _own_of(printed: Printed) -> Optional[dict[str, str]]:
-    is_typed = any(word.startswith("--containlibs") for word in printed.start.user.arguments)
-    return None if is_typed else _own_libraries(printed.host, printed.plan)
+def changes_for(printed: Printed) -> tuple[Change, ...]:
+    """Return the changes that the lines of `render_exports` make."""
+    return changes(printed.words, printed.start.runtime.name.upper(), _own_libraries(printed))
 
 
-def _own_libraries(host: Host, plan: Plan) -> dict[str, str]:
-    """Return the libraries that Apptainer's own flags would bind here: target -> source, as Apptainer writes it."""
-    vendors = tuple(vendor for vendor in plan.request.vendors if vendor in VENDORS)
+def _own_libraries(printed: Printed) -> Optional[dict[str, str]]:
+    """Return the libraries that Apptainer's own flags would bind here: target -> source, as Apptainer writes it.
+
+    None where the user's options have a --containlibs.
+    """
+    if any(word.startswith("--containlibs") for word in printed.start.user.arguments):
+        return None
+    vendors = tuple(vendor for vendor in printed.plan.request.vendors if vendor in VENDORS)
     if not vendors:
         return {}
     from gpubind.planner.like import like_plan  # only where variables are printed
 
     try:
-        own = like_plan(host, Request(vendors=vendors, like="apptainer-1.4"))
+        own = like_plan(printed.host, Request(vendors=vendors, like="apptainer-1.4"))
     except GpubindError:
         return {}
     return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}
 
 
-def exports(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]) -> str:
-    """Shell lines that say the same through variables; what the user already has in those stays, and comes first.
-
-    Evaluated twice, the lines change nothing more. *prefix* is APPTAINER or SINGULARITY. *own* has, by their place in
-    the container, the libraries that Apptainer's own flag would bind, as Apptainer writes their paths: a later `--nv`
-    is fatal where two libraries of one name come in by different paths, but not where the paths are the same. With None
-    libraries are bound: an option --containlibs would make the program forget the variable.
-    """
+def lines_of(made: Iterable[Change]) -> str:
+    """Return the lines of a shell for the changes *made*. Evaluated twice, they change nothing more."""
     lines = []
-    for word, group in groupby(changes(made, prefix, own), key=_shared_word):
+    for word, group in groupby(made, key=_shared_word):
         if word:
             names = [change.name + (f"={change.value}" if change.op == "set" else "") for change in group]
             lines.append(" ".join((word, *names)))
@@ -86,13 +84,14 @@ def _shared_word(change: Change) -> str:
     return "export" if change.name.endswith(("_NO_NV", "_NO_ROCM")) else ""
 
 
-def changes_for(printed: Printed) -> tuple[Change, ...]:
-    """Return what the lines of `render_exports` do, for a text that is not a shell's."""
-    return changes(printed.words, printed.start.runtime.name.upper(), _own_of(printed))
-
-
 def changes(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]) -> tuple[Change, ...]:
-    """Return what becomes of the caller's variables, in this order. The arguments are those of `exports`."""
+    """Return the changes that say the same as *made*, in this order; the user's own values stay, and come first.
+
+    *prefix* is APPTAINER or SINGULARITY. *own* has, by their place in the container, the libraries that Apptainer's own
+    flag would bind, as Apptainer writes their paths: a later `--nv` is fatal where two libraries of one name come in by
+    different paths, but not where the paths are the same. With None libraries are bound: an option --containlibs would
+    make the program forget the variable.
+    """
     read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
     made_of = [Change(f"{known}_{switch}", "unset") for known in read for switch in GPU_SWITCHES]
     made_of += [Change(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]

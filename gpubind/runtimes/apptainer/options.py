@@ -1,4 +1,4 @@
-"""What the user asked of Apptainer or SingularityCE: by options, variables and the site's configuration.
+"""The settings of Apptainer or SingularityCE: by the user's options, variables and the site's configuration.
 
 Each is read once, by the program's own rules. A value on the command line wins over a variable. Of the variables those
 with the prefix APPTAINER_ take precedence over those with SINGULARITY_, the only ones of SingularityCE. Binds add up.
@@ -117,7 +117,7 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
 
 
 def parse_site(text: str) -> dict[str, tuple[str, ...]]:
-    """apptainer.conf, singularity.conf: `directive = value` lines. A directive may stand there more than once.
+    """Return the directives of an apptainer.conf or singularity.conf: lines `directive = value`, some more than once.
 
     A line without a value is ignored: the program's default stays.
     """
@@ -143,7 +143,7 @@ class SpecifiedValue(NamedTuple):
 
 
 def specified(start: Start, name: str) -> Optional[SpecifiedValue]:
-    """Return what the user says for variable *name* of the container; None if the user says nothing.
+    """Return the user's own value for variable *name* of the container; None if there is none.
 
     --env wins over --env-file, and that over the prefixed variables.
     """

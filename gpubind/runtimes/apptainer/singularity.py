@@ -142,7 +142,7 @@ class Singularity(Apptainer):
 
 
 def _sayable(bind: Bind, start: Start) -> Bind:
-    """*bind*, unless no word of the program's can say it. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
+    """Return *bind*. Errors: `RuntimeLimitError` (code `unsayable-path`) if no argument of the program can say it."""
     why = None
     if not is_utf8(bind.source + bind.target):
         why = "it is not UTF-8, and this program hands paths on as JSON"

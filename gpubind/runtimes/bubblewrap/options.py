@@ -1,4 +1,4 @@
-"""bubblewrap's own options, read as bubblewrap reads them: what a user's words bring into the container.
+"""The user's own options for bubblewrap, read as bubblewrap reads them: their mounts and variables.
 
 Source: bwrap(1) 0.12.
 """
@@ -21,7 +21,7 @@ _UNSEEN = (
 
 
 class BubblewrapOptions(NamedTuple):
-    """What a user's options for bubblewrap say."""
+    """The mounts and variables of a user's options for bubblewrap."""
 
     binds: tuple[UserBind, ...] = ()
     """In their order."""
