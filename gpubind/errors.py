@@ -197,6 +197,9 @@ class Format(NamedTuple):
         )
 
 
+IMAGE_BOMB = Format("image-bomb", "the image unpacks to far more than images do")
+
+
 def closed(what: str) -> UsageError:
     """Return the error about something that is used after it was closed."""
     hint = "open it again, or close it later"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any, Optional
 
-from gpubind.errors import FormatError, GpubindError, HostReadError
+from gpubind.errors import IMAGE_BOMB, Format, FormatError, GpubindError, HostReadError
 from gpubind.files.blob import Blob, BlobStream
 from gpubind.model.budget import spend
 
@@ -24,6 +24,7 @@ WINDOW_LIMIT = 64 << 20  # what unpacking zstd may need in memory; `zstd -19` ne
 
 ZSTD_EMPTY = 18  # the largest header of a frame, and a checksum
 
+_FORMAT = Format("bad-archive", "damaged compressed file")
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -82,12 +83,8 @@ class Unpacked(Blob):
         self._start, self._chunk = position, chunk
         consumed = self._consumed()
         if position + len(chunk) > BOMB_RATIO * consumed + BOMB_ALLOWANCE:
-            raise FormatError(
-                "image-bomb",
-                "the image unpacks to far more than images do",
-                place=f"byte {consumed}",
-                why=f"{consumed} bytes unpack to more than {position} bytes",
-            ).in_file(self.label)
+            why = f"{consumed} bytes unpack to more than {position} bytes"
+            raise IMAGE_BOMB.damaged(why, consumed).in_file(self.label)
         if not chunk:
             self._end = position
         return bool(chunk)
@@ -104,8 +101,7 @@ class Unpacked(Blob):
         raise NotImplementedError
 
     def _damaged(self, why: str) -> FormatError:
-        place = f"byte {self._consumed()}"
-        return FormatError("bad-archive", "damaged compressed file", place=place, why=why).in_file(self.label)
+        return _FORMAT.damaged(why, self._consumed()).in_file(self.label)
 
 
 class Gzip(Unpacked):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from posixpath import basename, dirname
 from typing import Optional
 
-from gpubind.formats.driver.names import DRIVER_SONAMES, PACKAGES
+from gpubind.formats.driver.names import DRIVER_SONAMES, known
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
 from gpubind.loader.container import Failure, Located
@@ -121,7 +121,7 @@ def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
 def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     """Yield a library that the program is linked with and the loader does not find."""
     for failure, program in _failures(preflight, "missing"):
-        drivers, packages = lacking(preflight, failure.name), PACKAGES.get(failure.name)
+        drivers, packages = lacking(preflight, failure.name), known(failure.name).packages
         is_forbidden = failure.why == "forbidden"
         if drivers is not None and drivers.is_told:
             continue

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, Optional
 
-from gpubind.errors import Format, GpubindError
+from gpubind.errors import IMAGE_BOMB, Format, GpubindError
 from gpubind.formats.archive.squashfs_blocks import Unpack
 from gpubind.model import FileKind
 
@@ -57,7 +57,7 @@ _EXTENDED = tuple(map(struct.Struct, ("<IIIIHHI", "<QQQIIII", "<II", "<III", "<I
 """What follows the header of an inode, but for what has no fixed size."""
 
 damaged = Format("bad-squashfs", "damaged squashfs image").damaged
-bomb = Format("image-bomb", "the image unpacks to far more than images do").damaged
+bomb = IMAGE_BOMB.damaged
 
 METADATA_SIZE = 8192
 """Bytes that a metadata block unpacks to; the last one of a table may have fewer."""

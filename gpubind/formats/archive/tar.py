@@ -150,7 +150,7 @@ def sparse_pairs(pairs: list[tuple[str, str]]) -> list[int]:
     """Return the offsets and lengths in the attributes of a sparse file of format 0.0 or 0.1; none in others."""
     texts = [text for name, text in pairs if name in ("GNU.sparse.offset", "GNU.sparse.numbytes")]
     texts += [each for name, text in pairs if name == "GNU.sparse.map" for each in text.split(",")]
-    return [_decimal({"GNU.sparse.map": text}, "GNU.sparse.map", 0) for text in texts]
+    return [_decimal("GNU.sparse.map", text) for text in texts]
 
 
 def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
@@ -176,25 +176,25 @@ def completed(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
 
 
 def _corrected(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
+    def number(name: str, otherwise: int) -> int:
+        return _decimal(name, attributes[name]) if name in attributes else otherwise
+
     header = header._replace(
         name=attributes.get("GNU.sparse.name", attributes.get("path", header.name)),
         link=attributes.get("linkpath", header.link),
-        uid=_decimal(attributes, "uid", header.uid),
-        gid=_decimal(attributes, "gid", header.gid),
+        uid=number("uid", header.uid),
+        gid=number("gid", header.gid),
     )
     if header.kind not in ("file", None):
         return header
-    stored = _decimal(attributes, "size", header.stored)
+    stored = number("size", header.stored)
     sparse = header.sparse or any(name.startswith("GNU.sparse.") for name in attributes)
-    size = _decimal(attributes, "GNU.sparse.size", header.size if header.sparse else stored)
-    size = _decimal(attributes, "GNU.sparse.realsize", size)
-    return header._replace(stored=stored, size=size, sparse=sparse)
+    size = number("GNU.sparse.size", header.size if header.sparse else stored)
+    return header._replace(stored=stored, size=number("GNU.sparse.realsize", size), sparse=sparse)
 
 
-def _decimal(attributes: dict[str, str], name: str, otherwise: int) -> int:
-    text = attributes.get(name)
-    if text is None:
-        return otherwise
+def _decimal(name: str, text: str) -> int:
+    """Return the number in *text*, the value of the attribute *name*."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise damaged(f"pax {name} {text[:40]!r}", 0)
     return int(text)

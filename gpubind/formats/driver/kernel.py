@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
-from gpubind.errors import Format, FormatError
+from gpubind.errors import Format
 
 PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
@@ -19,6 +19,8 @@ DRIVER_VERSION = r"[0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"
 """The pattern of a version of NVIDIA's driver: branches have three digits."""
 _VERSION_LINE = re.compile(rf"^NVRM version:.{{0,200}}?\s({DRIVER_VERSION})(?:\s|$)", re.MULTILINE)
 _VERSION = re.compile(DRIVER_VERSION)
+_NO_VERSION = Format("bad-procfs", "no driver version")
+_DEVICES = Format("bad-procfs", "malformed /proc/devices")
 _KFD = Format("bad-kfd", "malformed KFD properties")
 _PROPERTY = re.compile(r"([A-Za-z0-9_]+) ([0-9]{1,20})")
 _PCI = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
@@ -43,9 +45,7 @@ def parse_driver_version(text: str) -> str:
     """
     match = _VERSION_LINE.search(text)
     if match is None:
-        raise FormatError(
-            "bad-procfs", "no driver version", place="line 1", why="no `NVRM version:` line with a version"
-        )
+        raise _NO_VERSION.damaged("no `NVRM version:` line with a version", "line 1")
     return match.group(1)
 
 
@@ -53,7 +53,7 @@ def parse_module_version(text: str) -> str:
     """Return the version in `/sys/module/nvidia/version`: nothing but the number."""
     version = text.strip()
     if not _VERSION.fullmatch(version):
-        raise FormatError("bad-procfs", "no driver version", place="line 1", why=f"`{version[:40]}` is not a version")
+        raise _NO_VERSION.damaged(f"`{version[:40]}` is not a version", "line 1")
     return version
 
 
@@ -66,7 +66,7 @@ def parse_gpu_information(text: str) -> GpuInformation:
         model=fields.get("Model"),
         uuid=uuid if uuid and "?" not in uuid else None,
         pci=pci.lower() if _PCI.fullmatch(pci) else None,
-        minor=parse_minor(fields.get("Device Minor", "")),
+        minor=parse_number(fields.get("Device Minor", "")),
         excluded=fields.get("GPU Excluded", "").lower() == "yes",
     )
 
@@ -83,10 +83,11 @@ def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
         if line.endswith("devices:"):
             characters = line.startswith("Character")
         elif line and characters:
-            major, _, name = line.partition(" ")
-            if not (major.isascii() and major.isdigit() and len(major) < 10 and name.strip()):
-                raise FormatError("bad-procfs", "malformed /proc/devices", place=f"line {number}", why=repr(line[:60]))
-            devices.append((name.strip(), int(major)))
+            digits, _, name = line.partition(" ")
+            major = parse_number(digits)
+            if major is None or not name.strip():
+                raise _DEVICES.damaged(repr(line[:60]), f"line {number}")
+            devices.append((name.strip(), major))
     return tuple(devices)
 
 
@@ -103,11 +104,11 @@ def parse_groups(text: str) -> dict[int, str]:
 def parse_mig_minors(text: str) -> dict[str, int]:
     """Return capability -> minor of its node, by `mig-minors`, which has lines `gpu0/gi1/ci0/access 13`."""
     pairs = (line.strip().partition(" ") for line in text.split("\n"))
-    return {name: number for name, _, digits in pairs if (number := parse_minor(digits)) is not None}
+    return {name: number for name, _, digits in pairs if (number := parse_number(digits)) is not None}
 
 
-def parse_minor(digits: str) -> Optional[int]:
-    """Return a minor number; None for anything else."""
+def parse_number(digits: str) -> Optional[int]:
+    """Return a device number, major or minor; None for anything else."""
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 

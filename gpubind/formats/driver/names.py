@@ -83,7 +83,6 @@ REQUIRED = tuple(name.soname for name in NAMES if name.required)
 ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and name.soname)
 DRIVER_SONAMES = tuple(name.soname for name in NAMES if name.is_sought and name.soname)
 VENDOR_NEUTRAL_SONAMES = tuple(name.soname for name in NAMES if name.is_neutral and name.soname)
-PACKAGES = {name.start: name.packages for name in NAMES if name.packages}
 STUBBED = tuple(name.start for name in NAMES if name.has_stub)
 HOST_ONLY = tuple(HostOnly(**row) for row in _TABLE["host_only"])
 RUN_DIRECTORY: dict[str, str] = _TABLE["run_directory"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import BinaryIO, Literal, NamedTuple, Optional
 
 from gpubind.errors import Format, FormatError
@@ -71,9 +73,13 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
     if isinstance(ident, NotElf):
         raise FormatError("bad-elf", "not an ELF file", place="byte 0", why=ident.detail)
     file = _ElfFile(stream, ident)
-    dynamic = _read_dynamic(file)
+    dynamic = _Dynamic(file)
     needs, definitions = _version_needs(file, dynamic), _version_definitions(file, dynamic)
     soname = dynamic.text(DT_SONAME)
+    cuda_note = None
+    if soname is not None and soname.startswith("libcuda.so"):
+        with suppress(FormatError):  # the sections may be damaged
+            cuda_note = _read_cuda_note(file)
     stacks = [segment for segment in file.segments if segment.kind == PT_GNU_STACK]
     return ElfFacts(
         ident=ident,
@@ -86,7 +92,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
             VersionNeed(dynamic.string(library), tuple(map(dynamic.string, names))) for library, names in needs
         ),
         version_definitions=tuple(map(dynamic.string, definitions)),
-        cuda_note=_read_cuda_note(file) if soname is not None and soname.startswith("libcuda.so") else None,
+        cuda_note=cuda_note,
         # Without the header, the machine's default. The last of several takes precedence.
         executable_stack=bool(stacks[-1].flags & PF_X) if stacks else architecture(ident.arch).executable_stack,
         no_default_directories=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_NODEFLIB),
@@ -130,6 +136,10 @@ class _ElfFile:
         if 0 < size < end:
             raise _damaged(f"the file is truncated: it has {size} bytes, and its segments {end}", "segments")
 
+    def first(self, kind: int) -> Optional[_Segment]:
+        """Return the first segment of that *kind*."""
+        return next((segment for segment in self.segments if segment.kind == kind), None)
+
     def read(self, offset: int, size: int, what: str) -> bytes:
         """Return the *size* bytes at *offset*."""
         if not size:
@@ -159,13 +169,35 @@ class _ElfFile:
 
 
 class _Dynamic:
-    """The tags of the dynamic section that are read. A string is a place in the string table."""
+    """The dynamic section of *file*. A string is a place in the string table."""
 
     def __init__(self, file: _ElfFile) -> None:
         self._file = file
         self.needed: list[int] = []
         self.last: dict[int, int] = {}
-        """Of each tag the last value: that which ld.so keeps."""
+        """Of each other tag the last value: that which ld.so keeps."""
+        for tag, value in self._tags():
+            if tag != DT_NEEDED:
+                self.last[tag] = value
+            elif len(self.needed) == NEEDED_LIMIT:
+                raise _damaged(f"over {NEEDED_LIMIT} DT_NEEDED entries", "dynamic section")
+            else:
+                self.needed.append(value)
+
+    def _tags(self) -> Iterator[tuple[int, ...]]:
+        """Yield each tag and its value, up to the end of the section."""
+        segment = self._file.first(PT_DYNAMIC)
+        if segment is None or not segment.size:  # empty in a file of symbols
+            return
+        form = struct.Struct(self._file.order + self._file.forms.dynamic)
+        step = TAGS_AT_ONCE * form.size
+        for at in range(0, TAGS_LIMIT * form.size, step):
+            data = self._file.load(segment.address + at, step, "dynamic section")
+            for words in form.iter_unpack(data[: len(data) // form.size * form.size]):
+                if words[0] == DT_NULL:
+                    return
+                yield words
+        raise _damaged(f"over {TAGS_LIMIT} dynamic tags", "dynamic tags")
 
     def string(self, at: int, limit: int = STRING_LIMIT) -> str:
         """Return the string at place *at*, of no more than *limit* characters."""
@@ -184,27 +216,6 @@ class _Dynamic:
         """Return the string that *tag* names; None without that tag."""
         limit = SEARCH_PATH_LIMIT if tag in (DT_RPATH, DT_RUNPATH) else STRING_LIMIT
         return None if tag not in self.last else self.string(self.last[tag], limit)
-
-
-def _read_dynamic(file: _ElfFile) -> _Dynamic:
-    found = _Dynamic(file)
-    segment = next((s for s in file.segments if s.kind == PT_DYNAMIC and s.size), None)  # empty in a file of symbols
-    if segment is None:
-        return found
-    form = struct.Struct(file.order + file.forms.dynamic)
-    step = TAGS_AT_ONCE * form.size
-    for at in range(0, TAGS_LIMIT * form.size, step):
-        data = file.load(segment.address + at, step, "dynamic section")
-        for tag, value in form.iter_unpack(data[: len(data) // form.size * form.size]):
-            if tag == DT_NULL:
-                return found
-            if tag != DT_NEEDED:
-                found.last[tag] = value
-            elif len(found.needed) == NEEDED_LIMIT:
-                raise _damaged(f"over {NEEDED_LIMIT} DT_NEEDED entries", "dynamic section")
-            else:
-                found.needed.append(value)
-    raise _damaged(f"over {TAGS_LIMIT} dynamic tags", "dynamic tags")
 
 
 def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[int]]]:
@@ -243,7 +254,7 @@ def _version_definitions(file: _ElfFile, dynamic: _Dynamic) -> list[int]:
 
 def _read_interpreter(file: _ElfFile) -> Optional[str]:
     """Return the program that the kernel starts in this one's place: of several the first."""
-    segment = next((s for s in file.segments if s.kind == PT_INTERP), None)
+    segment = file.first(PT_INTERP)
     if segment is None:
         return None
     text, end, _ = file.read(segment.offset, min(segment.size, STRING_LIMIT), "interpreter").partition(b"\0")
@@ -253,14 +264,7 @@ def _read_interpreter(file: _ElfFile) -> Optional[str]:
 
 
 def _read_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
-    """Return libcuda's note, from a section outside all segments; None if the sections cannot be read."""
-    try:
-        return _find_cuda_note(file)
-    except FormatError:
-        return None  # ld.so would not see it
-
-
-def _find_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
+    """Return libcuda's note, from a section outside all segments, which ld.so does not see."""
     form = struct.Struct(file.order + file.forms.section)
     if file.section_size != form.size or file.section_names >= file.section_count:
         return None

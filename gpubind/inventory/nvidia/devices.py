@@ -19,8 +19,8 @@ from gpubind.formats.driver.kernel import (
     parse_driver_version,
     parse_gpu_information,
     parse_mig_minors,
-    parse_minor,
     parse_module_version,
+    parse_number,
     parse_params,
 )
 from gpubind.host import Host
@@ -174,7 +174,7 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     parts = [(minor, device.gi, ci) for minor, mig in divided for device in mig for ci in (None, device.ci)]
     for minor, gi, ci in parts:
         file = access_file(minor, gi, ci)
-        own = parse_minor(parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
+        own = parse_number(parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
         number = minors.get(capability_of(file)) if own is None else own
         if number is not None:
             target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")

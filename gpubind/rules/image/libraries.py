@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Optional
 
 from gpubind.files import Tree
 from gpubind.formats.driver.liblist import library_stem
-from gpubind.formats.driver.names import PACKAGES, driver_version_of, known
+from gpubind.formats.driver.names import driver_version_of, known
 from gpubind.formats.elf.elf import EXECUTABLE, ElfIdent
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
@@ -91,7 +91,7 @@ def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield each DT_NEEDED that neither the plan nor the image has, with all libraries that need it."""
     for cause in _causes(preflight, "missing"):
         mount, name = cause.mounts[0], cause.failure.name
-        drivers, packages = lacking(preflight, name), PACKAGES.get(name)
+        drivers, packages = lacking(preflight, name), known(name).packages
         if drivers is not None and drivers.is_told:
             continue
         own = drivers.case if drivers is not None else "packaged"
