@@ -253,11 +253,13 @@ def check(
     """
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
-    from gpubind.launch.prepare import check_plan
+    from gpubind.launch.prepare import preflight_on
+    from gpubind.rules.table import check as apply_rules
     from gpubind.runtimes import known_runtime
 
     runtime = known_runtime(backend) if backend is not None else None
-    return check_plan(host, plan, image, runtime, tuple(arguments), allow_writable=allow_writable, program=program)
+    words = tuple(arguments)
+    return apply_rules(preflight_on(host, plan, image, runtime, words, allow_writable=allow_writable, program=program))
 
 
 @verb

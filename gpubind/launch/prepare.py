@@ -17,7 +17,7 @@ from gpubind.launch.caller import begin, writable_files
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.stage import stage, stage_in, stage_skeleton
 from gpubind.loader.namespace import OwnMounts
-from gpubind.model import ContainerPath, Finding, HostPath, ImageFacts, Plan
+from gpubind.model import ContainerPath, HostPath, ImageFacts, Plan
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import Query, plan_host, plan_or_empty
 from gpubind.runtimes import RUNTIMES
@@ -196,74 +196,45 @@ def _need_gpu(plan: Plan) -> None:
 
 def preflight_on(
     host: Host,
-    query: Query,
-    image: Optional[Image],
-    runtime: Optional[Runtime],
-    arguments: tuple[str, ...],
-    *,
-    allow_writable: bool,
-    program: Optional[str],
-) -> Preflight:
-    """Return what the rules inspect of a start by *runtime* on *host*, with its plan. Errors: as `plan_host`."""
-    if runtime is None or query.request.like is not None:
-        return preflight_of(host, plan_or_empty(host, query, image), image, runtime, None, program)
-    start = start_on(host, runtime, arguments).allowing(allow_writable)
-    host, plan = plan_start(host, query, start, image, or_empty=True)
-    return preflight_of(host, plan, image, runtime, start, program)
-
-
-def preflight_of(
-    host: Host,
-    plan: Plan,
-    image: Optional[Image],
-    runtime: Optional[Runtime],
-    start: Optional[Start],
-    program: Optional[str],
-) -> Preflight:
-    """Return what the rules inspect where nothing is started: nothing is written, and *runtime* may be missing here."""
-    from gpubind.rules.preflight import preflight
-
-    if runtime is None or start is None:
-        name = runtime.name if runtime is not None else None
-        is_here = runtime is None and host.local is not None and program is not None
-        own_mounts = _usual_mounts(plan, host) if is_here else None
-        return preflight(host, plan, image, backend=name, program=program, own_mounts=own_mounts, may_be_library=True)
-    start = staged(plan, start, image, Files(write=False))
-    own_mounts = start.runtime.own_mounts(plan, start) if host.local is not None else None
-    found = preflight(
-        host,
-        plan,
-        image,
-        backend=runtime.name,
-        start=start,
-        program=program,
-        own_mounts=own_mounts,
-        may_be_library=True,
-    )
-    if host.local is not None and find_program(runtime.name, start.caller.environ) is None:
-        hint = "install it, or name another with --backend"
-        found.limit = RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint)
-    return found
-
-
-def check_plan(
-    host: Host,
-    plan: Plan,
+    asked: Union[Query, Plan],
     image: Optional[Image] = None,
     runtime: Optional[Runtime] = None,
     arguments: tuple[str, ...] = (),
     *,
     allow_writable: bool = False,
     program: Optional[str] = None,
-) -> tuple[Finding, ...]:
-    """Return what will not work with *plan* on *host*; errors first. Errors: `UsageError` (code `other-host`)."""
-    from gpubind.rules.table import check
+) -> Preflight:
+    """Return what the rules inspect of a start by *runtime* on *host*, which may lack it. Nothing is written.
 
-    _need_its_host(host, plan)
+    *asked* is the plan, or the request for one. Errors: as `plan_host`; `UsageError` (code `other-host`).
+    """
+    from gpubind.rules.preflight import preflight
+
+    if isinstance(asked, Plan):
+        _need_its_host(host, asked)
     start = None
-    if runtime is not None and plan.request.like is None:
+    if runtime is not None and asked.request.like is None:
         start = start_on(host, runtime, arguments).allowing(allow_writable)
-    return check(preflight_of(host, plan, image, runtime, start, program))
+    if isinstance(asked, Plan):
+        plan = asked
+    elif start is not None:
+        host, plan = plan_start(host, asked, start, image, or_empty=True)
+    else:
+        plan = plan_or_empty(host, asked, image)
+    name, own_mounts = runtime.name if runtime is not None else None, None
+    if start is not None:
+        start = staged(plan, start, image, Files(write=False))
+        own_mounts = start.runtime.own_mounts(plan, start) if host.local is not None else None
+    elif runtime is None and host.local is not None and program is not None:
+        own_mounts = _usual_mounts(plan, host)
+    found = preflight(
+        host, plan, image, backend=name, start=start, program=program, own_mounts=own_mounts, may_be_library=True
+    )
+    is_live = host.local is not None
+    if is_live and runtime is not None and start is not None and not find_program(runtime.name, start.caller.environ):
+        hint = "install it, or name another with --backend"
+        found.limit = RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint)
+    return found
 
 
 def _need_its_host(host: Host, plan: Plan) -> None:

@@ -28,7 +28,7 @@ from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image
 from gpubind.inventory.cdi.specs import read_registry
-from gpubind.launch.prepare import check_plan
+from gpubind.launch.prepare import preflight_on
 from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.budget import renew
@@ -38,6 +38,7 @@ from gpubind.planner.like import FLAVOURS
 from gpubind.planner.placement import GPUBIND
 from gpubind.planner.planning import Query, plan_host
 from gpubind.planner.request import SOURCES, checked
+from gpubind.rules.table import check
 from gpubind.runtimes import RUNTIMES
 from gpubind.version import __version__
 
@@ -144,7 +145,7 @@ def _answer(host: Host, question: Question) -> str:
             raise
         return _told(error)
     for runtime in (None, *map(RUNTIMES.__getitem__, question.backends)):
-        texts += map(str, check_plan(host, plan, question.image, runtime))
+        texts += map(str, check(preflight_on(host, plan, question.image, runtime)))
     return "\n".join(texts)
 
 
