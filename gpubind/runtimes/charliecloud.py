@@ -85,11 +85,8 @@ class Charliecloud(Runtime):
         """Return the files for which the image has no place, and one can be made."""
         if not _makes_places(start) and not _has(start.tree, GPUBIND_ROOT):
             return ()
-        return tuple(
-            mount.target
-            for mount in plan.mounts
-            if _missing_place(start.tree, mount.target) and mount.kind != "directory"
-        )
+        targets = (mount.target for mount in plan.mounts if mount.kind != "directory")
+        return tuple(target for target in targets if _missing_place(start.tree, target))
 
     def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         image = start.tree
@@ -105,7 +102,11 @@ class Charliecloud(Runtime):
         overlay = any(not _has(image, top) for top in made)
         options = ["-W"] if overlay and "write-fake" not in start.user.options.values else []
         for bind in binds:
-            _need_sayable(bind, overlay or "write-fake" in start.user.options.values)
+            if ":" in bind.source:
+                why = "ch-run takes what is behind the first colon for the place in the container"
+                raise unsayable_path(bind.source, why)
+            if overlay or "write-fake" in start.user.options.values:
+                _need_visible(bind.source)
             options += ["-b", f"{bind.source}:{bind.target}"]
         env = _environment(plan, start)
         findings = (*shared_dev(plan, "always"), *self.write_access(edits, plan, start), *edits.findings)
@@ -201,14 +202,6 @@ def _need_places(plan: Plan, edits: Edits, start: Start) -> None:
             why="with --write, and before 0.32, it makes directories only in the image",
             hint=f"make an empty directory {GPUBIND_ROOT} in the image, or leave out --write",
         )
-
-
-def _need_sayable(bind: Bind, overlay: bool) -> None:
-    """Errors: `RuntimeLimitError` (codes `unsayable-path`, `hidden-path`)."""
-    if ":" in bind.source:
-        raise unsayable_path(bind.source, "ch-run takes what is behind the first colon for the place in the container")
-    if overlay:
-        _need_visible(bind.source)
 
 
 def _need_visible(path: str) -> None:

@@ -153,6 +153,17 @@ def unsayable_path(
     return RuntimeLimitError("unsayable-path", what, where=path, why=why, hint=hint)
 
 
+def source_and_target(bind: Bind, why: str, ends: tuple[str, ...]) -> str:
+    """Return `SOURCE:TARGET` for *bind*.
+
+    Errors: `RuntimeLimitError` (code `unsayable-path`) for a path with a colon, or that ends with one of *ends*.
+    """
+    for path in (bind.source, bind.target):
+        if ":" in path or path.endswith(ends):
+            raise unsayable_path(path, why)
+    return f"{bind.source}:{bind.target}"
+
+
 def unsayable_value(
     name: str, why: str, hint: str = "give the variable a plainer value", *, document: str = ""
 ) -> RuntimeLimitError:

@@ -15,7 +15,6 @@ from gpubind.loader.namespace import OwnMounts
 from gpubind.model import HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.runtimes.edits import (
-    Bind,
     Obstacle,
     RuntimeArguments,
     edits_of,
@@ -23,7 +22,7 @@ from gpubind.runtimes.edits import (
     own_mounts_of,
     same_place,
     shared_dev,
-    unsayable_path,
+    source_and_target,
 )
 from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, Printed, Runtime, Start, one_line
@@ -43,7 +42,8 @@ class Proot(Runtime):
 
     def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         edits = edits_of(plan, start.stage.files, own_binds(start.user.options.all("bind")), _obstacle)
-        options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
+        why = "PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind"
+        options = [word for bind in edits.binds for word in ("-b", source_and_target(bind, why, ("!",)))]
         env = compose(plan.env, Values(callers=start.caller.environ, images=library_path(plan)))
         findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start))
         unset = tuple(name for name, value in env.items() if value is None and name in start.caller.environ)
@@ -74,16 +74,6 @@ def _obstacle(mount: Mount, source: HostPath) -> Optional[Obstacle]:
     """Return the obstacle of a file that a directory of the host provides at its place: it needs no bind."""
     shared = any(mount.target.startswith(f"{path}/") for path in SHARED)
     return Obstacle(None) if shared and str(source) == mount.target else None
-
-
-def _bind_word(bind: Bind) -> str:
-    """Return the value of -b for *bind*. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
-    for path in (bind.source, bind.target):
-        if ":" in path or path.endswith("!"):
-            raise unsayable_path(
-                path, "PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind"
-            )
-    return f"{bind.source}:{bind.target}"
 
 
 def _directory(start: Start) -> str:

@@ -17,13 +17,12 @@ from gpubind.model.arch import ARCHITECTURES
 from gpubind.model.findings import finding
 from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import (
-    Bind,
     Edits,
     RuntimeArguments,
     edits_of,
     own_binds,
     shared_dev,
-    unsayable_path,
+    source_and_target,
     unsayable_value,
     vendor_of,
 )
@@ -74,7 +73,9 @@ class Udocker(Runtime):
         own = own_binds(start.user.options.all("volume"))
         edits = edits_of(plan, start.stage.files, own)
         _need_mode(start.caller.environ.get(MODE, ""), plan, edits)
-        options = [f"--volume={_volume(bind)}" for bind in edits.binds]
+        # udocker also joins doubled slashes, which no plan has.
+        why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"
+        options = [f"--volume={source_and_target(bind, why, ('!', '/'))}" for bind in edits.binds]
         env = compose(plan.env, Values(start.user.options.env, images=library_path(plan)))
         for name, value in known(env):
             if value != value.strip():
@@ -115,18 +116,6 @@ def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:
             why="in the R modes it says `engine does not support file mounting`",
             hint="use mode P1: `udocker setup --execmode=P1 NAME`",
         )
-
-
-def _volume(bind: Bind) -> str:
-    """Return the value of --volume for *bind*; udocker also joins doubled slashes, which no plan has.
-
-    Errors: `RuntimeLimitError` (code `unsayable-path`).
-    """
-    for path in (bind.source, bind.target):
-        if ":" in path or path.endswith(("!", "/")):
-            why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"
-            raise unsayable_path(path, why)
-    return f"{bind.source}:{bind.target}"
 
 
 UDOCKER = Udocker()

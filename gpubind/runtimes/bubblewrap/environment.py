@@ -107,9 +107,7 @@ class BubblewrapEnvironment(NamedTuple):
 def environment(
     operations: tuple[EnvVar, ...], environ: Mapping[str, str], given: BubblewrapOptions, image: Tree
 ) -> BubblewrapEnvironment:
-    """Return the environment of a container of *image*: the caller's *environ*, the plan's *operations*, and the user's
-    own words.
-    """
+    """Return the environment of a container of *image*: of *environ*, *operations* and the user's own options."""
     callers = {} if given.cleared else {name: value for name, value in environ.items() if _PASSED.fullmatch(name)}
     dropped = ["LD_LIBRARY_PATH", *(name for name in sorted(environ) if not _PASSED.fullmatch(name))]
     users = dict(given.env)

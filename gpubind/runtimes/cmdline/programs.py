@@ -27,7 +27,7 @@ class StartCommand(NamedTuple):
 
     @property
     def known(self) -> OptionTable:
-        """The options that it takes."""
+        """Return the options that it takes."""
         return table(*self.options)
 
 
@@ -48,12 +48,12 @@ class Program(NamedTuple):
 
     @property
     def known(self) -> OptionTable:
-        """Its own options, before the subcommand."""
+        """Return its own options, before the subcommand."""
         return table(*self.options)
 
     @property
     def asks_by_flag(self) -> bool:
-        """Whether a start asks for GPUs only by a flag; starting any other program asks for them."""
+        """Return whether a start asks for GPUs only by a flag; starting any other program asks for them."""
         return self.family not in ("", "ch-run")
 
     def start(self, action: str = "shell") -> StartCommand:

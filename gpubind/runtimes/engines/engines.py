@@ -103,15 +103,15 @@ class Docker(Runtime):
         """
         _need_local(start)
         edits = edits_of(plan, start.stage.files, users_mounts(start))
-        made = environment(plan, start)
+        env, unset = environment(plan, start)
         options: list[str] = []
         for bind in edits.binds:
             options += ["--mount", mount_word(bind)]
         for node in edits.nodes:
             options += _device_words(node, start)
-        for name, value in made.env:
+        for name, value in env:
             options += ["--env", f"{name}={value}"]
-        for name in made.unset:
+        for name in unset:
             options += [self.unset_option, name]
         options += self.group_words(edits.nodes, start)
         if start.facts.has_selinux and not any("label" in value for value in start.user.options.all("security-opt")):
@@ -119,8 +119,8 @@ class Docker(Runtime):
         findings = edits.findings
         if plan.mounts and plan.image is None:
             findings += (finding("image-unknown", subject="image"),)
-        unset = made.unset if self.unset_option == "--env" else ()
-        return RuntimeArguments(tuple(options), edits.binds, made.env, edits.decisions, findings, unset)
+        left = unset if self.unset_option == "--env" else ()
+        return RuntimeArguments(tuple(options), edits.binds, env, edits.decisions, findings, left)
 
     unset_option = "--env"
     """Takes a variable of the image away: docker's --env does where its own environment lacks the variable."""

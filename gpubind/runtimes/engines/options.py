@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from posixpath import join, normpath
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES
@@ -68,17 +68,8 @@ def users_mounts(start: Start) -> tuple[UserBind, ...]:
     )
 
 
-class Environment(NamedTuple):
-    """The variables of a container, as options say them."""
-
-    env: tuple[tuple[str, str], ...]
-    """By name."""
-    unset: tuple[str, ...]
-    """Those that the image sets and the container must not have."""
-
-
-def environment(plan: Plan, start: Start) -> Environment:
-    """Return the variables for the options.
+def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return the variables for the options, by name, and those of the image that the container must not have.
 
     Errors: `RuntimeLimitError`: code `image-needed` where a value adds to one that is not known, `unsayable-value`.
     """
@@ -98,7 +89,7 @@ def environment(plan: Plan, start: Start) -> Environment:
         if not is_utf8(name + value) or "\0" in value:
             raise unsayable_value(name, "it is not UTF-8, and this program hands values on as JSON")
     unset = tuple(name for name, value in changed.items() if value is None and name in images)
-    return Environment(tuple(sorted(kept.items())), unset)
+    return tuple(sorted(kept.items())), unset
 
 
 def _need_value(name: str, plan: Plan, start: Start) -> None:
