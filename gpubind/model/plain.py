@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 def text_of(document: dict[str, Any]) -> str:
-    """*document* as text: ASCII, one member of each array a line, so that two of a kind can be compared with diff."""
+    """Return *document* as text: ASCII, one member of each array a line, so that diff can compare two of a kind."""
     parts = []
     for key, value in document.items():
         if isinstance(value, list) and value:
@@ -58,20 +58,20 @@ class Decoder:
     ) -> None:
         self.format = kind
         self.prefix = prefix
-        """What precedes the first key in a place."""
+        """The text before the first key in a place."""
         self.keys = keys or {}
         """Keys of fields that have other names; `a.b` is a member of the member `a`."""
         self.members = members
-        """How many members a list may have."""
+        """The most members of a list."""
         self.has_nul = has_nul
-        """Whether a string may contain NUL. None may that becomes a path or a variable."""
+        """Whether a string may contain NUL; one that becomes a path or a variable may not."""
         self.is_go = is_go
-        """Whether values are read as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, none
-        that is not known; a whole fraction is a number, and a number or boolean is a string."""
+        """Whether values are read as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, no
+        unknown ones; a whole fraction is a number, and a number or boolean is a string."""
         self.rows = rows
         """NamedTuples that are lists of their fields."""
         self._readers: dict[Any, _Reader] = dict(readers or {})
-        """Readers of values and their places by kind; those given read kinds that look otherwise in documents."""
+        """Readers of values and their places, by kind; those given are for kinds with another form in documents."""
 
     def value(self, kind: type[_Value], value: Any, place: str = "") -> _Value:
         """Return the *kind* of value that *value*, at *place* in its document, stands for."""

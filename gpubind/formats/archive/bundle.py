@@ -60,7 +60,7 @@ class BundleMount(NamedTuple):
 
     @property
     def is_bind(self) -> bool:
-        """Whether it brings a file or directory of the host."""
+        """Whether it is a file or directory of the host."""
         return self.type == "bind" or "bind" in self.options or "rbind" in self.options
 
 
@@ -110,7 +110,7 @@ class Bundle(NamedTuple):
 
 
 class BundleEdits(NamedTuple):
-    """What is changed in a config.json."""
+    """Changes of a config.json."""
 
     mounts: tuple[BundleMount, ...] = ()
     nodes: tuple[DeviceNode, ...] = ()
@@ -118,11 +118,11 @@ class BundleEdits(NamedTuple):
     allowed: tuple[DeviceNode, ...] = ()
     """Allowed by the device cgroup."""
     env: tuple[tuple[str, Optional[str]], ...] = ()
-    """Each variable's value; None takes it away."""
+    """Each variable's value; None removes it."""
 
 
 class Process(NamedTuple):
-    """What a start changes of a bundle's process."""
+    """Changes of a bundle's process for a start."""
 
     args: tuple[str, ...]
     terminal: Optional[bool]
@@ -227,7 +227,7 @@ def _rule_member(node: DeviceNode) -> dict[str, Any]:
 
 
 def _list_at(document: dict[str, Any], path: Sequence[str]) -> list[Any]:
-    """Return the list at *path*, made if it is not there."""
+    """Return the list at *path*; create it if it is not there."""
     here: Any = document
     for depth, key in enumerate(path, 1):
         if here.get(key) is None:
@@ -237,7 +237,7 @@ def _list_at(document: dict[str, Any], path: Sequence[str]) -> list[Any]:
 
 
 def _set_variables(lines: list[Any], env: Sequence[tuple[str, Optional[str]]]) -> list[list[Any]]:
-    """Change *lines* of `process.env`: of each change its place, the line before and the line after it."""
+    """Change *lines* of `process.env`. Return the place of each change, the line before and the line after it."""
     done: list[list[Any]] = []
     for name, value in env:
         places = [place for place, line in enumerate(lines) if line.partition("=")[0] == name]

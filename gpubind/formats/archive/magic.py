@@ -26,7 +26,7 @@ _MEANINGS = (
 
 
 def meaning_of(head: bytes) -> tuple[str, str]:
-    """Return what the file with the first bytes *head* (2048 are enough) is, and how to make an image of it, or ""."""
+    """Return the kind of the file with the first bytes *head* (2048 are enough), and how to make an image of it."""
     known = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
     start = head[:8]
     shown = start.decode("ascii", "replace")

@@ -32,10 +32,7 @@ INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-MANIFEST_TYPES = (
-    "application/vnd.oci.image.manifest.v1+json",
-    _SCHEMA_2,
-)
+MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", _SCHEMA_2)
 CONFIG_TYPES = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",

@@ -136,11 +136,11 @@ class Inode(NamedTuple):
     device: tuple[int, int]
     """Major and minor number."""
     rest: MetadataReference
-    """What has no fixed size: a file's words of blocks, a link's target."""
+    """The place of the part without a fixed size: a file's words of blocks, a link's target."""
 
 
 def parse_version(head: bytes) -> tuple[int, int]:
-    """Return the version of the format, by the first 96 bytes. Structures of versions before 4.0 are others.
+    """Return the version of the format, by the first 96 bytes. Versions before 4.0 have other structures.
 
     Errors: `FormatError` (code `bad-squashfs`) for anything but a superblock.
     """
@@ -173,7 +173,7 @@ def parse_superblock(head: bytes, size: int) -> Superblock:
 
 
 def inode_body_size(header: bytes, place: MetadataReference) -> int:
-    """Return how many bytes of fixed size follow the *header* (`INODE_HEADER_SIZE` bytes) of the inode at *place*.
+    """Return the number of bytes of fixed size after the *header* (`INODE_HEADER_SIZE` bytes) of the inode at *place*.
 
     Errors: `FormatError` (code `bad-squashfs`).
     """

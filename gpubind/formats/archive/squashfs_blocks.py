@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 Unpack = Callable[[bytes, int], bytes]
-"""What a block unpacks to. Given the most bytes that may come out; a block that holds more is an error, or unpacks to
-more bytes than that, but not to many more. Any exception means damage."""
+"""Unpacks a block, to no more bytes than the limit. A block that holds more is an error, or unpacks to slightly more
+than that. Any exception means damage."""
 
 PACKAGES = {"lzo": "python-lzo", "lz4": "lz4", "zstd": "zstandard"}
-"""The package that has what Python itself does not have, by the name of a compression."""
+"""The packages for compressions that Python itself cannot read."""
 DICTIONARY_LIMIT = 32 << 20
 """Bytes that unpacking xz or lzma may need; mksquashfs keeps dictionaries within a block."""
 WINDOW_LIMIT = 8 << 20
@@ -18,7 +18,7 @@ WINDOW_LIMIT = 8 << 20
 
 
 def unpacker(compression: str) -> Optional[Unpack]:
-    """Return what unpacks blocks of *compression*; None for one that nothing here can read.
+    """Return the function that unpacks blocks of *compression*; None for an unknown compression.
 
     Errors: `ImportError` if its package (`PACKAGES`) is not there.
     """
@@ -57,7 +57,7 @@ def _lzma() -> Unpack:
 
 
 def _whole(decompressor: Any, data: bytes, limit: int) -> bytes:
-    """Return what *data* unpacks to if it is one stream, to its end."""
+    """Return *data* unpacked, which must be one whole stream."""
     unpacked: bytes = decompressor.decompress(data, limit + 1)
     if len(unpacked) <= limit and not decompressor.eof:
         raise EOFError("the block ends early")

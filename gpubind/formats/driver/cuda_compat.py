@@ -28,7 +28,7 @@ _NOT_ON_DEVICE = (
 
 
 class Node(NamedTuple):
-    """What forward compatibility meets on a host."""
+    """The driver and the GPUs of a host, as far as forward compatibility depends on them."""
 
     driver: str
     """Version of the kernel module."""
@@ -39,7 +39,7 @@ class Node(NamedTuple):
 
 
 def node_of(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optional[Node]:
-    """Return what forward compatibility meets with *driver* and those of *gpus* that the container gets.
+    """Return the facts for forward compatibility with *driver* and those of *gpus* that the container gets.
 
     *serves* is the version that the host's libcuda reports, if any. The result is None without a driver for Linux of a
     known version: WSL and Tegra work otherwise.

@@ -54,7 +54,7 @@ def _of_text(data: bytes) -> Icd:
 
 def with_library_paths(icd: Icd, replacements: dict[str, str]) -> str:
     """Return the manifest's text with each `library_path` replaced that *replacements* names."""
-    if isinstance(icd.document, list) and all(isinstance(line, str) for line in icd.document):
+    if isinstance(icd.document, list):
         return "".join(replacements.get(line, line) + "\n" for line in icd.libraries)
     document = json.loads(json.dumps(icd.document))  # a deep copy: values are frozen
     for holder in _holders(document):

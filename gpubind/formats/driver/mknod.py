@@ -62,7 +62,7 @@ def node_command(path: str, minors: Mapping[str, int]) -> str:
 
 
 def load_command(gpus: int) -> str:
-    """Return the command that loads the driver and makes the nodes of so many *gpus*: nothing else does so at boot."""
+    """Return the command that loads the driver and creates the nodes of that number of *gpus* after a boot."""
     nodes = " ".join(f"-c={number}" for number in range(max(gpus, 1)))
     return f"modprobe nvidia && nvidia-modprobe -c=255 {nodes} && nvidia-modprobe -u -c=0"
 

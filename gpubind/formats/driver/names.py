@@ -24,7 +24,7 @@ class Name(NamedTuple):
     """How they begin."""
     soname: Optional[str] = None
     alias: Optional[str] = None
-    """What programs open it as, whether or not the host has the link.
+    """The name by which programs open it, whether or not the host has the link.
 
     Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
     """
@@ -50,7 +50,7 @@ class Name(NamedTuple):
     is_neutral: bool = False
     """Whether it is a loader that all vendors share, which an image may have by its soname."""
     packages: str = ""
-    """What Debian's and Red Hat's distributions call the packages of it, if the driver needs it of others."""
+    """The names of its packages in Debian's and Red Hat's distributions, if the driver needs it of others."""
 
 
 class Companion(NamedTuple):
@@ -121,7 +121,7 @@ def _of_driver() -> tuple[ListEntry, ...]:
 def driver_version_of(name: str) -> Optional[str]:
     """Return the driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
 
-    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are none.
+    None for other versions: `libnvidia-egl-gbm.so.1.1.2`.
     """
     match = _VERSION_AT_END.search(name)
     return match.group(1) if match else None

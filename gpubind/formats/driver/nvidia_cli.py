@@ -1,4 +1,4 @@
-"""What `nvidia-container-cli list` answers: one absolute path a line, without headings or types.
+"""The answer of `nvidia-container-cli list`: one absolute path a line, without headings or types.
 
 Sources: libnvidia-container `src/cli/list.c` (order and content), `src/cli/main.c`, `src/cli/common.c`, `src/error.c`
 (`nvidia-container-cli: <class> error: <text>`, exit status 1).

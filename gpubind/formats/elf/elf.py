@@ -53,7 +53,7 @@ class NotElf(NamedTuple):
 
 
 class VersionNeed(NamedTuple):
-    """Symbol versions that a file wants from one library (.gnu.version_r)."""
+    """The symbol versions that a file needs of one library (.gnu.version_r)."""
 
     library: str
     versions: tuple[str, ...]

@@ -87,9 +87,9 @@ class LdCache:
                     yield self._entry(index, name)
 
     def named(self, name: str) -> tuple[LdCacheEntry, ...]:
-        """Return the entries of that *name*, in file order; of hundreds, which no ldconfig writes, the first ones.
+        """Return the entries of that *name*, in file order: the first `ENTRIES_OF_A_NAME`.
 
-        Whoever asks for one name asks for more: all are sorted at the first question.
+        All are sorted by name at the first call, as callers need many names.
         """
         if not self._named:
             for index, key in enumerate(self._keys):

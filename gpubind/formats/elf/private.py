@@ -16,7 +16,7 @@ _HIDDEN = 0x8000
 
 
 class PrivateSymbols(NamedTuple):
-    """What a file gives to others of its glibc, and what it wants of them."""
+    """The private symbols that a file defines for others of its glibc, and those that it needs of them."""
 
     defined: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ def _read(elf: Any) -> PrivateSymbols:
 
 
 def _versions(elf: Any) -> Iterator[tuple[int, str]]:
-    """Yield the number and the name of each version that the file defines, or wants of others."""
+    """Yield the number and the name of each version that the file defines, or needs of others."""
     defines, wants = elf.get_section_by_name(".gnu.version_d"), elf.get_section_by_name(".gnu.version_r")
     if defines is not None:
         for definition, names in islice(defines.iter_versions(), VERSIONS_LIMIT):

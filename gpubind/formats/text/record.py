@@ -48,17 +48,17 @@ class RecordedEntry(NamedTuple):
 
 
 class RecordedDirectory(NamedTuple):
-    """What the survey knows of one directory."""
+    """The facts that the survey has of one directory."""
 
     entries: dict[str, RecordedEntry]
     others: tuple[str, ...] = ()
-    """Names that exist and that nothing more is known of."""
+    """Names that exist, without further facts."""
     listed: Union[bool, Missing] = False
     """True if entries and others are all there is; Missing if it could not be listed."""
 
 
 class RecordedRun(NamedTuple):
-    """What a program answered; Missing if it could not be run, or gave no answer."""
+    """The answer of a program; `missing` if it could not be run, or did not answer."""
 
     argv: tuple[str, ...]
     status: _Id = 0
@@ -75,7 +75,7 @@ class RecordedRoot(NamedTuple):
 
 
 class RecordedList(NamedTuple):
-    """A list file that the host's user or site had put in force."""
+    """A list file that the host's user or site had chosen."""
 
     name: str
     label: str

@@ -82,7 +82,7 @@ class Exports(NamedTuple):
 
 
 def parse_exports(text: str, before: Exports) -> Exports:
-    """Return what is known of variables once a shell has read *text*, and what was known *before*. Never raises.
+    """Return the variables as they are after a shell has read *text*, given those *before*. Never raises.
 
     A variable that nothing has set is unset: Singularity hides the caller's from these files.
     """
@@ -136,7 +136,7 @@ class _Script:
         return self.at == len(self.text)
 
     def statement(self) -> None:
-        """Do what the next statement does."""
+        """Run the next statement."""
         match = self.take(_COMMAND)
         command = match.group(1) if match else ""
         self.hidden.clear()

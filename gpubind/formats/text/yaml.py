@@ -104,7 +104,7 @@ class _Builder:
         return value
 
     def _until(self, end: type) -> Iterator[Any]:
-        """Yield what begins each member, up to the *end* of a list or an object."""
+        """Yield the first event of each member, up to the *end* of a list or an object."""
         for event in self.events:
             if isinstance(event, end):
                 break
@@ -147,7 +147,7 @@ def _float(text: str) -> Any:
 
 
 def _damaged(event: Any, why: str) -> FormatError:
-    """Return the error about what begins with *event*."""
+    """Return the error about the value that begins with *event*."""
     return _FORMAT.damaged(why, _place(event.start_mark))
 
 
