@@ -10,16 +10,7 @@ from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.launch.caller import begin
 from gpubind.launch.execute import callers_environ, find_program
-from gpubind.launch.prepare import (
-    Files,
-    Prepared,
-    host_for,
-    layout_of,
-    prepare,
-    with_words,
-    without_choice,
-    write_generated,
-)
+from gpubind.launch.prepare import Files, Prepared, prepare, without_choice, write_generated
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import cdi_layout
 from gpubind.planner.planning import Query, plan_host
@@ -80,9 +71,15 @@ def render_start(form: PrintForm, prepared: Prepared) -> tuple[Plan, str]:
     if prepared.words is None:
         what = f"--format {form.name} edits what an image has, and no such image is given"
         raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
+    printed = _printed(prepared)
+    return printed.plan, runtime.render(form.name, printed, quoted=form.quoted)
+
+
+def _printed(prepared: Prepared) -> Printed:
+    """Return *prepared* for printing: the findings about its arguments are in its plan."""
+    assert prepared.words is not None
     plan = prepared.plan._replace(findings=(*prepared.plan.findings, *prepared.words.findings))
-    printed = Printed(prepared.words, prepared.start, prepared.host, plan)
-    return plan, runtime.render(form.name, printed, quoted=form.quoted)
+    return Printed(prepared.words, prepared.start, prepared.host, plan)
 
 
 def render_mounts(form: PrintForm, plan: Plan) -> str:
@@ -109,13 +106,8 @@ def _as_variables(form: PrintForm, host: Host, query: Query, image: Optional[Ima
     start = begin(RUNTIMES[name], programs.get(name), (), environ, host)
     if row.is_kept:
         query, host = _for_every_job(query), without_choice(host)  # each job keeps its own
-    else:
-        host = host_for(host, start, image)
-    plan = plan_host(host, query, image, layout_of(start, image))
-    prepared = with_words(host, plan, start, image, files_of(form)._replace(environ=callers))
-    assert prepared.words is not None
-    plan = plan._replace(findings=(*plan.findings, *prepared.words.findings))
-    return plan, row.document.render(Printed(prepared.words, prepared.start, host, plan), callers)
+    printed = _printed(prepare(host, query, start, image, files_of(form)._replace(environ=callers)))
+    return printed.plan, row.document.render(printed, callers)
 
 
 def _for_every_job(query: Query) -> Query:

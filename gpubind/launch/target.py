@@ -48,7 +48,7 @@ def ignore(message: Message) -> None:
 
 
 class StartRequest(NamedTuple):
-    """What is asked of a start."""
+    """A request for a start."""
 
     open_host: Callable[[], Host]
     query: Query
@@ -76,7 +76,7 @@ class StartRequest(NamedTuple):
 
 
 class StartTarget(NamedTuple):
-    """What is to be started."""
+    """A runtime with its image, on a host."""
 
     runtime: Runtime
     """As the user names it."""

@@ -139,7 +139,7 @@ class Docker(Runtime):
         The defaults stand before the user's own options, which can take each of them back; the plan's follow them.
         """
         given, argv = start.user.options, call.argv
-        is_directory = is_path(call.image)
+        is_directory = call.image.startswith(("/", "."))  # a name begins with neither
         line = ["--rm"] if not given.values.get("rm") and not given.all("restart") else []
         if not given.has("detach"):
             line += [] if given.values.get("interactive") else ["--interactive"]
@@ -255,11 +255,6 @@ def _shm_words(start: Start) -> list[str]:
     given = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
     is_covered = any(f"{SHARED}/".startswith(f"{bind.target.rstrip('/')}/") for bind in users_mounts(start))
     return [] if given or is_covered else ["--tmpfs", SHARED]
-
-
-def is_path(image: str) -> bool:
-    """Return whether *image* is a directory, and no name: a name begins with neither a slash nor a dot."""
-    return image.startswith(("/", "."))
 
 
 def _rootfs(call: Call, start: Start) -> str:
