@@ -26,8 +26,6 @@ class Bind(NamedTuple):
     """The path in the container."""
     read_only: bool
     """Whether the container may only read it."""
-    required: bool = False
-    """Whether the driver is of no use without it."""
 
 
 class Obstacle(NamedTuple):
@@ -89,7 +87,7 @@ def edits_of(
             continue
         found = covered(mount, source, covers) or (obstacle(mount, source) if obstacle is not None else None)
         if found is None:
-            planned.append(Bind(source, mount.target, "ro" in mount.options, mount.required))
+            planned.append(Bind(source, mount.target, "ro" in mount.options))
         elif found.why is not None:
             decisions.append(_no_mount_point(mount, found.why))
     findings = tuple(_left_out(decisions, plan))

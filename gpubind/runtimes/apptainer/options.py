@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.formats.text.shell import Exports, parse_exports
@@ -31,13 +30,17 @@ _LISTS = (
     *("no-mount", "overlay", "scratch", "security"),
 )
 """Options whose value is a line of CSV."""
-_VARIABLES = """
+_VARIABLES_TEXT = """
     app=APP,APPNAME bind=BIND,BINDPATH cpus=CPU_SHARES cwd=CWD,TARGET_CWD docker-host= env= fusemount=FUSESPEC help=
     ipc=IPC,UNSHARE_IPC net=NET,UNSHARE_NET no-https=NO_HTTPS,NOHTTPS nohttps=NO_HTTPS,NOHTTPS no-init=NOSHIMINIT
     no-nv=NV_OFF,NO_NV no-rocm=ROCM_OFF,NO_ROCM overlay=OVERLAY,OVERLAYIMAGE passphrase=
     pem-path=ENCRYPTION_PEM_PATH pid=PID,UNSHARE_PID pwd=PWD,TARGET_PWD scratch=SCRATCH,SCRATCHDIR
     userns=USERNS,UNSHARE_USERNS uts=UTS,UNSHARE_UTS vm-err=VMERROR
 """
+_VARIABLES = {
+    name: tuple(filter(None, variables.split(",")))
+    for name, _, variables in (item.partition("=") for item in _VARIABLES_TEXT.split())
+}
 """The variables of those options that do not have exactly one, of the same name; in the order of their rank."""
 
 
@@ -58,14 +61,7 @@ def is_clean(options: Options) -> bool:
 
 def variables_of(name: str) -> tuple[str, ...]:
     """Return the variables that set option *name*, without the program's prefix, in the order of their rank."""
-    other = _other_variables().get(name)
-    return (name.upper().replace("-", "_"),) if other is None else other
-
-
-@cache
-def _other_variables() -> dict[str, tuple[str, ...]]:
-    items = (item.partition("=") for item in _VARIABLES.split())
-    return {name: tuple(filter(None, variables.split(","))) for name, _, variables in items}
+    return _VARIABLES.get(name, (name.upper().replace("-", "_"),))
 
 
 def options_of(program: str, line: Line, environ: Mapping[str, str]) -> Options:
@@ -95,14 +91,9 @@ def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[
                 if name in _ADDED_UP:
                     values.setdefault(name, []).append(value)
                 elif name not in values:
-                    values[name] = _of_variable(name, value.strip())
+                    parts = ",".join(part.strip() for part in value.split(","))
+                    values[name] = list(parse_list(parts)) if name in _LISTS else [value.strip()]
         seen |= {variable for name in names for variable in variables_of(name) if f"{prefix}_{variable}" in environ}
-
-
-def _of_variable(name: str, value: str) -> list[str]:
-    if name not in _LISTS:
-        return [value]
-    return list(parse_list(",".join(part.strip() for part in value.split(","))))
 
 
 def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[str]]:

@@ -69,15 +69,14 @@ class Program(NamedTuple):
         """
         start = self.start()
 
+        def next_word(trouble: Trouble) -> Optional[int]:
+            return None if trouble.kind == "no-value" else trouble.at + 1
+
         def step(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
             found = self.reader.step(start.known, argv, at)
             return found if isinstance(found, Step) or not more else self.reader.step(known, argv, at)
 
-        return read_options(self.reader._replace(step=step), table(*start.options, *more), arguments, skip=_next_word)
-
-
-def _next_word(trouble: Trouble) -> Optional[int]:
-    return None if trouble.kind == "no-value" else trouble.at + 1
+        return read_options(self.reader._replace(step=step), table(*start.options, *more), arguments, skip=next_word)
 
 
 def _engine(run: tuple[str, ...], joined: tuple[str, ...]) -> dict[tuple[str, ...], StartCommand]:

@@ -127,7 +127,10 @@ class Options(NamedTuple):
         incomplete = line.words[line.trouble.at] if line.trouble is not None else None
         if incomplete is None and not image:
             image = line.words[line.end :]
-        return cls(_by_name(line.options) if values is None else values, env, unknown, image, incomplete)
+        found: dict[str, tuple[str, ...]] = {}
+        for option in line.options if values is None else ():
+            found[option.name] = (*found.get(option.name, ()), option.value)
+        return cls(found if values is None else values, env, unknown, image, incomplete)
 
     def has(self, name: str) -> bool:
         """Return whether the switch *name* is on."""
@@ -140,14 +143,6 @@ class Options(NamedTuple):
     def last(self, name: str) -> Optional[str]:
         """Return the last value of option *name*, if it is given."""
         return self.values[name][-1] if self.values.get(name) else None
-
-
-def _by_name(options: Sequence[GivenOption]) -> dict[str, tuple[str, ...]]:
-    """Return the values of each of *options*, in their order."""
-    values: dict[str, tuple[str, ...]] = {}
-    for option in options:
-        values[option.name] = (*values.get(option.name, ()), option.value)
-    return values
 
 
 @cache
@@ -173,16 +168,12 @@ def table(*texts: str) -> OptionTable:
     return OptionTable(names, letters)
 
 
-def _stop(trouble: Trouble) -> Optional[int]:
-    return None
-
-
 def read_options(
     reader: Reader,
     known: OptionTable,
     argv: Sequence[str],
     at: int = 0,
-    skip: Callable[[Trouble], Optional[int]] = _stop,
+    skip: Callable[[Trouble], Optional[int]] = lambda trouble: None,
 ) -> Line:
     """Return the options in *argv* from position *at* on. Never raises.
 
