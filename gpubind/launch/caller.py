@@ -67,7 +67,7 @@ def begin(
         inits=tuple(HostPath(path) for path in runtime.inits if may(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,
         remote=remote_of(runtime, environ, own) if is_live else None,
-        has_selinux=is_here and _enforces_selinux(),
+        has_selinux=is_here and _text_if_there("/sys/fs/selinux/enforce") == "1",
         pid=os.getpid() if is_here else None,
     )
     return Start(runtime, caller, known, UserOptions(arguments, options, values, unread))
@@ -124,17 +124,11 @@ def _need_whole(options: Options) -> None:
         raise UsageError("incomplete-argument", what, hint=hint)
     if options.image and not options.unknown:
         what = f"`{options.image[0]}` of --backend-arg is not an option: the program would take it for the image"
-        raise UsageError(
-            "incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD stand behind them"
-        )
+        raise UsageError("incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD follow them")
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
-
-
-def _enforces_selinux() -> bool:
-    return _text_if_there("/sys/fs/selinux/enforce") == "1"
 
 
 def _home() -> Optional[str]:

@@ -193,9 +193,9 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
     """Return *image*; None if it is not on this machine: the runtime itself gets what it pulls by a reference."""
     runtime, form = target.runtime, image.form
     has_prefix = _has_prefix(image, runtime)
-    if image.is_here and not any(one in runtime.images for one in _same_forms(image)):
-        raise _no_such_form(image, runtime)
     is_directory = form in ("directory", "bundle")
+    if image.is_here and ({"directory", "bundle"} if is_directory else {"file"}).isdisjoint(runtime.images):
+        raise _no_such_form(image, runtime)
     tolerated: tuple[type[GpubindError], ...] = DAMAGE
     if has_prefix or (runtime.fetches and not is_directory and (request.dry_run or not _is_missing(image, runtime))):
         if form not in ("file", "layout", "archive"):
@@ -208,10 +208,6 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
     if opened is not None and not has_prefix:
         _need_kind(opened, image, runtime)
     return opened
-
-
-def _same_forms(image: ImageReference) -> tuple[str, ...]:
-    return ("file",) if image.form == "file" else ("directory", "bundle")
 
 
 def _is_missing(image: ImageReference, runtime: Runtime) -> bool:

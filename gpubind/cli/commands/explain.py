@@ -38,10 +38,10 @@ def explain(
     write_document(explanation.render_json(answer) if json else explanation.render_text(answer, columns), None)
 
 
-_ABOUT_THE_LOOK = ("not-looked-at", "writable-by-others")
-"""Findings about what the answer was made from."""
+_ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
+"""Findings about the files that the answer depends on."""
 _LONGEST = 200
-"""How many characters of a name or message an error repeats."""
+"""Characters of a name or message that an error repeats."""
 
 
 def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> Explanation:
@@ -59,7 +59,7 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     host = open_host_of(options)
     try:
         plan = plan_host(host, query_of(options, like), open_image_of(image, host))
-        report((one for one in plan.findings if one.code in _ABOUT_THE_LOOK), brief=True)
+        report((one for one in plan.findings if one.code in _ABOUT_THE_HOST), brief=True)
     except NothingToBindError:
         is_line = " " in name.strip()
         if not is_line and ("/" in name or ".so" in name or driver_section(name) is not None):
@@ -84,7 +84,7 @@ def _short(name: str) -> str:
 
 
 def _next_step(seen: str) -> str:
-    """Return what to do about *seen*, which nothing knows."""
+    """Return the hint for *seen*, which is unknown."""
     from gpubind.documents.explanation import nearest_message
 
     near = nearest_message(seen)

@@ -71,7 +71,7 @@ def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:
 
             raise UsageError("wrong-use", f"`{image}` is a runtime, not an image", hint=suggestion(words).rstrip())
     if is_verbose and image.startswith("/") and ":/" in image and not lexists(image):
-        hint = f"`-v` is gpubind's --verbose; the runtime's own options stand behind `--`: `-- -v {image} IMAGE`"
+        hint = f"`-v` is gpubind's --verbose; the runtime's own options follow `--`: `-- -v {image} IMAGE`"
         raise UsageError("wrong-use", f"`{image}` is a volume, not an image", hint=hint)
 
 
