@@ -103,11 +103,11 @@ class BundleRuntime(Runtime):
         for word in (*argv, bundle.directory):
             if not is_utf8(word):
                 raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)
-        ahead, behind = self._split(start.user.arguments)
+        before, after = self._split(start.user.arguments)
         name = f"gpubind-{call.token}"
         text = for_start(words.document, bundle, Process(argv, call.terminal))
-        run = ("run", "--bundle", STAGED_DIRECTORY, *behind, name)
-        return Command((call.program, *ahead, *run), start.caller.environ, StagedFile(CONFIG, text))
+        run = ("run", "--bundle", STAGED_DIRECTORY, *after, name)
+        return Command((call.program, *before, *run), start.caller.environ, StagedFile(CONFIG, text))
 
     def own_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
         """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's."""
@@ -128,11 +128,11 @@ class BundleRuntime(Runtime):
     def _split(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the user's own words: those for the runtime, which come before `run`, and those for `run`."""
         of_run = {option.name for option in PROGRAMS[self.name].start().known.names.values()} - {"bundle"}
-        behind: dict[int, str] = {}
+        after: dict[int, str] = {}
         for option in self.line_of(arguments).options:
             if option.name in of_run:
-                behind.update(enumerate(option.words, option.at))
-        return tuple(word for at, word in enumerate(arguments) if at not in behind), tuple(behind.values())
+                after.update(enumerate(option.words, option.at))
+        return tuple(word for at, word in enumerate(arguments) if at not in after), tuple(after.values())
 
     def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
         return printed.words.document

@@ -111,7 +111,7 @@ def covered(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Option
 def own_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
     """Return the user's binds by an option with the *values* SOURCE[:TARGET[:OPTIONS]]; PRoot's options are a `!`."""
     parts = (value.partition(":") for value in values)
-    named = ((source, behind.partition(":")[0].rstrip("!") or source) for source, _, behind in parts)
+    named = ((source, rest.partition(":")[0].rstrip("!") or source) for source, _, rest in parts)
     return tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in named)
 
 

@@ -74,18 +74,18 @@ def search_path(name: str, operations: Iterable[EnvVar], values: Values) -> str:
     """Return the value of the search path *name*, as `compose` does."""
     theirs, images = values.users.get(name) or values.callers.get(name), values.images.get(name)
     front: list[str] = []
-    behind: list[str] = []
+    after: list[str] = []
     for one in (one for one in operations if one.name == name):
         if one.op == "prepend" or (one.op == "set" and name == LIBRARY_PATH):
             front += _elements(one.value)
         elif one.op == "append":
-            behind += _elements(one.value)
+            after += _elements(one.value)
         elif one.op != "default" or not (theirs or images):
             theirs, images = values.users.get(name), one.value
-    own = [part for part in _elements(images) if part not in (*front, *behind)]
+    own = [part for part in _elements(images) if part not in (*front, *after)]
     if name == "PATH":
-        return ":".join((*front, *(_elements(theirs) or own or _elements(DEFAULT_PATH)), *behind))
-    return ":".join((*_elements(theirs), *front, *own, *behind))
+        return ":".join((*front, *(_elements(theirs) or own or _elements(DEFAULT_PATH)), *after))
+    return ":".join((*_elements(theirs), *front, *own, *after))
 
 
 def own_variables(

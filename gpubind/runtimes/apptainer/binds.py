@@ -148,8 +148,8 @@ def parse_binds(texts: Iterable[str]) -> Iterator[BindSpec]:
                 continue
             if spec is not None and spec.source:
                 yield spec
-            source, _, behind = _unescaped(part)
-            target, _, options = behind.partition(":")
+            source, _, after = _unescaped(part)
+            target, _, options = after.partition(":")
             spec = BindSpec(source, target or source, "=" in options)
         if spec is not None and spec.source:
             yield spec
@@ -157,8 +157,8 @@ def parse_binds(texts: Iterable[str]) -> Iterator[BindSpec]:
 
 def _unescaped(part: str) -> tuple[str, str, str]:
     """Return *part* up to its first colon that no backslash protects, that colon, and what follows."""
-    source, colon, behind = re.sub(r"\\:", "\0", part).partition(":")
-    return source.replace("\0", ":").replace("\\,", ","), colon, behind.replace("\0", "\\:")
+    source, colon, after = re.sub(r"\\:", "\0", part).partition(":")
+    return source.replace("\0", ":").replace("\\,", ","), colon, after.replace("\0", "\\:")
 
 
 def parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:

@@ -89,10 +89,10 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
         and variable.op in ("append", "default")
         and not is_literal(start.user.options)
     ):
-        yield from _behind(variable, value, start)
+        yield from _added(variable, value, start)
 
 
-def _behind(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, str]]:
+def _added(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, str]]:
     """Yield *value* after the value of image or caller in that variable, or only where they have none.
 
     The container's shell knows the image's value, which takes precedence over the caller's. Without evaluation neither
@@ -130,14 +130,14 @@ def _library_path(
         if front is not None:
             return ((name, front), []) if front else (None, [])
     if users_own is None:
-        behind = kept(image, start, ours)
-        return ((name, ours + behind), []) if behind is not None else (None, [_left_last("image", name, ours)])
+        after = kept(image, start, ours)
+        return ((name, ours + after), []) if after is not None else (None, [_left_last("image", name, ours)])
     if users_own.text is None:
         # Only the program's shell knows the user's value. The program appends its own directory.
         return None, [] if ours == LIBDIR else [_left_last("env-file", name, ours)]
     if f":{ours}:" in f":{users_own.text}:" or f"{ours}${{LD_LIBRARY_PATH" in users_own.text:
         return None, []  # a plan in the caller's environment has said it already
-    return (name, _behind_users(users_own.text, image, start, ours)), []
+    return (name, _after_users(users_own.text, image, start, ours)), []
 
 
 def _without_programs_own(users_own: Optional[SpecifiedValue], ours: str) -> Optional[str]:
@@ -155,7 +155,7 @@ def _without_programs_own(users_own: Optional[SpecifiedValue], ours: str) -> Opt
     return f"{users}:{front}".strip(":") if front else ""
 
 
-def _behind_users(text: str, image: Optional[ImageFacts], start: Start, ours: str) -> str:
+def _after_users(text: str, image: Optional[ImageFacts], start: Start, ours: str) -> str:
     """Return the user's value, *ours*, then the image's without empty elements: those mean the current directory.
 
     Where the user's value itself refers to the image's, *ours* goes before that.
@@ -175,7 +175,7 @@ def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
     The container's shell knows that value best: an image's environment files are shell, and no parser knows what they
     will say. In it, the program's own directory is the last, and the program adds it once more. The default makes no
     empty element where nothing is set, and the whole still begins with our directories where a --no-eval that gpubind
-    was not told of takes it literally.
+    does not know takes it literally.
     """
     if image is not None and _sets_none(image):
         return ""

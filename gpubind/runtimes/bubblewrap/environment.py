@@ -82,7 +82,7 @@ then export LD_LIBRARY_PATH="${{__gpubind%:}}"
 else unset LD_LIBRARY_PATH
 fi
 """
-_BEHIND = {
+_AFTER_OTHERS = {
     "append": 'export {name}="${{{name}:+${name}:}}"{value}\n',
     "default": 'test -n "${{{name}:-}}" || export {name}={value}\n',
 }
@@ -150,16 +150,16 @@ def _script(
     parts += [_RESTORE.format(names=words)] if names else []
     if "PATH" not in surely:
         before = "".join(f"{part}:" for part in _values(operations, "PATH", "prepend"))
-        behind = "".join(f":{part}" for part in _values(operations, "PATH", "append"))
-        parts.append(f'export PATH={shlex.quote(before)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(behind)}\n')
+        after = "".join(f":{part}" for part in _values(operations, "PATH", "append"))
+        parts.append(f'export PATH={shlex.quote(before)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(after)}\n')
     if "LD_LIBRARY_PATH" not in surely:
         ours = _values(operations, "LD_LIBRARY_PATH", "prepend", "set")
         first = ":".join(filter(None, (users.get("LD_LIBRARY_PATH"), *ours)))
         last = ":".join(_values(operations, "LD_LIBRARY_PATH", "append"))
         parts.append(_LIBRARY_PATH.format(first=shlex.quote(first), last=shlex.quote(last)))
     for one in operations:
-        if one.op in _BEHIND and one.name not in SEARCH_PATHS and one.name not in users:
-            parts.append(_BEHIND[one.op].format(name=one.name, value=shlex.quote(one.value or "")))
+        if one.op in _AFTER_OTHERS and one.name not in SEARCH_PATHS and one.name not in users:
+            parts.append(_AFTER_OTHERS[one.op].format(name=one.name, value=shlex.quote(one.value or "")))
     for name, value in sorted(surely.items()):
         if _NAME.fullmatch(name):
             parts.append(f"unset {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n")
