@@ -26,7 +26,7 @@ from gpubind.image import facts, open_image
 from gpubind.image.environment import BYTES_LIMIT, FILES_LIMIT
 from gpubind.image.layers import STEPS_LIMIT
 from gpubind.image.oci import LAYERS_LIMIT
-from gpubind.inventory.cdi.specs import CONFLICTS_TOLD, SPECS_LIMIT, read_registry, registry_findings
+from gpubind.inventory.cdi.specs import CONFLICTS_LIMIT, SPECS_LIMIT, read_registry, registry_findings
 from gpubind.loader import container
 from gpubind.loader.container import MISSING_LIMIT, OBJECTS_LIMIT, Container
 from gpubind.model import Missing
@@ -231,11 +231,11 @@ def test_cdi_specs_are_bounded_each_and_in_all() -> None:
 
 
 def test_of_cdi_devices_in_two_specs_the_first_100_are_told() -> None:
-    devices = [{"name": f"a{number}", "containerEdits": {"env": ["A=b"]}} for number in range(CONFLICTS_TOLD + 10)]
+    devices = [{"name": f"a{number}", "containerEdits": {"env": ["A=b"]}} for number in range(CONFLICTS_LIMIT + 10)]
     text = json.dumps({"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": devices})
     made = read_registry(recorded_host({"/etc/cdi/a.json": text, "/etc/cdi/b.json": text}))
-    assert len(made.conflicts) == CONFLICTS_TOLD + 10
-    assert len(registry_findings(made)) == CONFLICTS_TOLD
+    assert len(made.conflicts) == CONFLICTS_LIMIT + 10
+    assert len(registry_findings(made)) == CONFLICTS_LIMIT
 
 
 @pytest.mark.parametrize(("text", "why"), [

@@ -76,7 +76,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "any JSON document": (f"{json_format.VALUES_LIMIT:,}",),
     "YAML": (f"{yaml.VALUES_LIMIT:,}", str(yaml.DEPTH_LIMIT)),
     "CDI specs": (_bytes(cdi.SIZE_LIMIT), _bytes(cdi_specs.SPECS_LIMIT)),
-    "conflicts of CDI devices": (str(cdi_specs.CONFLICTS_TOLD),),
+    "conflicts of CDI devices": (str(cdi_specs.CONFLICTS_LIMIT),),
     "a record": (_bytes(record.SIZE_LIMIT),),
     "config.toml": (_bytes(settings.SIZE_LIMIT), str(settings.DOTS_LIMIT)),
     "a list file": (_bytes(host_files.FILE_LIMIT), f"{liblist.ENTRIES_LIMIT:,}", f"{liblist.LINE_LIMIT:,}"),

@@ -1,4 +1,4 @@
-"""Claims: a source names what a container needs of the host. Only the locator decides which file that is."""
+"""Claims: a source names files of the host that a container needs. Only the locator decides which file a name is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ClaimKind = Literal["library", "library-name", "library-file", "version", "progr
 
 _LOST = {"absent": "dangling", "unrecorded": "unreadable"}
 BINDABLE: dict[FileKind, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
-"""What can be bound as it is, by what it is on the host."""
+"""Kinds of files that are bound as they are."""
 
 Answer = Union[HostFile, Decision]
 """The outcome of a claim."""
@@ -54,9 +54,9 @@ class Claim(NamedTuple):
     outside: bool = False
     """True if the list in force is exclusive and lacks it: then it is reported, and not taken."""
     stays: Optional[str] = None
-    """Why it stays on the host; None: a container may get it."""
+    """The reason why it stays on the host; None: a container may get it."""
     target: Optional[ContainerPath] = None
-    """Where it must be in the container, if not at its own path."""
+    """Its place in the container, if not its own path."""
     links: tuple[str, ...] = ()
     """Names that a library has in the container besides those on the host."""
     group: Optional[Group] = None
@@ -73,7 +73,7 @@ class Claim(NamedTuple):
         subject: str = "",
         step: Step = "search",
     ) -> Decision:
-        """Return what became of it, or of the name *subject* where the claim means several."""
+        """Return its outcome, or that of the name *subject* where the claim means several."""
         claim = (self.by, self.at, path, found_by)
         return Decision(self.vendor, subject or self.name, verdict, rule, step, *claim, None, detail)
 
@@ -143,7 +143,7 @@ class Serving(NamedTuple):
     name: str
     """`liblist`, `driver`, `nvidia-container-cli` or `cdi`."""
     detail: str
-    """Which list, or what was asked."""
+    """The list file, the command or the devices."""
     claims: tuple[Claim, ...]
     decisions: tuple[Decision, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -153,4 +153,4 @@ class Serving(NamedTuple):
     passed_over: tuple[PassedOver, ...] = ()
     """Sources that were asked before it and do not serve."""
     exclusive: bool = False
-    """Whether it is a list that a user or a site gives, which nothing completes."""
+    """Set for a list of a user or a site, which nothing completes."""

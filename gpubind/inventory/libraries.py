@@ -1,4 +1,4 @@
-"""The claims on libraries: which file each name is, and under which names a container needs it."""
+"""Libraries: the file of each claimed name, and the names under which a container needs it."""
 
 from __future__ import annotations
 

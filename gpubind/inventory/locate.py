@@ -213,8 +213,7 @@ def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, pro
     claim = claim._replace(name=name, target=None)
     file = program(search, claim, found, path, capability)
     if isinstance(file, HostFile) and name in programs:
-        detail = f"{programs[name]} comes first"
-        return claim.decision("left-out", "shadowed", detail, path=path)
+        return claim.decision("left-out", "shadowed", f"{programs[name]} comes first", path=path)
     return file
 
 
@@ -231,8 +230,7 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
             # ROCm's scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
-        capability = table.capability(claim)
-        return program(search, claim, found, directory, capability)
+        return program(search, claim, found, directory, table.capability(claim))
     return claim.absent("in none of the program directories")
 
 

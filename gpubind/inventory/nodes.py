@@ -1,4 +1,4 @@
-"""Device nodes, of whatever vendor: their facts, and what is wrong with them."""
+"""Device nodes of every vendor: their facts, and findings about them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from gpubind.model import (
 from gpubind.model.findings import finding
 
 DRM = ("drm",)
+AMD_MODULE = "/sys/module/amdgpu"
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""
@@ -63,7 +64,7 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
     decisions: list[Decision] = []
     nodes: dict[str, DeviceNode] = {}
     for path, drivers, capability, gpu in expected:
-        node = look_at_node(host, Claim("device", path, "devices", "/dev", vendor), path, groups)
+        node = read_node(host, Claim("device", path, "devices", "/dev", vendor), path, groups)
         if isinstance(node, Decision):
             decisions.append(node)
             continue
@@ -72,15 +73,14 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
     return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings))
 
 
-def look_at_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:
+def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:
     """Return the node at *source*, to be named as *claim* is; the caller adds the GPU and the capability."""
     found = host.dev.find(source)
     if isinstance(found, Missing):
         return claim.lost(found, source)
     facts = found.stat
     if facts.kind not in ("char", "block"):
-        detail = f"a {facts.kind}, not a device node"
-        return claim.rejected("no-device", detail, source)
+        return claim.rejected("no-device", f"a {facts.kind}, not a device node", source)
     return DeviceNode(
         vendor=claim.vendor,
         source=host.dev.real(found.path),
@@ -104,7 +104,7 @@ def read_groups(host: Host) -> dict[int, str]:
 
 
 def access_to(host: Host, found: Stat) -> str:
-    """Return what the caller may do with a node, by its mode, owner and group: `rw`, `r`, `w` or `none`."""
+    """Return the caller's rights to a node, by its mode, owner and group: `rw`, `r`, `w` or `none`."""
     if host.identity.euid == 0:
         return "rw"
     bits = found.bits_for(host.identity.euid, host.identity.groups)

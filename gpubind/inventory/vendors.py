@@ -1,13 +1,13 @@
-"""Which inventories a request gets, and in which order sources are asked.
+"""The inventories that a request gets, and the order of sources.
 
-A vendor that the request does not name is read if the host has it. NVIDIA's files have one source that serves:
+A vendor that the request does not name is read if the host has it. NVIDIA's files come from one source:
 
 1. With `--source cdi`: the CDI specs. If they have no device of NVIDIA's, the next that the list below allows.
 2. `nvidia-container-cli list`, by name, or with `auto` where the list in force is the shipped one.
 3. With `--source driver`: the files that carry the driver's version. Else the list file.
 4. With `auto`: the CDI specs, where none of these finds libcuda.
 
-The first two are asked here and in `nvidia.inventory`, which completes what any source names. AMD's source is the list.
+CDI is read here, the others in `nvidia.inventory`, which completes the files of any source. AMD's source is the list.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import HostReadError, NothingToBindError
 from gpubind.host import Host, ListFile
+from gpubind.inventory.nodes import AMD_MODULE
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.findings import has_libcuda
 from gpubind.model import Finding, Inventory, PassedOver, Request, Vendor
 from gpubind.model.findings import finding
-
-AMD_MODULE = "/sys/module/amdgpu"
 
 
 class Surveyed(NamedTuple):

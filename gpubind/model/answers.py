@@ -34,10 +34,10 @@ MOMENT_S = 0.05
 """How long to wait before that."""
 ATTRIBUTES = ("/proc/", "/sys/")
 OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, errno.ENODATA, errno.EOPNOTSUPP)
-"""Reading an attribute of a device fails so where the device does not tell it: a plan can do without, and a finding
+"""Errors of an attribute that the device does not report: a plan can do without, and a finding
 names it. Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
 OF_DEVICES = ("/dev", "/proc/driver/nvidia/gpus", "/sys/class/kfd/kfd/topology/nodes")
-"""Directories that say which devices there are: a forbidden one does not prove that there are none."""
+"""Directories that list devices: a forbidden one does not prove that there are none."""
 CHANGED = "it was changed while it was read"
 
 CHUNK = 1 << 20

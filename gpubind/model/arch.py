@@ -1,4 +1,4 @@
-"""Architectures: what the kernel, ELF files, distributions, OCI and the dynamic loader call each of them.
+"""Architectures, and their names in the kernel, ELF files, distributions, OCI and the dynamic loader.
 
 Everything else knows an architecture by its `name`, and asks here for the rest.
 
@@ -15,7 +15,7 @@ class Architecture(NamedTuple):
     """One architecture."""
 
     name: str
-    """As `uname -m` says it of a kernel that runs nothing else: `x86_64`, `i386`, `aarch64`, `ppc64le`."""
+    """As `uname -m` prints it on a kernel that runs nothing else: `x86_64`, `i386`, `aarch64`, `ppc64le`."""
     machine: int
     """e_machine of its ELF files; 0 for one that is not known."""
     bits: int
@@ -27,7 +27,7 @@ class Architecture(NamedTuple):
     go: str
     """In OCI's words, which are Go's: `amd64`."""
     aliases: tuple[str, ...] = ()
-    """What else uname(2) may say of machines that run it."""
+    """Other names in uname(2) of machines that run it."""
     compat32: Optional[str] = None
     """The 32-bit architecture whose programs its processors run, too."""
     platforms: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Architecture(NamedTuple):
     old_kinds: tuple[tuple[str, ...], ...] = ()
     """What glibc until 2.36 made the names of such subdirectories of; one of each is chosen, or none."""
     executable_stack: bool = False
-    """Whether a file that does not say (no PT_GNU_STACK) asks for an executable stack."""
+    """Set if a file without PT_GNU_STACK asks for an executable stack."""
 
     @property
     def plain_directories(self) -> tuple[str, str]:
@@ -80,7 +80,7 @@ _OTHERS = {
     (243, 64, "little"): "riscv64",
     (258, 64, "little"): "loongarch64",
 }
-"""Other architectures, of which only the name is known."""
+"""Names of other architectures."""
 
 _BY_NAME = {name: known for known in ARCHITECTURES for name in (known.name, *known.aliases)}
 _BY_ELF = {**_OTHERS, **{(known.machine, known.bits, known.order): known.name for known in ARCHITECTURES}}
@@ -93,12 +93,12 @@ def architecture(name: str) -> Architecture:
 
 
 def of_elf(machine: int, bits: int, order: str) -> str:
-    """The name of the architecture of ELF files with this e_machine, class and byte order; `machine-N` if unknown."""
+    """Return the architecture of ELF files with this e_machine, class and byte order; `machine-N` if unknown."""
     return _BY_ELF.get((machine, bits, order)) or f"machine-{machine}"
 
 
 def library_token(libc: str) -> Optional[str]:
-    """What the loader of the glibc at resolved path *libc* puts in the place of `$LIB`; None if that is not to be told.
+    """Return the loader's value of `$LIB`, of the glibc at resolved path *libc*; None if it cannot be known.
 
     It is fixed when glibc is built, as the directory that its libraries are installed into, without the prefix: Debian
     has `lib/x86_64-linux-gnu`, Fedora and SUSE `lib64`, Arch Linux `lib`. libc itself lies in that directory.

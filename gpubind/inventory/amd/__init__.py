@@ -1,1 +1,1 @@
-"""AMD: which ROCm, what its libraries need, its devices."""
+"""AMD: the ROCm that serves, the dependencies of its libraries, its devices."""

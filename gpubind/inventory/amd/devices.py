@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
@@ -28,77 +28,59 @@ from gpubind.model import Gpu, Missing, RootedPath
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
-MODULE = "/sys/module/amdgpu"
 PCI_VENDOR = "0x1002"
 DISPLAY_CLASSES = ("0x03", "0x12")
 """Display controllers, and processing accelerators: the MI300 family calls itself so."""
 
 
-class KfdNode(NamedTuple):
-    """One GPU of the topology."""
-
-    number: int
-    properties: dict[str, int]
-    name: Optional[str]
-
-
 class Topology(NamedTuple):
-    """The GPUs that KFD shows to this process, and what it keeps from it."""
+    """The GPUs that KFD shows to this process, and the nodes that it hides."""
 
-    gpus: tuple[KfdNode, ...]
+    gpus: tuple[Gpu, ...]
+    """With ROCr's indexes: their order in the topology."""
     hidden: tuple[str, ...]
-    """Why a node could not be read: a cgroup, or a damaged text."""
+    """The reasons why nodes could not be read: a cgroup, or a damaged text."""
 
 
 def read_devices(host: Host) -> Devices:
     """Return /dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU."""
-    gpus = tuple(_gpus(host, read_topology(host)))
+    topology = read_topology(host)
+    gpus = topology.gpus if topology.gpus or topology.hidden else tuple(_pci_gpus(host))
     return read_nodes(host, "amd", gpus, _wanted(host, gpus))
 
 
 def read_topology(host: Host) -> Topology:
     """Return the GPUs of the KFD topology, by node number; a node with gpu_id 0 is a CPU."""
-    gpus: list[KfdNode] = []
+    gpus: list[Gpu] = []
     hidden: list[str] = []
-    for name in sorted(host.dev.names(TOPOLOGY), key=natural):
-        base = f"{TOPOLOGY}/{name}"
+    for number in sorted(host.dev.names(TOPOLOGY), key=natural):
+        base = f"{TOPOLOGY}/{number}"
         gpu_id = host.dev.read_text(f"{base}/gpu_id")
-        if not re.fullmatch(r"[0-9]{1,6}", name) or (isinstance(gpu_id, str) and gpu_id.strip() == "0"):
+        if not re.fullmatch(r"[0-9]{1,6}", number) or (isinstance(gpu_id, str) and gpu_id.strip() == "0"):
             continue
         text = gpu_id if isinstance(gpu_id, Missing) else host.dev.read_text(f"{base}/properties")
         if isinstance(text, Missing):
             hidden.append(f"{base}: {text}")
             continue
         try:
-            gpus.append(KfdNode(int(name), parse_properties(text), host.dev.text(f"{base}/name") or None))
+            properties = parse_properties(text)
         except FormatError as error:
             hidden.append(f"{base}/properties: {error.place}: {error.why}")
+            continue
+        name, gfx = host.dev.text(f"{base}/name") or None, gfx_of(properties)
+        model = f"{name} ({gfx})" if name and gfx else name or gfx
+        minor = properties.get("drm_render_minor") or None
+        render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None
+        gpus.append(Gpu("amd", len(gpus), uuid_of(properties), pci_of(properties), minor, model, render, True))
     return Topology(tuple(gpus), tuple(hidden))
 
 
-def has_kernel_side(host: Host) -> bool:
-    """Return whether the kernel has AMD's driver."""
-    return host.dev.has(MODULE)
-
-
-def pci_gpus(host: Host) -> tuple[str, ...]:
-    """Return the PCI addresses of AMD's GPUs, driver or not, in order."""
+def _pci_gpus(host: Host) -> Iterator[Gpu]:
+    """Yield the GPUs that amdgpu drives, in the order of their PCI addresses, for a host without a topology."""
     displays = pci_displays(host, PCI_VENDOR, DISPLAY_CLASSES)
     # Without this directory no driver has it.
-    return tuple(address for address in displays if host.dev.has(f"{PCI_DEVICES}/{address}/drm"))
-
-
-def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:
-    """Yield the GPUs, with ROCr's indexes: their order in the topology, without one the order of PCI addresses."""
-    for index, node in enumerate(topology.gpus):
-        minor = node.properties.get("drm_render_minor") or None
-        render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None
-        gfx = gfx_of(node.properties)
-        model = f"{node.name} ({gfx})" if node.name and gfx else node.name or gfx
-        yield Gpu("amd", index, uuid_of(node.properties), pci_of(node.properties), minor, model, render, True)
-    if topology.gpus or topology.hidden:
-        return
-    for index, address in enumerate(pci_gpus(host)):
+    addresses = [address for address in displays if host.dev.has(f"{PCI_DEVICES}/{address}/drm")]
+    for index, address in enumerate(addresses):
         render = render_node(host, address)
         minor = int(render.rpartition("renderD")[2]) if render else None
         yield Gpu("amd", index, None, address, minor, None, render, True)

@@ -1,6 +1,6 @@
-"""AMD's inventory of a host: what a ROCm program links or opens, all that those libraries need, devices and data.
+"""AMD's inventory of a host: libraries that ROCm programs link or open, their dependencies, devices and data.
 
-The list claims the roots: what programs link, and what is opened by name at run time. The rest follows from DT_NEEDED,
+The list claims the roots: libraries that programs link, or open by name at run time. The rest follows from DT_NEEDED,
 as the host's loader resolves it. ROCm is not tied to one kernel driver: no version has to match.
 
 AMD's installers put each release into /opt/rocm-X.Y.Z and let /opt/rocm lead to one of them; module systems set
@@ -18,11 +18,11 @@ from gpubind.files import Tree, glob
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.host.base import ROCM_PATH
-from gpubind.inventory.amd.devices import KFD, MODULE, TOPOLOGY, has_kernel_side, read_devices
+from gpubind.inventory.amd.devices import KFD, TOPOLOGY, read_devices
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import read_tables
 from gpubind.inventory.locate import locate
-from gpubind.inventory.nodes import Devices, driver_kind, natural
+from gpubind.inventory.nodes import AMD_MODULE, Devices, driver_kind, natural
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.loader.closure import Dependency, host_closure
 from gpubind.model import (
@@ -44,7 +44,7 @@ from gpubind.model.findings import finding
 from gpubind.model.layouts import BINARY_DIRECTORIES, ROCM, ROCM_LIBRARIES, amdgpu_directories, library_directories
 
 DEFAULT = "/opt/rocm"
-HEART = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
+RUNTIME = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
 LIST_NAME = "rocmliblist.conf"
 OWN = re.compile(r"lib(amd|hsa|roc|hip)")
@@ -100,7 +100,7 @@ def release_of(tree: Tree, rocm: Rocm) -> Optional[str]:
 
 
 def _has_libraries(tree: Tree, prefix: str) -> bool:
-    return any(HEART.match(name) for directory in ROCM_LIBRARIES for name in tree.names(f"{prefix}/{directory}"))
+    return any(RUNTIME.match(name) for directory in ROCM_LIBRARIES for name in tree.names(f"{prefix}/{directory}"))
 
 
 def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
@@ -119,7 +119,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         claims += shipped.claims("completion", "amd", outside=True, group="rocm")
     located = locate(search, shipped, claims)
     devices = read_devices(host)
-    # What a list that is the law names is wanted, whatever it is called.
+    # A list of a user or site may name any library.
     own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
     if not own and not devices.nodes:
         raise _nothing_to_bind(search)
@@ -173,15 +173,15 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) 
 
 def _kernel(host: Host) -> Optional[str]:
     """Return the version of amdgpu, which includes KFD: that of AMD's package, or the kernel's."""
-    version = host.dev.text(f"{MODULE}/version") or ""
+    version = host.dev.text(f"{AMD_MODULE}/version") or ""
     if re.fullmatch(r"[\w.+-]{1,64}", version):
         return version
-    return f"Linux {host.uname.release}" if has_kernel_side(host) else None
+    return f"Linux {host.uname.release}" if host.dev.has(AMD_MODULE) else None
 
 
 def _findings(host: Host, devices: Devices, rocm: Rocm) -> Iterator[Finding]:
-    if not has_kernel_side(host) and not devices.gpus:
-        yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{MODULE}, {TOPOLOGY}")
+    if not host.dev.has(AMD_MODULE) and not devices.gpus:
+        yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{AMD_MODULE}, {TOPOLOGY}")
     yield from devices.findings
     if rocm.refused is not None:
         where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"
@@ -222,8 +222,7 @@ def _needed_files(
             detail = "this host has no such library; the image may have one"
             decisions.append(claim.absent(detail))
         elif search.other_release(found.path):
-            detail = "of another ROCm than the one that serves"
-            decisions.append(claim.rejected("other-rocm", detail, found.path))
+            decisions.append(claim.rejected("other-rocm", "of another ROCm than the one that serves", found.path))
         elif found.path in more:  # one file under two names
             before = more[found.path]
             more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))

@@ -1,1 +1,1 @@
-"""CDI: the specs of a host, what their devices and hooks bring, what in them is stale."""
+"""CDI: the specs of a host, the edits of their devices and hooks, and stale entries."""

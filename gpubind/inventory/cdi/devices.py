@@ -1,4 +1,4 @@
-"""What chosen CDI devices provide: NVIDIA's driver as a source of claims, devices of every other kind as an inventory.
+"""Chosen CDI devices: NVIDIA's driver as a source of claims, devices of every other kind as an inventory.
 
 The driver's files are found, completed and placed as those of any source. Of other kinds the spec is all that is known,
 so it is done to the letter, as far as binds, nodes and variables can. Hooks are not run.
@@ -18,7 +18,7 @@ from gpubind.formats.driver.names import HOST_ONLY
 from gpubind.host import Host
 from gpubind.inventory.cdi.specs import SOURCE, Applied, CdiChoice, in_driver_root, registry_findings
 from gpubind.inventory.claims import Answer, Claim, Serving, is_clean, sorted_out
-from gpubind.inventory.nodes import look_at_node, read_groups
+from gpubind.inventory.nodes import read_groups, read_node
 from gpubind.model import (
     ContainerPath,
     Decision,
@@ -260,6 +260,6 @@ def _nodes(host: Host, part: Applied, groups: dict[int, str]) -> Iterator[Union[
     for node in part.edits.nodes:
         claim = Claim("file", node.path, SOURCE, part.at, "other")
         if is_clean(node.path) and is_clean(node.source):
-            yield look_at_node(host.lenient, claim, node.source, groups)
+            yield read_node(host.lenient, claim, node.source, groups)
         else:
             yield claim.rejected("unclean-path", "no clean absolute path", node.source)

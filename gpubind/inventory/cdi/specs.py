@@ -28,7 +28,7 @@ NVIDIA = "nvidia.com/gpu"
 ALL = "all"
 SPECS_LIMIT = 4 << 20
 """Bytes of all specs together; a host's have a few hundred kilobytes."""
-CONFLICTS_TOLD = 100
+CONFLICTS_LIMIT = 100
 REFRESH = "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi generate`"
 
 
@@ -50,15 +50,15 @@ class Registry(NamedTuple):
     directories: tuple[str, ...]
     specs: tuple[LoadedSpec, ...]
     devices: dict[str, tuple[LoadedSpec, CdiDevice]]
-    """What can be used, by qualified name."""
+    """Devices that can be used, by qualified name."""
     conflicts: dict[str, tuple[str, str]]
-    """What cannot, and two files that have it."""
+    """Devices that cannot be used, and two files that have each."""
     broken: dict[str, str]
     """Files and directories that are ignored, and why."""
 
 
 class Applied(NamedTuple):
-    """Edits that a choice of devices brings, and where they stand."""
+    """Edits of chosen devices, and their place."""
 
     at: str
     """`/etc/cdi/nvidia.yaml: containerEdits`."""
@@ -66,18 +66,18 @@ class Applied(NamedTuple):
 
 
 class CdiChoice(NamedTuple):
-    """The devices that are meant."""
+    """The devices that a request means."""
 
     registry: Registry
     names: tuple[CdiName, ...]
     driver_names: tuple[CdiName, ...]
-    """Those of them that bring NVIDIA's driver."""
+    """Those of them that provide NVIDIA's driver."""
     driver: tuple[Applied, ...]
     """The edits of those."""
     others: tuple[Applied, ...]
-    """Edits that bring something else."""
+    """Edits that provide anything else."""
     whole: bool
-    """Whether the driver's devices are all that there are, as far as the specs know."""
+    """Set if the driver's devices are all of that host, by its specs."""
 
 
 def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Registry:
@@ -127,7 +127,7 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
 
 @lru_cache(maxsize=64)
 def _loaded(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
-    """Return the spec of *data*, or the reason why it is ignored. Each rule asks again, and parsing is slow."""
+    """Return the spec of *data*, or the reason why it is ignored. Several rules read it, and parsing is slow."""
     try:
         return data if isinstance(data, str) else LoadedSpec(path, parse_cdi(data))
     except FormatError as error:
@@ -181,7 +181,7 @@ def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[
     """Return the findings about ignored files and about conflicts; *used* are the devices of a plan."""
     kinds = {name.kind for name in used}
     findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.broken.items()]
-    for name, (first, second) in islice(registry.conflicts.items(), CONFLICTS_TOLD):
+    for name, (first, second) in islice(registry.conflicts.items(), CONFLICTS_LIMIT):
         severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
         findings.append(finding("cdi-conflict", severity=severity, subject=name, where=f"{first}, {second}"))
     return findings
@@ -231,7 +231,7 @@ _Stale = tuple[str, str, list[str], dict[str, object]]
 def stale_findings(
     host: Host, specs: Iterable[LoadedSpec], version: Optional[str], gpus: tuple[Gpu, ...], severity: Severity
 ) -> list[Finding]:
-    """Return what in *specs* is not so on *host* any more, each entry named; *version* is that of the kernel module."""
+    """Return a finding for each stale entry of *specs* on *host*; *version* is that of the kernel module."""
     return [
         finding(
             "stale-cdi",

@@ -1,1 +1,1 @@
-"""NVIDIA: the driver's version, what names its files, its devices, what is wrong with it."""
+"""NVIDIA: the driver's version, the sources of its files, its devices, and findings about it."""

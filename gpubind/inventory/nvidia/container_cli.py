@@ -1,6 +1,6 @@
 """`nvidia-container-cli list`: the files that NVIDIA's own tool names for a container, and the names of MIG devices.
 
-It names; which file a name is, and what else belongs to it, is decided as for every other source. It knows no links, no
+The locator decides which file a name is, as for every other source. The program knows no links, no
 manifests, no libraries that carry no version, and, where it is older than the driver, not all libraries
 (libnvidia-container `src/nvc_info.c`, `src/cli/list.c`); so completion adds those.
 """
@@ -30,7 +30,7 @@ TIMEOUT_S = 30.0  # the program itself gives the driver 10 s, and starting GPUs 
 
 
 def claims(host: Host) -> Union[Serving, PassedOver]:
-    """Return what `nvidia-container-cli list` names on *host*; or why it does not serve. It never raises.
+    """Return the claims of `nvidia-container-cli list` on *host*, or the reason why it does not serve; never raise.
 
     Codes of `PassedOver`: `absent`, `forbidden` (not safe to run as root), `unreadable` (it hung, or could not be run),
     `<class>-error` with the program's own class of error, `failed`, `bad-nvidia-cli`, `no-library`.
@@ -83,7 +83,7 @@ def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
 def find_mig_names(host: Host, request: Request, guards: Iterable[MigNode], *, ask: bool) -> tuple[MigName, ...]:
     """Return the MIG devices that *request*, or else the environment, names by what is in no file: UUIDs and numbers.
 
-    `nvidia-container-cli` is asked, if it may run; else the CDI specs of *host* that bring one of *guards*. A name that
+    `nvidia-container-cli` is asked, if it may run; else the CDI specs of *host* that have one of *guards*. A name that
     is unknown, or that does not mean exactly one part, is left out.
     """
     values = (request.gpus,) if request.gpus is not None else (host.variable(name) for name in MIG_VARIABLES)
@@ -112,7 +112,7 @@ def _asked(host: Host, name: str) -> Optional[MigName]:
 
 
 def _in_specs(host: Host, request: Request, names: list[str], guards: Iterable[MigNode]) -> dict[str, MigName]:
-    """Return the parts that `nvidia.com/gpu=NAME` brings by the CDI specs of *host*."""
+    """Return the parts that `nvidia.com/gpu=NAME` means by the CDI specs of *host*."""
     from gpubind.inventory.cdi.specs import NVIDIA, read_registry  # few name parts of a GPU
 
     devices = read_registry(host.lenient, request.cdi_directories).devices

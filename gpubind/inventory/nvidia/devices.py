@@ -52,10 +52,10 @@ GPUDIRECT_NODES: dict[str, dict[str, str]] = {
     "NVIDIA_GDRCOPY": {"/dev/gdrdrv": "gdrdrv"},
     "NVIDIA_MOFED": {"/dev/infiniband/uverbs*": "infiniband_verbs", "/dev/infiniband/rdma_cm": "misc"},
 }
-"""What GPUs exchange data with, on request: the variable that asks; the nodes, and the driver whose major they have."""
+"""By the variable that requests them: nodes of devices that GPUs exchange data with, and the drivers of the nodes."""
 STORAGE = "NVIDIA_GDS"
 STORAGE_FILES = ("/run/udev", "/etc/cufile.json")
-"""What libcufile reads. Its nodes, /dev/nvidia-fs*, need no request: they are the driver's."""
+"""Files that libcufile reads. Its nodes, /dev/nvidia-fs*, need no request: they are the driver's."""
 
 
 class Kernel(NamedTuple):
@@ -157,7 +157,7 @@ def access_file(minor: int, gi: int, ci: Optional[int]) -> str:
     return f"{PROC_CAPABILITIES}/gpu{minor}/mig/gi{gi}" + ("" if ci is None else f"/ci{ci}") + "/access"
 
 
-def capability_of(file: str) -> str:
+def right_of(file: str) -> str:
     """Return the right that *file* describes, as the table of all spells it: `gpu0/gi1/ci0/access`."""
     return file[len(PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
 
@@ -175,7 +175,7 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     for minor, gi, ci in parts:
         file = access_file(minor, gi, ci)
         own = parse_number(parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
-        number = minors.get(capability_of(file)) if own is None else own
+        number = minors.get(right_of(file)) if own is None else own
         if number is not None:
             target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
             nodes.setdefault(target, MigNode(target, minor, gi, ci))
@@ -227,9 +227,8 @@ def only(devices: Devices, serving: Serving) -> Devices:
 def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
     """Return the indexes of the GPUs that this process cannot open, and that CUDA skips in it.
 
-    Their nodes are missing, or their mode or a device cgroup forbids them.
-
-    Where no GPU has a node, nothing has asked the driver for them yet. A GPU whose node is unknown is not hidden.
+    Their nodes are missing, or their mode or a device cgroup forbids them. Where no GPU has a node, no program has
+    requested them yet. A GPU whose node is unknown is not hidden.
     """
     nodes = {node.target: node for node in devices.nodes}
     known = [
@@ -255,7 +254,7 @@ def is_confined(host: Host, devices: Devices) -> bool:
 
 
 def is_asked(host: Host, variable: str) -> bool:
-    """Return whether the caller asks for what *variable* stands for."""
+    """Return whether the caller requests the devices of *variable*."""
     return host.variable(variable) == "enabled"
 
 
@@ -266,7 +265,7 @@ def nodes_of(host: Host, variable: str) -> Iterator[DriverNode]:
 
 
 def storage_files(host: Host) -> Iterator[Answer]:
-    """Yield what a container needs of the driver root's files for GPUDirect Storage, if that is asked for."""
+    """Yield the files of the driver root for GPUDirect Storage, if the caller requests it."""
     for path in STORAGE_FILES if is_asked(host, STORAGE) else ():
         claim = Claim("file", path, "devices", STORAGE, target=ContainerPath(path))
         found = host.lenient.driver.find(path)

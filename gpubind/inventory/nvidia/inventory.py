@@ -106,8 +106,17 @@ def _serving(
     version: Optional[str],
     cdi: Union[Serving, PassedOver, None],
 ) -> Serving:
-    """Return the source that serves, with those that were asked and do not."""
-    answer = cdi or _ask_the_program(host, request, listfile)
+    """Return the source that serves, with those that were asked and do not.
+
+    A list of a user or site is exclusive: then `auto` asks no other source.
+    """
+    answer = cdi
+    if cdi is None and request.source == "auto" and listfile.shipped and host.driver is not host.dev:
+        # The program loads NVML from the root that it is given: not unasked, from a tree that may be anybody's.
+        why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
+        answer = PassedOver(container_cli.SOURCE, "other-root", why)
+    elif cdi is None and (request.source == container_cli.SOURCE or (request.source == "auto" and listfile.shipped)):
+        answer = container_cli.claims(host)
     if isinstance(answer, Serving):
         return answer
     passed_over = () if answer is None else (answer,)
@@ -115,20 +124,6 @@ def _serving(
         return Serving("driver", f"files that carry {version}", (), passed_over=passed_over)
     claims = in_force.claims("liblist")
     return Serving("liblist", listfile.label, claims, passed_over=passed_over, exclusive=not listfile.shipped)
-
-
-def _ask_the_program(host: Host, request: Request, listfile: ListFile) -> Union[Serving, PassedOver, None]:
-    """Return what `nvidia-container-cli` names, or why it does not serve; None if it is not to be asked.
-
-    A list of a user or site is exclusive: then `auto` asks no other source.
-    """
-    if request.source != container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
-        return None
-    if request.source == "auto" and host.driver is not host.dev:
-        # The program loads NVML from the root that it is given: not unasked, from a tree that may be anybody's.
-        why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
-        return PassedOver(container_cli.SOURCE, "other-root", why)
-    return container_cli.claims(host)
 
 
 def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:

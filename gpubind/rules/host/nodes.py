@@ -10,7 +10,7 @@ from typing import Optional
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
 from gpubind.inventory.nodes import read_majors
-from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, capability_of, read_mig_nodes
+from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, read_mig_nodes, right_of
 from gpubind.model import DeviceNode, Finding
 from gpubind.model.findings import counted, finding
 from gpubind.rules.preflight import Preflight
@@ -107,7 +107,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
             case="absent" if node is None else "forbidden",
             severity="error" if all(is_lost) and not whole else "warning",
             where=f"{guard.target}, {file}",
-            capability=capability_of(file),
+            capability=right_of(file),
             file=file,
             mode=node.mode if node is not None else None,
             source=quote(node.source) if node is not None else None,
