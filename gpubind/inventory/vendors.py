@@ -18,7 +18,6 @@ from gpubind.errors import HostReadError, NothingToBindError
 from gpubind.host import Host, ListFile
 from gpubind.inventory.nodes import AMD_MODULE
 from gpubind.inventory.nvidia import inventory as nvidia
-from gpubind.inventory.nvidia.findings import has_libcuda
 from gpubind.model import Finding, Inventory, PassedOver, Request, Vendor
 from gpubind.model.findings import finding
 
@@ -78,7 +77,7 @@ def _nvidia(host: Host, request: Request, listfile: Optional[ListFile]) -> list[
     if request.source == "cdi":
         return _named_by_cdi(host, request, listfile)
     inventory = nvidia.read_inventory(host, request, listfile)
-    if request.source != "auto" or listfile or has_libcuda(inventory.files):
+    if request.source != "auto" or listfile or nvidia.has_libcuda(inventory.files):
         return [inventory]
     return [_completed_by_cdi(host, request, inventory)]
 
@@ -126,7 +125,7 @@ def _completed_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inv
     if serving is None or isinstance(serving, PassedOver):
         return inventory
     found = nvidia.read_inventory(host, request, None, serving)
-    if not has_libcuda(found.files):
+    if not nvidia.has_libcuda(found.files):
         return inventory
     before = inventory.source
     passed = PassedOver(before.served, "no-libcuda", "it finds no libcuda.so.1 of this driver")

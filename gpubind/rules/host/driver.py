@@ -11,7 +11,7 @@ from gpubind.formats.driver.names import COMPANIONS, STUBBED
 from gpubind.host import Host
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
-from gpubind.inventory.nvidia.findings import unusable
+from gpubind.inventory.nvidia.inventory import unusable
 from gpubind.inventory.search import LD_CACHE, ldconfig
 from gpubind.model import ContainerPath, Decision, Finding, Severity
 from gpubind.model.findings import cases_of, counted, finding
