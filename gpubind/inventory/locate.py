@@ -303,11 +303,9 @@ def library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
         return []
     for path in glob(tree, pattern):
         directory, _, name = path.rpartition("/")
-        real = tree.resolve(path)
-        names = [
-            other for other in tree.names(directory or "/") if other != name and other.startswith(library_stem(name))
-        ]
-        beside = [(other, RootedPath(f"{directory}/{other}")) for other in names]
-        same = [(other, place) for other, place in beside if tree.resolve(place) == real]
-        candidates += [Candidate(other, place, directory or "/") for other, place in ((name, path), *same)]
+        real, stem = tree.resolve(path), library_stem(name)
+        others = [other for other in tree.names(directory or "/") if other != name and other.startswith(stem)]
+        same = (other for other in others if tree.resolve(f"{directory}/{other}") == real)
+        places = ((one, RootedPath(f"{directory}/{one}")) for one in (name, *same))
+        candidates += [Candidate(one, place, directory or "/") for one, place in places]
     return candidates

@@ -122,7 +122,13 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     # A list of a user or site may name any library.
     own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
     if not own and not devices.nodes:
-        raise _nothing_to_bind(search)
+        raise NothingToBindError(
+            "nothing-to-bind",
+            "no ROCm library and no AMD device on this host",
+            where=", ".join((*search.places, KFD, TOPOLOGY)),
+            why="no file matches, and amdgpu is not loaded",
+            hint="with AMD's GPUs: load amdgpu, or name ROCm's place with ROCM_PATH or --root",
+        )
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
     if own:
@@ -187,16 +193,6 @@ def _findings(host: Host, devices: Devices, rocm: Rocm) -> Iterator[Finding]:
         where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"
         serves = rocm.prefix or "the distribution's, if there is one"
         yield finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.refused)
-
-
-def _nothing_to_bind(search: Search) -> NothingToBindError:
-    return NothingToBindError(
-        "nothing-to-bind",
-        "no ROCm library and no AMD device on this host",
-        where=", ".join((*search.places, KFD, TOPOLOGY)),
-        why="no file matches, and amdgpu is not loaded",
-        hint="with AMD's GPUs: load amdgpu, or name ROCm's place with ROCM_PATH or --root",
-    )
 
 
 def _needed_files(

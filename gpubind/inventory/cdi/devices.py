@@ -238,9 +238,8 @@ def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Answe
     if isinstance(found, Missing):
         return claim.lost(found, path, "the spec names it, but it leads nowhere")
     file = claim.bindable(tree, found, found_by=path)
-    if isinstance(file, Decision):
-        return file
-    return file._replace(options=tuple(option for option in OPTIONS if option in options))
+    kept = tuple(option for option in OPTIONS if option in options)
+    return file if isinstance(file, Decision) else file._replace(options=kept)
 
 
 def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, HostFile]) -> Answer:
