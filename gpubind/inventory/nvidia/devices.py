@@ -211,11 +211,8 @@ def only(devices: Devices, serving: Serving) -> Devices:
         or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
     ]
     at, targets = serving.claims[0].at, [node.target for node in out]
-    detail = f"not among the devices of {at}"
-    left_out = [
-        Claim("device", path, serving.name, at).decision("left-out", "not-chosen", detail, path=path)
-        for path in targets
-    ]
+    claims, detail = [Claim("device", path, serving.name, at) for path in targets], f"not among the devices of {at}"
+    left_out = (claim.decision("left-out", "not-chosen", detail, path=claim.name) for claim in claims)
     return devices._replace(
         gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
         nodes=tuple(node for node in devices.nodes if node not in out),
@@ -300,8 +297,7 @@ def _sockets(host: Host) -> Iterator[Answer]:
         found = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
         socket = next((one for one in found if isinstance(one, Found) and one.stat.kind == "socket"), None)
         if socket is None:
-            detail = "no such socket below /run or /var/run"
-            yield claim._replace(at="/run").absent(detail)
+            yield claim._replace(at="/run").absent("no such socket below /run or /var/run")
         else:
             yield claim.file(host.dev, socket, kind="socket", found_by=socket.path, capability="utility")
     directory = mps_directory(host)
@@ -310,8 +306,7 @@ def _sockets(host: Host) -> Iterator[Answer]:
     claim = Claim("device", directory, "devices", "MPS", target=ContainerPath(directory))
     mps = host.dev.find(directory)
     if isinstance(mps, Missing) or mps.stat.kind != "dir":
-        detail = "no MPS server has made it"
-        yield claim.absent(detail, directory)
+        yield claim.absent("no MPS server has made it", directory)
     elif mps.stat.uid != host.identity.euid:
         detail = f"it belongs to uid {mps.stat.uid}: another user's MPS server"
         yield claim.decision("left-out", "not-yours", detail, path=directory)

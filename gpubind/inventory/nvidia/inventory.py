@@ -51,11 +51,10 @@ from gpubind.model.findings import counted, finding
 from gpubind.model.layouts import library_directories
 
 LIST_NAME = "nvliblist.conf"
-_LIBCUDA_STEM = "libcuda.so"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
-LIBCUDA = "libcuda.so.1"
+_LIBCUDA_STEM, LIBCUDA = "libcuda.so", "libcuda.so.1"
 _ANOTHERS = ("cuda-compat", "other-driver-version")
-"""Why a library is passed over that is a library all the same, but another one."""
+"""Rules that pass over a library because another one serves."""
 
 
 def read_inventory(
