@@ -103,7 +103,7 @@ class Charliecloud(Runtime):
         options = ["-W"] if overlay and "write-fake" not in start.user.options.values else []
         for bind in binds:
             if ":" in bind.source:
-                why = "ch-run takes what is behind the first colon for the place in the container"
+                why = "ch-run takes what follows the first colon for the place in the container"
                 raise unsayable_path(bind.source, why)
             if overlay or "write-fake" in start.user.options.values:
                 _need_visible(bind.source)
