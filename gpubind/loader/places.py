@@ -37,8 +37,12 @@ _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _FLAGS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 """Flags in /proc/cpuinfo that a level requires."""
 
-_HASWELL = {"avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt"}
-"""Flags of the processors that glibc until 2.36 calls `haswell`; only Intel's."""
+_INTELS = {
+    "xeon_phi": {"avx512f", "avx512cd", "avx512er", "avx512pf"},
+    "haswell": {"avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt"},
+    "avx512_1": {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"},
+}
+"""Flags of the processors that glibc until 2.36 gives these names; only Intel's."""
 
 
 class Cpu(NamedTuple):
@@ -79,20 +83,23 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
 
 def platforms(arch: str, cpu: Optional[Cpu]) -> tuple[str, ...]:
     """Return the value of `$PLATFORM` on *cpu*; each possible value if that is None, none if the kernel has none."""
-    names = architecture(arch).platforms
-    if cpu is None:
-        return names
-    is_haswell = cpu.vendor == "GenuineIntel" and cpu.flags >= _HASWELL
-    return tuple(name for name in names if name != "haswell" or is_haswell)[:1]
+    return _usable(architecture(arch).platforms, cpu)
 
 
 def _old_kinds(arch: str, cpu: Optional[Cpu]) -> Iterable[str]:
-    """Return every choice of the platform and the important bits, largest first."""
-    known = architecture(arch)
-    kinds = known.old_kinds or ((arch,),)
-    steps = (platforms(arch, cpu) if kind == known.platforms else kind for kind in kinds)
-    choices = product(*((*step, "") for step in steps))
+    """Return every choice of `tls`, the platform and the important bits, largest first."""
+    kinds = architecture(arch).old_kinds or (("tls",), (arch,))
+    choices = product(*((*_usable(step, cpu), "") for step in kinds))
     return dict.fromkeys("/".join(part for part in choice if part) for choice in choices if any(choice))
+
+
+def _usable(names: tuple[str, ...], cpu: Optional[Cpu]) -> tuple[str, ...]:
+    """Return the first of *names* that glibc gives to *cpu*; all of them if that is None."""
+    if cpu is None:
+        return names
+    is_intels = cpu.vendor == "GenuineIntel"
+    usable = (name for name in names if name not in _INTELS or (is_intels and cpu.flags >= _INTELS[name]))
+    return tuple(name for name in usable if name != "avx512_1" or "avx512er" not in cpu.flags)[:1]
 
 
 class Places:

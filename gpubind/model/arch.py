@@ -45,21 +45,21 @@ class Architecture(NamedTuple):
         return ("/usr/lib64", "/lib64") if self.bits == 64 else ("/usr/lib32", "/lib32")
 
 
-_INTEL_PLATFORMS = ("haswell", "x86_64")
+_INTEL_PLATFORMS = ("xeon_phi", "haswell", "x86_64")
 
 ARCHITECTURES = (
     Architecture(
         "x86_64", 62, 64, "little", "x86_64-linux-gnu", "amd64",
         compat32="i386", platforms=_INTEL_PLATFORMS, levels=("x86-64-v4", "x86-64-v3", "x86-64-v2"),
-        old_kinds=(_INTEL_PLATFORMS, ("x86_64",)), executable_stack=True,
+        old_kinds=(("tls",), _INTEL_PLATFORMS, ("avx512_1",), ("x86_64",)), executable_stack=True,
     ),
     Architecture(
         "i386", 3, 32, "little", "i386-linux-gnu", "386", ("i486", "i586", "i686"),
-        platforms=("i686",), old_kinds=(("i686",), ("sse2",)), executable_stack=True,
+        platforms=("i686",), old_kinds=(("tls",), ("i686",), ("sse2",)), executable_stack=True,
     ),
     Architecture(
         "aarch64", 183, 64, "little", "aarch64-linux-gnu", "arm64",
-        compat32="arm", platforms=("aarch64",), old_kinds=(("atomics",), ("aarch64",)),
+        compat32="arm", platforms=("aarch64",), old_kinds=(("tls",), ("atomics",), ("aarch64",)),
     ),
     Architecture(
         "arm", 40, 32, "little", "arm-linux-gnueabihf", "arm", ("armv6l", "armv7l", "armv8l"),

@@ -31,7 +31,9 @@ SCRIPTS = {
 }
 TOOLS = {
     "compiled": "cd /tmp; echo 'int main(void) { return 7; }' > x.c; gcc x.c -o x && ./x; echo $?",
-    "debugged": f"{GDB} {INSIDE}/program 2>&1 | grep -v -e LWP -e process -e 'controlling terminal'",
+    # Which thread stops first is the kernel's choice.
+    "debugged": f"{GDB} {INSIDE}/program 2>&1 | grep -v -e LWP -e process -e 'controlling terminal'"
+    " | sed -E 's/(Thread |number=0x)[0-9]+/\\1N/'",
 }
 SIDES = ("image", "host")
 RUN = """

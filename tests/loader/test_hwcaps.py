@@ -10,7 +10,7 @@ from gpubind.loader.places import Cpu, hwcaps_subdirectories, parse_cpuinfo
 
 V3 = "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
 V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
-OLD = ["x86_64/x86_64", "x86_64"]
+OLD = ["tls/x86_64/x86_64", "tls/x86_64", "tls", "x86_64/x86_64", "x86_64"]
 
 
 def cpu(flags: str, vendor: str = "AuthenticAMD") -> Cpu:
@@ -38,12 +38,14 @@ def test_the_version_and_the_processor_decide(glibc: Optional[str], flags: str, 
 
 def test_old_loaders_know_intels_processors_by_name() -> None:
     names = hwcaps_subdirectories("x86_64", "2.31", cpu(V4, "GenuineIntel"))
-    assert names == ("haswell/x86_64", "haswell", "x86_64")
+    assert names[:4] == ("tls/haswell/avx512_1/x86_64", "tls/haswell/avx512_1", "tls/haswell/x86_64", "tls/haswell")
+    assert names[-1] == "x86_64"
+    assert len(names) == 15
 
 
 def test_every_name_may_be_if_the_processor_is_not_known() -> None:
     names = hwcaps_subdirectories("x86_64", "2.36", None)
-    assert {*levels(4, 3, 2), "haswell", *OLD} <= {*names}
+    assert {*levels(4, 3, 2), "haswell", "haswell/avx512_1", "xeon_phi", *OLD} <= {*names}
     assert len(names) < 40
 
 
