@@ -22,7 +22,7 @@ def _end(number: int, frame: Optional[FrameType]) -> NoReturn:
 
 
 def _tell(unraisable: Any) -> None:
-    """What an object's end raises is lost; an interrupt is not to be."""
+    """Exit on an interrupt in a finalizer, which Python would print and ignore."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         os._exit(INTERRUPTED)
     sys.__unraisablehook__(unraisable)

@@ -42,10 +42,10 @@ Path = Union[str, os.PathLike[str]]
 
 @verb
 def open_image(reference: Path, machine: Optional[str] = None) -> Image:
-    """The image that *reference* names: a path to one of what is `ACCEPTED`, or a kind and a name, `oci:DIR:TAG`.
+    """Return the image that *reference* names: the path of an `ACCEPTED` kind of file, or kind and name, `oci:DIR:TAG`.
 
-    Of an image for several architectures it is the one for *machine*, `Host.uname.machine` of the host that is planned
-    for; without one, the one for this machine.
+    An image for several architectures is opened for *machine*, `Host.uname.machine` of the host of the plan; by
+    default for this machine.
 
     Errors: `HostReadError` (`no-image`, `unreadable-file`, `unsupported-image`, `encrypted-image`, `missing-package`,
     `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-bundle`, `bad-sif`, `bad-squashfs`,
