@@ -315,7 +315,9 @@ def test_a_configuration_file_may_set_the_format_and_what_only_some_commands_tak
 
 
 @pytest.mark.parametrize(
-    "text", ["no toml", "unknown = 1", 'completion = "yes"', "library-path = [1]", "caps = 3"], ids=lambda text: text
+    "text",
+    ["no toml", "unknown = 1", 'completion = "yes"', "library-path = [1]", "caps = 3", "nv = true", f'host = "{HOST}"'],
+    ids=lambda text: text,
 )
 def test_a_malformed_configuration_file_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "gpubind").mkdir()

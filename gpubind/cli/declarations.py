@@ -271,8 +271,10 @@ QUIET = Option("-q, --quiet", "Do not report findings.", "Output")
 MEMO_HELP = "-vv: also whether a kept answer was given."
 VERBOSE = Option("-v, --verbose", f"Report notes, too. {MEMO_HELP}", "Output", repeats=True)
 
-CONFIGURABLE = (*PLAN_OPTIONS, BACKEND, CHECK_FIRST, REQUIRE_GPU, STRICT)
-"""The options that a configuration file may set, in addition to `format` and `ignore`."""
+CONFIGURABLE = tuple(
+    option for option in (*PLAN_OPTIONS, BACKEND, CHECK_FIRST, REQUIRE_GPU, STRICT) if option.preset == "settings"
+)
+"""The shared options that a configuration file may set, in addition to `format` and `ignore`."""
 
 
 class Subcommand(NamedTuple):

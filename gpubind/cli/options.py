@@ -42,7 +42,12 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
         raise
 
 
-_ABOUT = {"unknown-backend": "--backend", "unknown-gpu": "--gpus", "ambiguous-gpu": "--gpus"}
+_ABOUT = {
+    "unknown-backend": "--backend",
+    "unknown-format": "--format",
+    "unknown-gpu": "--gpus",
+    "ambiguous-gpu": "--gpus",
+}
 """The options that errors are about which are about no field of `Request`."""
 
 

@@ -86,8 +86,8 @@ def _typed(request: Request) -> Request:
 def _need_movable(layout: Layout, spelled: Callable[[str], str]) -> None:
     """Errors: `UsageError` (code `fixed-libdir`) for a *layout* whose libraries cannot be in another directory."""
     if layout.searched:
-        what = f"{spelled('libdir')} cannot move the libraries of a document of mounts"
-        why = "no loader looks there by itself, and the document cannot add to a search path"
+        what = f"{spelled('libdir')} cannot move the libraries of this plan"
+        why = "no loader searches another directory by itself, and this plan cannot add to the image's search path"
         hint = f"leave it out, or give --cdi-hook with --format {CDI}, where nvidia-cdi-hook is installed"
         raise UsageError("fixed-libdir", what, why=why, hint=hint)
     if layout.name == SINGULARITY.name:
