@@ -763,6 +763,14 @@ def test_a_verdict_is_in_colour_where_somebody_asks_for_it() -> None:
     assert "\x1b" not in gpubind("check", "--host", HOST, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
 
 
+@pytest.mark.parametrize("name", ["ch-run", "proot"])
+def test_no_format_that_does_not_exist_is_proposed(name: str) -> None:
+    done = gpubind("plan", "--nv", "--host", HOST, "--format", name, "--libdir", "/opt/a b")
+    assert "not-raw" in done.stderr
+    assert f"`--format {name} --format sh`" in done.stderr
+    assert f"{name}-env" not in done.stderr
+
+
 def test_words_for_a_runtime_are_one_line() -> None:
     done = gpubind("plan", "-q", "--host", HOST, "--format", "singularity")
     assert done.stdout.count("\n") == 1

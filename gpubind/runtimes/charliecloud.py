@@ -23,11 +23,13 @@ from gpubind.observe import changed
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.cmdline.values import assigned
 from gpubind.runtimes.edits import (
+    HOST_DIRECTORIES,
     Bind,
     Edits,
     Obstacle,
     RuntimeArguments,
     edits_of,
+    in_host_directory,
     own_binds,
     own_mounts_of,
     same_place,
@@ -42,7 +44,6 @@ OVERLAY_VERSION = (0, 32)
 """The first that has -W."""
 OVERLAID = "/srv"
 """Of the host: with -W the tmpfs is mounted there, before image and binds are looked up."""
-SHARED = ("/dev", "/proc", "/sys", "/tmp")
 """Directories of the host that every container has."""
 ENVIRONMENT = "/ch/environment"
 """The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
@@ -128,7 +129,7 @@ class Charliecloud(Runtime):
 
     def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         options = start.user.options
-        shared = [path for path in SHARED if path != "/tmp" or "private-tmp" not in options.values]
+        shared = [path for path in HOST_DIRECTORIES if path != "/tmp" or "private-tmp" not in options.values]
         users = {name: _users(start, name) or "" for name in ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD")}
         if "/bin" not in users["PATH"].split(":"):
             users["PATH"] = f"{users['PATH']}:/bin".lstrip(":")
@@ -175,7 +176,7 @@ def _place(image: Optional[Tree], target: str) -> ContainerPath:
 
 def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[Obstacle]:
     """Return the obstacle of *mount*: no place for it can be made, or the host's own directory is there."""
-    if any(mount.target.startswith(f"{path}/") for path in SHARED):
+    if in_host_directory(mount):
         return Obstacle(None if str(source) == mount.target else "ch-run binds the host's own directory there")
     image = start.tree
     top = _missing_place(image, mount.target)
@@ -194,7 +195,7 @@ def _need_places(plan: Plan, edits: Edits, start: Start) -> None:
     """Errors: `RuntimeLimitError` (code `no-place`) where the driver's own directory cannot be made."""
     bound = {bind.target for bind in edits.binds}
     lost = next((mount for mount in plan.mounts if mount.required and mount.target not in bound), None)
-    if lost is not None and not lost.target.startswith(SHARED) and not _makes_places(start):
+    if lost is not None and not lost.target.startswith(HOST_DIRECTORIES) and not _makes_places(start):
         raise RuntimeLimitError(
             "no-place",
             f"ch-run can make no place for {lost.target}",

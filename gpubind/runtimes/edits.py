@@ -136,6 +136,15 @@ def own_mounts_of(
     return OwnMounts(tuple(binds), tuple(env), place, unseen)
 
 
+HOST_DIRECTORIES = ("/dev", "/proc", "/sys", "/tmp")
+"""Directories of the host that every container of ch-run and PRoot has."""
+
+
+def in_host_directory(mount: Mount) -> bool:
+    """Return whether the target of *mount* is below one of `HOST_DIRECTORIES`."""
+    return any(mount.target.startswith(f"{path}/") for path in HOST_DIRECTORIES)
+
+
 def vendor_of(plan: Plan) -> Optional[Vendor]:
     """Return the vendor whose driver *plan* is about; None if there are several."""
     vendors = {planned.driver.vendor for planned in plan.drivers}

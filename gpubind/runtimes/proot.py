@@ -15,9 +15,11 @@ from gpubind.loader.namespace import OwnMounts
 from gpubind.model import HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.runtimes.edits import (
+    HOST_DIRECTORIES,
     Obstacle,
     RuntimeArguments,
     edits_of,
+    in_host_directory,
     own_binds,
     own_mounts_of,
     same_place,
@@ -27,8 +29,6 @@ from gpubind.runtimes.edits import (
 from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, Printed, Runtime, Start, one_line
 
-SHARED = ("/dev", "/proc", "/sys", "/tmp")
-"""Directories of the host that every container has."""
 FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
 
 
@@ -58,7 +58,7 @@ class Proot(Runtime):
 
     def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         home = start.caller.environ.get("HOME", "")
-        paths = (*SHARED, *FROM_HOST, *([home] if home in start.caller.directories else ()))
+        paths = (*HOST_DIRECTORIES, *FROM_HOST, *([home] if home in start.caller.directories else ()))
         binds = (*same_place(paths), *own_binds(start.user.options.all("bind")))
         return own_mounts_of(binds, start.caller.environ, start.user.options.last("cwd") or _directory(start))
 
@@ -72,14 +72,13 @@ class Proot(Runtime):
 
 def _obstacle(mount: Mount, source: HostPath) -> Optional[Obstacle]:
     """Return the obstacle of a file that a directory of the host provides at its place: it needs no bind."""
-    shared = any(mount.target.startswith(f"{path}/") for path in SHARED)
-    return Obstacle(None) if shared and str(source) == mount.target else None
+    return Obstacle(None) if in_host_directory(mount) and str(source) == mount.target else None
 
 
 def _directory(start: Start) -> str:
     """Return where the program starts: the caller's directory, if the container has it."""
     working, home = start.caller.working_directory or "/", start.caller.environ.get("HOME", "")
-    inside = any(f"{working}/".startswith(f"{path}/") for path in (*SHARED, home) if path)
+    inside = any(f"{working}/".startswith(f"{path}/") for path in (*HOST_DIRECTORIES, home) if path)
     return normpath(working) if inside or (start.tree is not None and start.tree.has(working)) else "/"
 
 

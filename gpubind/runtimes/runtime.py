@@ -406,19 +406,21 @@ class Runtime(ABC):
 _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
 
 
-def one_line(words: RuntimeArguments, program: str, *, quoted: bool) -> str:
+def one_line(words: RuntimeArguments, program: str, *, quoted: bool, exports: str = "") -> str:
     """Return the options of *words* on one line: *quoted* for `eval`, or plain, to be split by a shell as in
-    `singularity exec $(gpubind plan ...) image cmd`.
+    `singularity exec $(gpubind plan ...) image cmd`. *exports* is the format of the same plan as variables, if the
+    program reads them.
 
     Errors: `RuntimeLimitError` (`unsayable-unset`) where the caller's variable has to go: --env can only set. Code
     `not-raw` for an option that a shell would not leave whole: it splits what a substitution gives, and unquotes none.
     """
+    also = f" or `--format {exports}`" if exports else ""
     if words.unset:
         raise RuntimeLimitError(
             "unsayable-unset",
             f"no option of {program} keeps {words.unset[0]} out of the container",
             why="the plan takes it away, and set to nothing it would hide every GPU",
-            hint=f"unset it yourself, or use `gpubind exec` or `--format {program}-env`",
+            hint=f"unset it yourself, or use `gpubind exec`{also}",
         )
     for word in words.options if not quoted else ():
         if _NOT_RAW.search(word):
@@ -427,7 +429,7 @@ def one_line(words: RuntimeArguments, program: str, *, quoted: bool) -> str:
                 "an argument of this plan does not survive an unquoted substitution",
                 where=word,
                 why="it holds white space, a quote, a backslash or a wildcard",
-                hint=f"use `gpubind exec`, `eval` with `--format {program} --format sh`, or `--format {program}-env`",
+                hint=f"use `gpubind exec` or `eval` with `--format {program} --format sh`{also}",
             )
     return " ".join(map(shlex.quote, words.options) if quoted else words.options) + "\n"
 

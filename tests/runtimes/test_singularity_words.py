@@ -620,8 +620,9 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
     assert made.unset == ("CUDA_VISIBLE_DEVICES",)
     assert "unset CUDA_VISIBLE_DEVICES APPTAINERENV_CUDA_VISIBLE_DEVICES" in exports(made, "APPTAINER", {}).split("\n")
     for quoted in (False, True):
-        with pytest.raises(RuntimeLimitError, match="unsayable-unset"):
-            one_line(made, "apptainer", quoted=quoted)
+        with pytest.raises(RuntimeLimitError, match="unsayable-unset") as caught:
+            one_line(made, "apptainer", quoted=quoted, exports="apptainer-env")
+        assert "`--format apptainer-env`" in caught.value.hint
     environ = {"A": "1", "CUDA_VISIBLE_DEVICES": "0", "SINGULARITYENV_CUDA_VISIBLE_DEVICES": "1"}
     assert without_variables(environ, made.unset) == {"A": "1"}
 

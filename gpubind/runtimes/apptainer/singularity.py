@@ -46,6 +46,7 @@ from gpubind.runtimes.runtime import (
     Runtime,
     Start,
     UserNamespaces,
+    one_line,
     version_in,
 )
 
@@ -133,7 +134,9 @@ class Apptainer(Runtime):
         return without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
 
     def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
-        return super().render(form, printed, quoted=quoted) if form == self.name else render_exports(printed)
+        if form == self.name:
+            return one_line(printed.words, self.name, quoted=quoted, exports=f"{self.name}-env")
+        return render_exports(printed)
 
 
 class Singularity(Apptainer):
