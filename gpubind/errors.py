@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
+
+from gpubind.frozen import NamedTuple
 
 EXIT_OK = 0
 EXIT_FINDING = 1

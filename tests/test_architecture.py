@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "gpubind"
 
 # A room imports only from rooms above it. errors and model are free to all.
 ROOMS = (
+    "frozen",
     "errors",
     "version",
     "observe",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents.check.report import Checked, Reasons, Report, checked_in, report_of
 from gpubind.errors import GpubindError, RuntimeLimitError
+from gpubind.frozen import NamedTuple
 from gpubind.image import Image
 from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on

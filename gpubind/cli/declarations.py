@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Optional, Union, get_args
+from typing import Any, Literal, Optional, Union, get_args
 
+from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, Side
 from gpubind.model.data import HOSTS
 from gpubind.planner.request import SOURCES

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import TextWrapper
-from typing import NamedTuple, Union
+from typing import Union
 
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import EXIT_CODES, GROUPS, HELP, STARTS_CODES, VERSION, Argument, Option, Rows, Subcommand
+from gpubind.frozen import NamedTuple
 from gpubind.model.data import HOSTS
 
 LEFT = 26

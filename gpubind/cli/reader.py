@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import COMPLETION, HELP, VERSION, Option, Origin, Subcommand
 from gpubind.errors import EXIT_OK, EXIT_USAGE, UsageError
+from gpubind.frozen import NamedTuple
 
 if TYPE_CHECKING:
     from gpubind.cli.help import Page

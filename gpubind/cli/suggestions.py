@@ -6,10 +6,10 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from gpubind.cli.commands import MODULES, STARTS, command_of
 from gpubind.errors import UsageError
+from gpubind.frozen import NamedTuple
 
 Words = tuple[str, ...]
 

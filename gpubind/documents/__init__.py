@@ -5,7 +5,9 @@ To add one: a module here with its renderer, and its row in PLAN_DOCUMENTS, LAST
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from gpubind.frozen import NamedTuple
 
 
 class Document(NamedTuple):

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from textwrap import TextWrapper
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from gpubind.documents.text import printable
 from gpubind.formats.driver.names import driver_libraries
+from gpubind.frozen import NamedTuple
 from gpubind.model import Decision, Plan
 from gpubind.model.data import read_data
 from gpubind.model.findings import texts

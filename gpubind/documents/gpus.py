@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from gpubind.documents.tables import Column, Row, Table, table_of
+from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode, Gpu, Inventory, MigDevice
 from gpubind.model.plain import plain, text_of
 from gpubind.planner.gpus.selection import Selection

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Union
+from typing import Union
 
 from gpubind.documents.text import printable
+from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import natural
 from gpubind.model import CAPABILITIES, Kind, Mount, Plan
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Union
+from typing import Union
 
 from gpubind.errors import FormatError
 from gpubind.files.glob import glob
 from gpubind.files.tree import Tree
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache, parse_ldsoconf
+from gpubind.frozen import NamedTuple
 from gpubind.model import Missing
 from gpubind.model.budget import spend
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar, Union
+from typing import TypeVar, Union
 
+from gpubind.frozen import NamedTuple
 from gpubind.model import Missing
 from gpubind.model.answers import ABSENT, LOOP
 from gpubind.model.budget import LINKS_LIMIT

@@ -11,13 +11,14 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from posixpath import dirname
-from typing import NamedTuple, Optional, TypeVar, Union
+from typing import Optional, TypeVar, Union
 
 from gpubind.files.blob import Blob, FileBlob
 from gpubind.files.live import LiveTree
 from gpubind.files.opened import OpenedTree
 from gpubind.files.regular import open_regular
 from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
+from gpubind.frozen import NamedTuple
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT
 from gpubind.model.budget import spend

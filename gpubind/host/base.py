@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
+from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, HostPath, Missing
 from gpubind.model.data import read_data
 from gpubind.model.findings import finding

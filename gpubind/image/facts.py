@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.files import Tree, glob
 from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.formats.elf.glibc import LIBC
+from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import read_cuda, version_in
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.loader.loader import Loader, newest

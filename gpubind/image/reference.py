@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Optional, get_args
+from typing import Literal, Optional, get_args
 
 from gpubind.errors import UnseenError
 from gpubind.files.blob import WHAT
+from gpubind.frozen import NamedTuple
 from gpubind.image.bundle import is_bundle
 from gpubind.model.answers import exists, is_directory
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import FormatError, in_file
 from gpubind.files.blob import Blob
@@ -25,6 +25,7 @@ from gpubind.formats.archive.tar import (
     sparse_pairs,
 )
 from gpubind.formats.elf.elf import ElfIdent
+from gpubind.frozen import NamedTuple
 
 RECORDS_LIMIT = 16
 """Records before one member; tar writes up to three."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.files import Tree
+from gpubind.frozen import NamedTuple
 from gpubind.model import (
     Capability,
     ContainerPath,

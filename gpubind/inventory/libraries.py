@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, library_stem
 from gpubind.formats.driver.names import ALIASES, driver_version_of
+from gpubind.frozen import NamedTuple
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import NameTable, capability_of
 from gpubind.inventory.search import LD_CACHE, Accepted, Candidate, Refused, Search

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from posixpath import basename
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.files import Tree, glob
@@ -13,6 +13,7 @@ from gpubind.formats.driver.icd import parse_icd
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import RUN_DIRECTORY, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent
+from gpubind.frozen import NamedTuple
 from gpubind.inventory.claims import Answer, Claim, is_clean, sorted_out
 from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases

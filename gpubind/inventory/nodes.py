@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import MIG_MINORS, parse_devices, parse_groups, parse_mig_minors
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.model import (

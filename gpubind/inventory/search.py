@@ -7,13 +7,14 @@ name the first acceptable file is taken; the rest get a Decision each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_PATH, matching, read_ldcache
 from gpubind.formats.driver.names import STUBBED, driver_version_of
 from gpubind.formats.elf.elf import NotElf
 from gpubind.formats.elf.ldcache import LdCache
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor
 from gpubind.model.arch import architecture

@@ -12,9 +12,10 @@ CDI is read here, the others in `nvidia.inventory`, which completes the files of
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import HostReadError, NothingToBindError
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.inventory.nodes import AMD_MODULE
 from gpubind.inventory.nvidia import inventory as nvidia

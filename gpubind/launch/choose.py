@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
+from gpubind.frozen import NamedTuple
 from gpubind.image.open import nearest
 from gpubind.image.reference import ImageForm, ImageReference, parse_reference
 from gpubind.launch.execute import find_program

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import CheckError, RuntimeLimitError, UsageError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.launch.caller import begin, writable_files

@@ -8,7 +8,7 @@ program that `--like` knows, every CDI device, an image, each runtime. What it i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.files.recorded import RecordedTree
@@ -22,6 +22,7 @@ from gpubind.formats.text.record import (
     dump_record,
     parse_record,
 )
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import look_around

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.documents import LASTING
 from gpubind.errors import UsageError
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.launch.caller import begin

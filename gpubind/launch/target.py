@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Optional, TypeVar, Union
 
 from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.image.open import open_reference

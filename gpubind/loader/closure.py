@@ -6,10 +6,11 @@ Source: ld.so(8): RPATH, LD_LIBRARY_PATH, RUNPATH, the cache, the default direct
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.files import Tree
 from gpubind.formats.elf.glibc import is_member
+from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Container
 from gpubind.loader.loader import Loader
 from gpubind.model import RootedPath

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from posixpath import basename, dirname, normpath
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import Glibc, Loader, newest
 from gpubind.loader.namespace import Cover, MountedTree, Namespace, OwnMounts, Place, UserBind
 from gpubind.loader.places import Cpu, Places

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from posixpath import basename, dirname
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional
 
 from gpubind.errors import like
 from gpubind.formats.elf.elf import ElfIdent
+from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Container, Located
 from gpubind.model import Missing
 from gpubind.model.arch import architecture

@@ -13,11 +13,12 @@ not define. Source: glibc `elf/dl-version.c` (`_dl_check_map_versions`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.files import Tree, glob
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import is_member
+from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import Loader, newest, prefix_of
 from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit
 from gpubind.model import Group, HostFile, ImageFacts, Missing, RootedPath, Side

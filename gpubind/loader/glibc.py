@@ -9,12 +9,13 @@ Source: glibc `elf/rtld.c`, `iconv/gconv_conf.c`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.files import Tree
 from gpubind.formats.driver.names import known
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.formats.elf.glibc import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, is_loader, is_member
+from gpubind.frozen import NamedTuple
 from gpubind.loader.fit import fit_files
 from gpubind.loader.loader import Loader
 from gpubind.loader.places import LEVELS

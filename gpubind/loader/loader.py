@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.files import Tree, glob
 from gpubind.files.ldconfig import read_ldcache, read_ldsoconf
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
+from gpubind.frozen import NamedTuple
 from gpubind.model import Found, Missing, RootedPath
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import version_key

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import dirname, normpath
-from typing import NamedTuple, Optional, TypeVar, Union
+from typing import Optional, TypeVar, Union
 
 from gpubind.files import Tree
 from gpubind.files.links import Link, follow
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.frozen import NamedTuple
 from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
 from gpubind.model.answers import ABSENT
 

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.elf.elf import ElfFacts
+from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader
 from gpubind.model.arch import architecture, library_token
 from gpubind.model.cuda import version_key

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from posixpath import basename, dirname, normpath
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.files import Tree
+from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Located
 
 PYTHON = re.compile(r"(?:python|pypy)(?:[23](?:\.([0-9]{1,3}))?t?)?")

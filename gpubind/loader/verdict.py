@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
+from gpubind.frozen import NamedTuple
 from gpubind.model import Group, HostFile, ImageFacts, RootedPath
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import posix  # `os` may be a recorder's
 import re
-from typing import Any, Literal, NamedTuple, Optional
+from typing import Any, Literal, Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.memo.questions import MOUNTS, text_of
 
 Trust = Literal["times", "opened", "none"]

@@ -8,7 +8,9 @@ ld.so(8) and getauxval(3) for `$LIB` and `$PLATFORM`, glibc `sysdeps/*/stackinfo
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
+
+from gpubind.frozen import NamedTuple
 
 
 class Architecture(NamedTuple):

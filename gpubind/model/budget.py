@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 from gpubind.errors import BoundError
+from gpubind.frozen import NamedTuple
 
 VARIABLE = "GPUBIND_BOUNDS"
 """The variable that gives a command as many times of each bound."""

@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.model.data import read_data
 
 

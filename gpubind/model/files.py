@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import stat
-from typing import Literal, NamedTuple, NewType
+from typing import Literal, NewType
+
+from gpubind.frozen import NamedTuple
 
 RootedPath = NewType("RootedPath", str)
 """A path as seen inside a root (driver root, dev root): `/usr/lib64/libcuda.so.1`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Optional
+from typing import Any, Literal, Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.model.files import ContainerPath, HostPath, RootedPath
 from gpubind.model.plain import PLAN
 

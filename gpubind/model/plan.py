@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 from gpubind.errors import FormatError
+from gpubind.frozen import NamedTuple
 from gpubind.model.digest import digest
 from gpubind.model.files import ContainerPath, RootedPath
 from gpubind.model.host import (

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from gpubind.errors import UsageError, one_of
 from gpubind.files.ldconfig import LD_CACHE_PATH, matching, read_ldcache
 from gpubind.formats.driver.liblist import LibList, library_stem, parse_liblist
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.formats.elf.ldcache import LdCache
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.search import ldconfig

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.formats.driver.icd import parse_icd, with_library_paths
 from gpubind.formats.driver.names import REQUIRED, known
+from gpubind.frozen import NamedTuple
 from gpubind.model import (
     Capability,
     ContainerPath,

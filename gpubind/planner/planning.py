@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import NothingToBindError
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind, read_inventories

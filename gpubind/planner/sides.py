@@ -7,10 +7,11 @@ is one decision. What is in no group is the host's, unless the image's C library
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.formats.driver.names import known
 from gpubind.formats.elf.glibc import LIBC
+from gpubind.frozen import NamedTuple
 from gpubind.model import Capability, Decision, Finding, Group, HostFile, Request, RootedPath, Severity, Side
 from gpubind.model.findings import cases_of, counted, finding, worst
 

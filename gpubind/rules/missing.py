@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from posixpath import basename
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.driver.names import driver_section
+from gpubind.frozen import NamedTuple
 from gpubind.model import Finding
 from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import ImagePreflight

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.driver.cdi import SIZE_LIMIT
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.cdi.specs import SOURCE, Registry, read_registry, registry_findings, stale_findings
 from gpubind.model import Finding, Missing

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.host.base import not_looked_at
 from gpubind.model import Finding, Severity
 from gpubind.model.findings import texts

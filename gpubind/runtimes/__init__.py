@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpubind.errors import UsageError, one_of
+from gpubind.frozen import NamedTuple
 
 if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Runtime

@@ -6,9 +6,10 @@ Every runtime starts from the same edits, and renders them: as arguments, as a s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 from gpubind.errors import RuntimeLimitError
+from gpubind.frozen import NamedTuple
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
 from gpubind.model.findings import counted, finding

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import PYTHON_VARIABLES
 from gpubind.model import EnvVar, Plan

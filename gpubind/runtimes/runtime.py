@@ -7,10 +7,11 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Literal, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Finding, HostPath, Plan, Vendor
 from gpubind.model.findings import counted, finding

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.documents.text import printable
+from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Plan, PlannedDriver
 from gpubind.version import __version__
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, Optional
+from typing import Annotated, Any, Optional
 
 from gpubind.errors import Format
 from gpubind.formats.archive.oci import variables
 from gpubind.formats.text.json import once, parse_json
+from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode
 from gpubind.model.plain import Decoder
 

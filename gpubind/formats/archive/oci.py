@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, NamedTuple, Optional
+from typing import Annotated, Any, Optional
 
 from gpubind.errors import Format
 from gpubind.formats.text.json import parse_json
+from gpubind.frozen import NamedTuple
 from gpubind.model.plain import Decoder
 
 DOCUMENT_LIMIT = 4 << 20

@@ -7,9 +7,10 @@ descriptors of 585 bytes each, all little endian and packed; checked against fil
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import Format
+from gpubind.frozen import NamedTuple
 
 MAGIC = b"SIF_MAGIC\0"
 MAGIC_AT = 32

@@ -17,10 +17,11 @@ import struct
 from array import array
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import IMAGE_BOMB, Format, GpubindError
 from gpubind.formats.archive.squashfs_blocks import Unpack
+from gpubind.frozen import NamedTuple
 from gpubind.model import FileKind
 
 MAGIC = b"hsqs"

@@ -8,9 +8,10 @@ docs/decisions/0003-dependencies.md.
 from __future__ import annotations
 
 import struct
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.errors import Format
+from gpubind.frozen import NamedTuple
 from gpubind.model import FileKind
 
 BLOCK = 512

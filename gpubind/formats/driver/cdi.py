@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from posixpath import basename, dirname, join, normpath
-from typing import Annotated, Literal, NamedTuple, Optional
+from typing import Annotated, Literal, Optional
 
 from gpubind.errors import Format, FormatError
 from gpubind.formats.text.yaml import parse_yaml
+from gpubind.frozen import NamedTuple
 from gpubind.model.plain import Decoder
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.model import Driver, Gpu, ImageCuda, ImageLibrary
 from gpubind.model.cuda import cuda_max, version_key
 

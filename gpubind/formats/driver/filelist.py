@@ -5,10 +5,11 @@ Source: the file as shipped in `/usr/share/nvidia/files.d/` by drivers 570 to 59
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpubind.errors import Format
 from gpubind.formats.text.json import parse_json
+from gpubind.frozen import NamedTuple
 from gpubind.model.plain import Decoder
 
 SIZE_LIMIT = 4 << 20

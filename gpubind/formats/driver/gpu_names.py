@@ -8,10 +8,11 @@ sbatch(1).
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.errors import UsageError
 from gpubind.formats.driver.kernel import normal_pci
+from gpubind.frozen import NamedTuple
 
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """A step's own list comes before that of its job."""

@@ -8,10 +8,11 @@ cl_khr_icd.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpubind.errors import Format
 from gpubind.formats.text.json import parse_json
+from gpubind.frozen import NamedTuple
 
 SIZE_LIMIT = 1 << 20
 _FORMAT = Format("bad-icd", "malformed ICD manifest")

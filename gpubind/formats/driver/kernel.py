@@ -7,9 +7,10 @@ Sources: NVIDIA open-gpu-kernel-modules `kernel-open/nvidia/nv-procfs.c`; proc(5
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import Format
+from gpubind.frozen import NamedTuple
 
 PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"

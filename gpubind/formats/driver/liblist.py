@@ -7,9 +7,10 @@ Two additions, both of which those programs skip without a word: `[section]` lin
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional
 
 from gpubind.errors import FormatError
+from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES
 
 VENDOR_NEUTRAL = "vendor-neutral"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.driver.kernel import DRIVER_VERSION
 from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, ListEntry, parse_liblist
+from gpubind.frozen import NamedTuple
 from gpubind.model import Capability, Severity
 from gpubind.model.data import read_data
 

@@ -6,9 +6,10 @@ Sources: libnvidia-container `src/cli/list.c` (order and content), `src/cli/main
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import Format
+from gpubind.frozen import NamedTuple
 
 PROGRAM = "nvidia-container-cli"
 LINE_LIMIT = 4096

@@ -10,10 +10,11 @@ import re
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import BinaryIO, Literal, NamedTuple, Optional
+from typing import BinaryIO, Literal, Optional
 
 from gpubind.errors import Format, FormatError
 from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, VersionNeed, parse_ident
+from gpubind.frozen import NamedTuple
 from gpubind.model import CudaNote
 from gpubind.model.arch import architecture
 

@@ -15,8 +15,9 @@ Source: gABI chapter 4 (ELF header).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, Optional, Union
+from typing import Annotated, Literal, Optional, Union
 
+from gpubind.frozen import NamedTuple
 from gpubind.model import CudaNote
 from gpubind.model.arch import of_elf
 

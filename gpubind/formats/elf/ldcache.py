@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import Format
+from gpubind.frozen import NamedTuple
 
 OLD_MAGIC = b"ld.so-1.7.0"
 NEW_MAGIC = b"glibc-ld.so.cache1.1"

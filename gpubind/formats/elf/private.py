@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
+
+from gpubind.frozen import NamedTuple
 
 PRIVATE = b"GLIBC_PRIVATE"
 SYMBOLS_LIMIT, VERSIONS_LIMIT = 65536, 4096

@@ -13,11 +13,12 @@ import binascii
 import json
 import re
 from itertools import starmap
-from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 
 from gpubind.errors import Format, FormatError
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
 from gpubind.formats.text.json import STRAY_HALVES, parse_json, with_whole_characters
+from gpubind.frozen import NamedTuple
 from gpubind.model import HostPath, Missing, Stat
 from gpubind.model.plain import Decoder
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
+
+from gpubind.frozen import NamedTuple
 
 VALUE_LIMIT = 1 << 16
 TOTAL_LIMIT = 1 << 25

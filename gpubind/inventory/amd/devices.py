@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.nodes import (
     DRM,

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import NothingToBindError
 from gpubind.files import Tree, glob
 from gpubind.formats.elf.ldcache import LdCache
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.base import ROCM_PATH
 from gpubind.inventory.amd.devices import KFD, TOPOLOGY, read_devices

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.files import Tree
 from gpubind.formats.driver.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName, CdiSpec, parse_cdi, parse_cdi_name
 from gpubind.formats.driver.names import driver_version_of
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat
 from gpubind.model.findings import finding

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.files import glob
@@ -23,6 +23,7 @@ from gpubind.formats.driver.kernel import (
     parse_number,
     parse_params,
 )
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
 from gpubind.inventory.claims import Answer, Claim, Serving, sorted_out

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from posixpath import basename
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import UsageError
+from gpubind.frozen import NamedTuple
 from gpubind.launch.wrap.gpus import (
     GpuRequest,
     charliecloud_request,

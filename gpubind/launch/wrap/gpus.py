@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from posixpath import basename
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.cdi import CdiName, parse_cdi_name
 from gpubind.formats.driver.gpu_names import parse_gpu_id
+from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
 from gpubind.runtimes.apptainer.options import options_of
 from gpubind.runtimes.cmdline.reader import GivenOption, Line

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from posixpath import basename
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import UsageError
+from gpubind.frozen import NamedTuple
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.driver.gpu_names import GpuId
+from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Gpu, Inventory, MigDevice
 from gpubind.model.findings import finding
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from gpubind.formats.driver import gpu_names as variables
 from gpubind.formats.driver.gpu_names import PCI_ORDER
+from gpubind.frozen import NamedTuple
 from gpubind.model import EnvVar, Gpu, Inventory
 from gpubind.planner.gpus.choice import Choice, same_model, usable, uuids_of
 

@@ -21,7 +21,7 @@ isolation techniques"; nvidia-container-toolkit `internal/config/image/devices.g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.formats.driver.gpu_names import (
     CUDA_DEVICE_ORDER,
@@ -40,6 +40,7 @@ from gpubind.formats.driver.gpu_names import (
     parse_listed,
     split_visible,
 )
+from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Gpu, Inventory, Severity, Vendor
 from gpubind.model.findings import counted, finding
 from gpubind.planner.gpus.choice import (

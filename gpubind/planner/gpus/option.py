@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import UsageError
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
+from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Inventory
 from gpubind.planner.gpus.choice import (
     OPTION,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 from gpubind.model.findings import finding
 from gpubind.planner.gpus.choice import OPTION, Choice, Chosen, usable

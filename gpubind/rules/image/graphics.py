@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.files import Tree
 from gpubind.formats.driver.icd import Icd, parse_icd
+from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import Capability, Finding, Missing, Mount
 from gpubind.model.findings import finding

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import basename, dirname
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.driver.names import DRIVER_SONAMES
+from gpubind.frozen import NamedTuple
 from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
 from gpubind.image.facts import image_library
 from gpubind.loader.container import Located

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import basename
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional
 
 from gpubind.files import Tree
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import driver_version_of, known
 from gpubind.formats.elf.elf import EXECUTABLE, ElfIdent
+from gpubind.frozen import NamedTuple
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
 from gpubind.loader.container import Container, Failure

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from posixpath import basename, join, normpath
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.planner.placement import SINGULARITY

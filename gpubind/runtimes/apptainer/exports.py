@@ -6,9 +6,10 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional
 
 from gpubind.errors import GpubindError
+from gpubind.frozen import NamedTuple
 from gpubind.model import VENDORS, Request
 from gpubind.observe import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional
 
 from gpubind.formats.text.shell import Exports, parse_exports
+from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
 from gpubind.runtimes.cmdline.values import parse_list, parse_map

@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.files import Tree
+from gpubind.frozen import NamedTuple
 from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT, SEARCH_PATHS, read_environment
 from gpubind.model import EnvVar, Missing
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions

@@ -6,8 +6,9 @@ Source: bwrap(1) 0.12.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline.programs import PROGRAMS

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
+from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline import reader, tables
 from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Step, Trouble, read_options, table
 

@@ -20,8 +20,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, Optional, Union
 
+from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline.values import parse_bool
 
 TroubleKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]

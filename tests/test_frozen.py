@@ -1,0 +1,48 @@
+"""Values are made as `typing` makes them, but for the types of their fields."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import NamedTuple as TypingNamedTuple
+from typing import Optional, get_type_hints
+
+from gpubind.frozen import NamedTuple
+
+
+class Ours(NamedTuple):
+    """A point."""
+
+    x: int
+    y: Optional[int] = 7
+
+    @property
+    def total(self) -> int:
+        return self.x + (self.y or 0)
+
+
+class Theirs(TypingNamedTuple):
+    """A point."""
+
+    x: int
+    y: Optional[int] = 7
+
+    @property
+    def total(self) -> int:
+        return self.x + (self.y or 0)
+
+
+def test_a_class_is_as_typing_makes_it() -> None:
+    for name in ("__doc__", "__module__", "_fields", "_field_defaults", "__slots__"):
+        assert getattr(Ours, name) == getattr(Theirs, name)
+    assert Ours.__mro__[1:] == Theirs.__mro__[1:]
+    assert Ours.__qualname__ == "Ours"
+    assert get_type_hints(Ours) == get_type_hints(Theirs) == {"x": int, "y": Optional[int]}
+
+
+def test_a_value_is_a_frozen_tuple_with_names_and_defaults() -> None:
+    value = Ours(x=1)
+    assert tuple(value) == (1, 7)
+    assert (value.x, value.total, repr(value)) == (1, 8, "Ours(x=1, y=7)")
+    assert value._replace(y=None).y is None
+    assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == value
