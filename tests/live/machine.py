@@ -66,7 +66,7 @@ class Machine(NamedTuple):
         around = {"PATH": ROOT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "BINDS": " ".join(map(str, binds))}
         if driver:
             around["FAKE_DRIVER"] = self.version
-        return _run([ENTER, self.root, *words], around, status)
+        return checked_run([ENTER, self.root, *words], around, status)
 
     def tried(
         self,
@@ -107,7 +107,7 @@ def here(*command: str, env: Mapping[str, str] = {}, status: int = 0) -> str:
     """What *command* writes to standard output on this machine, with nothing of the caller's environment."""
     around = {"PATH": ROOT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8"}
     python = {"PYTHONPATH": CHECKOUT, "PYTHONDONTWRITEBYTECODE": "1"}
-    return _run(command, {**around, **python, **env}, status).stdout
+    return checked_run(command, {**around, **python, **env}, status).stdout
 
 
 def document(text: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def pairs(plan: Mapping[str, Any]) -> set[tuple[str, str]]:
     return {(mount["source"], mount["target"]) for mount in plan["mounts"]}
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], status: int) -> subprocess.CompletedProcess[str]:
+def checked_run(command: Sequence[str], env: Mapping[str, str], status: int) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(command, env=dict(env), cwd="/", capture_output=True, text=True, timeout=1500)
     if done.returncode != status:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
