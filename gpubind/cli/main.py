@@ -124,7 +124,7 @@ def _report(error: GpubindError, words: list[str]) -> int:
 
     _complain(render_error(error))
     try:
-        _answer_in_json(words, error)
+        _answer_in_form(words, error)
     except OSError:  # too many open files to load what writes it
         pass
     except GpubindError:  # it has no reader, or no room; the error itself is written above
@@ -139,20 +139,22 @@ def _is_interrupt(error: Optional[BaseException]) -> bool:
     return error is not None
 
 
-def _answer_in_json(words: list[str], error: GpubindError) -> None:
-    """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
+def _answer_in_form(words: list[str], error: GpubindError) -> None:
+    """Write *error* to standard output, if *words* ask there for JSON or for a scheduler's line, and get none."""
     if words[:1] in (["plan"], ["check"], ["explain"], ["gpus"]):
         from gpubind.cli.output import write_document
+        from gpubind.documents.check.slurm import render_slurm_error
         from gpubind.documents.text import render_error_json
 
         named = (f"{word}={following}" for word, following in zip(words, words[1:]))
         given = (*words, *named)
         is_named = any(word.startswith("--format=") for word in given)
         by_variable = words[0] == "plan" and not is_named and os.environ.get("GPUBIND_FORMAT") == "json"
-        is_wanted = by_variable or not {"--json", "--format=json"}.isdisjoint(given)
+        is_json = by_variable or not {"--json", "--format=json"}.isdisjoint(given)
+        render = render_error_json if is_json else render_slurm_error if "--format=slurm" in given else None
         to_file = any(word.startswith(("-o", "--output")) for word in words)
-        if is_wanted and not to_file and not isinstance(error, OutputError):
-            write_document(render_error_json(error), None)
+        if render is not None and not to_file and not isinstance(error, OutputError):
+            write_document(render(error), None)
 
 
 def _complain(text: str) -> None:

@@ -15,6 +15,8 @@ class Document(NamedTuple):
 
     module: str
     function: str
+    of_one: bool = False
+    """Whether it is the form of one check: several have no place in it."""
 
     def render(self, *values: Any, **options: Any) -> str:
         """Return the document as text."""
@@ -62,6 +64,9 @@ CHECK_DOCUMENTS = {
     "json": Document("check.report", "render_check_json"),
     "junit": Document("check.junit", "render_junit"),
     "github": Document("check.report", "render_check_github"),
+    "markdown": Document("check.markdown", "render_markdown"),
+    "slurm": Document("check.slurm", "render_slurm", of_one=True),
+    "prometheus": Document("check.prometheus", "render_prometheus", of_one=True),
 }
 """Of a `Report`."""
 CHECK_FORMATS = tuple(CHECK_DOCUMENTS)

@@ -49,6 +49,9 @@ def check(
 
     report_memo(wanted=verbose > 1)
     chosen = _format(format_, json=json, quiet=quiet)
+    if CHECK_DOCUMENTS[chosen].of_one and max(len(image or ()), len(host or ())) > 1:
+        hint = "give one image and one host, or another --format"
+        raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
     if program is not None and not image:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
     if program == "":
@@ -178,7 +181,7 @@ COMMANDS = {
         common=("--nv", "--caps", "--gpus", "--image", "--program"),
         examples=(
             ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
-            ("in one line, for a scheduler", "gpubind check -q --nv"),
+            ("in one line, for a scheduler", "gpubind check --nv --gpus all --format slurm"),
         ),
         exit_codes=(
             ("0", "ok"),

@@ -14,11 +14,13 @@ from gpubind.documents.text import printable, render_line
 
 
 def render_several(form: str, reports: Sequence[Report]) -> str:
-    """Return *reports* in *form*, one of `CHECK_DOCUMENTS` but text: one document of them all."""
+    """Return *reports* in *form*, one of `CHECK_DOCUMENTS` but text and those of one check: one document of all."""
     if form == "json":
         return json.dumps([check_document(report) for report in reports], indent=1) + "\n"
     if form == "junit":
         return render_suites(reports)
+    if form == "markdown":  # each names what was checked
+        return "\n".join(map(CHECK_DOCUMENTS[form].render, reports))
     begin, end = ("::group::", "::endgroup::\n") if form == "github" else ("# ", "")
     return "".join(
         f"{begin}{printable(name_of(report))}\n{CHECK_DOCUMENTS[form].render(report)}{end}" for report in reports

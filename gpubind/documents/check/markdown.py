@@ -1,0 +1,76 @@
+"""`check --format markdown`: the report for a ticket.
+
+Source: CommonMark 0.31 and GitHub Flavored Markdown, "Tables". A text of a host or an image is shown as it is: what
+stands between a sentence's own backquotes is code, and everything else is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpubind.documents.check.report import Report, not_counted, verdict
+from gpubind.documents.text import driver_name, printable
+from gpubind.model import Finding
+from gpubind.model.findings import counted
+from gpubind.version import __version__
+
+_SPECIAL = re.compile(r"[\\`*\[\]<>|&~#@]|(?<!\w)_|_(?!\w)")
+_CODE = re.compile(r"(`[^`]+`)")
+
+
+def render_markdown(report: Report) -> str:
+    """Return the report: the verdict, what was checked, errors and warnings with what to do about them, then notes."""
+    lines = [f"## gpubind check: {verdict(report.findings)}", "", "| | |", "| --- | --- |"]
+    lines += [f"| {name} | {_code(value, in_table=True)} |" for name, value in _about(report)]
+    for finding in report.findings:
+        lines += ["", *_lines(finding)] if finding.severity != "note" else []
+    notes = [f"- {_code(each.code)}: {_text(each.what)}" for each in report.findings if each.severity == "note"]
+    lines += ["", "### notes", "", *notes] if notes else []
+    ignored = [f"- {_code(each.code)}: {_text(each.what)} ({_text(reason)})" for each, reason in report.ignored]
+    lines += ["", "### ignored", "", *ignored] if ignored else []
+    if report.not_counted:
+        lines += ["", _text(not_counted(report))]
+    return "\n".join(lines) + "\n"
+
+
+def _about(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield what was checked, by name; what is not known is left out."""
+    plan = report.plan
+    about = {name: value for name, value in report.checked._asdict().items() if value}
+    about["driver"] = " and ".join(driver_name(planned) for planned in report.drivers)
+    if plan is not None and plan.gpus:
+        about["GPUs"] = counted(sum(gpu.chosen for gpu in plan.gpus), "GPU")
+    about["digest of the plan"] = plan.digest if plan is not None and plan.drivers else ""
+    about["gpubind"] = __version__
+    yield from ((name, value) for name, value in about.items() if value)
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    yield f"### {finding.severity}: {_code(finding.code)}"
+    yield ""
+    yield f"{_text(finding.what)}."
+    told = [(name, getattr(finding, name)) for name in ("where", "why", "hint") if getattr(finding, name)]
+    if told:
+        yield ""
+    for name, text in told:
+        yield f"- {name}: {_text(text)}"
+    if finding.command:
+        fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", finding.command) or [""]))
+        yield from ("", f"{fence}sh", *map(printable, finding.command.split("\n")), fence)
+
+
+def _code(text: str, *, in_table: bool = False) -> str:
+    """Return *text* as code, which has no characters with a meaning but backquotes; in a table also `|`."""
+    shown = printable(text)
+    longest = max(map(len, re.findall("`+", shown)), default=0)
+    fence, pad = "`" * (longest + 1), " " if "`" in shown else ""
+    shown = shown.replace("|", "\\|") if in_table else shown
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def _text(text: str) -> str:
+    """Return a sentence; what is code in it stays code."""
+    lines = (printable(line) for line in text.split("\n"))
+    parts = _CODE.split(" ".join(lines))
+    return "".join(part if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\g<0>", part) for part in parts)

@@ -1,0 +1,77 @@
+"""`check --format prometheus`: a file for the textfile collector of node_exporter.
+
+There is no time in it: node_exporter has that of the file (`node_textfile_mtime_seconds`), and the same
+outcome is the same file.
+Source: Prometheus documentation, "Exposition formats"; node_exporter, "Textfile Collector".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpubind.documents.check.report import Report, verdict
+from gpubind.documents.text import printable
+from gpubind.frozen import NamedTuple
+from gpubind.model import Gpu, Plan
+from gpubind.model.findings import SEVERITIES
+
+STATUS = ("ok", "warning", "error")
+"""The verdicts; the status is the place of one."""
+
+
+class _Sample(NamedTuple):
+    value: int
+    labels: dict[str, str]
+
+
+def render_prometheus(report: Report) -> str:
+    """Return the report in the text format of Prometheus. Notes are counted, and not named."""
+    return "".join(_family(name, what, samples) for name, what, samples in _families(report))
+
+
+def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
+    """Yield each metric: its name, what it says, and its samples."""
+    status = STATUS.index(verdict(report.findings))
+    yield "check_status", "The verdict of gpubind check: 0 ok, 1 warning, 2 error.", [_Sample(status, {})]
+    severities = [finding.severity for finding in report.findings]
+    counts: dict[str, int] = {severity: severities.count(severity) for severity in SEVERITIES}
+    counts["ignored"] = len(report.ignored)
+    numbers = [_Sample(number, {"severity": severity}) for severity, number in counts.items()]
+    yield "findings", "Findings by severity, and those that the site ignores.", numbers
+    named = [finding for finding in report.findings if finding.severity != "note"]
+    found = [_Sample(1, {"code": f.code, "severity": f.severity, "subject": f.subject}) for f in named]
+    yield "finding", "A finding: an error or a warning.", found
+    drivers = [planned.driver for planned in report.drivers]
+    info = [_Sample(1, {"vendor": d.vendor, "version": d.version or "", "cuda_max": d.cuda_max or ""}) for d in drivers]
+    yield "driver_info", "A driver of the host, and the newest CUDA that it serves.", info
+    digest = [_Sample(1, {"digest": report.plan.digest})] if report.plan is not None and report.plan.drivers else []
+    yield "plan_info", "The plan that was checked: equal for equal nodes that are asked the same.", digest
+    states = _states(report.plan).items() if report.plan is not None else ()
+    what = "GPUs of the host: that the kernel driver lists, that a container gets, and of these with a device node."
+    yield "gpus", what, [_Sample(number, {"state": state}) for state, number in states]
+
+
+def _states(plan: Plan) -> dict[str, int]:
+    """Return how many GPUs of the host are in each state."""
+    chosen = [gpu for gpu in plan.gpus if gpu.chosen]
+    return {"listed": len(plan.gpus), "chosen": len(chosen), "usable": sum(_has_node(plan, gpu) for gpu in chosen)}
+
+
+def _has_node(plan: Plan, gpu: Gpu) -> bool:
+    """Return whether the container gets the node through which programs use *gpu*."""
+    place = f"/dev/nvidia{gpu.minor}" if gpu.vendor == "nvidia" else gpu.render
+    return any(node.target == place and (gpu.vendor != "nvidia" or node.minor == gpu.minor) for node in plan.devices)
+
+
+def _family(name: str, what: str, samples: Iterable[_Sample]) -> str:
+    lines = [f"# HELP gpubind_{name} {what}", f"# TYPE gpubind_{name} gauge"]
+    values = {f"gpubind_{name}{_labels(sample.labels)}": sample.value for sample in samples}
+    lines += [f"{series} {value}" for series, value in values.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _labels(labels: dict[str, str]) -> str:
+    """Return *labels* in braces; empty for none. A value is any text, with three characters escaped."""
+    pairs = ((name, printable(value).replace("\\", "\\\\").replace('"', '\\"')) for name, value in labels.items())
+    inside = ",".join(f'{name}="{value}"' for name, value in pairs)
+    return f"{{{inside}}}" if inside else ""

@@ -1,0 +1,54 @@
+"""`check --format slurm`: the errors in one line, as the reason of a drained node.
+
+The line is never empty, and names what is wrong: `sinfo -R` shows it, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from posixpath import basename
+
+from gpubind.documents.check.report import Report, verdict
+from gpubind.documents.text import printable
+from gpubind.errors import GpubindError
+
+LIMIT = 100
+"""Characters of the line."""
+HEAD = "gpubind:"
+"""Its beginning, by which a script knows its own reasons."""
+
+
+def render_slurm(report: Report) -> str:
+    """Return the errors in one line, else the warnings, else `gpubind: ok`.
+
+    Each is its code and subject. Those that do not fit are counted; the first of each code comes before others.
+    """
+    worst = verdict(report.findings)
+    told = [(finding.code, finding.subject) for finding in report.findings if finding.severity == worst != "ok"]
+    head = {"error": HEAD, "warning": f"{HEAD} warning"}.get(worst, f"{HEAD} {worst}")
+    left_out = len(report.not_counted)
+    return _line(head, told, f" ({left_out} not counted)" if left_out else "")
+
+
+def render_slurm_error(error: GpubindError) -> str:
+    """Return the line for a check that *error* prevented: it says nothing about the node."""
+    return _line(f"{HEAD} not checked", [(error.code, error.where)])
+
+
+def _line(head: str, told: Sequence[tuple[str, str]], tail: str = "") -> str:
+    codes = [code for code, _ in told]
+    again = [codes[:at].count(code) for at, code in enumerate(codes)]
+    items = [_item(*one) for _, one in sorted(zip(again, told), key=lambda pair: pair[0])]
+    line = head
+    for at, item in enumerate(items, 1):
+        more = f" +{len(items) - at}" if at < len(items) else ""
+        if len(f"{line} {item}{more}{tail}") > LIMIT:
+            return f"{line} +{len(items) - at + 1}{tail}\n"
+        line += f" {item}"
+    return f"{line}{tail}\n"
+
+
+def _item(code: str, subject: str) -> str:
+    """Return the code with its subject: the base name of a long path, and nothing of what is longer still."""
+    forms = (f"{code}({printable(named)})" for named in (subject, basename(subject)) if named)
+    return next((form for form in forms if len(form) <= LIMIT // 2), code)

@@ -1,0 +1,81 @@
+"""`check --format prometheus`: what the parser of Prometheus' own client reads of it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpubind.api import check, plan
+from gpubind.documents.check.prometheus import render_prometheus
+from gpubind.documents.check.report import Report, report_of
+from gpubind.documents.text import printable
+from gpubind.model import Finding, Request
+from tests.rules.situations import without
+from tests.support.driver import V, host, kernel, rhel
+from tests.support.trees import Spec
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def checked(*parts: Spec) -> Report:
+    machine = host(*parts)
+    made = plan(machine, Request(vendors=("nvidia",)))
+    return report_of(made, check(machine, made), {})
+
+
+def read(report: Report) -> Samples:
+    """The samples of each metric; each has its help, its type, and no labels twice."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(render_prometheus(report)):
+        assert (family.type, bool(family.documentation)) == ("gauge", True)
+        found[family.name] = [(sample.labels, sample.value) for sample in family.samples]
+        series = [str(sorted(sample.labels.items())) for sample in family.samples]
+        assert len(series) == len(set(series))
+    return found
+
+
+def test_a_good_host_is_0_and_has_its_driver_its_plan_and_its_gpus() -> None:
+    report = checked(rhel(), kernel())
+    assert report.plan is not None
+    samples = read(report)
+    assert samples["gpubind_check_status"] == [({}, 0)]
+    assert samples["gpubind_finding"] == []
+    assert samples["gpubind_driver_info"] == [({"vendor": "nvidia", "version": V, "cuda_max": "12.4"}, 1)]
+    assert samples["gpubind_plan_info"] == [({"digest": report.plan.digest}, 1)]
+    assert samples["gpubind_gpus"] == [({"state": "listed"}, 2), ({"state": "chosen"}, 2), ({"state": "usable"}, 2)]
+
+
+def test_an_error_is_2_and_a_series_with_its_code_and_subject() -> None:
+    samples = read(checked(rhel(), without(kernel(), "/dev/nvidia-uvm")))
+    assert samples["gpubind_check_status"] == [({}, 2)]
+    labels = {"code": "uvm-missing", "severity": "error", "subject": "/dev/nvidia-uvm"}
+    assert samples["gpubind_finding"] == [(labels, 1)]
+    counts = {labels["severity"]: value for labels, value in samples["gpubind_findings"]}
+    assert (counts["error"], counts["warning"], counts["ignored"]) == (1, 0, 0)
+
+
+def test_a_gpu_without_its_node_is_not_usable() -> None:
+    states = {
+        labels["state"]: n for labels, n in read(checked(rhel(), without(kernel(), "/dev/nvidia1")))["gpubind_gpus"]
+    }
+    assert (states["listed"], states["usable"]) == (2, 1)
+
+
+def test_a_check_that_an_error_prevented_has_a_status_and_neither_driver_nor_plan() -> None:
+    found = Finding("not-checked", "error", None, "n3", "it was not checked")
+    samples = read(report_of(None, (found,), {}))
+    assert samples["gpubind_check_status"] == [({}, 2)]
+    assert (samples["gpubind_driver_info"], samples["gpubind_plan_info"]) == ([], [])
+
+
+def test_the_same_outcome_is_the_same_file_and_has_no_time() -> None:
+    assert render_prometheus(checked(rhel(), kernel())) == render_prometheus(checked(rhel(), kernel()))
+    assert all("time" not in line for line in render_prometheus(checked(rhel(), kernel())).splitlines())
+
+
+@given(st.lists(st.text(max_size=40), max_size=4))
+def test_any_subject_is_read_back(subjects: list[str]) -> None:
+    found = [Finding("bad-icd", "warning", None, subject, "it is so") for subject in subjects]
+    told = read(report_of(None, found, {}))["gpubind_finding"]
+    assert [labels["subject"] for labels, _ in told] == list(dict.fromkeys(map(printable, subjects)))
