@@ -5,36 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Optional, Union
+from typing import Any, Optional, Union
 
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class EnvironmentListener(Protocol):
-        """A listener to the questions about variables: `gpubind.memo.trace.Trace`."""
-
-        def variable(self, name: str) -> None: ...
-        def variables(self) -> None: ...
-
-    class Listener(EnvironmentListener, Protocol):
-        """A listener to all reports: `gpubind.memo.recorder.Recorder`."""
-
-        printed: list[Union[str, bytes]]
-        verbose: bool
-        why: str
-        command: Optional[tuple[str, ...]]
-        looks_at_program: bool
-        become: Optional[tuple[str, tuple[str, ...], Mapping[str, str]]]
-
-        def refuse(self, why: str) -> None: ...
-        def opened(self, path: str) -> None: ...
-        def program(self, path: str) -> None: ...
-        def own_locale(self) -> bool: ...
-        def finish(self, status: int) -> None: ...
-
-
-recorder: Optional[Listener] = None
-"""The recorder of this command's questions; None if there is none."""
+recorder: Any = None
+"""The `gpubind.memo.recorder.Recorder` of this command's questions; None if there is none."""
 
 
 def wrote(text: Union[str, bytes]) -> None:
@@ -66,7 +40,8 @@ def why_not_served() -> Optional[str]:
     if recorder is None:
         return None
     recorder.verbose = True
-    return recorder.why
+    why: str = recorder.why
+    return why
 
 
 def has_command(command: tuple[str, ...], *, is_looked_at: bool) -> None:
@@ -88,11 +63,10 @@ class AskedEnviron(MutableMapping[str, str]):
     What is removed from a copy or added to it is part of an answer, and is not reported.
     """
 
-    def __init__(
-        self, values: Mapping[str, str], listener: EnvironmentListener, changed: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, values: Mapping[str, str], listener: Any, changed: frozenset[str] = frozenset()) -> None:
         self._values = dict(values)
         self._listener = listener
+        """The `gpubind.memo.trace.Trace` that hears it."""
         self.changed = changed
         """The names whose values are not the caller's."""
 

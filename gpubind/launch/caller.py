@@ -68,7 +68,6 @@ def begin(
         tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,
         remote=remote_of(runtime, environ, own) if is_live else None,
         has_selinux=is_here and _text_if_there("/sys/fs/selinux/enforce") == "1",
-        pid=os.getpid() if is_here else None,
     )
     return Start(runtime, caller, known, UserOptions(arguments, options, values, unread))
 

@@ -12,7 +12,7 @@ from gpubind.launch.execute import execute, need_program
 from gpubind.launch.prepare import Files, Prepared, prepare
 from gpubind.launch.stage import stage_alone
 from gpubind.launch.target import Notice, StartRequest, StartTarget, ignore, with_target
-from gpubind.observe import has_command
+from gpubind.observe import cannot_sign, has_command
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Runtime
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def _planned(request: StartRequest, action: Action, line: StartLine, target: Sta
     token = "ID" if request.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
     call = Call(target.program, action, line.image.text, line.argv, token, _is_terminal())
     command = prepared.start.runtime.command(call, prepared.start, prepared.words)
+    if not request.dry_run and any(token in word for word in command.argv):
+        cannot_sign("the container has a name for this start only")
     inspect_start(request, target, prepared, line.argv[0] if action == "exec" else None)
     return command
 

@@ -28,8 +28,6 @@ ON_BY_DEFAULT = True
 """Keep answers if the user does not specify it."""
 WORDS_LIMIT = 64
 """The most words that a stored beginning of a command line may have."""
-FIELDS = {"trace", "printed", "verbose", "status", "become", "rest"}
-"""The fields of a memo."""
 _SIGPIPE, _SIGXFSZ = 13, 25
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
@@ -94,9 +92,9 @@ def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfini
         for number, key in enumerate(keys):
             memo = read_memo(place, key, secret)
             rest = tuple(words[number + 1 :]) if number < WORDS_LIMIT else ()
-            if memo is None or not _is_whole(memo) or not _is_for(memo, rest):
+            if memo is None or not _is_for(memo, rest):
                 continue
-            changed = _first_change(memo["trace"])
+            changed = first_change(memo["trace"])
             if changed is None:
                 return _answer(memo, rest)
             why = f"changed: {changed}"
@@ -115,36 +113,6 @@ def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoRetur
     for number in (_SIGPIPE, _SIGXFSZ):
         signal(number, SIG_DFL)
     os.execve(path, argv, environ)
-
-
-def _is_whole(memo: dict[str, Any]) -> bool:
-    """Return whether *memo* has the values of a memo, with their types."""
-    return (
-        memo.keys() == FIELDS
-        and isinstance(memo["trace"], dict)
-        and all(isinstance(questions, dict) for questions in memo["trace"].values())
-        and isinstance(memo["printed"], list)
-        and all(isinstance(text, (str, bytes)) for text in memo["printed"])
-        and isinstance(memo["status"], int)
-        and (memo["become"] is None or _is_start(memo["become"]))
-    )
-
-
-def _is_start(become: Any) -> bool:
-    if not isinstance(become, tuple) or len(become) != 4 or not isinstance(become[3], dict):
-        return False
-    path, argv, unset, variables = become
-    if not isinstance(argv, tuple) or not isinstance(unset, tuple):
-        return False
-    words = (path, *argv, *unset, *variables, *variables.values())
-    return all(isinstance(word, str) and "\0" not in word for word in words)
-
-
-def _first_change(trace: dict[str, Any]) -> Optional[str]:
-    try:
-        return first_change(trace)
-    except (AttributeError, TypeError, ValueError, OverflowError):
-        return "it is none of the questions that are asked"
 
 
 def _is_for(memo: dict[str, Any], rest: tuple[str, ...]) -> bool:

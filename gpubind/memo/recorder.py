@@ -52,7 +52,13 @@ class Recorder(Trace):
         self._replaced: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> Recorder:
-        self.begin()
+        """Replace the functions."""
+        for name, make in REPLACEMENTS.items():
+            self._replace(os, name, make)
+        self._replace(os.path, "samefile", _samefile_of)
+        self._replace(builtins, "open", _open_of)
+        self._replace(pwd, "getpwuid", _noted(lambda _, uid: ("user", uid), tuple))
+        self._replace(os, "environ", lambda *_: self.environ)
         observe.recorder = self
         return self
 
@@ -65,15 +71,6 @@ class Recorder(Trace):
         """End the recording: the answer is complete, with exit code *status*."""
         self.stop()
         self._done(status)
-
-    def begin(self) -> None:
-        """Replace the functions."""
-        for name, make in REPLACEMENTS.items():
-            self._replace(os, name, make)
-        self._replace(os.path, "samefile", _samefile_of)
-        self._replace(builtins, "open", _open_of)
-        self._replace(pwd, "getpwuid", _noted(lambda _, uid: ("user", uid), tuple))
-        self._replace(os, "environ", lambda *_: self.environ)
 
     def stop(self) -> None:
         """Put the functions themselves back."""

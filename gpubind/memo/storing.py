@@ -9,7 +9,6 @@ import contextlib
 import io
 import os
 import posix  # `os` may be a recorder's: storing asks nothing
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -75,11 +74,7 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
             return "the environment is another one"
         if free and tuple(argv[-len(free) :]) != free:
             return "the command does not end the words"
-        if any(map(_has_own_number, argv[: len(argv) - len(free or ())])):
-            return "the words have the number of this process"
         become = (path, tuple(argv[: -len(free)] if free else argv), *change)
-    if any(map(_has_own_number, recorder.printed)):
-        return "the number of this process is printed"
     _note_modules(recorder)
     if recorder.refused:
         return str(recorder.refused)
@@ -97,15 +92,6 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
     }
 
 
-def _has_own_number(text: Union[str, bytes]) -> bool:
-    """Return whether a name in *text* has the number of this process in it: the next one has another.
-
-    No answer has that number in any other way, and by accident it is a part of many.
-    """
-    plain = text.decode("latin-1") if isinstance(text, bytes) else text
-    return re.search(rf"gpubind-{os.getpid()}(?![0-9])", plain) is not None
-
-
 def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
     """Return the end of *words* that the answer does not depend on: the command, without a program that was checked."""
     command = recorder.command
@@ -120,19 +106,14 @@ def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
 def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...], dict[str, str]]]:
     """Return the names that *environ* lacks of the caller's environment, and the values that it changes or adds.
 
-    Return None if the caller's values in it are not all recorded.
+    Return None if it is not a copy of the caller's.
     """
-    callers = recorder.environ.plain()
-    if isinstance(environ, observe.AskedEnviron):
-        left = environ.plain()
-        changed = environ.changed
-    else:
-        left, changed = dict(environ), frozenset(callers).union(environ)
-        noted = recorder.questions["variable"]
-        if not recorder.questions["variables"] or any(name not in noted for name in left if name in callers):
-            return None
-    unset = tuple(sorted(name for name in changed if name not in left))
-    return unset, {name: left[name] for name in sorted(changed) if name in left and left[name] != callers.get(name)}
+    if not isinstance(environ, observe.AskedEnviron):
+        return None
+    callers, left = recorder.environ.plain(), environ.plain()
+    unset = tuple(sorted(name for name in environ.changed if name not in left))
+    values = {name: left[name] for name in sorted(environ.changed) if name in left}
+    return unset, {name: value for name, value in values.items() if value != callers.get(name)}
 
 
 def _note_modules(recorder: Recorder) -> None:

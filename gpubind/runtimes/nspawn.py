@@ -68,8 +68,7 @@ class Nspawn(Runtime):
     def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # By default it is called as the image is, and two of one name cannot be there at once.
-        pid = None if start.user.options.all("machine") else start.facts.pid
-        name = (f"--machine=gpubind-{pid}",) if pid is not None else ()
+        name = () if start.user.options.all("machine") else (f"--machine=gpubind-{call.token}",)
         options = ("-q", *name, *start.user.arguments, *words.options, f"--directory={call.image}")
         return Command((call.program, *options, "--", *start.in_directory(call)), start.caller.environ)
 

@@ -171,8 +171,6 @@ class RuntimeFacts(NamedTuple):
     """The option, variable or file that selects a daemon on another machine; None if there is none."""
     has_selinux: bool = False
     """Whether this host's kernel enforces SELinux's rules."""
-    pid: Optional[int] = None
-    """The process that becomes the runtime."""
 
     def directive(self, name: str, default: str = "") -> str:
         """Return the value of directive *name* in the configuration file; the first one takes precedence."""

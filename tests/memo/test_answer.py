@@ -120,10 +120,9 @@ def test_a_memo_of_another_form_is_none(bench: Bench) -> None:
     assert secret is not None
     served, memo = bench.served, files.unpacked(file.read_bytes(), file.name, secret)
     assert memo is not None
-    for other in ({}, {**memo, "new": 1}, {**memo, "trace": {**memo["trace"], "new": {}}}):
-        file.write_bytes(files.packed(other, file.name, secret))
-        file.chmod(0o600)
-        agree(bench, words)
+    file.write_bytes(files.packed({**memo, "trace": {**memo["trace"], "new": {}}}, file.name, secret))
+    file.chmod(0o600)
+    agree(bench, words)
     file.write_bytes(file.read_bytes().replace(files.FORM, files.FORM.replace(b"3", b"9")))
     agree(bench, words)
     assert bench.served == served

@@ -88,13 +88,11 @@ def test_after_an_error_that_does_not_say_what_is_there_nothing_is_kept(
     recorder, told = Recorder(lambda status: None), None
     with monkeypatch.context() as patch:
         patch.setattr(os, name, failing(name, number))
-        recorder.begin()
-        try:
-            ASKS[name](str(tmp_path))
-        except OSError as error:
-            told = error.errno
-        finally:
-            recorder.stop()
+        with recorder:
+            try:
+                ASKS[name](str(tmp_path))
+            except OSError as error:
+                told = error.errno
     assert told == number
     assert os.strerror(number) in (recorder.refused or "")
 
@@ -287,35 +285,6 @@ def test_an_ordinary_users_places_are_their_own(monkeypatch: pytest.MonkeyPatch)
     assert (list(files.directories()), files.secret_directory()) == ([], None)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"trace": []},
-        {"trace": {"lstat": []}},
-        {"trace": {"lstat": {5.5: 1}}},
-        {"trace": {"lstat": {"/\0": 1}}},
-        {"trace": {"access": {("/", 1): True}}},
-        {"printed": None},
-        {"printed": [1]},
-        {"status": "0"},
-        {"become": ()},
-        {"become": ("/bin/true\0", ("true",), (), {})},
-        {"become": ("/bin/true", "true", (), {})},
-        {"become": ("/bin/true", ("true",), (), {"A": 1})},
-        {"become": ("/bin/true", ("true",), None, {})},
-    ],
-)
-def test_a_memo_with_other_types_is_none(changes: dict[str, Any], bench: Bench) -> None:
-    words = bench.commands()["plan"]
-    file = kept(bench, words)
-    secret = files.read_secret()
-    assert secret is not None
-    served, right = bench.served, bench.without(words)
-    forged(file, secret, **changes)
-    assert bench.with_memo(words) == right
-    assert bench.served == served
-
-
 # What is part of the question.
 
 
@@ -326,14 +295,6 @@ def test_words_behind_an_image_that_the_runtime_reads_as_options_are_part_of_the
     line = ("wrap", "-q", *bench.root, "--allow-writable", "--", "ch-run", str(bench.image), "true")
     kept(bench, (*line, "x"))
     assert bench.with_memo((*line, last)) == bench.without((*line, last))
-
-
-def test_the_number_of_the_process_is_found_in_names_alone() -> None:
-    number = os.getpid()
-    assert storing._has_own_number(f"--machine=gpubind-{number}")
-    assert storing._has_own_number(f"gpubind-{number}-a1b2".encode())
-    for text in (f'"size": {number}', f"/proc/{number}0", f"gpubind-{number}0"):
-        assert not storing._has_own_number(text)
 
 
 def test_code_that_is_changed_between_its_import_and_the_end_is_not_kept(bench: Bench, tmp_path: Path) -> None:

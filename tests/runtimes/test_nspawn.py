@@ -86,18 +86,16 @@ def test_only_root_starts_it() -> None:
 def test_options_end_before_the_command() -> None:
     call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", ("-x",))
     made = SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", arguments=("--uuid=1",)), make())
-    assert made.argv[:3] == ("/usr/bin/systemd-nspawn", "-q", "--uuid=1")
+    assert made.argv[:4] == ("/usr/bin/systemd-nspawn", "-q", "--machine=gpubind-ID", "--uuid=1")
     assert made.argv[-3:] == ("--directory=/images/x", "--", "-x")
 
 
 def test_two_containers_of_one_image_have_names_of_their_own() -> None:
-    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", ("true",))
-    assert "--machine=gpubind-7" in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", pid=7), make()).argv
+    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", ("true",), "7-a1")
+    assert "--machine=gpubind-7-a1" in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn"), make()).argv
     options = SYSTEMD_NSPAWN.options_of(["-M", "mine"], {})
-    assert (
-        "--machine=gpubind-7"
-        not in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", pid=7, options=options), make()).argv
-    )
+    started = SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", options=options), make())
+    assert "--machine=gpubind-7-a1" not in started.argv
 
 
 def test_versions_are_read() -> None:
