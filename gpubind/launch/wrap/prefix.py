@@ -4,8 +4,7 @@
 
 Sources: `--help` of GNU coreutils 9.7, util-linux 2.41, GNU time 1.9, strace 6.1 and systemd-run 257; srun(1) of Slurm
 22.05; mpirun(1) of Open MPI 4.1; sudo(8) 1.9; numactl(8) 2.0.16; xvfb-run(1). The options of MPICH's mpiexec, bsub,
-jsrun, aprun, ibrun, nsys, ncu and doas are from their documentation; these programs were not run. Launchers have more
-options than any table: those of plugins, of other makes, of later versions.
+jsrun, aprun, ibrun, nsys, ncu and doas are from their documentation; these programs were not run.
 """
 
 from __future__ import annotations
@@ -70,88 +69,41 @@ class _Rule(NamedTuple):
     keeps: Optional[tuple[str, ...]] = None
     """Options without which it unsets all variables; None: it keeps them."""
     guesses: bool = False
-    """Whether it has more options than the table: those of plugins, of other makes, of later versions."""
+    """Whether it has more options than the table: that has those which a guess would misread, with two words or with a
+    value that may be the name of a program."""
     shell: tuple[str, ...] = ()
     """Options after which the command is one string, for a shell."""
     several: bool = False
 
 
 _SRUN = """
-    accel-bind= account/A= acctg-freq= batch bb= bbf= bcast? bcast-exclude= begin/b= chdir/D= cluster-constraint=
-    clusters|cluster/M= comment= compress? constraint/C= container= container-id= contiguous core-spec/S=
-    cores-per-socket= cpu-bind= cpu-freq= cpus-per-gpu= cpus-per-task/c= deadline= debugger-test delay-boot=
-    dependency/d= disable-status/X distribution/m= epilog= error/e= exact exclude/x= exclusive? export=
-    external-launcher extra= extra-node-info/B= get-user-env? gid= gpu-bind= gpu-freq= gpus/G= gpus-per-node=
-    gpus-per-socket= gpus-per-task= gres= gres-flags= help/h het-group|pack-group= hint= hold/H immediate/I?
-    input/i= interactive job-name/J= jobid= kill-command kill-on-bad-exit/K? label/l launch-cmd launcher-opts=
-    licenses/L= mail-type= mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= mpi= msg-timeout=
-    multi-prog network= nice? no-allocate/Z no-bell no-kill/k? no-rotate/R no-shell nodefile/F= nodelist/w= nodes/N=
-    ntasks/n= ntasks-per-core= ntasks-per-gpu= ntasks-per-node|tasks-per-node= ntasks-per-socket= ntasks-per-tres=
-    oom-kill-step? open-mode= output/o= overcommit/O overlap oversubscribe|share/s partition/p= power= prefer=
-    preserve-env/E priority= profile= prolog= propagate? pty? qos/q= quiet/Q quit-on-interrupt reboot relative/r=
-    reservation= resv-ports? segment= send-libs? signal= slurmd-debug= sockets-per-node= spread-job stepmgr
-    switches= task-epilog= task-prolog= test-only thread-spec= threads/T= threads-per-core= time/t= time-min= tmp=
-    treewidth= tres-bind= tres-per-task= uid= unbuffered/u usage use-min-nodes verbose/v version/V wait/W=
-    wait-all-nodes= wckey= whole wrap= x11?
+    account/A= bcast? chdir/D= comment= constraint/C= cpu-bind= cpus-per-task/c= error/e= exclusive? export= gpus/G=
+    gpus-per-node= gpus-per-task= gres= het-group= help/h immediate/I? input/i= job-name/J= jobid= kill-on-bad-exit/K?
+    label/l mem= mpi= nodelist/w= nodes/N= ntasks/n= ntasks-per-node= output/o= overlap partition/p= pty? qos/q= quiet/Q
+    reservation= time/t= unbuffered/u verbose/v wait/W= x11?
 """
 _MPIRUN = """
-    allow-run-as-root am= app= bind-to= bind-to-core bind-to-none bind-to-socket bycore bynode byslot byslot cf=
-    cpu-list= cpu-set= cpus-per-proc= cpus-per-rank= debug-daemons default-hostfile= disable-recovery display=
-    display-allocation display-map display-topo do-not-launch do-not-resolve dvm= enable-recovery get-stack-traces
-    gmca=2 help/h hnp= host|H= hostfile|machinefile= launch-agent= leave-session-attached map-by= mca=2
-    max-restarts= merge-stderr-to-stdout n|np|c= N= nolocal nooversubscribe noprefix novm npernode= npersocket=
-    ompi-server= omca=2 output= output-filename= oversubscribe path= pernode personality= pmca=2 pmixmca=2 ppr=
-    prefix= preload-binary preload-files= prtemca=2 q|quiet rank-by= rankfile|rf= report-bindings report-events=
-    report-pid= report-uri= runtime-options= set-cwd-to-session-dir show-progress stdin= stream-buffering=
-    tag-output timeout= timestamp-output tune= tv use-hwthread-cpus use-regexp v|verbose V|version wd|wdir= with-ft=
-    x= xml xml-file= xterm= bootstrap= cpu-bind= depth= env=2 envall envlist= envnone f= genv=2 genvall genvlist=
-    genvnone hosts= hosts-group= iface= launcher= launcher-exec= perhost= ppn= prepend-rank print-all-exitcodes rmk=
-    rr
+    app= bind-to= env=2 f= genv=2 gmca=2 host|H= hostfile|machinefile= map-by= mca=2 n|np|c= N= omca=2 oversubscribe
+    output-filename= path= pmca=2 pmixmca=2 ppn= prefix= prtemca=2 q|quiet tag-output tune= wd|wdir= x=
 """
-_BSUB = """
-    a= app= ar b= B C= c= clusters= cn_cu= core_isolation= cwd= D= data= datagrp= E= Ep= e= eo= env= eptl= ext= F=
-    f= freq= G= g= gpu= H h hostfile= hl I IS ISp ISs Ip Is IX i= is= J= Jd= jobaff= jsdl= K k= L= Lp= lsf_keep M=
-    m= mig= N n= Ne network= notify= o= oo= outdir= P= p= pack= ptl= Q= q= R= r rn rcacct= rnc= S= s= sla= smt= sp=
-    stage= step_cgroup= T= t= Ti= tty U= u= ul UF= V v= W= We= w= wa= wt= x XF XFssh Zs
-"""
+_BSUB = "app= E= Ep= e= G= gpu= I Ip Is J= K m= n= o= P= q= R= W= x"
 _JSRUN = """
-    nrs/n= rs_per_host/r= tasks_per_rs/a= cpu_per_rs/c= gpu_per_rs/g= memory_per_rs/m= latency_priority/l=
-    launch_distribution/d= bind/b= np/p= env/E= env_no_propagate/F= smpiargs/M= stdio_input= stdio_mode/o=
-    stdio_stderr/k= stdio_stdout= chdir/h= immediate/i exit_on_error/X= progress/Y= appfile/f= rs_on_hosts/K=
-    use_resources/J= use_reservation= allocate_only/A erf_input/U= erf_output/u= help version/V
+    bind/b= chdir/h= cpu_per_rs/c= env/E= gpu_per_rs/g= launch_distribution/d= np/p= nrs/n= rs_per_host/r= smpiargs/M=
+    stdio_stderr/k= stdio_stdout= tasks_per_rs/a=
 """
-_APRUN = """
-    a= b B C cc= cp= d= D= e= F= L= m= n= N= p= q r= R= S= sn= sl= ss T t= z
-"""
+_APRUN = "b cc= d= e= L= n= N= p= q S="
 _SUDO = """
-    askpass/A auth-type/a= background/b bell/B chdir/D= chroot/R= close-from/C= command-timeout/T= edit/e group/g=
-    help host/h= list/l login-class/c= login/i no-update/N non-interactive/n other-user/U= /E preserve-env?
-    preserve-groups/P prompt/p= remove-timestamp/K reset-timestamp/k role/r= set-home/H shell/s stdin/S type/t=
-    user/u= validate/v version/V
+    askpass/A background/b bell/B chdir/D= chroot/R= close-from/C= command-timeout/T= group/g= help host/h= login/i
+    login-class/c= no-update/N non-interactive/n other-user/U= /E preserve-env? preserve-groups/P prompt/p=
+    reset-timestamp/k role/r= set-home/H shell/s stdin/S type/t= user/u=
 """
 _STRACE = """
-    abbrev= argv0= attach/p= columns/a= const-print-style/X= daemonize? decode-fds? decode-pids= detach-on/b= env/E=
-    fault= failed-only/Z follow-forks/f help/h inject= instruction-pointer/i interruptible/I= kvm= kill-on-exit
-    no-abbrev /v output/o= output-append-mode/A output-separately quiet/q raw= read= relative-timestamps?
-    seccomp-bpf signal= stack-traces/k status= string-limit/s= strings-in-hex? successful-only/z summary-columns/U=
-    summary-only/c summary/C summary-sort-by/S= summary-syscall-overhead/O= summary-wall-clock/w syscall-limit=
-    syscall-number/n syscall-times/T? trace= trace-path/P= user/u= verbose= version/V write= /d /D /F /e= /r /t /x
-    /y
-"""
-_SETARCH = """
-    32bit/B 3gb/3 4gb addr-compat-layout/L addr-no-randomize/R fdpic-funcptrs/F help/h mmap-page-zero/Z
-    read-implies-exec/X short-inode/I sticky-timeouts/T uname-2.6 verbose/v version/V whole-seconds/S
-"""
-_PRLIMIT = """
-    as/v? core/c? cpu/t? data/d? fsize/f? help/h locks/x? memlock/l? msgqueue/q? nice/e? nofile/n? noheadings
-    nproc/u? output/o= pid/p= raw rss/m? rtprio/r? rttime/y? sigpending/i? stack/s? verbose version/V
+    argv0= attach/p= env/E= /e= follow-forks/f /k output/o= quiet/q string-limit/s= summary-only/c /t /T trace=
+    trace-path/P= user/u= /v /x /y
 """
 _SYSTEMD_RUN = """
-    collect/G description= expand-environment= gid= help/h host/H= ignore-failure json= machine/M= nice=
-    no-ask-password no-block on-active= on-boot= on-calendar= path-property= pipe/P property/p= pty-late/T pty/t
-    quiet/q remain-after-exit/r same-dir/d scope background= on-startup= on-unit-active= on-unit-inactive=
-    on-timezone-change on-clock-change send-sighup service-type= setenv/E= shell/S slice-inherit slice=
-    socket-property= system timer-property= uid= unit/u= user verbose/v version wait working-directory=
+    collect/G description= gid= host/H= machine/M= pipe/P property/p= pty/t quiet/q same-dir/d scope setenv/E= shell/S
+    slice= uid= unit/u= user wait working-directory=
 """
 _CHRT = """
     all-tasks/a batch/b deadline/d fifo/f help/h idle/i max/m other/o pid/p reset-on-fork/R rr/r sched-deadline/D=
@@ -165,25 +117,12 @@ _FLOCK = """
     close/o command/c= conflict-exit-code/E= exclusive/x /e fcntl help/h no-fork/F nonblock|nb/n shared/s
     timeout|wait/w= unlock/u verbose version/V
 """
-_NUMACTL = """
-    all/a balancing/b cpubind/c= cpunodebind/N= hardware/H interleave/i= localalloc/l membind/m= physcpubind/C=
-    preferred-many/P= preferred/p= show/s weighted-interleave/w=
-"""
-_XVFB_RUN = """
-    auth-file/f= auto-display/d auto-servernum/a error-file/e= help/h listen-tcp/l server-args/s= server-num/n=
-    wait/w= xauth-protocol/p=
-"""
-_NSYS = """
-    backtrace/b= capture-range/c= cuda-memory-usage= delay/y= duration/d= env-var/e= export= force-overwrite/f=
-    gpu-metrics-devices|gpu-metrics-device= kill= output/o= python-sampling= run-as= sample/s= session-new=
-    show-output/w= stats= stop-on-exit/x= trace/t= trace-fork-before-exec= wait=
-"""
 _PERSONALITIES = (
     *("linux32", "linux64", "uname26"),
     *(name for known in ARCHITECTURES for name in (known.name, *known.aliases)),
 )
 """The names of an architecture for setarch; it also has these names itself."""
-_SETARCH_RULE = _Rule(_SETARCH, first=_PERSONALITIES)
+_SETARCH_RULE = _Rule(first=_PERSONALITIES, guesses=True)
 _MPI = _Rule(_MPIRUN, SINGLE_DASH, moves=True, guesses=True, several=True)
 _SLURM = _Rule(_SRUN, moves=True, guesses=True, several=True)
 _RULES: dict[str, _Rule] = {
@@ -206,25 +145,25 @@ _RULES: dict[str, _Rule] = {
     "ibrun": _Rule("/n= /o=", moves=True, guesses=True),
     "ionice": _Rule("class/c= classdata/n= help/h ignore/t pgid/P= pid/p= uid/u= version/V"),
     "jsrun": _Rule(_JSRUN, moves=True, guesses=True, several=True),
-    "ncu": _Rule("export/o= force-overwrite/f metrics= section= set= target-processes= kernel-name/k=", guesses=True),
+    "ncu": _Rule("export/o= kernel-name/k=", guesses=True),
     "nice": _Rule("adjustment/n= help version", NICE),
     "nohup": _Rule(),
-    "nsys": _Rule(_NSYS, first=("profile", "launch"), guesses=True),
-    "numactl": _Rule(_NUMACTL),
-    "prlimit": _Rule(_PRLIMIT),
+    "nsys": _Rule("output/o= trace/t=", first=("profile", "launch"), guesses=True),
+    "numactl": _Rule(guesses=True),
+    "prlimit": _Rule(guesses=True),
     "salloc": _SLURM,
     "setarch": _SETARCH_RULE,
     "setsid": _Rule("ctty/c fork/f help/h version/V wait/w"),
     "srun": _SLURM,
     "stdbuf": _Rule("error/e= help input/i= output/o= version"),
-    "strace": _Rule(_STRACE),
-    "sudo": _Rule(_SUDO, moves=True, assigns=True, keeps=("E", "preserve-env")),
-    "systemd-run": _Rule(_SYSTEMD_RUN, moves=True),
+    "strace": _Rule(_STRACE, guesses=True),
+    "sudo": _Rule(_SUDO, moves=True, assigns=True, keeps=("E", "preserve-env"), guesses=True),
+    "systemd-run": _Rule(_SYSTEMD_RUN, moves=True, guesses=True),
     "taskset": _Rule("all-tasks/a cpu-list/c help/h pid/p version/V", skips=1),
     "time": _Rule("append/a format/f= help/h output/o= portability/p quiet/q verbose/v version/V"),
     "timeout": _Rule("foreground/f help kill-after/k= preserve-status/p signal/s= verbose/v version", skips=1),
     "unbuffer": _Rule("/p"),
-    "xvfb-run": _Rule(_XVFB_RUN),
+    "xvfb-run": _Rule("server-args/s= error-file/e=", guesses=True),
     **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich"), _MPI),
     **dict.fromkeys(("mpiexec.mpich", "orterun", "prterun", "prun"), _MPI),
     **dict.fromkeys(_PERSONALITIES, _SETARCH_RULE._replace(first=())),
@@ -234,11 +173,6 @@ _SHELLS = (
     "zsh",
 )
 """Programs whose command is text or a script, which a shell splits into words."""
-
-
-def is_prefix(word: str) -> bool:
-    """Return whether *word* names a program that starts what follows it, and whose rules are known."""
-    return basename(word) in _RULES
 
 
 def read_prefix(argv: Sequence[str], at: int) -> Prefix:
@@ -303,6 +237,6 @@ def _guessed(argv: Sequence[str], at: int) -> Optional[int]:
         return at + 1
     for after in (at + 1, at + 2):
         word = argv[after] if after < len(argv) else ""
-        if word.startswith("-") or basename(word) in PROGRAMS or is_prefix(word):
+        if word.startswith("-") or basename(word) in (*PROGRAMS, *_RULES, *_SHELLS):
             return after
     return None
