@@ -43,6 +43,8 @@ class DriverNode(NamedTuple):
     """The names in /proc/devices of those whose major number it may have."""
     capability: Optional[Capability]
     gpu: Optional[int]
+    minor: Optional[int] = None
+    """Its minor number, where that is fixed."""
 
 
 class Devices(NamedTuple):
@@ -64,13 +66,13 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
     majors, findings = read_majors(host, vendor)
     decisions: list[Decision] = []
     nodes: dict[str, DeviceNode] = {}
-    for path, drivers, capability, gpu in expected:
+    for path, drivers, capability, gpu, minor in expected:
         node = read_node(host, Claim("device", path, "devices", "/dev", vendor), path, groups)
         if isinstance(node, Decision):
             decisions.append(node)
             continue
         nodes[path] = node = node._replace(gpu=gpu, capability=capability)
-        findings += [*_number_finding(host, node, drivers, majors), *_permission_finding(node)]
+        findings += [*_number_finding(host, node, drivers, majors, minor), *_permission_finding(node)]
     return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings))
 
 
@@ -128,21 +130,23 @@ def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, set[in
 
 
 def _number_finding(
-    host: Host, node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, set[int]]
+    host: Host, node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, set[int]], minor: Optional[int]
 ) -> Iterator[Finding]:
     expected = sorted({major for driver in drivers for major in majors.get(driver, ())})
-    if not expected or node.major in expected:  # a driver that is not loaded is another finding
+    # A driver that is not loaded is another finding.
+    is_anothers = bool(expected) and node.major not in expected
+    if not is_anothers and minor in (None, node.minor):
         return
     from gpubind.formats.driver.mknod import node_command  # few hosts have such a node
 
     yield finding(
         "device-number",
-        case="amd" if node.vendor == "amd" else "nvidia",
+        case=("amd" if node.vendor == "amd" else "nvidia", *(() if is_anothers else ("minor",))),
         vendor=node.vendor,
         subject=node.target,
-        where=f"{node.source}, /proc/devices ({drivers[0]})",
-        major=node.major,
-        number=" or ".join(str(major) for major in expected),
+        where=f"{node.source}, /proc/devices ({drivers[0]})" if is_anothers else node.source,
+        has=node.major if is_anothers else node.minor,
+        number=" or ".join(map(str, expected)) if is_anothers else minor,
         remake=node_command(node.target, parse_mig_minors(host.lenient.dev.text(MIG_MINORS) or "")),
     )
 

@@ -160,6 +160,40 @@ def test_missing_nodes_are_an_error_if_no_gpu_has_one() -> None:
     assert severities("gpu-node-missing", Situation(lacking("/dev/nvidia0", "/dev/nvidia1"))) == ["error", "error"]
 
 
+@pytest.mark.parametrize(
+    ("request_", "environ", "severity"),
+    [
+        pytest.param({}, {}, "warning", id="nobody-chose"),
+        pytest.param({"gpus": "all"}, {}, "error", id="all-by-option"),
+        pytest.param({"gpus": "1,2"}, {}, "error", id="by-option"),
+        pytest.param({}, {"SLURM_JOB_GPUS": "1,2"}, "error", id="some-by-slurm"),
+        pytest.param({}, {"SLURM_JOB_GPUS": "0,1,2"}, "error", id="all-by-slurm"),
+        pytest.param({}, {"CUDA_VISIBLE_DEVICES": "0,1,2"}, "warning", id="numbers-that-count-others"),
+        pytest.param({}, {"NVIDIA_VISIBLE_DEVICES": "all"}, "warning", id="what-images-set"),
+        pytest.param({"gpus": "0,2"}, {}, None, id="others"),
+    ],
+)
+def test_a_chosen_gpu_without_its_node_is_an_error(
+    request_: dict[str, Any], environ: dict[str, str], severity: Optional[str]
+) -> None:
+    situation = Situation(lacking("/dev/nvidia1", gpus=3), request=request_, facts={"environ": environ})
+    assert severities("gpu-node-missing", situation) == ([severity] if severity else [])
+
+
+def test_a_node_of_another_gpu_is_an_error_whoever_chose() -> None:
+    assert severities("gpu-node-missing", Situation(healthy({"/dev/nvidia1": Node("char", 195, 7)}))) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "major", "minor"), [("nvidiactl", 195, 7), ("nvidia-uvm", 235, 1), ("nvidia-modeset", 195, 1)]
+)
+def test_a_node_with_another_minor_number_than_its_name_means_is_an_error(name: str, major: int, minor: int) -> None:
+    finding = the("device-number", *healthy({f"/dev/{name}": Node("char", major, minor)}))
+    assert (finding.severity, finding.subject) == ("error", f"/dev/{name}")
+    assert f"minor number {minor}" in finding.what
+    assert finding.command
+
+
 def test_a_node_that_is_another_gpus_is_no_node() -> None:
     finding = the("gpu-node-missing", *healthy({"/dev/nvidia1": Node("char", 195, 0)}))
     assert "minor number 0" in finding.what

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.rules.cases_host import healthy
 from tests.rules.situations import Situation, found
 from tests.support.driver import V
 from tests.support.elf import EXECUTABLE, elf
-from tests.support.trees import Spec
+from tests.support.trees import Dir, File, Spec
 
 ML, PTX = (f"/usr/lib64/{stem}.so.{V}" for stem in ("libnvidia-ml", "libnvidia-ptxjitcompiler"))
 
 
-def reported(spec: Spec) -> dict[str, tuple[str, str]]:
-    findings = found(Situation(healthy(spec)))
+def reported(spec: Spec, **facts: Any) -> dict[str, tuple[str, str]]:
+    findings = found(Situation(healthy(spec), **facts))
     return {one.subject: (one.severity, one.why or "") for one in findings if one.code == "library-unreadable"}
 
 
@@ -48,3 +50,23 @@ def test_a_library_that_the_plan_lacks_since_its_file_is_none_is_an_error(data: 
 
 def test_damage_beside_a_file_that_serves_is_not_reported() -> None:
     assert reported({f"/usr/lib/libnvidia-ptxjitcompiler.so.{V}": b""}) == {}
+
+
+CLOSED: list[Spec] = [
+    {ML: File(elf("libnvidia-ml.so.1"), 0o400)},
+    {ML: File(elf("libnvidia-ml.so.1"), 0o640)},  # root's group
+    {"/usr/lib64": Dir(0o700)},
+]
+
+
+@pytest.mark.parametrize("spec", CLOSED, ids=["root", "roots-group", "directory"])
+def test_what_root_alone_may_read_is_an_error_for_root(spec: Spec) -> None:
+    told = reported(spec, facts={"euid": 0})
+    severity, why = told["libnvidia-ml.so.1"]
+    assert severity == "error"
+    assert "only root may" in why
+
+
+@pytest.mark.parametrize("spec", CLOSED, ids=["root", "roots-group", "directory"])
+def test_a_runtime_that_root_starts_reads_everything(spec: Spec) -> None:
+    assert reported(spec, facts={"euid": 0}, backend="apptainer") == {}

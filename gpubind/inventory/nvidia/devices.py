@@ -47,6 +47,8 @@ _NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...
     (re.compile(r"nvidia-nvlink"), ("nvidia-nvlink",), "utility"),
     (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
 )
+_MINORS = {"nvidiactl": 255, "nvidia-modeset": 254, "nvidia-uvm": 0, "nvidia-uvm-tools": 1}
+"""The minor numbers of nodes that always have the same. Source: as above."""
 SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 # Sources: nvidia-container-toolkit `internal/modifier/gated.go`, `internal/discover/gds.go`, `gdrcopy.go`, `mofed.go`.
 GPUDIRECT_NODES: dict[str, dict[str, str]] = {
@@ -284,7 +286,7 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[DriverNode]:
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural):
         known = next((row for row in _NODES if row[0].fullmatch(name)), (None, (), None))
-        yield DriverNode(f"/dev/{name}", known[1], known[2], by_node.get(name))
+        yield DriverNode(f"/dev/{name}", known[1], known[2], by_node.get(name), _MINORS.get(name))
     for gpu in gpus:
         yield from (DriverNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
     for variable in GPUDIRECT_NODES:

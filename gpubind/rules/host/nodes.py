@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Optional
 
-from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, SLURM_GPUS
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, read_mig_nodes, right_of
-from gpubind.model import DeviceNode, Finding
+from gpubind.model import DeviceNode, Finding, Gpu
 from gpubind.model.findings import counted, finding
 from gpubind.rules.preflight import Preflight
 
@@ -51,15 +51,25 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
     without = [(gpu, node) for gpu, node in found if node is None or node.minor != gpu.minor]
     for gpu, node in without:
         path = f"/dev/nvidia{gpu.minor}"
+        is_lost = len(without) == len(gpus) or node is not None or _is_chosen_by_name(preflight, gpu)
         yield finding(
             "gpu-node-missing",
             subject=path,
             case="absent" if node is None else "of-another",
-            severity="error" if len(without) == len(gpus) else "warning",
+            severity="error" if is_lost else "warning",
             where=f"{path}, {PROC_GPUS}/{gpu.pci}/information (Device Minor: {gpu.minor})",
             gpu=gpu,
             minor=node.minor if node is not None else None,
         )
+
+
+def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
+    """Return whether *gpu* is wanted for itself: without a choice, the other GPUs may be hidden on purpose."""
+    others = [other for other in preflight.plan.gpus if other.vendor == "nvidia" and other.index is not None]
+    if preflight.plan.request.gpus is not None or not all(other.chosen for other in others):
+        return True
+    job = next(filter(None, map(preflight.host.variable, SLURM_GPUS)), "")
+    return str(gpu.minor) in job.split(",")
 
 
 def device_file_mode(preflight: Preflight) -> Iterator[Finding]:

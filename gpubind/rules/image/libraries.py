@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from posixpath import basename
+from posixpath import basename, dirname
 from typing import Literal, Optional
 
 from gpubind.files import Tree
@@ -122,8 +122,11 @@ def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
 def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
     """Yield a library of the plan that is damaged, is something else, or may not be read."""
     broken: dict[Optional[str], tuple[Mount, str]] = {}
+    tree, for_others = preflight.host.driver, preflight.host.identity.euid == 0 and preflight.backend is None
     for mount in preflight.plan.mounts:
-        why = _why_not_mapped(preflight.host.driver, mount) if mount.kind == "library" else None
+        why = _why_not_mapped(tree, mount) if mount.kind == "library" else None
+        if why is None and for_others and mount.kind == "library":
+            why = _why_roots_alone(tree, mount)
         if why and (mount.source not in broken or basename(mount.target) == mount.soname):
             broken[mount.source] = (mount, why)
     for mount, failures in unloadable(preflight.container, preflight.plan) if preflight.container else ():
@@ -150,6 +153,25 @@ def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
     name = basename(rooted or "")
     if facts.soname is not None and driver_version_of(name) and library_stem(facts.soname) != library_stem(name):
         return f"it is another library: its DT_SONAME is {facts.soname}"
+    return None
+
+
+def _why_roots_alone(tree: Tree, mount: Mount) -> Optional[str]:
+    """Return what lets root alone read the library *mount*; None if others may, or nothing is known.
+
+    A check for root without a runtime is for those who start the containers: root may read everything.
+    """
+    path = tree.rooted(mount.source or "")
+    bits = 0o044
+    while path is not None and path != "/":
+        found = tree.stat(path)
+        if isinstance(found, Missing):
+            return None
+        closed_to_group = found.gid == 0 or not found.mode & bits & 0o070
+        if found.uid == 0 and closed_to_group and not found.mode & bits & 0o007:
+            verb = "read" if bits == 0o044 else "enter"
+            return f"only root may {verb} {tree.real(path)} (mode {found.mode:04o})"
+        path, bits = RootedPath(dirname(path)), 0o011
     return None
 
 
