@@ -126,7 +126,7 @@ def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
     for mount in preflight.plan.mounts:
         why = _why_not_mapped(tree, mount) if mount.kind == "library" else None
         if why is None and for_others and mount.kind == "library":
-            why = _why_roots_alone(tree, mount)
+            why = _why_only_root(tree, mount)
         if why and (mount.source not in broken or basename(mount.target) == mount.soname):
             broken[mount.source] = (mount, why)
     for mount, failures in unloadable(preflight.container, preflight.plan) if preflight.container else ():
@@ -156,10 +156,10 @@ def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
     return None
 
 
-def _why_roots_alone(tree: Tree, mount: Mount) -> Optional[str]:
-    """Return what lets root alone read the library *mount*; None if others may, or nothing is known.
+def _why_only_root(tree: Tree, mount: Mount) -> Optional[str]:
+    """Return what lets only root read the library *mount*; None if other users may, or nothing is known.
 
-    A check for root without a runtime is for those who start the containers: root may read everything.
+    Root may read everything: without a runtime, root asks for the users who start containers.
     """
     path = tree.rooted(mount.source or "")
     bits = 0o044
