@@ -123,7 +123,7 @@ class BundleRuntime(Runtime):
 
     def line_of(self, arguments: Sequence[str]) -> Line:
         program = PROGRAMS[self.name]
-        return program.read(arguments, *program.options)
+        return program.read(arguments, program.options)
 
     def _split(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the user's own words: those for the runtime, which come before `run`, and those for `run`."""

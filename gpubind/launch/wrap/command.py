@@ -32,9 +32,8 @@ from gpubind.runtimes.cmdline.reader import (
     Trouble,
     TroubleKind,
     read_options,
-    table,
 )
-from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
+from gpubind.runtimes.cmdline.tables import BWRAP_BINDS, options_of
 from gpubind.runtimes.cmdline.values import parse_bool
 from gpubind.runtimes.runtime import an_option_a_line
 
@@ -293,7 +292,7 @@ def _read_on(program: Program, start: Optional[StartCommand], words: Sequence[st
     if start is None:
         return read_options(program.reader._replace(permutes=False), program.known, words, at)
     # docker exec has no --gpus; the user's intention is clear.
-    known = start.known if start.shape != "joined" else table(*start.options, *program.start("run").options)
+    known = start.known if start.shape != "joined" else options_of(start.options, program.start("run").options)
     return read_options(program.reader, known, words, at)
 
 

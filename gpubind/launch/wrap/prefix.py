@@ -2,9 +2,7 @@
 
 `read_prefix` returns one of these programs with its words.
 
-Sources: `--help` of GNU coreutils 9.7, util-linux 2.41, GNU time 1.9, strace 6.1 and systemd-run 257; srun(1) of Slurm
-22.05; mpirun(1) of Open MPI 4.1; sudo(8) 1.9; numactl(8) 2.0.16; xvfb-run(1). The options of MPICH's mpiexec, bsub,
-jsrun, aprun, ibrun, nsys, ncu and doas are from their documentation; these programs were not run.
+The options of each are in data/options.txt.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from gpubind.runtimes.cmdline.reader import (
     Reader,
     Trouble,
     read_options,
-    table,
 )
+from gpubind.runtimes.cmdline.tables import options_of
 
 HINT = "write `gpubind wrap --` right before the runtime's own name: `... gpubind wrap -- singularity exec ...`"
 _INTO_TEXT = "put `gpubind wrap --` into that text, right before the runtime's name"
@@ -51,7 +49,6 @@ class Prefix(NamedTuple):
 class _Rule(NamedTuple):
     """How a program finds the command that it starts."""
 
-    options: str = "help version"
     reader: Reader = GETOPT
     moves: bool = False
     first: tuple[str, ...] = ()
@@ -76,96 +73,33 @@ class _Rule(NamedTuple):
     several: bool = False
 
 
-_SRUN = """
-    account/A= bcast? chdir/D= comment= constraint/C= cpu-bind= cpus-per-task/c= error/e= exclusive? export= gpus/G=
-    gpus-per-node= gpus-per-task= gres= het-group= help/h immediate/I? input/i= job-name/J= jobid= kill-on-bad-exit/K?
-    label/l mem= mpi= nodelist/w= nodes/N= ntasks/n= ntasks-per-node= output/o= overlap partition/p= pty? qos/q= quiet/Q
-    reservation= time/t= unbuffered/u verbose/v wait/W= x11?
-"""
-_MPIRUN = """
-    app= bind-to= env=2 f= genv=2 gmca=2 host|H= hostfile|machinefile= map-by= mca=2 n|np|c= N= omca=2 oversubscribe
-    output-filename= path= pmca=2 pmixmca=2 ppn= prefix= prtemca=2 q|quiet tag-output tune= wd|wdir= x=
-"""
-_BSUB = "app= E= Ep= e= G= gpu= I Ip Is J= K m= n= o= P= q= R= W= x"
-_JSRUN = """
-    bind/b= chdir/h= cpu_per_rs/c= env/E= gpu_per_rs/g= launch_distribution/d= np/p= nrs/n= rs_per_host/r= smpiargs/M=
-    stdio_stderr/k= stdio_stdout= tasks_per_rs/a=
-"""
-_APRUN = "b cc= d= e= L= n= N= p= q S="
-_SUDO = """
-    askpass/A background/b bell/B chdir/D= chroot/R= close-from/C= command-timeout/T= group/g= help host/h= login/i
-    login-class/c= no-update/N non-interactive/n other-user/U= /E preserve-env? preserve-groups/P prompt/p=
-    reset-timestamp/k role/r= set-home/H shell/s stdin/S type/t= user/u=
-"""
-_STRACE = """
-    argv0= attach/p= env/E= /e= follow-forks/f /k output/o= quiet/q string-limit/s= summary-only/c /t /T trace=
-    trace-path/P= user/u= /v /x /y
-"""
-_SYSTEMD_RUN = """
-    collect/G description= gid= host/H= machine/M= pipe/P property/p= pty/t quiet/q same-dir/d scope setenv/E= shell/S
-    slice= uid= unit/u= user wait working-directory=
-"""
-_CHRT = """
-    all-tasks/a batch/b deadline/d fifo/f help/h idle/i max/m other/o pid/p reset-on-fork/R rr/r sched-deadline/D=
-    sched-period/P= sched-runtime/T= verbose/v version/V
-"""
-_ENV = """
-    argv0/a= block-signal? chdir/C= debug/v default-signal? help ignore-environment/i ignore-signal?
-    list-signal-handling null/0 split-string/S= unset/u= version
-"""
-_FLOCK = """
-    close/o command/c= conflict-exit-code/E= exclusive/x /e fcntl help/h no-fork/F nonblock|nb/n shared/s
-    timeout|wait/w= unlock/u verbose version/V
-"""
 _PERSONALITIES = (
     *("linux32", "linux64", "uname26"),
     *(name for known in ARCHITECTURES for name in (known.name, *known.aliases)),
 )
 """The names of an architecture for setarch; it also has these names itself."""
 _SETARCH_RULE = _Rule(first=_PERSONALITIES, guesses=True)
-_MPI = _Rule(_MPIRUN, SINGLE_DASH, moves=True, guesses=True, several=True)
-_SLURM = _Rule(_SRUN, moves=True, guesses=True, several=True)
+_LAUNCHER = _Rule(moves=True, guesses=True, several=True)
+_MPI = _LAUNCHER._replace(reader=SINGLE_DASH)
 _RULES: dict[str, _Rule] = {
-    "aprun": _Rule(_APRUN, SINGLE_DASH, moves=True, guesses=True, several=True),
-    "bsub": _Rule(_BSUB, SINGLE_DASH, moves=True, guesses=True),
-    "catchsegv": _Rule(),
-    "choom": _Rule("adjust/n= help/h pid/p= version/V"),
-    "chrt": _Rule(_CHRT, skips=1, ends=True),
-    "dbus-run-session": _Rule("config-file= dbus-daemon= help version"),
-    "doas": _Rule("/C= /L /a= /n /s /u=", moves=True, keeps=()),
-    "env": _Rule(
-        _ENV,
-        moves=True,
-        assigns=True,
-        unsets="unset",
-        clears=("-", "ignore-environment"),
-        shell=("split-string",),
-    ),
-    "flock": _Rule(_FLOCK, skips=1, shell=("command",)),
-    "ibrun": _Rule("/n= /o=", moves=True, guesses=True),
-    "ionice": _Rule("class/c= classdata/n= help/h ignore/t pgid/P= pid/p= uid/u= version/V"),
-    "jsrun": _Rule(_JSRUN, moves=True, guesses=True, several=True),
-    "ncu": _Rule("export/o= kernel-name/k=", guesses=True),
-    "nice": _Rule("adjustment/n= help version", NICE),
-    "nohup": _Rule(),
-    "nsys": _Rule("output/o= trace/t=", first=("profile", "launch"), guesses=True),
-    "numactl": _Rule(guesses=True),
-    "prlimit": _Rule(guesses=True),
-    "salloc": _SLURM,
-    "setarch": _SETARCH_RULE,
-    "setsid": _Rule("ctty/c fork/f help/h version/V wait/w"),
-    "srun": _SLURM,
-    "stdbuf": _Rule("error/e= help input/i= output/o= version"),
-    "strace": _Rule(_STRACE, guesses=True),
-    "sudo": _Rule(_SUDO, moves=True, assigns=True, keeps=("E", "preserve-env"), guesses=True),
-    "systemd-run": _Rule(_SYSTEMD_RUN, moves=True, guesses=True),
-    "taskset": _Rule("all-tasks/a cpu-list/c help/h pid/p version/V", skips=1),
-    "time": _Rule("append/a format/f= help/h output/o= portability/p quiet/q verbose/v version/V"),
-    "timeout": _Rule("foreground/f help kill-after/k= preserve-status/p signal/s= verbose/v version", skips=1),
-    "unbuffer": _Rule("/p"),
-    "xvfb-run": _Rule("server-args/s= error-file/e=", guesses=True),
+    **dict.fromkeys(("catchsegv", "choom", "dbus-run-session", "ionice", "nohup", "setsid", "stdbuf"), _Rule()),
+    **dict.fromkeys(("time", "unbuffer"), _Rule()),
+    **dict.fromkeys(("ncu", "numactl", "prlimit", "strace", "xvfb-run"), _Rule(guesses=True)),
+    **dict.fromkeys(("taskset", "timeout"), _Rule(skips=1)),
+    **dict.fromkeys(("jsrun", "salloc", "srun"), _LAUNCHER),
     **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich"), _MPI),
-    **dict.fromkeys(("mpiexec.mpich", "orterun", "prterun", "prun"), _MPI),
+    **dict.fromkeys(("mpiexec.mpich", "orterun", "prterun", "prun", "aprun"), _MPI),
+    "bsub": _MPI._replace(several=False),
+    "chrt": _Rule(skips=1, ends=True),
+    "doas": _Rule(moves=True, keeps=()),
+    "env": _Rule(moves=True, assigns=True, unsets="unset", clears=("-", "ignore-environment"), shell=("split-string",)),
+    "flock": _Rule(skips=1, shell=("command",)),
+    "ibrun": _LAUNCHER._replace(several=False),
+    "nice": _Rule(NICE),
+    "nsys": _Rule(first=("profile", "launch"), guesses=True),
+    "setarch": _SETARCH_RULE,
+    "sudo": _Rule(moves=True, assigns=True, keeps=("E", "preserve-env"), guesses=True),
+    "systemd-run": _Rule(moves=True, guesses=True),
     **dict.fromkeys(_PERSONALITIES, _SETARCH_RULE._replace(first=())),
 }
 _SHELLS = (
@@ -190,7 +124,7 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     if rule is None:
         what = f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one"
         raise UsageError("wrap-prefix", what, where=f"argument {at + 1}", hint=HINT)
-    line = _read(rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first))
+    line = _read(program, rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first))
     for option in line.options:
         if option.name in rule.shell:
             what = f"`{' '.join(option.words)}` is a command as text, which {program} splits into arguments"
@@ -217,14 +151,14 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     return Prefix(tuple(argv[at : others[0]]), rule.moves, tuple(sets), clears, rule.several)
 
 
-def _read(rule: _Rule, argv: Sequence[str], at: int) -> Line:
+def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> Line:
     """Return the options of a prefix. After one that is not in the table, the next words show if it takes a value."""
 
     def guessed(trouble: Trouble) -> Optional[int]:
         is_guessed = rule.guesses and trouble.kind == "unknown"
         return _guessed(argv, trouble.at) if is_guessed else None
 
-    line = read_options(rule.reader, table(rule.options), argv, at, guessed)
+    line = read_options(rule.reader, options_of(program), argv, at, guessed)
     if line.trouble is not None:
         what = f"`{argv[line.trouble.at]}` cannot be read, so the beginning of the command is not known"
         raise UsageError("wrap-option", what, where=f"argument {line.trouble.at + 1}", hint=HINT)

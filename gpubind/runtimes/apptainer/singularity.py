@@ -26,7 +26,6 @@ from gpubind.runtimes.apptainer.exports import render_exports, without_gpu_switc
 from gpubind.runtimes.apptainer.options import dev_of, is_fixed, specified
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
-from gpubind.runtimes.cmdline.tables import APPTAINER_INSTANCE
 from gpubind.runtimes.edits import (
     Bind,
     Obstacle,
@@ -85,7 +84,7 @@ class Apptainer(Runtime):
         return options.options_of(self.name, self.line_of(arguments), environ)
 
     def line_of(self, arguments: Sequence[str]) -> Line:
-        return PROGRAMS[self.name].read(arguments, APPTAINER_INSTANCE)
+        return PROGRAMS[self.name].read(arguments, "apptainer instance")
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT._replace(isolated=dev_of(start) == "minimal")

@@ -1,6 +1,6 @@
 """The command lines of the runtimes: their reader, their options, and which of their subcommands start a container.
 
-`Program.read` reads the options of a start. Sources: those of `cmdline/tables.py`.
+`Program.read` reads the options of a start. The options are tables of data/options.txt, by name.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Optional, Union
 
 from gpubind.frozen import NamedTuple
-from gpubind.runtimes.cmdline import reader, tables
-from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Step, Trouble, read_options, table
+from gpubind.runtimes.cmdline import reader
+from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Step, Trouble, read_options
+from gpubind.runtimes.cmdline.tables import options_of
 
 Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
 """The words after the options: an image and a command; an image and an instance's name; a container's name, with the
@@ -20,8 +21,8 @@ bundle among the options; a command, with the rootfs among the options; a runnin
 class StartCommand(NamedTuple):
     """A subcommand that starts something in a container."""
 
-    options: tuple[str, ...]
-    """Their tables."""
+    options: str
+    """The name of its table."""
     shape: Shape = "image"
     needs_command: bool = False
     """Whether the program refuses a line that ends with the image."""
@@ -29,19 +30,19 @@ class StartCommand(NamedTuple):
     @property
     def known(self) -> OptionTable:
         """Return the options that it takes."""
-        return table(*self.options)
+        return options_of(self.options)
 
 
 class Program(NamedTuple):
     """A runtime's command line."""
 
+    options: str
+    """The name of the table of its options before the subcommand; empty without."""
     family: Literal["singularity", "docker", "podman", "ch-run", ""]
     """The program whose options for GPUs it has; empty if it has none."""
     reader: Reader
     subcommands: Mapping[tuple[str, ...], StartCommand]
     """Those that start a container, by their words; `()` for a program without subcommands."""
-    options: tuple[str, ...] = ("",)
-    """The tables of its options before the subcommand."""
     starts_host: bool = False
     """Whether it starts a command in this machine's own root where no option names another."""
     option_files: tuple[str, ...] = ()
@@ -50,7 +51,7 @@ class Program(NamedTuple):
     @property
     def known(self) -> OptionTable:
         """Return its own options, before the subcommand."""
-        return table(*self.options)
+        return options_of(self.options)
 
     @property
     def asks_by_flag(self) -> bool:
@@ -77,74 +78,55 @@ class Program(NamedTuple):
             found = self.reader.step(start.known, argv, at)
             return found if isinstance(found, Step) or not more else self.reader.step(known, argv, at)
 
-        return read_options(self.reader._replace(step=step), table(*start.options, *more), arguments, skip=next_word)
+        return read_options(
+            self.reader._replace(step=step), options_of(start.options, *more), arguments, skip=next_word
+        )
 
 
-def _engine(run: tuple[str, ...], joined: tuple[str, ...]) -> dict[tuple[str, ...], StartCommand]:
-    """Return the subcommands of docker or podman, whose options are those of *run* and of `exec`, *joined*."""
-    starts = {(*group, one): StartCommand(run) for group in ((), ("container",)) for one in ("run", "create")}
-    return {**starts, **dict.fromkeys((("exec",), ("container", "exec")), StartCommand(joined, "joined"))}
+def _engine(name: Literal["docker", "podman"]) -> Program:
+    run, joined = StartCommand(f"{name} run"), StartCommand(f"{name} exec", "joined")
+    starts = {(*group, one): run for group in ((), ("container",)) for one in ("run", "create")}
+    return Program(name, name, reader.PFLAG, {**starts, ("exec",): joined, ("container", "exec"): joined})
 
 
-def _bundle(create: tuple[str, ...], run: str, joined: tuple[str, ...]) -> dict[tuple[str, ...], StartCommand]:
-    return {
-        ("run",): StartCommand((*create, run), "bundle"),
-        ("create",): StartCommand(create, "bundle"),
-        ("exec",): StartCommand(joined, "joined"),
+def _bundles(name: str, reads: Reader) -> Program:
+    starts: dict[tuple[str, ...], StartCommand] = {
+        (one,): StartCommand(f"{name} {one}", "bundle") for one in ("run", "create")
     }
+    return Program(name, "", reads, {**starts, ("exec",): StartCommand(f"{name} exec", "joined")})
 
 
-_ACTION = (tables.APPTAINER_EXEC, tables.APPTAINER_PID)
-_INSTANCE = StartCommand((tables.APPTAINER_INSTANCE, tables.APPTAINER_EXEC), "instance")
+_ACTION = StartCommand("apptainer exec")
+_INSTANCE = StartCommand("apptainer instance", "instance")
 _SINGULARITY = Program(
+    "apptainer",
     "singularity",
     reader.PFLAG,
     {
-        ("exec",): StartCommand(_ACTION, needs_command=True),
-        ("run",): StartCommand(_ACTION),
-        ("shell",): StartCommand((*_ACTION, tables.APPTAINER_SHELL)),
-        ("test",): StartCommand(_ACTION),
+        ("exec",): _ACTION._replace(needs_command=True),
+        ("run",): _ACTION,
+        ("shell",): StartCommand("apptainer shell"),
+        ("test",): _ACTION,
         ("instance", "start"): _INSTANCE,
         ("instance", "run"): _INSTANCE,
     },
-    (tables.APPTAINER,),
 )
-_DOCKER = Program("docker", reader.PFLAG, _engine((tables.DOCKER_RUN,), (tables.DOCKER_EXEC,)), (tables.DOCKER,))
-_PODMAN = Program(
-    "podman",
-    reader.PFLAG,
-    _engine((tables.PODMAN_RUN, tables.PODMAN_ANYWHERE), (tables.PODMAN_EXEC, tables.PODMAN_ANYWHERE)),
-    (tables.PODMAN, tables.PODMAN_ANYWHERE),
-)
-_CRUN = Program(
-    "",
-    reader.GETOPT,
-    _bundle((tables.CRUN_CREATE, tables.ARGP), tables.CRUN_RUN, (tables.CRUN_EXEC, tables.ARGP)),
-    (tables.CRUN, tables.ARGP),
-)
-_RUNC = Program(
-    "", reader.GO_FLAG, _bundle((tables.RUNC_CREATE,), tables.RUNC_RUN, (tables.RUNC_EXEC,)), (tables.RUNC,)
-)
-
-
-_BWRAP = StartCommand((tables.BWRAP,), "rootfs", needs_command=True)
-_NSPAWN = StartCommand((tables.SYSTEMD_NSPAWN,), "rootfs")
-_PROOT = StartCommand((tables.PROOT,), "rootfs")
-_CH_RUN = StartCommand((tables.CH_RUN, tables.ARGP), needs_command=True)
-
+_BWRAP = StartCommand("bwrap", "rootfs", needs_command=True)
+_CH_RUN = StartCommand("ch-run", needs_command=True)
+_NSPAWN, _PROOT = StartCommand("systemd-nspawn", "rootfs"), StartCommand("proot", "rootfs")
 PROGRAMS: dict[str, Program] = {
     "apptainer": _SINGULARITY,
     "singularity": _SINGULARITY,
-    "docker": _DOCKER,
-    "nvidia-docker": _DOCKER,
-    "podman": _PODMAN,
-    "ch-run": Program("ch-run", reader.GETOPT_PERMUTING, {(): _CH_RUN}),
-    "crun": _CRUN,
-    "runc": _RUNC,
-    "bwrap": Program("", reader.COUNTED, {(): _BWRAP}, option_files=("args",)),
-    "systemd-nspawn": Program("", reader.GETOPT, {(): _NSPAWN}),
-    "proot": Program("", reader.PROOT, {(): _PROOT}, starts_host=True),
-    "udocker": Program("", reader.UDOCKER, {("run",): StartCommand((tables.UDOCKER_RUN,))}, (tables.UDOCKER,)),
+    "docker": _engine("docker"),
+    "nvidia-docker": _engine("docker"),
+    "podman": _engine("podman"),
+    "ch-run": Program("", "ch-run", reader.GETOPT_PERMUTING, {(): _CH_RUN}),
+    "crun": _bundles("crun", reader.GETOPT),
+    "runc": _bundles("runc", reader.GO_FLAG),
+    "bwrap": Program("", "", reader.COUNTED, {(): _BWRAP}, option_files=("args",)),
+    "systemd-nspawn": Program("", "", reader.GETOPT, {(): _NSPAWN}),
+    "proot": Program("", "", reader.PROOT, {(): _PROOT}, starts_host=True),
+    "udocker": Program("udocker", "", reader.UDOCKER, {("run",): StartCommand("udocker run")}),
 }
 """By the name of the program."""
 
