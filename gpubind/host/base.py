@@ -102,6 +102,8 @@ class Host:
     """The tree of this machine's root, with the files of users; None if the host is another machine."""
     task: Optional[Mapping[str, str]] = None
     """The environment of the task of the plan, if given."""
+    hostname: Optional[str] = None
+    """The name of the machine, if it is known."""
 
     @property
     def is_closed(self) -> bool:

@@ -44,6 +44,7 @@ class LiveHost(Host):
         self.environ = {name: value for name, value in variables.items() if name not in ignored}
         uname = os.uname()
         self.uname = Uname(uname.release, uname.machine)
+        self.hostname = uname.nodename
         self.identity = Identity(os.geteuid(), tuple(sorted({os.getegid(), *os.getgroups()})))
 
     def liblist(self, name: str) -> ListFile:

@@ -23,6 +23,7 @@ class RecordedHost(Host):
         self.driver: Tree = RecordedTree(record.driver, label)
         self.dev: Tree = self.driver if record.dev is None else RecordedTree(record.dev, label)
         self.task = environ
+        self.hostname = record.hostname
         path = {name: value for name, value in record.environ.items() if name == "PATH"}
         self.environ = record.environ if environ is None else {**plan_variables(environ), **path}
         self.uname = Uname(record.release, record.machine)

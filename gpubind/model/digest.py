@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.model.host import DeviceNode, EnvVar, Gpu, Mount
 
-__all__ = ["digest", "sha256"]
+__all__ = ["digest", "sha256", "without_uuids"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,17 +36,18 @@ def digest(
     It leaves out what differs between equal nodes: source paths (a driver root's prefix), device numbers, owners,
     modes, UUIDs, and which source named a file.
     """
-    numbers = {gpu.uuid.lower(): str(gpu.index) for gpu in gpus if gpu.uuid}
+    gpus = tuple(gpus)
     document = [
         [[getattr(mount, name) for name in _OF_MOUNT] for mount in mounts],
         [[d.vendor, d.target, d.type, d.gpu, d.capability] for d in devices],
-        [[e.name, e.op, _without_uuids(e.value, numbers), e.separator] for e in env],
+        [[e.name, e.op, without_uuids(e.value, gpus), e.separator] for e in env],
     ]
     return sha256(json.dumps(document, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
-def _without_uuids(value: Optional[str], numbers: Mapping[str, str]) -> Optional[str]:
-    """Return *value* with the indexes of GPUs in place of their UUIDs, and `UUID` for any other UUID."""
+def without_uuids(value: Optional[str], gpus: Iterable[Gpu]) -> Optional[str]:
+    """Return *value* with the indexes of *gpus* in place of their UUIDs, and `UUID` for any other UUID."""
     if value is None or "-" not in value:
         return value
+    numbers = {gpu.uuid.lower(): str(gpu.index) for gpu in gpus if gpu.uuid}
     return _UUID.sub(lambda match: numbers.get(match.group().lower(), "UUID"), value)

@@ -69,8 +69,9 @@ NO_QUESTION = {
     *("sys.path", "sys.exit"),  # of a traceback, and of the end
     *("signal.signal", "signal.SIGPIPE", "signal.SIGXFSZ", "signal.SIG_DFL"),
 }
-NEVER_THE_SAME = {"os.getpid", "os.urandom"}
-"""The answer is not kept where the number of the process stands in it; random names are those of files just written."""
+NEVER_THE_SAME = {"os.getpid", "os.urandom", "sys.stdin", "sys.stdin.buffer.read"}
+"""The answer is not kept where the number of the process stands in it, or where standard input is read; random names
+are those of files just written."""
 OF_PROGRAMS = {"subprocess.run", "subprocess.Popen", "selectors.DefaultSelector", "selectors.EVENT_READ", "os.killpg"}
 OF_PROGRAMS |= {
     "subprocess.DEVNULL",

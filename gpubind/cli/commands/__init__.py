@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 STARTS = ("exec", "run", "shell")
 MODULES = {
-    **{name: name for name in ("plan", "record", "gpus", "explain", "check")},
+    **{name: name for name in ("plan", "record", "gpus", "explain", "check", "diff")},
     **dict.fromkeys(STARTS, "start"),
     "wrap": "wrap",
     "completion": "completion",

@@ -1,0 +1,81 @@
+"""diff: what hosts have otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from gpubind.cli.declarations import (
+    EXIT_CODES,
+    IMAGE,
+    IMAGE_HELP,
+    JSON,
+    LIKE,
+    OUTPUT,
+    PLAN_OPTIONS,
+    Argument,
+    PlanOptions,
+    Subcommand,
+)
+from gpubind.cli.options import query_of
+from gpubind.errors import EXIT_FINDING
+from gpubind.model.data import HOSTS
+
+Texts = Optional[Sequence[str]]
+
+
+def diff(
+    options: PlanOptions, *, compared: Sequence[str], image: Texts, like: Texts, json: bool, output: Optional[str]
+) -> None:
+    """Say in what hosts, plans or drivers differ.
+
+    The largest group of equal hosts is the reference; of several as large, that of the host that is named first.
+    Driver, kernel, number and models of GPUs, files, device nodes, variables and findings are compared. UUIDs, serial
+    numbers, PCI addresses, the names of machines and the variables of a job are not.
+    """
+    from gpubind.cli.diffing import snapshots_of
+    from gpubind.cli.output import progress, write_document
+    from gpubind.documents.diff.comparison import compare
+    from gpubind.documents.diff.text import render_diff_json, render_diff_text
+
+    with progress(quiet=False):
+        comparison = compare(snapshots_of(compared, query_of(options), like or (), image or ()))
+    write_document(render_diff_json(comparison) if json else render_diff_text(comparison), output)
+    if not comparison.is_equal:
+        raise SystemExit(EXIT_FINDING)
+
+
+_SHARED = ("--nv", "--rocm", "--caps")
+COMMANDS = {
+    "diff": Subcommand(
+        "diff",
+        diff,
+        diff.__doc__ or "",
+        (
+            LIKE._replace(
+                help=f"{LIKE.help} Repeatable: each is compared; one of one host, with gpubind's own plan.",
+                repeats=True,
+            ),
+            IMAGE._replace(help=f"{IMAGE_HELP} Repeatable: only what `check` says of these is compared.", repeats=True),
+            JSON._replace(help="Print gpubind.diff/1."),
+            OUTPUT,
+        ),
+        (
+            Argument(
+                "compared",
+                "HOST...",
+                "A record, a document of plan --json, a bundled record, `live` for this machine, a directory with a "
+                "driver, as for --root, or - for standard input.",
+                many=True,
+                choices=("live", *HOSTS),
+            ),
+        ),
+        common=("--nv", "--rocm", "--image", "--like", "--json"),
+        examples=(
+            ("which nodes are not as the others", "gpubind diff --nv records/*.json"),
+            ("what another driver changes for images", "gpubind diff --nv --image app.sif old.json new.json"),
+        ),
+        exit_codes=(("0", "equal"), ("1", "different"), *EXIT_CODES[:4]),
+        shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+    )
+}

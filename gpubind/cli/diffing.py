@@ -1,0 +1,125 @@
+"""Take the snapshots that `diff` compares: of plans, records, this machine and driver roots."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Optional, Union
+
+from gpubind.cli.checking import Opened, opened_once
+from gpubind.documents.diff.snapshot import FILES, Snapshot, snapshot_of
+from gpubind.errors import UsageError, in_file
+from gpubind.formats.text.json import parse_json
+from gpubind.formats.text.record import SIZE_LIMIT, parse_record
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host
+from gpubind.host.live import LiveHost
+from gpubind.host.open import open_host, read_file
+from gpubind.host.recorded import RecordedHost
+from gpubind.launch.comparing import snapshot_of_images, take_snapshot
+from gpubind.model import Plan
+from gpubind.model.answers import exists, is_directory
+from gpubind.model.budget import renew
+from gpubind.model.data import HOSTS
+from gpubind.model.plain import PLAN
+from gpubind.observe import cannot_sign
+from gpubind.planner.planning import Query
+
+LIVE, STDIN = "live", "-"
+OWN = "gpubind"
+"""The name of the plan that is not --like another program's."""
+_IS_PLAN = re.compile(rb'"schema"\s*:\s*"gpubind\.plan/')
+
+
+class Compared(NamedTuple):
+    """One of the things to compare."""
+
+    given: str
+    """On the command line."""
+    of: Union[Host, Plan]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the machine, if it is known; else that of the file, without its ending."""
+        known = self.of.hostname if isinstance(self.of, Host) else None
+        return known or os.path.basename(self.given.rstrip("/")).rpartition(".json")[0] or self.given
+
+
+def open_compared(given: str) -> Compared:
+    """Return what *given* names: `live`, a plan, a record or a bundled one, a driver root, or `-`, standard input.
+
+    Errors: as `open_host`; `FormatError` (codes `bad-plan`, `bad-record`, `newer-record`).
+    """
+    if given == LIVE:
+        return Compared(given, LiveHost())
+    if given != STDIN and is_directory(given):
+        root = LiveHost(given, given)
+        root.hostname, root.uname = None, root.uname._replace(release="")  # nothing of this machine
+        return Compared(given, root)
+    if given != STDIN and (given in HOSTS or not exists(given)):
+        return Compared(given, open_host(given))
+    with in_file("standard input" if given == STDIN else given):
+        return Compared(given, _parsed(given, _stdin() if given == STDIN else read_file(given, SIZE_LIMIT)))
+
+
+def _stdin() -> bytes:
+    cannot_sign("standard input is read")
+    return b"" if sys.stdin is None else sys.stdin.buffer.read(SIZE_LIMIT + 1)
+
+
+def _parsed(given: str, data: bytes) -> Union[Host, Plan]:
+    if _IS_PLAN.search(data) is not None:
+        return Plan.from_dict(parse_json(data, SIZE_LIMIT, PLAN.format, keeps_halves=True))
+    return RecordedHost(parse_record(data), os.path.basename(given))
+
+
+def snapshots_of(words: Sequence[str], query: Query, flavours: Sequence[str], images: Sequence[str]) -> list[Snapshot]:
+    """Return a snapshot of each thing that *words* name: as each of *flavours* sees it, if there are some.
+
+    One host and one flavour are compared with each other. With *images* only what a check says of these is in a
+    snapshot. Errors: as `open_compared`, `plan_host`; `UsageError` (codes `nothing-to-compare`, `plan-not-host`).
+    """
+    views: list[Optional[str]] = [*flavours] or [None]
+    if len(words) == len(flavours) == 1:
+        views = [None, *views]
+    if len(words) * len(views) < 2:
+        hint = "name two or more of: a plan, a record, `live`, a directory; or one of them with --like"
+        raise UsageError("nothing-to-compare", "there is one thing only, and nothing to compare it with", hint=hint)
+    compared = [open_compared(word) for word in words]
+    has_plan = any(isinstance(one.of, Plan) for one in compared)
+    if has_plan and (flavours or images):
+        which = next(one.given for one in compared if isinstance(one.of, Plan))
+        why = "it answers one request, and --like and --image make others"
+        raise UsageError("plan-not-host", "a plan takes the place of a host", where=which, why=why)
+    opened: Opened = {}
+    taken = []
+    for name, one in zip(_names(compared), compared):
+        for view in views:
+            renew()  # each has the bounds of a separate command
+            called = name if len(views) == 1 else f"{name} ({view or OWN})"
+            asked = query._replace(request=query.request._replace(like=view))
+            taken.append(_snapshot(called, one.of, asked, images, opened, only_plans=has_plan))
+    if flavours and None in views:  # other programs have no plan of drivers and nodes
+        return [one.only((*FILES, "variable")) for one in taken]
+    has_kernels = all(any(fact.section == "kernel" for fact in one.facts) for one in taken)
+    return taken if has_kernels else [one.without("kernel") for one in taken]
+
+
+def _names(compared: Sequence[Compared]) -> list[str]:
+    """Return the names of *compared*; where two have the same, what was given."""
+    number = Counter(one.name for one in compared)
+    return [one.name if number[one.name] == 1 else one.given for one in compared]
+
+
+def _snapshot(
+    name: str, of: Union[Host, Plan], query: Query, images: Sequence[str], opened: Opened, *, only_plans: bool
+) -> Snapshot:
+    if isinstance(of, Plan):
+        return snapshot_of(name, of)
+    if images:
+        every = [(image, opened_once(image, of, opened)) for image in images]
+        return snapshot_of_images(name, of, query, [(image, one) for image, one in every if one is not None])
+    return take_snapshot(name, of, query, of_plan=only_plans)

@@ -1,0 +1,1 @@
+"""Differences between hosts. `snapshot_of` makes a snapshot of a plan, and `compare` a comparison of snapshots."""

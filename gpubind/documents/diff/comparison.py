@@ -1,0 +1,120 @@
+"""Compare snapshots: groups of equal hosts, and what the others have otherwise than the largest group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, Optional
+
+from gpubind.documents.diff.snapshot import FILES, SECTIONS, Fact, Section, Snapshot
+from gpubind.frozen import NamedTuple
+
+Cause = Literal["driver", "gpus", "files"]
+PRESENCE, PRESENT, ABSENT = "presence", "present", "absent"
+_WHOLE = (*FILES, "device")
+"""Sections whose facts are there or not; of the others each value is told, also where nothing is on one side."""
+_OF_VERSION = ("size", "content")
+"""Fields of a file that change with the driver's version."""
+
+_Key = tuple[Section, str]
+
+
+class Difference(NamedTuple):
+    """One thing that some hosts have otherwise than the reference."""
+
+    section: Section
+    name: str
+    field: str
+    """`presence`, from `present` to `absent` or the reverse, for a whole thing."""
+    before: Optional[str]
+    """Of the reference; None if it has nothing there, or it is not known."""
+    after: Optional[str]
+    follows: Optional[Cause] = None
+    """The other difference that it is a consequence of: the driver, the number of GPUs, files that are there or not."""
+
+
+class EqualHosts(NamedTuple):
+    """Hosts whose snapshots are equal."""
+
+    digest: str
+    hosts: tuple[str, ...]
+    """In the order in which they were given."""
+    differences: tuple[Difference, ...]
+    """From the reference, in the order of sections; empty for the reference itself."""
+
+
+class Comparison(NamedTuple):
+    """Several hosts, compared."""
+
+    groups: tuple[EqualHosts, ...]
+    """The largest first, which is the reference; of several as large, the one whose host was given first."""
+
+    @property
+    def is_equal(self) -> bool:
+        """Return whether all hosts are equal."""
+        return len(self.groups) < 2
+
+
+def compare(snapshots: Iterable[Snapshot]) -> Comparison:
+    """Return the groups of *snapshots*, of which one of each group is kept, and their differences."""
+    kept: dict[str, Snapshot] = {}
+    hosts: dict[str, list[str]] = {}
+    for snapshot in snapshots:
+        digest = snapshot.digest
+        kept.setdefault(digest, snapshot)
+        hosts.setdefault(digest, []).append(snapshot.name)
+    digests = sorted(kept, key=lambda digest: -len(hosts[digest]))  # stable: the first given of as many
+    reference = [kept[digest] for digest in digests[:1]]
+    return Comparison(
+        tuple(
+            EqualHosts(digest, tuple(hosts[digest]), tuple(_differences(reference[0], kept[digest])))
+            for digest in digests
+        )
+    )
+
+
+def _differences(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    facts = [{(fact.section, fact.key): fact for fact in snapshot.facts} for snapshot in (before, after)]
+    keys = sorted({*facts[0], *facts[1]}, key=lambda key: (SECTIONS.index(key[0]), key[1]))
+    follows = _consequences(*facts)
+    for key in keys:
+        old, new = (found.get(key) for found in facts)
+        for difference in _between(old, new):
+            yield difference._replace(follows=follows(difference, old or new))
+
+
+def _between(old: Optional[Fact], new: Optional[Fact]) -> Iterator[Difference]:
+    """Yield the differences of one thing, which is in one of two snapshots or in both."""
+    fact = old or new
+    assert fact is not None
+    if (old is None or new is None) and fact.section in _WHOLE:
+        words = (PRESENT, ABSENT) if new is None else (ABSENT, PRESENT)
+        yield Difference(fact.section, fact.name, PRESENCE, *words)
+        return
+    fields = (old.fields if old else {}), (new.fields if new else {})
+    names = list(dict.fromkeys((*fields[0], *fields[1])))
+    for name in names if old and new else names[:1]:
+        if fields[0].get(name) != fields[1].get(name):
+            yield Difference(fact.section, fact.name, name, fields[0].get(name), fields[1].get(name))
+
+
+def _consequences(
+    old: Mapping[_Key, Fact], new: Mapping[_Key, Fact]
+) -> Callable[[Difference, Optional[Fact]], Optional[Cause]]:
+    """Return the function that says which other difference of two hosts a difference is a consequence of."""
+    versions = [{k: f.fields["version"] for (s, k), f in facts.items() if s == "driver"} for facts in (old, new)]
+    numbers = [[f.fields["number"] for (s, _), f in facts.items() if s == "gpus"] for facts in (old, new)]
+    files = [{key for key in facts if key[0] in FILES} for facts in (old, new)]
+
+    def cause(difference: Difference, fact: Optional[Fact]) -> Optional[Cause]:
+        vendor, _, kind = fact.of.partition(" ") if fact is not None else ("", "", "")
+        is_whole = difference.field == PRESENCE
+        if is_whole and kind == "GPU" and numbers[0] != numbers[1]:
+            return "gpus"
+        is_rewritten = difference.field in _OF_VERSION and None in (difference.before, difference.after)
+        if files[0] != files[1] and (is_rewritten or difference.section == "variable"):
+            return "files"
+        before, after = (found.get(vendor) for found in versions)
+        may_follow = kind == "driver" or None in (before, after) if is_whole else difference.field in _OF_VERSION
+        return "driver" if before != after and may_follow else None
+
+    return cause

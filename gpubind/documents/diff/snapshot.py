@@ -1,0 +1,214 @@
+"""A snapshot: what matters of a host, by its meaning. Equal hosts have equal snapshots, whatever names them.
+
+UUIDs, serial numbers, PCI addresses, major numbers that the kernel gives out, paths on the host and the variables of
+a job are left out. A file that has the driver's version in its name is the same file in every version.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal, Optional, get_args
+
+from gpubind.errors import Format
+from gpubind.formats.driver.gpu_names import GPU_VARIABLES
+from gpubind.frozen import NamedTuple
+from gpubind.model import DeviceNode, Finding, HostPath, Mount, Plan
+from gpubind.model.digest import sha256, without_uuids
+from gpubind.model.plain import Decoder
+
+Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "device", "variable", "finding", "image"]
+SECTIONS: tuple[Section, ...] = get_args(Section)
+"""In the order of documents. `image`: the verdict about an image on the host."""
+FILES: tuple[Section, ...] = ("library", "program", "file")
+_STATIC_MAJORS = (195, 226)
+"""Of NVIDIA's GPUs and of DRM; the kernel gives out all others. Source: Documentation/admin-guide/devices.txt."""
+
+
+class Fact(NamedTuple):
+    """One thing of a host."""
+
+    section: Section
+    key: str
+    """Equal for the same thing of another host."""
+    name: str
+    """As this host has it."""
+    fields: dict[str, Optional[str]]
+    """What is compared, the most important first; None if there is none, or it is not known."""
+    of: str = ""
+    """The vendor of a file or node, and for a node of one GPU ` GPU`, for a file of the driver's version ` driver`. It
+    is not compared."""
+
+
+class Snapshot(NamedTuple):
+    """What matters of one host."""
+
+    name: str
+    facts: tuple[Fact, ...]
+    """Sorted by section and key, each of which is there once."""
+
+    @property
+    def digest(self) -> str:
+        """Return sha256 (hex) over what is compared."""
+        compared = [[fact.section, fact.key, fact.fields] for fact in self.facts]
+        return sha256(json.dumps(compared, separators=(",", ":")).encode("ascii")).hexdigest()
+
+    def only(self, sections: Collection[Section]) -> Snapshot:
+        """Return it without what is in other sections."""
+        return self._replace(facts=tuple(fact for fact in self.facts if fact.section in sections))
+
+    def without(self, section: Section) -> Snapshot:
+        """Return it without what is in *section*."""
+        return self.only(tuple(one for one in SECTIONS if one != section))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, for another machine."""
+        return {"name": self.name, "facts": [fact._asdict() for fact in self.facts]}
+
+    @classmethod
+    def from_dict(cls, value: object) -> Snapshot:
+        """Return what `to_dict` gave. Errors: `FormatError` (code `bad-snapshot`)."""
+        return sorted_snapshot(*_DECODER.value(cls, value))
+
+
+_DECODER = Decoder(Format("bad-snapshot", "gpubind did not make this snapshot of a host"))
+
+
+def snapshot_of(
+    name: str,
+    plan: Plan,
+    findings: Optional[Iterable[Finding]] = None,
+    release: Optional[str] = None,
+) -> Snapshot:
+    """Return the snapshot of the host of *plan*, called *name*.
+
+    *findings* are those of a check of it; without them those of the plan are used. Notes are about what is compared
+    anyway. *release*: of its kernel. A document of a plan has neither, so what it is compared with has neither.
+    """
+    facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variables(plan)]
+    facts += _findings(plan, plan.findings if findings is None else findings)
+    if release is not None:
+        facts.append(Fact("kernel", "release", "release", {"value": release}))
+    return sorted_snapshot(name, facts)
+
+
+def sorted_snapshot(name: str, facts: Iterable[Fact]) -> Snapshot:
+    """Return the snapshot of *facts*. Of several with one key, each has its number in the key."""
+    found: dict[tuple[int, str], Fact] = {}
+    for fact in facts:
+        number, key = 1, fact.key
+        while (SECTIONS.index(fact.section), key) in found:
+            number += 1
+            key = f"{fact.key} #{number}"
+        found[SECTIONS.index(fact.section), key] = fact._replace(key=key)
+    return Snapshot(name, tuple(found[key] for key in sorted(found)))
+
+
+def image_fact(image: str, verdict: str) -> Fact:
+    """Return what a check said of *image* on the host: `error cuda-too-new`."""
+    return Fact("image", image, image, {"verdict": verdict})
+
+
+def _drivers(plan: Plan) -> Iterator[Fact]:
+    for driver, *_ in plan.drivers:
+        module = "loaded" if driver.kernel_version == driver.version else driver.kernel_version
+        fields = {"version": driver.version, "kernel module": module, "kind": driver.kind}
+        yield Fact("driver", driver.vendor, driver.vendor, fields)
+
+
+def _gpus(plan: Plan) -> Iterator[Fact]:
+    models = sorted({(gpu.vendor, gpu.model or "unknown model") for gpu in plan.gpus})
+    for vendor, model in models:
+        same = [gpu for gpu in plan.gpus if (gpu.vendor, gpu.model or "unknown model") == (vendor, model)]
+        parts = Counter(len(gpu.mig) for gpu in same)
+        mig = ", ".join(f"{parts[number]} with {number}" for number in sorted(parts) if number) or "none"
+        excluded = sum(gpu.index is None for gpu in same)
+        fields: dict[str, Optional[str]] = {"number": str(len(same)), "MIG devices": mig, "excluded": str(excluded)}
+        yield Fact("gpus", f"{vendor} {model}", model, fields)
+
+
+def _files(plan: Plan) -> Iterator[Fact]:
+    """Yield a fact for each file that the container gets, with all of its names there."""
+    versions = {driver.vendor: driver.version for driver, *_ in plan.drivers if driver.version}
+    sonames = {mount.source: mount.soname for mount in plan.mounts if mount.soname}
+    files: dict[tuple[Section, str], list[Mount]] = {}
+    for mount in plan.mounts:
+        name = _name_of(mount, sonames)
+        is_32_bit = plan.libdir32 is not None and mount.target.startswith(f"{plan.libdir32}/")
+        key = _any_version(f"{name} ({mount.arch})" if is_32_bit else name, versions.get(mount.vendor))
+        files.setdefault((_section_of(mount), key), []).append(mount)
+    for (section, key), mounts in sorted(files.items()):
+        yield _file(section, key, mounts, versions.get(mounts[0].vendor))
+
+
+def _section_of(mount: Mount) -> Section:
+    sections: dict[str, Section] = {"library": "library", "binary": "program"}
+    return sections.get(mount.kind, "file")
+
+
+def _name_of(mount: Mount, sonames: Mapping[Optional[HostPath], str]) -> str:
+    """Return the soname of a library, the name of a program, and the path in the container of anything else.
+
+    *sonames*: those of the plan, by file. `libcuda.so` is a name of `libcuda.so.1`.
+    """
+    base = mount.target.rpartition("/")[2]
+    if mount.kind == "library":
+        longer = (soname for soname in sonames.values() if soname.startswith(f"{base}."))
+        return sonames.get(mount.source) or next(longer, base)
+    return base if mount.kind == "binary" else mount.target
+
+
+def _file(section: Section, key: str, mounts: list[Mount], version: Optional[str]) -> Fact:
+    first = mounts[0]
+    names = sorted(_any_version(mount.target.rpartition("/")[2], version) for mount in mounts)
+    content = first.content and sha256(first.content.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    fields = {
+        "size": str(first.size) if content is None else None,
+        "content": content,
+        "names": " ".join(names),
+        "version": first.version if first.version != version else None,
+        "options": ",".join(first.options),
+    }
+    name = key if version is None else key.replace(_VERSION, version)
+    is_of_driver = version is not None and first.version == version
+    return Fact(section, key, name, fields, f"{first.vendor} driver" if is_of_driver else first.vendor)
+
+
+_VERSION = "VERSION"
+
+
+def _any_version(name: str, version: Optional[str]) -> str:
+    """Return *name* with a placeholder for the driver's *version*."""
+    return name if not version else re.sub(rf"(?<![0-9]){re.escape(version)}(?![0-9])", _VERSION, name)
+
+
+def _device(node: DeviceNode) -> Fact:
+    major = str(node.major) if node.major in _STATIC_MAJORS else "dynamic"
+    fields: dict[str, Optional[str]] = {
+        "type": node.type,
+        "numbers": f"{major}:{node.minor}",
+        "mode": f"{node.mode:04o}",
+        "owner": f"{node.uid}:{node.group or node.gid}",
+    }
+    return Fact("device", node.target, node.target, fields, node.vendor if node.gpu is None else f"{node.vendor} GPU")
+
+
+def _variables(plan: Plan) -> Iterator[Fact]:
+    for variable in plan.env:
+        if variable.name not in GPU_VARIABLES:
+            value = without_uuids(variable.value, plan.gpus)
+            yield Fact("variable", variable.name, variable.name, {"value": value, "operation": variable.op})
+
+
+def _findings(plan: Plan, findings: Iterable[Finding]) -> Iterator[Fact]:
+    versions = [driver.version for driver, *_ in plan.drivers if driver.version]
+    for finding in dict.fromkeys(one for one in findings if one.severity != "note"):
+        subject = without_uuids(finding.subject, plan.gpus) or ""
+        for gpu in plan.gpus:
+            subject = subject.replace(gpu.pci, f"GPU {gpu.index}") if gpu.pci else subject
+        name = f"{finding.code}({subject})"
+        for version in versions:
+            subject = _any_version(subject, version)
+        yield Fact("finding", f"{finding.code}({subject})", name, {"severity": finding.severity})

@@ -1,0 +1,100 @@
+"""A comparison as text, and as the document `gpubind.diff/1` (data/diff.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Comparison, Difference, EqualHosts
+from gpubind.documents.text import printable
+from gpubind.model.plain import plain, text_of
+from gpubind.version import __version__
+
+SCHEMA = "gpubind.diff/1"
+SHOWN_NAMES = 4
+"""Of a group of hosts, or of things that follow from another, in text."""
+WIDEST_NAME = 40
+"""Columns of the names of things; a longer one moves the rest of its line."""
+_MAIN = ("number", "severity", "value", "verdict")
+"""Fields that need no name: their section says what they are."""
+_CAUSES = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these files"}
+
+Fold = Callable[[Sequence[str]], str]
+"""Makes one short name of the names of several hosts."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of *names*, and how many others there are."""
+    others = len(names) - SHOWN_NAMES
+    return ", ".join(names) if others <= 1 else f"{', '.join(names[:SHOWN_NAMES])} and {others} others"
+
+
+def render_diff_text(comparison: Comparison, fold: Fold = listed) -> str:
+    """Return which hosts are equal, and for each other group its differences, a line each."""
+    reference = comparison.groups[0]
+    first = f"{printable(reference.hosts[0])}"
+    lines = [f"{printable(fold(reference.hosts))}: equal ({len(reference.hosts)})"] if len(reference.hosts) > 1 else []
+    for group in comparison.groups[1:]:
+        verb = "differs" if len(group.hosts) == 1 else f"({len(group.hosts)}) differ"
+        lines += [f"{printable(fold(group.hosts))} {verb} from {first}:", *_lines(group)]
+    return "\n".join(lines or [f"{first}: nothing to compare it with"]) + "\n"
+
+
+def _lines(group: EqualHosts) -> list[str]:
+    told = [_told(difference) for difference in group.differences if difference.follows is None]
+    left = max((len(row[0]) for row in told), default=0)
+    middle = max((len(row[1]) for row in told if len(row[1]) <= WIDEST_NAME), default=0)
+    lines = [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip() for row in told]
+    for cause, what in _CAUSES.items():
+        names = list(dict.fromkeys(one.name for one in group.differences if one.follows == cause))
+        lines += [f"  following from {what}: {printable(listed(names))}"] if names else []
+    return lines
+
+
+def _told(difference: Difference) -> tuple[str, str, str]:
+    """Return what kind of thing it is, which, and what of it is otherwise."""
+    name = printable(difference.name)
+    if difference.field == PRESENCE:
+        return ("lacks" if difference.after == ABSENT else "has also"), name, ""
+    if difference.field == "names":
+        return difference.section, name, _names(difference)
+    change = f"{_value(difference.before)} -> {_value(difference.after)}"
+    is_only = difference.field in _MAIN or (difference.section, difference.field) == ("driver", "version")
+    return difference.section, name, change if is_only else f"{difference.field} {change}"
+
+
+def _names(difference: Difference) -> str:
+    old, new = ((names or "").split() for names in (difference.before, difference.after))
+    lost = [f"without the name {printable(name)}" for name in old if name not in new]
+    return ", ".join([*lost, *(f"also called {printable(name)}" for name in new if name not in old)])
+
+
+def _value(value: Optional[str]) -> str:
+    return "none" if value is None else printable(value) or "(empty)"
+
+
+def render_diff_json(comparison: Comparison) -> str:
+    """Return the document."""
+    return text_of(diff_document(comparison))
+
+
+def diff_document(comparison: Comparison) -> dict[str, Any]:
+    """Return the document `gpubind.diff/1`: the first of `groups` is the reference."""
+    groups = [{"digest": group.digest, "hosts": group.hosts} for group in comparison.groups]
+    differences = [
+        {
+            "hosts": group.hosts,
+            "section": difference.section,
+            "name": difference.name,
+            "field": difference.field,
+            "from": difference.before,
+            "to": difference.after,
+            "follows": difference.follows,
+        }
+        for group in comparison.groups
+        for difference in group.differences
+    ]
+    document: dict[str, Any] = plain(
+        {"schema": SCHEMA, "gpubind": __version__, "groups": groups, "differences": differences}
+    )
+    return document

@@ -1,0 +1,56 @@
+"""Take the snapshot of a host, which is compared with those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+from typing import Union
+
+from gpubind.documents.check.report import verdict
+from gpubind.documents.diff.snapshot import Fact, Snapshot, image_fact, snapshot_of, sorted_snapshot
+from gpubind.errors import GpubindError
+from gpubind.host import Host
+from gpubind.host.base import ROCM_PATH
+from gpubind.image import Image
+from gpubind.launch.prepare import preflight_on
+from gpubind.planner.planning import Query, plan_or_empty
+from gpubind.rules.table import check
+
+OF_A_HOST = ("PATH", ROCM_PATH)
+"""The variables that say where a host has its programs and files; all others are those of a job."""
+
+
+def without_job(host: Host) -> Host:
+    """Return *host* without the variables of the job that asks."""
+    other = copy(host)
+    other.environ = {name: value for name, value in host.environ.items() if name in OF_A_HOST}
+    return other
+
+
+def take_snapshot(name: str, host: Host, query: Query, *, of_plan: bool = False) -> Snapshot:
+    """Return the snapshot of *host*, called *name*, with what a check of it finds.
+
+    *of_plan*: only what a document of its plan has, too. Errors: as `plan_host`.
+    """
+    host = without_job(host)
+    if of_plan:
+        return snapshot_of(name, plan_or_empty(host, query))
+    found = preflight_on(host, query)
+    return snapshot_of(name, found.plan, check(found), host.uname.release or None)
+
+
+def snapshot_of_images(
+    name: str, host: Host, query: Query, images: Iterable[tuple[str, Union[Image, GpubindError]]]
+) -> Snapshot:
+    """Return what a check says of each of *images*, opened or not, on *host*. Errors: as `plan_host`."""
+    host = without_job(host)
+    return sorted_snapshot(name, [_verdict(host, query, *image) for image in images])
+
+
+def _verdict(host: Host, query: Query, reference: str, image: Union[Image, GpubindError]) -> Fact:
+    if isinstance(image, GpubindError):
+        return image_fact(reference, f"not checked {image.code}")
+    found = preflight_on(host, query, image)
+    findings = check(found)
+    codes = dict.fromkeys(one.code for one in findings if one.severity != "note")
+    return image_fact(reference, " ".join(filter(None, (verdict(findings), ",".join(codes)))))
