@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from gpubind.host import ListFile as ListFile
     from gpubind.host.live import LiveHost as LiveHost
     from gpubind.host.recorded import RecordedHost as RecordedHost
-    from gpubind.image import Image as Image
-    from gpubind.image import open_image as open_image
+    from gpubind.image.facts import Image as Image
+    from gpubind.image.open import open_image as open_image
     from gpubind.launch.recording import record as record
     from gpubind.model import Capability as Capability
     from gpubind.model import ContainerPath as ContainerPath
@@ -94,7 +94,8 @@ _NAMES = {
     "gpubind.host": "Host ListFile",
     "gpubind.host.live": "LiveHost",
     "gpubind.host.recorded": "RecordedHost",
-    "gpubind.image": "Image open_image",
+    "gpubind.image.facts": "Image",
+    "gpubind.image.open": "open_image",
     "gpubind.model": """
         Capability ContainerPath CudaNote Decision DeviceNode Driver EnvVar Finding Gpu HostPath ImageCuda
         ImageFacts ImageLibrary MigDevice Mount PassedOver Plan PlannedDriver Request RootedPath Side

@@ -53,14 +53,17 @@ def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished
     gc.disable()  # a tenth of the time goes into looking for cycles, and what a command makes has next to none
     from gpubind.cli.main import finish
     from gpubind.cli.main import main as run
-    from gpubind.memo.storing import run_and_keep
 
     try:
         if IS_HEARD:
             signal(SIGINT, default_int_handler)
         if isinstance(served, Unfinished):
             return finish(served)
-        return run_and_keep(run, words, keys, served) if keys else run(words)
+        if not keys:
+            return run(words)
+        from gpubind.memo.storing import run_and_keep
+
+        return run_and_keep(run, words, keys, served)
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:

@@ -15,7 +15,7 @@ from gpubind.planner.placement import CDI, Layout
 from gpubind.planner.planning import Query, plan_host
 
 if TYPE_CHECKING:
-    from gpubind.image import Image
+    from gpubind.image.facts import Image
     from gpubind.launch.target import Message
     from gpubind.runtimes.edits import RuntimeArguments
     from gpubind.runtimes.runtime import Action, Command, Start

@@ -1,13 +1,16 @@
 """`NamedTuple` as in `typing`, made in half the time: the types of its fields stay the text that they are.
 
-`typing` compiles each of them, and a command makes up to 150 classes before it does anything else. Whoever asks for
-the types, as `model.plain` does, has them from `typing.get_type_hints`.
+`typing` compiles each of them, and a command makes up to 150 classes before it does anything else. `types_of` returns
+the types for the few classes that are made of documents.
 """
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
     from typing import NamedTuple as NamedTuple  # noqa: PLC0414, TID251 - type checkers know this one
 else:
     from collections import namedtuple
@@ -23,3 +26,12 @@ else:
             return made
 
     NamedTuple = type.__new__(_Maker, "NamedTuple", (), {})
+
+
+def types_of(kind: type) -> dict[str, Any]:
+    """Return the types of the fields of *kind*, as `typing.get_type_hints`.
+
+    That calls `compile`, which takes 1.3 ms the first time.
+    """
+    names = sys.modules[kind.__module__].__dict__
+    return {field: eval(text, names) for field, text in kind.__annotations__.items()}

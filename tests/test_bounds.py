@@ -22,10 +22,11 @@ from gpubind.formats.elf.dynamic import NEEDED_LIMIT, VERSIONS_LIMIT
 from gpubind.formats.elf.ldcache import ENTRIES_OF_A_NAME, parse_ldcache
 from gpubind.formats.text import json as json_format
 from gpubind.formats.text import record, shell, yaml
-from gpubind.image import facts, open_image
+from gpubind.image import facts
 from gpubind.image.environment import BYTES_LIMIT, FILES_LIMIT
 from gpubind.image.layers import STEPS_LIMIT
 from gpubind.image.oci import LAYERS_LIMIT
+from gpubind.image.open import open_image
 from gpubind.inventory.cdi.specs import CONFLICTS_LIMIT, SPECS_LIMIT, read_registry, registry_findings
 from gpubind.loader import container
 from gpubind.loader.container import MISSING_LIMIT, OBJECTS_LIMIT, Container

@@ -7,7 +7,7 @@ import pickle
 from typing import NamedTuple as TypingNamedTuple
 from typing import Optional, get_type_hints
 
-from gpubind.frozen import NamedTuple
+from gpubind.frozen import NamedTuple, types_of
 
 
 class Ours(NamedTuple):
@@ -37,7 +37,7 @@ def test_a_class_is_as_typing_makes_it() -> None:
         assert getattr(Ours, name) == getattr(Theirs, name)
     assert Ours.__mro__[1:] == Theirs.__mro__[1:]
     assert Ours.__qualname__ == "Ours"
-    assert get_type_hints(Ours) == get_type_hints(Theirs) == {"x": int, "y": Optional[int]}
+    assert types_of(Ours) == get_type_hints(Ours) == get_type_hints(Theirs) == {"x": int, "y": Optional[int]}
 
 
 def test_a_value_is_a_frozen_tuple_with_names_and_defaults() -> None:

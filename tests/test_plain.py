@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, NamedTuple, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 
 from gpubind.errors import Format, FormatError
+from gpubind.frozen import NamedTuple
 from gpubind.model.plain import Decoder
 
 FORMAT = Format("bad-test", "malformed")

@@ -11,7 +11,7 @@ import pytest
 from gpubind.api import open_host
 from gpubind.errors import HostReadError, RuntimeLimitError
 from gpubind.host import Host
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from gpubind.image.reference import parse_reference
 from gpubind.launch.caller import begin
 from gpubind.launch.choose import choose_runtime, read_start

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.errors import EXIT_NOT_STARTED
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from gpubind.model.budget import BOUNDS, current, one_command
 from tests.support.bounded import Cost, run_bounded
 from tests.support.driver import rhel

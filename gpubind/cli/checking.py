@@ -12,7 +12,7 @@ from gpubind.documents.check.report import Checked, Reasons, Report, checked_in,
 from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on
 from gpubind.model import Finding

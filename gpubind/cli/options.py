@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gpubind.host import Host
     from gpubind.host.base import Untrusted
-    from gpubind.image import Image
+    from gpubind.image.facts import Image
     from gpubind.planner.planning import Query
 
 
@@ -103,7 +103,7 @@ def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:
     """Return the image that --image names, if it was given; of several architectures, the one for *host*."""
     if image is None:
         return None
-    from gpubind.image import open_image
+    from gpubind.image.open import open_image
 
     return open_image(image, host.uname.machine)
 

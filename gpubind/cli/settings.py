@@ -97,13 +97,13 @@ def _words(text: str) -> list[str]:
     return words
 
 
-_CDI_DEVICE = re.compile(r"[a-z0-9-]+:[\w.-]+\.[\w-]+/[\w.-]+=[^=]*")
+_CDI_DEVICE = r"[a-z0-9-]+:[\w.-]+\.[\w-]+/[\w.-]+=[^=]*"
 """A code whose subject is a CDI device, which has a `=` in its name: `cdi-conflict:nvidia.com/gpu=0`."""
 
 
 def _named_and_reason(word: str) -> tuple[str, str]:
     """Return CODE[:SUBJECT] and the reason of *word*; the reason is empty if it has none."""
-    device = _CDI_DEVICE.match(word)
+    device = re.match(_CDI_DEVICE, word)
     end = device.end() if device else len(word.partition("=")[0])
     return word[:end], word[end + 1 :]
 

@@ -10,13 +10,13 @@ from gpubind.model import Finding, Plan, PlannedDriver, Severity
 from gpubind.model.plain import text_of
 from gpubind.version import __version__
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]")
+_UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]"
 """Characters that control a terminal or the direction of text, and bytes that an 8-bit terminal takes for such."""
 
 
 def printable(text: str) -> str:
     """Return *text* without characters that could break a line or steer a terminal: file names are input, too."""
-    return _UNPRINTABLE.sub(_escaped, text)
+    return text if text.isprintable() and text.isascii() else re.sub(_UNPRINTABLE, _escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:

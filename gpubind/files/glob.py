@@ -15,7 +15,7 @@ from gpubind.model.budget import spend
 GLOB_LIMIT = 4096
 """Directories that one pattern may list: no list file makes gpubind walk the whole disk."""
 
-_WILDCARDS = re.compile(r"[*?\[]")
+_WILDCARDS = frozenset("*?[")
 
 
 def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
@@ -41,7 +41,7 @@ def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
     for part in pattern.split("/"):
         if not part:
             continue
-        if not _WILDCARDS.search(part):
+        if _WILDCARDS.isdisjoint(part):
             heads = [f"{head}/{part}" for head in heads]
             continue
         listed += len(heads)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from copy import copy
-from typing import Literal, Optional, Union
+from typing import Literal, Optional, TypeVar, Union
 
 from gpubind.errors import UsageError
 from gpubind.files import Tree
@@ -13,6 +12,8 @@ from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, HostPath, Missing
 from gpubind.model.data import read_data
 from gpubind.model.findings import finding
+
+_AnyHost = TypeVar("_AnyHost")
 
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
@@ -130,10 +131,16 @@ class Host:
             raise LookupError(f"`{name}` is not in PLAN_VARIABLES")
         return self.environ.get(name, "")
 
+    def copy(self: _AnyHost) -> _AnyHost:
+        """Return this host, to be changed."""
+        other = object.__new__(type(self))  # the module `copy` loads `weakref`
+        other.__dict__.update(self.__dict__)
+        return other
+
     @property
     def lenient(self) -> Host:
         """This host, with lenient trees: see `Tree.lenient`."""
-        host = copy(self)
+        host = self.copy()
         host.driver, host.dev = self.driver.lenient, self.dev.lenient
         return host
 

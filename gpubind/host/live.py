@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterable, Mapping
-from copy import copy
 from typing import Optional, Union
 
 from gpubind.errors import UsageError
@@ -59,7 +58,7 @@ class LiveHost(Host):
 
     def as_user(self, name: str) -> Host:
         identity = identity_of(name, self.dev)
-        host = copy(self)
+        host = self.copy()
         host.identity = identity
         if identity.euid == 0:  # modes do not apply
             return host

@@ -7,7 +7,6 @@ people only what a plan needs.
 from __future__ import annotations
 
 import re
-from copy import copy
 from functools import cached_property
 from typing import Optional, TypeVar, Union
 
@@ -268,7 +267,7 @@ class SurveyedHost(Host):
 
     def anew(self) -> SurveyedHost:
         """Return this host with new trees, whose caches are empty."""
-        host = copy(self)
+        host = self.copy()
         host._begin()
         return host
 

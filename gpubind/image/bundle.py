@@ -10,18 +10,8 @@ from gpubind.files.live import LiveTree
 from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
 from gpubind.host.open import read_file
 from gpubind.image.facts import Image, read_image
-from gpubind.model.answers import is_directory, is_file, may
-
-CONFIG = "config.json"
-_SYSTEM = ("usr", "bin", "etc")
-"""Names in a root file system, which may have a config.json, too, but not in a bundle."""
-
-
-def is_bundle(directory: str) -> bool:
-    """Return whether *directory* is a bundle, by the names in it."""
-    if not is_file(f"{directory}/{CONFIG}"):
-        return False
-    return not any(is_directory(f"{directory}/{name}") for name in _SYSTEM)
+from gpubind.image.reference import CONFIG
+from gpubind.model.answers import may
 
 
 def read_bundle(directory: str) -> Bundle:

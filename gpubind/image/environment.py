@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpubind.files import Tree
-from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.model import Missing
+
+if TYPE_CHECKING:
+    from gpubind.formats.text.shell import Exports
 
 ENVIRONMENT = "/.singularity.d/env"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -22,6 +26,8 @@ def read_environment(tree: Tree) -> Exports:
 
     PATH is repaired where Apptainer repairs it.
     """
+    from gpubind.formats.text.shell import Exports, parse_exports
+
     exports = Exports({"PATH": None})
     files, left = 0, BYTES_LIMIT
     for name in tree.names(ENVIRONMENT):

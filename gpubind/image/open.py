@@ -12,7 +12,7 @@ from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.files.live import LiveTree
 from gpubind.formats.archive.magic import meaning_of
 from gpubind.image.facts import Image, read_image
-from gpubind.image.reference import ImageReference, parse_reference
+from gpubind.image.reference import ImageReference, is_bundle, parse_reference
 from gpubind.model import HostPath, ImageKind
 from gpubind.model.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
 from gpubind.model.arch import Architecture, architecture
@@ -87,11 +87,10 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
             from gpubind.image.oci import open_layout
 
             return open_layout(path, label, tag, arch)
-        if is_file(f"{path}/config.json"):
-            from gpubind.image.bundle import is_bundle, open_bundle
+        if is_bundle(path):
+            from gpubind.image.bundle import open_bundle
 
-            if is_bundle(path):
-                return open_bundle(path, label)
+            return open_bundle(path, label)
         try:
             tree = LiveTree(path)
         except HostReadError as error:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Literal, Optional, get_args
 
 from gpubind.errors import UnseenError
-from gpubind.files.blob import WHAT
 from gpubind.frozen import NamedTuple
-from gpubind.image.bundle import is_bundle
-from gpubind.model.answers import exists, is_directory
+from gpubind.model.answers import exists, is_directory, is_file
 
 ImageForm = Literal["directory", "file", "bundle", "layout", "archive", "reference", "registry", "source"]
 """How an image is given to a runtime: a directory, a file that holds a file system (SIF, squashfs), an OCI bundle; an
@@ -17,6 +15,10 @@ OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`, `docker-archive:FILE`); 
 Store = Literal["podman", "docker"]
 STORES: tuple[Store, ...] = get_args(Store)
 _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
+
+CONFIG = "config.json"
+_SYSTEM = ("usr", "bin", "etc")
+"""Names in a root file system, which may have a config.json, too, but not in a bundle."""
 
 
 class ImageReference(NamedTuple):
@@ -47,6 +49,13 @@ class ImageReference(NamedTuple):
         return self.form in ("directory", "file", "bundle")
 
 
+def is_bundle(directory: str) -> bool:
+    """Return whether *directory* is a bundle, by the names in it."""
+    if not is_file(f"{directory}/{CONFIG}"):
+        return False
+    return not any(is_directory(f"{directory}/{name}") for name in _SYSTEM)
+
+
 def parse_reference(text: str) -> ImageReference:
     """Return the parts of *text*. An existing path takes precedence over what its name looks like.
 
@@ -56,6 +65,8 @@ def parse_reference(text: str) -> ImageReference:
     try:
         is_here = exists(text)
     except UnseenError as error:
+        from gpubind.files.blob import WHAT
+
         error.what = WHAT
         raise
     if is_here:

@@ -8,7 +8,6 @@ from typing import Optional
 
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.frozen import NamedTuple
-from gpubind.image.open import nearest
 from gpubind.image.reference import ImageForm, ImageReference, parse_reference
 from gpubind.launch.execute import find_program
 from gpubind.model.answers import lexists, why_absent
@@ -109,6 +108,8 @@ def choose_runtime(word: str, environ: Mapping[str, str], *, elsewhere: bool = F
         why = f"the usual one for {_TITLES[form]}: none is in PATH here"
         return ChosenRuntime(RUNTIMES[next(_starting(form))], image, why, word)
     if image.form is None and found.store is not None and "file" not in found.images:
+        from gpubind.image.open import nearest
+
         # Its store would look for an image that is called so, and blame the network.
         why = f"{why_absent(word)}, and {found.name} starts no files"
         hint = nearest(word) or f"look at the path; an image of {found.name}'s store has a name without a path"

@@ -11,7 +11,7 @@ from gpubind.documents.diff.snapshot import Fact, Snapshot, image_fact, snapshot
 from gpubind.errors import GpubindError
 from gpubind.host import Host
 from gpubind.host.base import ROCM_PATH
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.launch.prepare import preflight_on
 from gpubind.planner.planning import Query, plan_or_empty
 from gpubind.rules.table import check

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
+from _signal import SIG_DFL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]  # `signal` is slow
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
@@ -128,8 +128,8 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
             stream.flush()
     becomes(path, tuple(argv), environ)
     # Python ignores these signals, and a program inherits that: `| head` would not end it.
-    for name in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(name, signal.SIG_DFL)
+    for name in (SIGPIPE, SIGXFSZ):
+        signal(name, SIG_DFL)
     try:
         try:
             os.execve(path, tuple(argv), environ)

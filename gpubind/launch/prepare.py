@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import CheckError, RuntimeLimitError, UsageError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.image import Image
 from gpubind.launch.caller import begin, writable_files
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.stage import stage, stage_in, stage_skeleton
@@ -26,6 +24,7 @@ from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Runtime, Stage, Start
 
 if TYPE_CHECKING:
+    from gpubind.image.facts import Image
     from gpubind.rules.preflight import Preflight
 
 WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
@@ -68,7 +67,7 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
 
 def without_choice(host: Host) -> Host:
     """Return *host* without the caller's variables that choose GPUs."""
-    other = copy(host)
+    other = host.copy()
     other.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
     return other
 

@@ -8,7 +8,7 @@ from gpubind.documents import LASTING
 from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.launch.caller import begin
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.prepare import Files, Prepared, prepare, without_choice, write_generated

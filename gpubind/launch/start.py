@@ -16,6 +16,7 @@ from gpubind.observe import cannot_sign, has_command
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Runtime
 
 if TYPE_CHECKING:
+    from gpubind.model import Finding
     from gpubind.rules.preflight import Preflight
 
 UNSEEN = (BoundError, UnseenError)
@@ -102,35 +103,40 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
     Errors: `CheckError` (code `check-failed`); `CommandError` for a program that the image lacks, if the exit code of
     the runtime would not tell.
     """
-    from gpubind.rules.image.image import order_findings
-    from gpubind.rules.preflight import preflight
-
-    plan, words, start, image = prepared.plan, prepared.words, prepared.start, prepared.image
+    plan, words, image = prepared.plan, prepared.words, prepared.image
     assert words is not None
     # Only the user knows the files of a container that the user's own line makes.
     hides = target.runtime.limits.hides_missing_command and not prepared.has_arguments
-    if not (request.check or hides or request.report is not ignore):
-        return
-    own_mounts = start.runtime.own_mounts(plan, start)
-    found = preflight(
-        prepared.host,
-        plan,
-        image,
-        backend=target.runtime.name,
-        start=start,
-        program=program if request.check or hides else None,
-        own_mounts=own_mounts,
-        words=words,
-    )
     if request.check:
-        _need_no_error(request, found)
+        _need_no_error(request, _preflight(prepared, target.runtime, program))
         return
-    missing = _missing_command(found) if hides else None
+    missing: Optional[CommandError] = None
+    order: tuple[Finding, ...] = ()
+    if image is not None and (hides or request.report is not ignore):
+        from gpubind.rules.image.image import order_findings
+
+        found = _preflight(prepared, target.runtime, program if hides else None)
+        missing, order = _missing_command(found) if hides else None, order_findings(found)
     if missing is None or not plan.drivers:
-        for one in (*plan.findings, *words.findings, *(order_findings(found) if image is not None else ())):
+        for one in (*plan.findings, *words.findings, *order):
             request.report(one)
     if missing is not None:
         raise missing
+
+
+def _preflight(prepared: Prepared, runtime: Runtime, program: Optional[str]) -> Preflight:
+    from gpubind.rules.preflight import preflight
+
+    return preflight(
+        prepared.host,
+        prepared.plan,
+        prepared.image,
+        backend=runtime.name,
+        start=prepared.start,
+        program=program,
+        own_mounts=prepared.start.runtime.own_mounts(prepared.plan, prepared.start),
+        words=prepared.words,
+    )
 
 
 def need_own_flag(request: StartRequest, error: GpubindError, *, has_one: bool) -> None:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Optional, TypeVar, Union
 from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.image import Image
-from gpubind.image.open import open_reference
 from gpubind.image.reference import ImageReference
 from gpubind.launch.caller import remote_of
 from gpubind.launch.execute import find_program, need_program, run_in_front
@@ -23,6 +21,7 @@ from gpubind.runtimes.runtime import Pull, Runtime
 
 if TYPE_CHECKING:
     from gpubind.documents.check.report import Reasons
+    from gpubind.image.facts import Image
 
 _Made = TypeVar("_Made")
 DAMAGE = (BoundError, FormatError, UnseenError)
@@ -229,6 +228,8 @@ def _open(
     A runtime that starts only directories needs the image: there it gets the largest bounds. With `check` every error
     is raised.
     """
+    from gpubind.image.open import open_reference
+
     runtime, machine = target.runtime, target.host.uname.machine
     try:
         return open_reference(image, machine)

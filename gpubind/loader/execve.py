@@ -23,7 +23,7 @@ LINE_LIMIT = 256
 PLACES_LIMIT = 128
 """Directories in which a program that is missing is searched."""
 
-_ENV_SPLITS = re.compile(r"-S[ \t]*([^-\s'\"\\$=#][^\s'\"\\$=]*)(?:\s.*)?", re.DOTALL)
+_ENV_SPLITS = r"(?s)-S[ \t]*([^-\s'\"\\$=#][^\s'\"\\$=]*)(?:\s.*)?"
 _LIBRARY_NAME = re.compile(r"\.so(\.\d\w*)*$")
 
 
@@ -115,7 +115,7 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
 
 def started_by_env(argument: str) -> Optional[str]:
     """Return the program that env starts for a script: `env NAME` or `env -S NAME ...`; None if it is not known."""
-    splits = _ENV_SPLITS.fullmatch(argument)
+    splits = re.fullmatch(_ENV_SPLITS, argument)
     if splits:
         return splits.group(1)
     return None if not argument or argument.startswith("-") or "=" in argument else argument

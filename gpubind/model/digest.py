@@ -25,7 +25,7 @@ else:  # for short texts: `hashlib` loads OpenSSL, which takes longer than a pla
 
 _OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
 _OF_MOUNT = (*_OF_FILE, "options", "required", "size", "content")
-_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f][0-9a-f-]*", re.IGNORECASE)
+_UUID = r"(?i)(?:GPU|MIG)-[0-9a-f][0-9a-f-]*"
 
 
 def digest(
@@ -50,4 +50,4 @@ def without_uuids(value: Optional[str], gpus: Iterable[Gpu]) -> Optional[str]:
     if value is None or "-" not in value:
         return value
     numbers = {gpu.uuid.lower(): str(gpu.index) for gpu in gpus if gpu.uuid}
-    return _UUID.sub(lambda match: numbers.get(match.group().lower(), "UUID"), value)
+    return re.sub(_UUID, lambda match: numbers.get(match.group().lower(), "UUID"), value)

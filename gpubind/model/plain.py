@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Annotated, Any, Literal, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Optional, TypeVar, Union, get_args, get_origin
 
 from gpubind.errors import Format, FormatError
+from gpubind.frozen import types_of
 
 _Value = TypeVar("_Value")
 _Reader = Callable[[Any, str], Any]
@@ -169,8 +170,7 @@ class Decoder:
         return read
 
     def _object(self, kind: Any) -> _Reader:
-        hints = get_type_hints(kind, include_extras=True)
-        fields = {self._key(name): (name, self._reader(hint)) for name, hint in hints.items()}
+        fields = {self._key(name): (name, self._reader(hint)) for name, hint in types_of(kind).items()}
         deep = [(key.split("."), *field) for key, field in fields.items() if "." in key]
         by_fold = {key.lower(): key for key in fields}
         required = [(key, name) for key, (name, _) in fields.items() if name not in kind._field_defaults]

@@ -18,7 +18,7 @@ from gpubind.planner.request import checked
 
 if TYPE_CHECKING:
     from gpubind.host.base import Untrusted
-    from gpubind.image import Image
+    from gpubind.image.facts import Image
     from gpubind.loader.verdict import ImageFit
 
 

@@ -7,9 +7,9 @@ from typing import Literal, Optional, Union
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.host import Host
-from gpubind.image import Image
 from gpubind.image.cuda import cuda_below, cuda_of_packages, cuda_of_records, newest_first, prefixes_of
 from gpubind.image.environment import DEFAULT_PATH
+from gpubind.image.facts import Image
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, is_library, library
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts

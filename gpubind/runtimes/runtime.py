@@ -402,7 +402,7 @@ class Runtime(ABC):
         return one_line(printed.words, self.name, quoted=quoted)
 
 
-_NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
+_NOT_RAW = r"[\s\"'\\*?\[\]]"
 
 
 def one_line(words: RuntimeArguments, program: str, *, quoted: bool, exports: str = "") -> str:
@@ -422,7 +422,7 @@ def one_line(words: RuntimeArguments, program: str, *, quoted: bool, exports: st
             hint=f"unset it yourself, or use `gpubind exec`{also}",
         )
     for word in words.options if not quoted else ():
-        if _NOT_RAW.search(word):
+        if re.search(_NOT_RAW, word):
             raise RuntimeLimitError(
                 "not-raw",
                 "an argument of this plan does not survive an unquoted substitution",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from tests.support.layers import oci_layout, packed, tar, write, zstd
 
 

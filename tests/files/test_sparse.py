@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.files.blob import Bytes
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from gpubind.image.tar import PIECES_LIMIT, open_sparse
 from tests.support import answers
 from tests.support.images import glibc

@@ -52,8 +52,8 @@ from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.formats.text.yaml import parse_yaml
 from gpubind.host import Host
-from gpubind.image import Image, open_image
-from gpubind.image.facts import read_image
+from gpubind.image.facts import Image, read_image
+from gpubind.image.open import open_image
 from gpubind.image.tar import members
 from gpubind.loader.places import parse_cpuinfo
 from gpubind.model import CudaNote, Plan, Request

@@ -13,7 +13,8 @@ import pytest
 from gpubind.errors import GpubindError, NotStoredError
 from gpubind.files.overlay import COMPOSEFS
 from gpubind.host import programs as programs_of_hosts
-from gpubind.image import engine, open_image
+from gpubind.image import engine
+from gpubind.image.open import open_image
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.trees import Spec, make_tree

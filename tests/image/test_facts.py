@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.errors import HostReadError
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from gpubind.model import Request
 from tests.support.driver import host, kernel, ubuntu
 from tests.support.elf import I386, elf

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.image import Image, open_image
+from gpubind.image.facts import Image
+from gpubind.image.open import open_image
 from gpubind.model import Missing
 from tests.support.layers import LAYER, HardLink, oci_layout, tar, write
 from tests.support.trees import Dir, File, Item, Link, Node, make_tree

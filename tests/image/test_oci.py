@@ -9,7 +9,7 @@ from typing import Optional
 import pytest
 
 from gpubind.errors import GpubindError
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from tests.image.cases_oci import CASES, layout
 from tests.support.layers import LAYER, OCI, TAG, Blobs, archive, docker_archive, packed, tar, write
 from tests.support.trees import Link

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.errors import GpubindError
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from gpubind.model import CudaNote
 from tests.support.elf import elf
 from tests.support.images import GLVND, glibc, sandbox

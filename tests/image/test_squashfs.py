@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.errors import GpubindError
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from gpubind.model import Missing
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.errors import FormatError
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from tests.support.images import glibc
 from tests.support.layers import archive, oci_layout, packed, tar, write, zstd
 

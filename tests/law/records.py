@@ -24,7 +24,7 @@ from gpubind.host import Host, ListFile
 from gpubind.host.base import Untrusted
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import CAPABILITIES, Request
 from gpubind.model.plain import text_of

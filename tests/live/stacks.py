@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from gpubind.files import Tree
 from gpubind.files.blob import open_blob
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from gpubind.model import Missing
 from tests.tars.readers import Seen, listed_by_gnu_tar, seen_by_gpubind
 

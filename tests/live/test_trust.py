@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.errors import UnseenError
-from gpubind.image import open_image
+from gpubind.image.open import open_image
 from tests.live.machine import PYTHON_ENV, Bind, Machine
 from tests.support.driver import kernel, rhel
 from tests.support.race import LEVELS, SECRET, racing

@@ -9,7 +9,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.loader.container import Container
 from gpubind.model import Plan, Request
 from tests.support.amd import amd_host, glibcxx

@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.api import check, plan
 from gpubind.host import Host
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.model import Capability, Finding, Plan, Request
 from tests.support.driver import V, host, kernel, libraries, ubuntu
 from tests.support.elf import I386, elf

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.api import plan
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.loader.loader import newest
 from gpubind.model import Plan, Request
 from tests.support.driver import V, host, kernel, libraries

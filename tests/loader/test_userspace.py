@@ -7,7 +7,7 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.api import plan
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.model import Finding, Plan, Request, Vendor
 from tests.support.amd import LIB, amd_host, cached, glibcxx, kernel
 from tests.support.elf import elf

@@ -66,8 +66,7 @@ NO_QUESTION = {
         "sys.unraisablehook",
         "sys.__unraisablehook__",
     ),
-    *("sys.path", "sys.exit"),  # of a traceback, and of the end
-    *("signal.signal", "signal.SIGPIPE", "signal.SIGXFSZ", "signal.SIG_DFL"),
+    *("sys.modules", "sys.path", "sys.exit"),  # of types of fields, of a traceback, and of the end
 }
 NEVER_THE_SAME = {"os.getpid", "os.urandom", "sys.stdin", "sys.stdin.buffer.read"}
 """The answer is not kept where the number of the process stands in it, or where standard input is read; random names
@@ -117,7 +116,8 @@ MACHINE = {
 PURE = {
     *("io.BufferedReader", "io.BytesIO", "io.RawIOBase", "io.StringIO", "from importlib import_module"),
     *(f"from posixpath {name}" for name in ("basename", "dirname", "join", "normpath")),
-    *(f"from _signal {name}" for name in ("SIGINT", "default_int_handler", "getsignal", "signal")),
+    *(f"from _signal {name}" for name in ("SIGINT", "SIGPIPE", "SIGXFSZ", "SIG_DFL")),
+    *(f"from _signal {name}" for name in ("default_int_handler", "getsignal", "signal")),
     "from glob glob",  # which looks its questions up in `os`
     *("from subprocess PIPE", "from subprocess Popen"),  # for type checking, and beside `cannot_sign`
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from tests.rules.situations import Case, Situation, without
 from tests.support.amd import LIB, RENDER, VIDEO, glibcxx, kernel, opt
 from tests.support.driver import rhel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, CudaNote, HostPath
 from tests.rules.situations import Case, Situation, without

@@ -11,7 +11,7 @@ from gpubind.errors import GpubindError, NothingToBindError
 from gpubind.files import Tree
 from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.inventory.vendors import nothing_to_bind
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import Finding, Plan, Request

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from tests.rules.cases_host import PCI_GPU, information, lacking, mig
 from tests.rules.cases_image import SELF_MADE, compat, cuda, needing
 from tests.rules.situations import Situation, found, without

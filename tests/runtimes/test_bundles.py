@@ -14,7 +14,8 @@ import pytest
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.archive.bundle import Bundle, parse_bundle
-from gpubind.image import Image, open_image
+from gpubind.image.facts import Image
+from gpubind.image.open import open_image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.bundles import CRUN, NODE_OPTIONS, OURS

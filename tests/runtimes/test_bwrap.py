@@ -10,8 +10,8 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.api import plan
-from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
+from gpubind.image.facts import Image
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND as LAYOUT

@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.model import ContainerPath, HostPath, Request
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.bubblewrap.root import in_line

@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.model import EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.charliecloud import CH_RUN
 from gpubind.runtimes.edits import RuntimeArguments

@@ -11,9 +11,8 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.image.facts import read_image
+from gpubind.image.facts import Image, read_image
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND, cdi_layout

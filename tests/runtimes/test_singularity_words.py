@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpubind.api import open_host, plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.image import Image
+from gpubind.image.facts import Image
 from gpubind.model import CAPABILITIES, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated

@@ -13,7 +13,8 @@ import time
 import traceback
 
 from gpubind.errors import GpubindError
-from gpubind.image import Image, open_image
+from gpubind.image.facts import Image
+from gpubind.image.open import open_image
 from gpubind.model import Missing
 from tests.support.measure import piece_of_work
 

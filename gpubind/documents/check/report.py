@@ -13,7 +13,7 @@ from gpubind.model import Finding, Plan, PlannedDriver
 from gpubind.version import __version__
 
 if TYPE_CHECKING:
-    from gpubind.image import Image
+    from gpubind.image.facts import Image
 
 SCHEMA = "gpubind.check/1"
 _ASSIGNMENT = re.compile(r"^([A-Z_]+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"']*))\s*$", re.MULTILINE)

@@ -47,7 +47,7 @@ _DECODER = Decoder(
     has_nul=False,
 )
 _EDITS = Decoder(_FORMAT)
-_INDENT = re.compile(r"\s*\{\r?\n([ \t]+)\"")
+_INDENT = r"\s*\{\r?\n([ \t]+)\""
 
 
 class BundleMount(NamedTuple):
@@ -211,7 +211,7 @@ def _no_number(word: str) -> Any:
 
 def _dumps(document: Mapping[str, Any], like: str) -> str:
     """Return *document* with the indentation of the text *like*."""
-    indent = _INDENT.match(like)
+    indent = re.match(_INDENT, like)
     end = like[len(like.rstrip()) :]
     separators = None if indent or like.find('": ') >= 0 else (",", ":")
     space = indent.group(1) if indent else None

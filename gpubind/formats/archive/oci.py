@@ -38,7 +38,7 @@ CONFIG_TYPES = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
 )
-_LAYER_TYPE = re.compile(
+_LAYER_TYPE = (
     r"application/vnd\.(oci\.image\.layer\.(v1|nondistributable\.v1)\.tar|docker\.image\.rootfs\.(diff|foreign\.diff)\.tar)"
     r"([+.](gzip|zstd))?"
 )
@@ -145,7 +145,7 @@ def is_config_type(media_type: str, manifest_type: str) -> bool:
 
 def is_layer_type(media_type: str) -> bool:
     """Return whether *media_type* is a layer that can be read: a tar, plain, gzip or zstd."""
-    return _LAYER_TYPE.fullmatch(media_type) is not None
+    return re.fullmatch(_LAYER_TYPE, media_type) is not None
 
 
 def parse_oci_index(data: bytes) -> tuple[OciDescriptor, ...]:

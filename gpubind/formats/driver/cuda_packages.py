@@ -10,18 +10,16 @@ from __future__ import annotations
 import re
 from typing import Literal, Optional
 
-_RUNTIME = re.compile(r"nvidia_cuda_runtime(?:_cu[0-9]+)?-([0-9]+\.[0-9]+)[.0-9]*\.dist-info", re.IGNORECASE)
-_MADE_FOR = re.compile(
-    r"(?:(?:cupy|jax)_cuda|tensorrt_cu)([0-9]{2,3})x?(?:_plugin|_pjrt|_libs|_bindings)?-[^-]+\.dist-info", re.IGNORECASE
-)
-_LOCAL = re.compile(r"[^-]+-[^-+]+\+cu(?:da)?([0-9]{2,3})(?:(?:\.|torch)[^-]*)?\.dist-info", re.IGNORECASE)
+_RUNTIME = r"(?i)nvidia_cuda_runtime(?:_cu[0-9]+)?-([0-9]+\.[0-9]+)[.0-9]*\.dist-info"
+_MADE_FOR = r"(?i)(?:(?:cupy|jax)_cuda|tensorrt_cu)([0-9]{2,3})x?(?:_plugin|_pjrt|_libs|_bindings)?-[^-]+\.dist-info"
+_LOCAL = r"(?i)[^-]+-[^-+]+\+cu(?:da)?([0-9]{2,3})(?:(?:\.|torch)[^-]*)?\.dist-info"
 _PACKAGES = {
     "conda": r"(?:cuda-cudart|cuda-runtime|cuda-version|cudatoolkit|pytorch-cuda)-([0-9]+\.[0-9]+)[.0-9]*-[^-]+\.json",
     "spack": r"cuda-([0-9]+\.[0-9]+(?:\.[0-9]+)?)-[0-9a-z]{7,32}",
     "easybuild": r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)",
 }
 """The patterns of the names of CUDA's packages, with the version as their group, by the program that installs them."""
-_LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.([0-9]{1,3})(?:\.([0-9]{1,3}))?")
+_LIBRARY = r"lib(?:cudart|cublas|cublasLt)\.so\.([0-9]{1,3})(?:\.([0-9]{1,3}))?"
 
 
 def cuda_of_wheel(name: str) -> Optional[str]:
@@ -29,10 +27,10 @@ def cuda_of_wheel(name: str) -> Optional[str]:
 
     A wheel for a major version, `cupy_cuda12x`, needs at least `12.0`.
     """
-    runtime = _RUNTIME.fullmatch(name)
+    runtime = re.fullmatch(_RUNTIME, name)
     if runtime:
         return runtime.group(1)
-    made_for = _MADE_FOR.fullmatch(name) or _LOCAL.fullmatch(name)
+    made_for = re.fullmatch(_MADE_FOR, name) or re.fullmatch(_LOCAL, name)
     return cuda_of_digits(made_for.group(1)) if made_for else None
 
 
@@ -46,7 +44,7 @@ def cuda_of_digits(digits: str) -> str:
 
 def cuda_of_library(name: str) -> Optional[str]:
     """Return the oldest CUDA whose runtime or cuBLAS has the soname *name*: `libcudart.so.12` -> `12.0`."""
-    match = _LIBRARY.fullmatch(name)
+    match = re.fullmatch(_LIBRARY, name)
     return f"{match.group(1)}.{match.group(2) or 0}" if match else None
 
 

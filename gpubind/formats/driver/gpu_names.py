@@ -42,20 +42,18 @@ Spelling = Literal["index", "uuid", "pci", "minor", "render", "mig-instance", "m
 
 _NUMBER = r"([0-9]{1,9})"
 _UUID = r"(GPU-[0-9a-f][0-9a-f-]{0,63})"
-_FORMS: tuple[tuple[Spelling, re.Pattern[str]], ...] = tuple(
-    (spelling, re.compile(pattern, re.IGNORECASE | re.ASCII))  # type: ignore[misc]
-    for spelling, pattern in (
-        ("index", _NUMBER),
-        ("uuid", _UUID),
-        ("minor", rf"minor:{_NUMBER}"),
-        ("render", r"(?:/dev/dri/)?(renderD[0-9]{1,9})"),
-        ("mig-instance", rf"{_NUMBER}:{_NUMBER}/{_NUMBER}"),
-        ("mig-gpu", rf"MIG-{_UUID}/{_NUMBER}/{_NUMBER}"),
-        ("mig-uuid", r"(MIG-[0-9a-f][0-9a-f-]{0,63})"),
-        ("mig-index", rf"{_NUMBER}:{_NUMBER}"),
-    )
+_FORMS: tuple[tuple[Spelling, str], ...] = (
+    ("index", _NUMBER),
+    ("uuid", _UUID),
+    ("minor", rf"minor:{_NUMBER}"),
+    ("render", r"(?:/dev/dri/)?(renderD[0-9]{1,9})"),
+    ("mig-instance", rf"{_NUMBER}:{_NUMBER}/{_NUMBER}"),
+    ("mig-gpu", rf"MIG-{_UUID}/{_NUMBER}/{_NUMBER}"),
+    ("mig-uuid", r"(MIG-[0-9a-f][0-9a-f-]{0,63})"),
+    ("mig-index", rf"{_NUMBER}:{_NUMBER}"),
 )
-_SHORT_PCI = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE | re.ASCII)
+_SHORT_PCI = r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_ANY_CASE = re.IGNORECASE | re.ASCII
 
 
 class GpuId(NamedTuple):
@@ -73,11 +71,11 @@ class GpuId(NamedTuple):
 
 def parse_gpu_id(text: str) -> Optional[GpuId]:
     """Return the one name *text*; None if it is of no known form."""
-    pci = normal_pci(f"0000:{text}" if _SHORT_PCI.fullmatch(text) else text)
+    pci = normal_pci(f"0000:{text}" if re.fullmatch(_SHORT_PCI, text, _ANY_CASE) else text)
     if pci is not None:
         return GpuId(text, "pci", pci)
     for spelling, pattern in _FORMS:
-        match = pattern.fullmatch(text)
+        match = re.fullmatch(pattern, text, _ANY_CASE)
         if match is not None:
             first, *rest = match.groups()
             numbers = [int(number) for number in rest]

@@ -18,12 +18,11 @@ MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 
 DRIVER_VERSION = r"[0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"
 """The pattern of a version of NVIDIA's driver: branches have three digits."""
-_VERSION_LINE = re.compile(rf"^NVRM version:.{{0,200}}?\s({DRIVER_VERSION})(?:\s|$)", re.MULTILINE)
-_VERSION = re.compile(DRIVER_VERSION)
+_VERSION_LINE = rf"(?m)^NVRM version:.{{0,200}}?\s({DRIVER_VERSION})(?:\s|$)"
 _NO_VERSION = Format("bad-procfs", "no driver version")
 _DEVICES = Format("bad-procfs", "malformed /proc/devices")
 _KFD = Format("bad-kfd", "malformed KFD properties")
-_PROPERTY = re.compile(r"([A-Za-z0-9_]+) ([0-9]{1,20})")
+_PROPERTY = r"([A-Za-z0-9_]+) ([0-9]{1,20})"
 _PCI = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
@@ -44,7 +43,7 @@ def parse_driver_version(text: str) -> str:
 
     Errors: `FormatError` (code `bad-procfs`) if no line has it.
     """
-    match = _VERSION_LINE.search(text)
+    match = re.search(_VERSION_LINE, text)
     if match is None:
         raise _NO_VERSION.damaged("no `NVRM version:` line with a version", "line 1")
     return match.group(1)
@@ -53,7 +52,7 @@ def parse_driver_version(text: str) -> str:
 def parse_module_version(text: str) -> str:
     """Return the version in `/sys/module/nvidia/version`: nothing but the number."""
     version = text.strip()
-    if not _VERSION.fullmatch(version):
+    if not re.fullmatch(DRIVER_VERSION, version):
         raise _NO_VERSION.damaged(f"`{version[:40]}` is not a version", "line 1")
     return version
 
@@ -144,7 +143,7 @@ def parse_properties(text: str) -> dict[str, int]:
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        match = _PROPERTY.fullmatch(line.strip())
+        match = re.fullmatch(_PROPERTY, line.strip())
         if match is None:
             raise _KFD.damaged(f"not a name and a number: {line[:60]!r}", f"line {number}")
         found.setdefault(match.group(1), int(match.group(2)))

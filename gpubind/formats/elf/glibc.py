@@ -16,8 +16,8 @@ CONVERTERS = "gconv"
 """The directory of the converters between encodings, which glibc loads by their paths."""
 AUDIT = "audit/sotruss-lib.so"
 
-_LOADER = re.compile(r"ld(-linux(-[\w-]+)?|64)?\.so\.\d+")
-_LIBRARY = re.compile(
+_LOADER = r"ld(-linux(-[\w-]+)?|64)?\.so\.\d+"
+_LIBRARY = (
     r"lib(c\.so\.6|nsl\.so\.1"  # later versions of libnsl are another project's
     r"|(m|mvec|dl|pthread|rt|util|resolv|anl|thread_db|BrokenLocale|c_malloc_debug)\.so\.\d+"
     r"|nss_(files|dns|compat|hesiod|db|nis|nisplus)\.so\.\d+"
@@ -27,9 +27,9 @@ _LIBRARY = re.compile(
 
 def is_loader(name: str) -> bool:
     """Return whether *name* is a dynamic loader's."""
-    return _LOADER.fullmatch(name) is not None
+    return re.fullmatch(_LOADER, name) is not None
 
 
 def is_member(name: str) -> bool:
     """Return whether the loader or library called *name* is exchanged with all others, or not at all."""
-    return is_loader(name) or _LIBRARY.fullmatch(name) is not None
+    return is_loader(name) or re.fullmatch(_LIBRARY, name) is not None

@@ -14,8 +14,8 @@ DIGITS_LIMIT = 20  # 64 bits; making a number of digits costs quadratic time
 VALUES_LIMIT = 1_000_000
 """Commas and brackets of a document: 16 MB of `{},` would be 400 MB of values. A record of a host has about 6,000."""
 
-HALVES = re.compile("[\ud800-\udfff]")
-STRAY_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+HALVES = "[\ud800-\udfff]"
+STRAY_HALVES = "[\ud800-\udc7f\udd00-\udfff]"
 """The same where names may have bytes that are not UTF-8, as surrogate escapes."""
 
 
@@ -53,14 +53,14 @@ def once(kind: Format) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     return read
 
 
-def with_whole_characters(value: Any, halves: re.Pattern[str] = HALVES) -> Any:
+def with_whole_characters(value: Any, halves: str = HALVES) -> Any:
     """Return *value* with half characters (`\\ud800`), which no file's name can have, replaced as Go does."""
     if isinstance(value, str):
-        return halves.sub("\ufffd", value)
+        return re.sub(halves, "\ufffd", value)
     if isinstance(value, list):
         return [with_whole_characters(member, halves) for member in value]
     if isinstance(value, dict):
-        return {halves.sub("\ufffd", key): with_whole_characters(member, halves) for key, member in value.items()}
+        return {re.sub(halves, "\ufffd", key): with_whole_characters(member, halves) for key, member in value.items()}
     return value
 
 

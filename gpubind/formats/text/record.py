@@ -8,8 +8,6 @@ is refused by name.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from itertools import starmap
@@ -173,6 +171,8 @@ def _dump_entry(entry: RecordedEntry) -> Any:
         try:
             out["text"] = entry.body.decode("utf-8")
         except UnicodeDecodeError:
+            import base64
+
             out["base64"] = base64.b64encode(entry.body).decode("ascii")
     if entry.ident is not None:
         out[_IDENT_KEYS[type(entry.ident)]] = entry.ident
@@ -269,9 +269,11 @@ def _body(entry: _Entry, place: str) -> Union[bytes, Missing, None]:
         return entry.text.encode("utf-8", "surrogatepass")
     if entry.base64 is None:
         return entry.unread
+    import base64
+
     try:
         return base64.b64decode(entry.base64, validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise _FORMAT.damaged(f"base64: {error}", place) from error
 
 

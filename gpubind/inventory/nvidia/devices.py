@@ -37,15 +37,15 @@ GPU_NODE = re.compile(r"nvidia([0-9]+)")
 CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
 # Names of /dev/nvidia*: the driver whose major they must have (its name in /proc/devices), and what needs them.
 # Source: libnvidia-container src/nvc_info.c; open-gpu-kernel-modules nvidia-modprobe-utils.h.
-_NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...] = (
-    (re.compile(r"nvidia[0-9]+|nvidiactl"), ("nvidia", "nvidia-frontend", "nvidiactl"), None),
-    (re.compile(r"nvidia-modeset"), ("nvidia-modeset", "nvidia", "nvidia-frontend"), "graphics"),
-    (re.compile(r"nvidia-uvm(-tools)?"), ("nvidia-uvm",), "compute"),
-    (re.compile(r"nvidia-caps/nvidia-cap[0-9]+"), ("nvidia-caps",), "compute"),
-    (re.compile(r"nvidia-caps-imex-channels/channel[0-9]+"), ("nvidia-caps-imex-channels",), "compute"),
-    (re.compile(r"nvidia-nvswitch(ctl|[0-9]+)"), ("nvidia-nvswitch",), "utility"),
-    (re.compile(r"nvidia-nvlink"), ("nvidia-nvlink",), "utility"),
-    (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
+_NODES: tuple[tuple[str, tuple[str, ...], Optional[Capability]], ...] = (
+    (r"nvidia[0-9]+|nvidiactl", ("nvidia", "nvidia-frontend", "nvidiactl"), None),
+    (r"nvidia-modeset", ("nvidia-modeset", "nvidia", "nvidia-frontend"), "graphics"),
+    (r"nvidia-uvm(-tools)?", ("nvidia-uvm",), "compute"),
+    (r"nvidia-caps/nvidia-cap[0-9]+", ("nvidia-caps",), "compute"),
+    (r"nvidia-caps-imex-channels/channel[0-9]+", ("nvidia-caps-imex-channels",), "compute"),
+    (r"nvidia-nvswitch(ctl|[0-9]+)", ("nvidia-nvswitch",), "utility"),
+    (r"nvidia-nvlink", ("nvidia-nvlink",), "utility"),
+    (r"nvidia-fs[0-9]*", ("nvidia-fs",), "compute"),
 )
 _MINORS = {"nvidiactl": 255, "nvidia-modeset": 254, "nvidia-uvm": 0, "nvidia-uvm-tools": 1}
 """The minor numbers of nodes that always have the same. Source: as above."""
@@ -285,7 +285,7 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[DriverNode]:
         if directory in top:
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural):
-        known = next((row for row in _NODES if row[0].fullmatch(name)), (None, (), None))
+        known = next((row for row in _NODES if re.fullmatch(row[0], name)), (None, (), None))
         yield DriverNode(f"/dev/{name}", known[1], known[2], by_node.get(name), _MINORS.get(name))
     for gpu in gpus:
         yield from (DriverNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))

@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping
 from typing import Literal, Optional
 
-from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
@@ -102,6 +101,8 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
 
     The program's own shell evaluates the file, with the caller's variables at hand.
     """
+    from gpubind.formats.text.shell import Exports, parse_exports
+
     exports = parse_exports(text, Exports(dict(environ)))
     named = sorted(set(re.findall(r"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)\+?=", text)))
     values = {name: exports.env.get(name) if exports.decided(name) else None for name in named}

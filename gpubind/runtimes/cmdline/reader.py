@@ -27,7 +27,7 @@ from gpubind.runtimes.cmdline.values import parse_bool
 
 TroubleKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]
 MAYBE = -1
-_NUMBER = re.compile(r"-[+-]?[0-9]+")
+_NUMBER = r"-[+-]?[0-9]+"
 _TOKEN = re.compile(r"(?P<names>[^/=?]*)(?:/(?P<letters>\?|[^=?]+))?(?:=(?P<count>[0-9])?|(?P<maybe>\?))?")
 
 
@@ -282,7 +282,7 @@ def _getopt(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Tro
 
 def _nice(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
     word = argv[at]
-    is_number = _NUMBER.fullmatch(word) is not None
+    is_number = re.fullmatch(_NUMBER, word) is not None
     return Step((GivenOption("adjustment", word[1:], (word,), at),), at + 1) if is_number else _getopt(known, argv, at)
 
 

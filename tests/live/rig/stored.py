@@ -16,7 +16,8 @@ from unittest.mock import patch
 
 from gpubind.files import Tree
 from gpubind.files.overlay import OverlayTree
-from gpubind.image import engine, open_image
+from gpubind.image import engine
+from gpubind.image.open import open_image
 from gpubind.model import Missing
 
 
