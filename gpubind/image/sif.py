@@ -11,25 +11,7 @@ from gpubind.files import Tree
 from gpubind.files.blob import Blob, BlobPart, FileBlob
 from gpubind.files.compressed import missing_package
 from gpubind.files.opened import OpenedTree
-from gpubind.formats.archive.sif import (
-    DATA_OCI_ROOT_INDEX,
-    DESCRIPTOR_SIZE,
-    HEADER_SIZE,
-    SifDescriptor,
-    parse_sif_descriptors,
-    parse_sif_header,
-    primary_partition,
-)
-from gpubind.formats.archive.squashfs import (
-    SUPERBLOCK_SIZE,
-    File,
-    Inode,
-    Squashfs,
-    Superblock,
-    damaged,
-    parse_superblock,
-    parse_version,
-)
+from gpubind.formats.archive import sif, squashfs
 from gpubind.formats.archive.squashfs_blocks import PACKAGES, Unpack, unpacker
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT
@@ -44,10 +26,10 @@ def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
     Errors: `FormatError` (`bad-sif`, `bad-squashfs`), `HostReadError` (`encrypted-image`, `unsupported-image`).
     """
     with in_file(blob.label):
-        header = parse_sif_header(blob.read_at(0, HEADER_SIZE))
-        table = blob.read_at(header.descriptors_offset, header.descriptors * DESCRIPTOR_SIZE)
-        descriptors = parse_sif_descriptors(table, header, blob.size)
-        partition = primary_partition(descriptors)
+        header = sif.parse_sif_header(blob.read_at(0, sif.HEADER_SIZE))
+        table = blob.read_at(header.descriptors_offset, header.descriptors * sif.DESCRIPTOR_SIZE)
+        descriptors = sif.parse_sif_descriptors(table, header, blob.size)
+        partition = sif.primary_partition(descriptors)
     if partition is None:
         raise _unsupported(blob.label, descriptors)
     if partition.file_system in ENCRYPTED:
@@ -63,10 +45,10 @@ def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
     return SquashfsTree(BlobPart(blob, partition.offset, partition.size), root)
 
 
-def _unsupported(label: str, descriptors: tuple[SifDescriptor, ...]) -> HostReadError:
+def _unsupported(label: str, descriptors: tuple[sif.SifDescriptor, ...]) -> HostReadError:
     hint = "`apptainer build --sandbox DIRECTORY IMAGE` makes a directory of it"
     why = "it has no primary system partition"
-    if any(descriptor.data_type == DATA_OCI_ROOT_INDEX for descriptor in descriptors):
+    if any(descriptor.data_type == sif.DATA_OCI_ROOT_INDEX for descriptor in descriptors):
         why, hint = "it is an OCI-SIF, with layers in OCI blobs", "`singularity pull --no-oci` makes a plain SIF"
     elif len(descriptors) == 1 and descriptors[0].primary:
         why = f"its primary partition is {descriptors[0].file_system}"
@@ -87,73 +69,52 @@ class SquashfsTree(OpenedTree):
         self._blob = blob
         with in_file(self._label):
             superblock = _superblock(blob)
-            self._image = Squashfs(superblock, blob.read_at, _unpacker(superblock.compression, blob.label))
+            unpack = _unpacker(superblock.compression, blob.label)
+            self._image = squashfs.Squashfs(superblock, blob.read_at, unpack)
             found = self._image.inode(superblock.root)
             if found.kind != "dir":
-                raise damaged("the root is not a directory", "byte 32")
-        self._inodes: dict[str, Union[Inode, Missing]] = {"/": found}
-        self._names: dict[str, Union[dict[str, int], Missing]] = {}
+                raise squashfs.damaged("the root is not a directory", "byte 32")
+        self._inodes = {"/": found}
+        """Of what was looked at. A tree asks about a path after the directory that it is in."""
+        self._names: dict[str, dict[str, int]] = {}
 
     def close(self) -> None:
         self._blob.close()
         super().close()
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
-        inode = self._inode(path)
-        if isinstance(inode, Missing):
-            return inode
-        if inode.kind != "file":
-            return Missing("unreadable", f"a {inode.kind}")
         with in_file(self._label):
-            return _SquashfsFile(File(self._image, inode), label or self._label)
-
-    def _inode(self, path: str) -> Union[Inode, Missing]:
-        found = self._inodes.get(path)
-        if found is None:
-            parent, _, name = path.rpartition("/")
-            names = self._listing(parent or "/")
-            reference = None if isinstance(names, Missing) else names.get(name)
-            with in_file(self._label):
-                found = self._inodes[path] = ABSENT if reference is None else self._image.inode(reference)
-        return found
-
-    def _listing(self, path: str) -> Union[dict[str, int], Missing]:
-        """Return the names in directory *path*, with the references of their inodes."""
-        found = self._names.get(path)
-        if found is None:
-            inode = self._inode(path)
-            if isinstance(inode, Missing) or inode.kind != "dir":
-                found = ABSENT
-            else:
-                with in_file(self._label):
-                    found = self._image.listing(inode)
-            self._names[path] = found
-        return found
+            return _SquashfsFile(squashfs.File(self._image, self._inodes[path]), label or self._label)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        inode = self._inode(path)
-        if isinstance(inode, Missing):
-            return inode
+        parent, _, name = path.rpartition("/")
+        names = self._listing(parent or "/")
+        if name not in names:
+            return ABSENT
         with in_file(self._label):
+            inode = self._inodes[path] = self._image.inode(names[name])
             uid, gid = self._image.id(inode.uid), self._image.id(inode.gid)
         return Stat(inode.kind, inode.mode, uid, gid, inode.size if inode.kind == "file" else 0, *inode.device)
 
     def _readlink(self, path: str) -> Union[str, Missing]:
-        inode = self._inode(path)
-        if isinstance(inode, Missing):
-            return inode
         with in_file(self._label):
-            return self._image.target(inode).decode("utf-8", "surrogateescape")
+            return self._image.target(self._inodes[path]).decode("utf-8", "surrogateescape")
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        names = self._listing(path)
-        return names if isinstance(names, Missing) else tuple(names)
+        return tuple(self._listing(path))
+
+    def _listing(self, path: str) -> dict[str, int]:
+        """Return the names in directory *path*, with the references of their inodes."""
+        if path not in self._names:
+            with in_file(self._label):
+                self._names[path] = self._image.listing(self._inodes[path])
+        return self._names[path]
 
 
 class _SquashfsFile(Blob):
     """A regular file in the image."""
 
-    def __init__(self, file: File, label: str) -> None:
+    def __init__(self, file: squashfs.File, label: str) -> None:
         self.label = label
         self._file = file
 
@@ -166,9 +127,9 @@ class _SquashfsFile(Blob):
             return self._file.read_at(offset, size)
 
 
-def _superblock(blob: Blob) -> Superblock:
-    head = blob.read_at(0, SUPERBLOCK_SIZE)
-    major, minor = parse_version(head)
+def _superblock(blob: Blob) -> squashfs.Superblock:
+    head = blob.read_at(0, squashfs.SUPERBLOCK_SIZE)
+    major, minor = squashfs.parse_version(head)
     if (major, minor) != (4, 0):
         raise HostReadError(
             "unsupported-image",
@@ -176,7 +137,7 @@ def _superblock(blob: Blob) -> Superblock:
             where=blob.label,
             why=f"version {major}.{minor}; 4.0 has been the only one written since 2009",
         )
-    return parse_superblock(head, blob.size or 0)
+    return squashfs.parse_superblock(head, blob.size or 0)
 
 
 def _unpacker(compression: str, label: str) -> Unpack:

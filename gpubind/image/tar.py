@@ -12,18 +12,8 @@ from typing import Optional
 
 from gpubind.errors import FormatError, in_file
 from gpubind.files.blob import Blob
-from gpubind.formats.archive.tar import (
-    BLOCK,
-    RECORD_LIMIT,
-    TarHeader,
-    completed,
-    damaged,
-    parse_pax,
-    parse_sparse_block,
-    parse_sparse_text,
-    parse_tar_header,
-    sparse_pairs,
-)
+from gpubind.formats.archive import tar
+from gpubind.formats.archive.tar import BLOCK, TarHeader, damaged
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.frozen import NamedTuple
 
@@ -62,7 +52,7 @@ def members(archive: Blob) -> Iterator[Member]:
                 if end and not archive.read_at(end - 1, 1):
                     raise damaged("the last member ends after the end of the archive")
                 return
-            header = parse_tar_header(block)
+            header = tar.parse_tar_header(block)
             if header is None:
                 if archive.read_at(at + BLOCK, BLOCK).strip(b"\0"):
                     raise damaged("a block of zeros between members; two end an archive")
@@ -70,13 +60,13 @@ def members(archive: Blob) -> Iterator[Member]:
             data = at + BLOCK
             if header.record:
                 records += 1
-                if header.stored > RECORD_LIMIT or records > RECORDS_LIMIT:
+                if header.stored > tar.RECORD_LIMIT or records > RECORDS_LIMIT:
                     raise damaged(f"record {records} before a member has {header.stored} bytes")
                 parsed = data
                 attributes.update(_attributes(header, archive.read_at(data, header.stored)))
                 at = data + _padded(header.stored)
                 continue
-            header = completed(header, attributes)
+            header = tar.completed(header, attributes)
         except FormatError as error:
             raise error.behind(parsed).in_file(archive.label) from error
         attributes = {}
@@ -93,7 +83,7 @@ def _attributes(record: TarHeader, body: bytes) -> dict[str, str]:
     if len(body) < record.stored:
         raise damaged("truncated record")
     if record.record == "pax":
-        return dict(parse_pax(body))
+        return dict(tar.parse_pax(body))
     text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
     return {"name": {"path": text}, "link": {"linkpath": text}}.get(record.record or "", {})
 
@@ -149,29 +139,25 @@ def open_sparse(archive: Blob, start: int, label: str) -> Sparse:
 
     Errors: `FormatError` (code `bad-archive`): a damaged map, or one of more than `PIECES_LIMIT` pieces.
     """
-    with in_file(label):
-        return _opened(archive, start, label)
-
-
-def _opened(archive: Blob, start: int, label: str) -> Sparse:
     pairs: list[tuple[str, str]] = []
-    while True:
-        block = archive.read_at(start, BLOCK)
-        header = parse_tar_header(block)
-        start += BLOCK
-        if header is None:
+    with in_file(label):
+        while True:
+            block = archive.read_at(start, BLOCK)
+            header = tar.parse_tar_header(block)
+            start += BLOCK
+            if header is None:
+                raise damaged(_NO_MAP)
+            if not header.record:
+                break
+            if header.record == "pax":
+                pairs += tar.parse_pax(archive.read_at(start, header.stored))
+            start += _padded(header.stored)
+        header = tar.completed(header, dict(pairs))
+        numbers, start = _map(archive, start, header, block, pairs)
+        pieces = list(zip(numbers[::2], numbers[1::2]))
+        ends = [0, *(offset + length for offset, length in pieces)]
+        if len(pieces) > PIECES_LIMIT or any(offset < end for (offset, _), end in zip(pieces, ends)):
             raise damaged(_NO_MAP)
-        if not header.record:
-            break
-        if header.record == "pax":
-            pairs += parse_pax(archive.read_at(start, header.stored))
-        start += _padded(header.stored)
-    header = completed(header, dict(pairs))
-    numbers, start = _map(archive, start, header, block, pairs)
-    pieces = list(zip(numbers[::2], numbers[1::2]))
-    ends = [0, *(offset + length for offset, length in pieces)]
-    if len(pieces) > PIECES_LIMIT or any(offset < end for (offset, _), end in zip(pieces, ends)):
-        raise damaged(_NO_MAP)
     return Sparse(archive, start, header.size, pieces, label)
 
 
@@ -180,15 +166,15 @@ def _map(
 ) -> tuple[list[int], int]:
     """Return the numbers of the map, and where the data starts."""
     if header.old_sparse:
-        numbers = parse_sparse_block(block[386:482])
+        numbers = tar.parse_sparse_block(block[386:482])
         for block in _map_blocks(archive, start) if header.more else ():
             if len(block) < BLOCK:
                 raise damaged(_NO_MAP)
-            numbers += parse_sparse_block(block[:504])
+            numbers += tar.parse_sparse_block(block[:504])
             start += BLOCK
         return numbers, start
-    numbers = sparse_pairs(pairs)
+    numbers = tar.sparse_pairs(pairs)
     if numbers:
         return numbers, start
-    numbers, length = parse_sparse_text(archive.read_at(start, min(header.stored, MAP_TEXT_LIMIT)))
+    numbers, length = tar.parse_sparse_text(archive.read_at(start, min(header.stored, MAP_TEXT_LIMIT)))
     return numbers, start + _padded(length)

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import product
 from typing import Optional
 
+from gpubind.formats.driver.kernel import parse_params
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader
@@ -56,12 +57,7 @@ class Cpu(NamedTuple):
 
 def parse_cpuinfo(text: str) -> Optional[Cpu]:
     """Return the first processor in /proc/cpuinfo; None if it has no flags, as on other machines than x86."""
-    fields: dict[str, str] = {}
-    for line in text.split("\n"):
-        if not line.strip():
-            break
-        name, _, value = line.partition(":")
-        fields[name.strip()] = value.strip()
+    fields = parse_params(text.partition("\n\n")[0])
     return Cpu(fields.get("vendor_id", ""), frozenset(fields["flags"].split())) if fields.get("flags") else None
 
 

@@ -1,4 +1,4 @@
-"""ld.so.cache: every layout, both byte orders, and what damage does."""
+"""ld.so.cache: the layout of glibc 2.2 and later, by itself or after the older one, and what damage does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpubind.errors import FormatError
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache
 from tests.support import answers, damaged
-from tests.support.ldcache import AARCH64, ELF_LIBC6, I386, Layout, Order, build_ldcache, entry
+from tests.support.ldcache import AARCH64, ELF_LIBC6, I386, Layout, build_ldcache, entry
 from tests.support.measure import is_less_work
 
 # What glibc 2.36's own `ldconfig -c old|new|compat` wrote for four small libraries.
@@ -58,8 +58,7 @@ HWCAPS = [
     entry("libc.so.6", "/lib64/tls/libc.so.6", hwcap="legacy"),
     entry("libc.so.6", "/lib64/libc.so.6"),
 ]
-LAYOUTS: tuple[Layout, ...] = ("new", "old", "combined")
-ORDERS: tuple[Order, ...] = ("little", "big")
+LAYOUTS: tuple[Layout, ...] = ("new", "combined")
 GENERATOR = "ldconfig (test) stable release version 2.41"
 
 
@@ -67,9 +66,8 @@ def real(*parts: str) -> bytes:
     return b"".join(base64.b64decode(part) for part in parts)
 
 
-def full_cache(layout: Layout = "new", order: Order = "little") -> bytes:
-    entries = ENTRIES if layout == "old" else [*HWCAPS, *ENTRIES]
-    return build_ldcache(entries, layout, order, generator=GENERATOR)
+def full_cache(layout: Layout = "new") -> bytes:
+    return build_ldcache([*HWCAPS, *ENTRIES], layout, generator=GENERATOR)
 
 
 def read_all(data: bytes) -> list[LdCacheEntry]:
@@ -93,9 +91,8 @@ def names(cache: LdCache, *prefixes: str) -> list[str]:
 # What glibc writes.
 
 
-def test_an_old_cache_of_ldconfig_has_every_entry_without_hwcaps() -> None:
-    cache = parse_ldcache(real(REAL_OLD, REAL_TAIL))
-    assert list(cache) == [found._replace(hwcap="") for found in REAL_ENTRIES]
+def test_a_cache_with_the_older_layout_only_is_refused() -> None:
+    assert refusal(real(REAL_OLD, REAL_TAIL)).place == "byte 0"
 
 
 def test_a_new_cache_of_ldconfig_has_every_entry_and_its_hwcaps() -> None:
@@ -112,30 +109,27 @@ def test_the_extensions_of_a_combined_cache_count_from_the_start_of_the_file() -
 
 
 @pytest.mark.parametrize("share_tails", [True, False], ids=["tails-shared", "tails-apart"])
-@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_entries_come_in_file_order(layout: Layout, order: Order, share_tails: bool) -> None:
-    cache = parse_ldcache(build_ldcache(ENTRIES, layout, order, share_tails=share_tails))
+def test_entries_come_in_file_order(layout: Layout, share_tails: bool) -> None:
+    cache = parse_ldcache(build_ldcache(ENTRIES, layout, share_tails=share_tails))
     assert list(cache) == ENTRIES
     assert len(cache) == len(ENTRIES)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("layout", ["new", "combined"])
-def test_hwcaps_are_read(layout: Layout, order: Order) -> None:
-    cache = parse_ldcache(build_ldcache(HWCAPS, layout, order, generator=GENERATOR, subdirectories=["x86-64-v4"]))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_hwcaps_are_read(layout: Layout) -> None:
+    cache = parse_ldcache(build_ldcache(HWCAPS, layout, generator=GENERATOR, subdirectories=["x86-64-v4"]))
     assert list(cache) == HWCAPS
 
 
-@pytest.mark.parametrize("flag", [0, 2, 3, 6, 7])
-@pytest.mark.parametrize("order", ORDERS)
-def test_the_header_flag_or_else_the_entry_count_tells_the_byte_order(order: Order, flag: int) -> None:
-    matching = {"little": (0, 2, 6), "big": (0, 3, 7)}[order]
-    data = build_ldcache(ENTRIES, order=order, flag=flag)
-    if flag in matching:
-        assert list(parse_ldcache(data)) == ENTRIES
-    else:
-        assert refusal(data).place == "byte 20"
+@pytest.mark.parametrize("flag", [0, 2, 6])
+def test_a_cache_without_a_byte_order_is_little_endian(flag: int) -> None:
+    assert list(parse_ldcache(build_ldcache(ENTRIES, flag=flag))) == ENTRIES
+
+
+@pytest.mark.parametrize("flag", [0, 3, 7])
+def test_a_big_endian_cache_is_refused(flag: int) -> None:
+    assert refusal(build_ldcache(ENTRIES, order="big", flag=flag)).place == ("byte 28" if flag else "byte 20")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -210,22 +204,20 @@ _FLAGS = st.integers(0, 0x7FFFFFFF)
 _ENTRIES = st.lists(st.builds(LdCacheEntry, _NAMES, _NAMES, _FLAGS, _HWCAPS), max_size=12)
 
 
-@given(_ENTRIES, st.sampled_from(LAYOUTS), st.sampled_from(ORDERS), st.booleans(), st.text("ld 2.41", max_size=9))
+@given(_ENTRIES, st.sampled_from(LAYOUTS), st.booleans(), st.text("ld 2.41", max_size=9))
 @settings(max_examples=50, deadline=None)
 def test_what_is_built_is_parsed_back(
-    entries: list[LdCacheEntry], layout: Layout, order: Order, share_tails: bool, generator: str
+    entries: list[LdCacheEntry], layout: Layout, share_tails: bool, generator: str
 ) -> None:
-    if layout == "old":
-        entries = [found._replace(hwcap="") for found in entries]
-    cache = parse_ldcache(build_ldcache(entries, layout, order, None, generator, (), share_tails))
+    cache = parse_ldcache(build_ldcache(entries, layout, generator=generator, share_tails=share_tails))
     assert list(cache) == entries
 
 
 # Bounds.
 
 
-def with_word(data: bytes, at: int, value: int, order: Order = "little") -> bytes:
-    return data[:at] + value.to_bytes(4, order) + data[at + 4 :]
+def with_word(data: bytes, at: int, value: int) -> bytes:
+    return data[:at] + value.to_bytes(4, "little") + data[at + 4 :]
 
 
 def word(data: bytes, at: int) -> int:
@@ -258,11 +250,7 @@ SIZE = len(NEW)
         pytest.param(with_word(NEW, EXTENSION + 16, SIZE), f"byte {EXTENSION + 8}", id="section-behind-the-file"),
         pytest.param(with_word(NEW, EXTENSION + 20, SIZE), f"byte {EXTENSION + 8}", id="section-too-long"),
         pytest.param(with_word(NEW, EXTENSION + 40, SIZE), f"byte {SIZE}", id="subdirectory-behind-the-file"),
-        pytest.param(b"ld.so-1.7.0\0", "byte 12", id="old-header-cut"),
-        pytest.param(b"ld.so-1.7.0\0\1\1\1\1" + bytes(40), "byte 12", id="old-too-many-entries"),
-        pytest.param(b"ld.so-1.7.0\0\1\0\0\0" + struct.pack("<iII", 3, 9, 0) + b"a\0", "byte 20", id="old-name"),
-        pytest.param(b"ld.so-1.7.0\0\1\0\0\0" + struct.pack("<iII", 3, 0, 9) + b"a\0", "byte 24", id="old-path"),
-        pytest.param(b"ld.so-1.7.0\0\1\0\0\0" + struct.pack("<iII", 3, 0, 0) + b"a", "byte 20", id="old-no-end"),
+        pytest.param(b"ld.so-1.7.0\0", "byte 0", id="older-header-cut"),
     ],
 )
 def test_what_lies_outside_the_file_is_refused_with_its_place(data: bytes, place: str) -> None:
@@ -285,9 +273,8 @@ def test_a_cache_that_parses_can_be_read_to_its_end(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("order", ORDERS)
-def test_every_cut_is_refused_or_read(layout: Layout, order: Order) -> None:
-    data = full_cache(layout, order)
+def test_every_cut_is_refused_or_read(layout: Layout) -> None:
+    data = full_cache(layout)
     read = [answers(read_all, data[:end]) for end in range(len(data) + 1)]
     assert read[-1]
     assert not any(read[: len(data) // 3])

@@ -82,7 +82,6 @@ ReadAt = Callable[[int, int], bytes]
 
 _POINTER = struct.Struct("<Q")
 _FRAGMENT = struct.Struct("<QI4x")
-_ID = struct.Struct("<I")
 
 
 class Superblock(NamedTuple):
@@ -271,8 +270,8 @@ class Squashfs:
         # Kept for this image only: the caches go with it.
         self.block = lru_cache(DATA_KEPT)(self._block)
         self._metadata_at = lru_cache(METADATA_KEPT)(self._metadata_block)
+        self.id = lru_cache(None)(self._id)
         self._listings: dict[tuple[int, int, int], dict[str, int]] = {}
-        self._ids: dict[int, int] = {}
         self._listed = self._names = 0
         self._packed_total = 0
         self.unpacked_total = 0
@@ -309,15 +308,11 @@ class Squashfs:
         """Return the target of a symbolic link."""
         return self.metadata(link.rest, link.size)[0]
 
-    def id(self, number: int) -> int:
+    def _id(self, number: int) -> int:
         """Return the user or group id with that index."""
-        found = self._ids.get(number)
-        if found is None:
-            if number >= self.superblock.ids:
-                raise damaged(f"id {number} of {self.superblock.ids}", f"byte {self.superblock.id_table}")
-            (found,) = _ID.unpack(self._entry(self.superblock.id_table, number, _ID.size))
-            self._ids[number] = found
-        return found
+        if number >= self.superblock.ids:
+            raise damaged(f"id {number} of {self.superblock.ids}", f"byte {self.superblock.id_table}")
+        return int.from_bytes(self._entry(self.superblock.id_table, number, 4), "little")
 
     def fragment(self, number: int) -> bytes:
         """Return block *number* of those that hold the tails of several files."""

@@ -22,22 +22,23 @@ def unpacker(compression: str) -> Optional[Unpack]:
 
     Errors: `ImportError` if its package (`PACKAGES`) is not there.
     """
-    makers: dict[str, Callable[[], Unpack]] = {
-        "gzip": _gzip, "lzma": _lzma, "xz": _xz, "lzo": _lzo, "lz4": _lz4, "zstd": _zstd,
-    }  # fmt: skip
-    return makers[compression]() if compression in makers else None
+    if compression == "gzip":
+        import zlib
 
+        return lambda data, limit: _whole(zlib.decompressobj(), data, limit)
+    if compression == "xz":
+        import lzma
 
-def _gzip() -> Unpack:
-    import zlib
+        return lambda data, limit: _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DICTIONARY_LIMIT), data, limit)
+    if compression == "lz4":
+        import lz4.block
 
-    return lambda data, limit: _whole(zlib.decompressobj(), data, limit)
+        return lambda data, limit: bytes(lz4.block.decompress(data, uncompressed_size=limit))
+    if compression == "lzo":
+        import lzo
 
-
-def _xz() -> Unpack:
-    import lzma
-
-    return lambda data, limit: _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DICTIONARY_LIMIT), data, limit)
+        return lambda data, limit: bytes(lzo.decompress(data, False, limit))
+    return _lzma() if compression == "lzma" else _zstd() if compression == "zstd" else None
 
 
 def _lzma() -> Unpack:
@@ -62,18 +63,6 @@ def _whole(decompressor: Any, data: bytes, limit: int) -> bytes:
     if len(unpacked) <= limit and not decompressor.eof:
         raise EOFError("the block ends early")
     return unpacked
-
-
-def _lz4() -> Unpack:
-    from lz4.block import decompress
-
-    return lambda data, limit: bytes(decompress(data, uncompressed_size=limit))
-
-
-def _lzo() -> Unpack:
-    from lzo import decompress
-
-    return lambda data, limit: bytes(decompress(data, False, limit))
 
 
 def _zstd() -> Unpack:

@@ -116,7 +116,10 @@ class _ElfFile:
         self.segments = self._read_segments(programs, program_size, program_count)
         # Where two are loaded over each other, the last one shows.
         self._loaded = [segment for segment in reversed(self.segments) if segment.kind == PT_LOAD]
-        self._need_whole_segments()
+        size = stream.seek(0, 2)  # to the end; 0 for a stream that does not know its size
+        end = max((segment.offset + segment.size for segment in self._loaded), default=0)
+        if 0 < size < end:  # ld.so maps such a file, and its first use is a SIGBUS
+            raise _damaged(f"the file is truncated: it has {size} bytes, and its segments {end}", "segments")
 
     def _read_segments(self, at: int, size: int, count: int) -> tuple[_Segment, ...]:
         form = struct.Struct(self.order + self.forms.program)
@@ -129,13 +132,6 @@ class _ElfFile:
         if sum(segment.kind == PT_DYNAMIC for segment in segments) > 1:
             raise _damaged("two dynamic segments", "program headers")
         return segments
-
-    def _need_whole_segments(self) -> None:
-        """Raise `FormatError` where the file is cut off: ld.so maps such a file, and its first use is a SIGBUS."""
-        size = self._stream.seek(0, 2)  # to the end; 0 for a stream that does not know its size
-        end = max((segment.offset + segment.size for segment in self._loaded), default=0)
-        if 0 < size < end:
-            raise _damaged(f"the file is truncated: it has {size} bytes, and its segments {end}", "segments")
 
     def first(self, kind: int) -> Optional[_Segment]:
         """Return the first segment of that *kind*."""

@@ -1,11 +1,12 @@
-"""`/etc/ld.so.cache`, from its bytes.
+"""`/etc/ld.so.cache`, from its bytes: the layout `glibc-ld.so.cache1.1`, which may stand after an older one.
 
-Source: glibc `sysdeps/generic/dl-cache.h` and `elf/cache.c`. Three layouts exist: the old one (`ld.so-1.7.0`), the new
-one (`glibc-ld.so.cache1.1`), and both in one file. A cache may be written by a machine of the other byte order.
+Source: glibc `sysdeps/generic/dl-cache.h` and `elf/cache.c`. Two kinds are not read: caches with the older layout only,
+from before glibc 2.2, and those of big-endian machines, for which there is no GPU driver.
 """
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
@@ -15,12 +16,11 @@ from gpubind.errors import Format
 from gpubind.frozen import NamedTuple
 
 OLD_MAGIC = b"ld.so-1.7.0"
-NEW_MAGIC = b"glibc-ld.so.cache1.1"
+MAGIC = b"glibc-ld.so.cache1.1"
 EXTENSION_MAGIC = 0xEAA42174
 TAG_HWCAPS = 1
 
-OLD_HEADER, OLD_ENTRY = 16, 12
-NEW_HEADER, NEW_ENTRY = 48, 24
+ENTRY_SIZE = 24
 HWCAP_IS_SUBDIRECTORY = 1 << 30  # bit 62 of the entry's 64-bit hwcap, seen in its upper word
 ENTRIES_LIMIT = 1 << 16  # an installation of everything has about 20,000
 ENTRIES_OF_A_NAME = 64  # one for each architecture and processor
@@ -29,8 +29,10 @@ STRING_LIMIT = 4096  # PATH_MAX: longer strings are damage
 EXTENSION_SECTIONS_LIMIT = 64  # two tags are defined
 SUBDIRECTORIES_LIMIT = 1024
 
+_HEADER = struct.Struct("<20sIIB3xI12x")
+_INVALID = {1: "the header marks the cache as invalid", 3: "it is of a big-endian machine"}
+"""By the low two bits of the header's flags."""
 _damaged = Format("bad-ldcache", "not a readable ld.so.cache", "recreate it with `ldconfig` as root").damaged
-_ORDERS = {2: "little", 3: "big"}  # the header's flags byte, low two bits
 
 
 class LdCacheEntry(NamedTuple):
@@ -123,112 +125,64 @@ def parse_ldcache(data: bytes) -> LdCache:
 
     Errors: `FormatError` (code `bad-ldcache`) with the byte offset, for anything that glibc would not read; every
     offset is checked against the file before use.
-    Source: glibc `elf/cache.c`, `sysdeps/generic/dl-cache.h`.
     """
-    if data.startswith(NEW_MAGIC):
-        return _parse_new(data, 0)
-    if data.startswith(OLD_MAGIC):
-        order = _plausible_order(data, 12, OLD_HEADER, OLD_ENTRY)
-        count = _count(data, 12, order)
-        strings = OLD_HEADER + OLD_ENTRY * count
-        combined = (strings + 7) & ~7
-        if data.startswith(NEW_MAGIC, combined):
-            return _parse_new(data, combined)
-        words = _words(data, OLD_HEADER, count * 3, order)
-        columns = (words[0::3], words[1::3], words[2::3])
-        _check_offsets(data, strings, columns[1], columns[2], OLD_HEADER, OLD_ENTRY)
-        zeros = array("I", bytes(4 * count))
-        return LdCache(data, strings, (*columns, zeros, zeros))
-    raise _damaged("neither magic string is there", 0)
-
-
-def _parse_new(data: bytes, base: int) -> LdCache:
-    if len(data) < base + NEW_HEADER:
+    base = data.find(MAGIC) if data.startswith((MAGIC, OLD_MAGIC)) else -1
+    if base < 0:
+        raise _damaged("the magic string is not there", 0)
+    table = base + _HEADER.size
+    if len(data) < table:
         raise _damaged("truncated header", len(data))
-    order_flag = data[base + 28] & 3
-    if order_flag == 1:
-        raise _damaged("the header marks the cache as invalid", base + 28)
-    order = _ORDERS.get(order_flag) or _plausible_order(data, base + 20, base + NEW_HEADER, NEW_ENTRY)
-    count = _count(data, base + 20, order)
-    string_length = _u32(data, base + 24, order)
-    table_end = base + NEW_HEADER + NEW_ENTRY * count
-    if table_end + string_length > len(data):
+    _, count, string_length, flags, extensions = _HEADER.unpack_from(data, base)
+    if flags & 3 in _INVALID:
+        raise _damaged(_INVALID[flags & 3], base + 28)
+    if count > ENTRIES_LIMIT:
+        raise _damaged(f"{count} entries; no machine has more than {ENTRIES_LIMIT}", base + 20)
+    if table + ENTRY_SIZE * count + string_length > len(data):
         raise _damaged(f"{count} entries and {string_length} bytes of strings do not fit in the file", base + 20)
-    words = _words(data, base + NEW_HEADER, count * 6, order)
-    low, high = (4, 5) if order == "little" else (5, 4)
-    columns = (words[0::6], words[1::6], words[2::6], words[low::6], words[high::6])
-    _check_offsets(data, base, columns[1], columns[2], base + NEW_HEADER, NEW_ENTRY)
-    subdirectories = _extensions(data, base, _u32(data, base + 32, order), order)
+    words = _words(data, table, count * 6)
+    columns = (words[0::6], words[1::6], words[2::6], words[4::6], words[5::6])
+    size = data.rfind(b"\0") + 1 - base  # every string that starts before has an end
+    for column, shift in ((columns[1], 4), (columns[2], 8)):
+        if column and max(column) >= size:
+            index = next(i for i, offset in enumerate(column) if offset >= size)
+            raise _damaged(f"entry {index} points past the last string", table + ENTRY_SIZE * index + shift)
+    subdirectories = _extensions(data, base, extensions)
     for index, high in enumerate(columns[4]) if any(columns[4]) else ():
         if high & HWCAP_IS_SUBDIRECTORY and columns[3][index] >= len(subdirectories):
             why = f"entry {index} names hwcaps subdirectory {columns[3][index]} of {len(subdirectories)}"
-            raise _damaged(why, base + NEW_HEADER + NEW_ENTRY * index + 16)
+            raise _damaged(why, table + ENTRY_SIZE * index + 16)
     return LdCache(data, base, columns, subdirectories)
 
 
-def _extensions(data: bytes, base: int, start: int, order: str) -> tuple[str, ...]:
+def _extensions(data: bytes, base: int, start: int) -> tuple[str, ...]:
     """Return the names of the hwcaps subdirectories. Offsets count from the start of the file."""
     if not start:
         return ()
-    if _u32(data, start, order) != EXTENSION_MAGIC:
+    magic, count = _words(data, start, 2)
+    if magic != EXTENSION_MAGIC:
         raise _damaged("the extension block has no magic", start)
-    count = _u32(data, start + 4, order)
     if count > EXTENSION_SECTIONS_LIMIT:
         raise _damaged(f"{count} extension sections", start + 4)
     subdirectories: tuple[str, ...] = ()
-    for number in range(count):
-        section = start + 8 + 16 * number
-        tag = _u32(data, section, order)
-        where = _u32(data, section + 8, order)
-        size = _u32(data, section + 12, order)
+    for section in range(start + 8, start + 8 + 16 * count, 16):
+        tag, _, where, size = _words(data, section, 4)
         if where + size > len(data):
             raise _damaged("an extension section ends after the end of the file", section)
         if tag == TAG_HWCAPS:
             if size > 4 * SUBDIRECTORIES_LIMIT:
                 raise _damaged(f"{size // 4} hwcaps subdirectories", section)
-            names = _words(data, where, size // 4, order)
-            subdirectories = tuple(_string(data, base + name) for name in names)
+            subdirectories = tuple(_string(data, base + name) for name in _words(data, where, size // 4))
     return subdirectories
 
 
-def _plausible_order(data: bytes, at: int, table: int, entry_size: int) -> str:
-    """Return the byte order in which the entry count at *at* fits the file; the machine's own if both do."""
-    orders = (sys.byteorder, "big" if sys.byteorder == "little" else "little")
-    for order in orders:
-        if table + entry_size * _u32(data, at, order) <= len(data):
-            return order
-    raise _damaged("the entry count does not fit the file", at)
-
-
-def _check_offsets(data: bytes, base: int, keys: array[int], values: array[int], table: int, entry_size: int) -> None:
-    size = data.rfind(b"\0") + 1 - base  # every string that starts before has an end
-    for column, shift in ((keys, 4), (values, 8)):
-        if column and max(column) >= size:
-            index = next(i for i, offset in enumerate(column) if offset >= size)
-            raise _damaged(f"entry {index} points past the last string", table + entry_size * index + shift)
-
-
-def _words(data: bytes, at: int, count: int, order: str) -> array[int]:
+def _words(data: bytes, at: int, count: int) -> array[int]:
     end = at + 4 * count
     if end > len(data):
         raise _damaged("truncated table", len(data))
     words = array("I", data[at:end])
-    if order != sys.byteorder:
+    if sys.byteorder == "big":
         words.byteswap()
     return words
-
-
-def _count(data: bytes, at: int, order: str) -> int:
-    count = _u32(data, at, order)
-    if count > ENTRIES_LIMIT:
-        raise _damaged(f"{count} entries; no machine has more than {ENTRIES_LIMIT}", at)
-    return count
-
-
-def _u32(data: bytes, at: int, order: str) -> int:
-    if at + 4 > len(data):
-        raise _damaged("truncated", len(data))
-    return int.from_bytes(data[at : at + 4], "little" if order == "little" else "big")
 
 
 def _string(data: bytes, at: int) -> str:
