@@ -12,19 +12,7 @@ from gpubind.errors import HostReadError, closed
 from gpubind.files.opened import OpenedTree
 from gpubind.files.regular import open_regular
 from gpubind.formats.elf.elf import ElfFacts
-from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.model.answers import (
-    FORBIDDEN,
-    answer_in,
-    could_not_look,
-    is_optional,
-    passes,
-    read_steady,
-    real_path,
-    reason,
-    refusal,
-    tried,
-)
+from gpubind.model import HostPath, Missing, RootedPath, Stat, answers
 from gpubind.observe import cannot_sign
 
 if TYPE_CHECKING:
@@ -63,10 +51,14 @@ class LiveTree(OpenedTree):
 
     def __init__(self, root: str = "/") -> None:
         try:
-            real = real_path(root)
-            descriptor = tried(lambda: os.open(real, os.O_PATH | _DIRECTORY))
+            real = answers.real_path(root)
+            descriptor = answers.tried(lambda: os.open(real, os.O_PATH | _DIRECTORY))
         except (OSError, ValueError) as error:
-            raise _no_root(root, error) from error
+            what = "the root cannot be read"
+            if answers.answer_in(error) is None:
+                raise answers.could_not_look(root, error, what) from error
+            why = "it is not a directory" if isinstance(error, NotADirectoryError) else answers.refusal(error)
+            raise HostReadError("no-root", what, where=root, why=why, hint="give a directory") from error
         super().__init__(HostPath(real))
         self._root = descriptor
         self._directories: dict[str, int] = {}
@@ -112,11 +104,11 @@ class LiveTree(OpenedTree):
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         descriptor = self._open_file(path)  # files of /proc and /sys have no size
         try:
-            return read_steady(size, descriptor, path)
+            return answers.read_steady(size, descriptor, path)
         except OSError as error:
-            if is_optional(path, error):
+            if answers.is_optional(path, error):
                 cannot_sign(f"{path} could not be read")
-                return Missing("unreadable", reason(error))
+                return Missing("unreadable", answers.reason(error))
             raise
         finally:
             os.close(descriptor)
@@ -141,15 +133,15 @@ class LiveTree(OpenedTree):
 
         Errors: `HostReadError` (code `unreadable-file`) for an error that is not an answer.
         """
-        found = answer_in(error)
-        if found is None and (self._gives_back(error) or passes(error)):
+        found = answers.answer_in(error)
+        if found is None and (self._gives_back(error) or answers.passes(error)):
             try:
                 return again()
             except (OSError, ValueError) as second:
-                error, found = second, answer_in(second)
+                error, found = second, answers.answer_in(second)
         if found is None:
             hint = "gpubind takes nothing for absent that it could not look at; try again, or look at the file system"
-            raise could_not_look(self.real(RootedPath(path)), error, hint=hint) from error
+            raise answers.could_not_look(self.real(RootedPath(path)), error, hint=hint) from error
         return found
 
     def _gives_back(self, error: Exception) -> bool:
@@ -191,13 +183,6 @@ class LiveTree(OpenedTree):
         self._directories.clear()
 
 
-def _no_root(root: str, error: Exception) -> HostReadError:
-    if answer_in(error) is None:
-        return could_not_look(root, error, "the root cannot be read")
-    why = "it is not a directory" if isinstance(error, NotADirectoryError) else refusal(error)
-    return HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")
-
-
 class PermittedTree(LiveTree):
     """The files below *root*, as user *uid* with *groups* may open them by owner, group and mode.
 
@@ -215,7 +200,7 @@ class PermittedTree(LiveTree):
         return super()._open_file(path)
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        return super()._list(path) if self._may(READ, path) else FORBIDDEN
+        return super()._list(path) if self._may(READ, path) else answers.FORBIDDEN
 
     def _place_of(self, path: str) -> tuple[int, str]:
         if not self._may_search(path.rpartition("/")[0]):

@@ -79,10 +79,6 @@ class Layer(LiveTree):
         found = self._lstat(path)
         return _INEXACT if found is ABSENT else found  # it has been removed meanwhile
 
-    def target(self, path: str) -> Union[str, Missing]:
-        """Return the target of the link *path*."""
-        return self._readlink(path)
-
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         try:
             place, name = self._place_of(path)
@@ -147,7 +143,7 @@ class OverlayTree(OpenedTree):
         return self._answer(path, lambda layer: layer.look(path), lambda whole: whole.lstat(path))
 
     def _readlink(self, path: str) -> Union[str, Missing]:
-        return self._answer(path, lambda layer: layer.target(path), lambda whole: whole.readlink(path))
+        return self._answer(path, lambda layer: layer._readlink(path), lambda whole: whole.readlink(path))
 
     def _answer(
         self,

@@ -15,16 +15,8 @@ from gpubind.formats.elf.glibc import CONVERTERS, PROGRAMS, is_member
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host
 from gpubind.host.surveyed import CPUINFO, GROUPS, SurveyedHost, SurveyedTree
-from gpubind.model import Missing
+from gpubind.model import Missing, layouts
 from gpubind.model.arch import WITH_DRIVERS
-from gpubind.model.layouts import (
-    BINARY_DIRECTORIES,
-    ROCM_LIBRARIES,
-    STARTER_PREFIXES,
-    SUBDIRECTORIES,
-    amdgpu_directories,
-    library_directories,
-)
 
 RUN_TIMEOUT_S = 30.0
 DEPTH_LIMIT = 8
@@ -48,10 +40,10 @@ _ALL_FACTS = (
 _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
 
 
-BELOW_LIBRARIES = (*SUBDIRECTORIES, "nvidia/wine", "libglvnd")
+BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd")
 """Below each directory of libraries; the first is that directory itself."""
-BELOW_ROCM = (".info", *ROCM_LIBRARIES, "lib/llvm/lib", "llvm/lib", "bin", "etc/OpenCL/vendors")
-PROGRAM_DIRECTORIES = (*BINARY_DIRECTORIES, "/opt/rocm/bin")
+BELOW_ROCM = (".info", *layouts.ROCM_LIBRARIES, "lib/llvm/lib", "llvm/lib", "bin", "etc/OpenCL/vendors")
+PROGRAM_DIRECTORIES = (*layouts.BINARY_DIRECTORIES, "/opt/rocm/bin")
 _MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
 
 
@@ -60,9 +52,9 @@ def library_places(tree: Tree, machine: str) -> tuple[str, ...]:
 
     *machine* is the host's architecture, which may be an unknown one.
     """
-    places = [f"/opt/rocm/{name}" for name in ROCM_LIBRARIES]
+    places = [f"/opt/rocm/{name}" for name in layouts.ROCM_LIBRARIES]
     for arch in (*WITH_DRIVERS, machine):
-        places += [*library_directories(arch), *amdgpu_directories(arch)]
+        places += [*layouts.library_directories(arch), *layouts.amdgpu_directories(arch)]
     for base in _MULTIARCH_BASES:
         triplets = [name for name in tree.names(base) if "-linux-gnu" in name]
         places += [f"{base}/{name}{sub}" for name in triplets for sub in ("", "/nvidia", "/nvidia/current")]
@@ -132,7 +124,11 @@ SINGLE_PATHS = (
     "/proc/sys/user/max_user_namespaces",
     "/run/udev",
     *(f"{prefix}/bin/bwrap" for prefix in ("/usr", "/usr/local")),
-    *(f"{prefix}/{name}/bin/starter-suid" for prefix in STARTER_PREFIXES for name in ("apptainer", "singularity")),
+    *(
+        f"{prefix}/{name}/bin/starter-suid"
+        for prefix in layouts.STARTER_PREFIXES
+        for name in ("apptainer", "singularity")
+    ),
     *(
         f"/sys/module/{module}{fact}"
         for module in ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_fs", "amdgpu", "nouveau")
@@ -181,7 +177,9 @@ class _Survey:
         mps = host.variable(MPS_PIPE_DIRECTORY)
         if mps.startswith("/"):
             self.walk(mps)
-        self._drm_devices()
+        for name in self.tree.names("/sys/class/drm"):
+            if re.fullmatch(r"renderD[0-9]+", name):  # which card belongs to it
+                self.list(f"/sys/class/drm/{name}/device/drm", all_facts=True)
         releases = [f"/opt/{name}" for name in self.list("/opt") if name.startswith("rocm")]
         asked = host.variable(ROCM_PATH)
         for directory in (*releases, *((asked,) if asked.startswith("/") else ())):
@@ -208,12 +206,6 @@ class _Survey:
                 self.list(f"{base}/drm", all_facts=True)
             else:
                 self.tree.look_at(f"{base}/drm")
-
-    def _drm_devices(self) -> None:
-        """Record which card belongs to which render node."""
-        for name in self.tree.names("/sys/class/drm"):
-            if re.fullmatch(r"renderD[0-9]+", name):
-                self.list(f"/sys/class/drm/{name}/device/drm", all_facts=True)
 
     def _dependencies(self) -> None:
         """Record ELF facts of all that ROCm's libraries need, in each directory where it may be found."""

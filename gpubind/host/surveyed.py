@@ -15,14 +15,7 @@ from gpubind.files.ldconfig import LD_CACHE_LIMIT, LD_CACHE_PATH
 from gpubind.files.tree import TEXT_LIMIT
 from gpubind.formats.driver.names import STUBBED
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
-from gpubind.formats.text.record import (
-    Record,
-    RecordedDirectory,
-    RecordedEntry,
-    RecordedList,
-    RecordedRoot,
-    RecordedRun,
-)
+from gpubind.formats.text import record
 from gpubind.host.base import LIST_FILES, Host, ListFile, RunResult
 from gpubind.model import Missing, Stat
 from gpubind.model.answers import ABSENT
@@ -62,29 +55,29 @@ class _Kept:
     """The answers of a tree, shared with its lenient one."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, dict[str, RecordedEntry]] = {}
+        self.entries: dict[str, dict[str, record.RecordedEntry]] = {}
         self.listings: dict[str, Union[tuple[str, ...], Missing]] = {}
 
-    def entry(self, path: str) -> Optional[RecordedEntry]:
+    def entry(self, path: str) -> Optional[record.RecordedEntry]:
         parent, _, name = path.rpartition("/")
         return self.entries.get(parent or "/", {}).get(name)
 
-    def add(self, path: str, entry: RecordedEntry) -> None:
+    def add(self, path: str, entry: record.RecordedEntry) -> None:
         parent, _, name = path.rpartition("/")
         self.entries.setdefault(parent or "/", {})[name] = entry
 
-    def directories(self) -> dict[str, RecordedDirectory]:
+    def directories(self) -> dict[str, record.RecordedDirectory]:
         """Return the answers by directory. In a listed directory, absent names are left out."""
         made = {}
         for path in sorted({*self.entries, *self.listings}):
             names, entries = self.listings.get(path), self.entries.get(path, {})
             if names is None or isinstance(names, Missing):
-                made[path] = RecordedDirectory(entries, (), names or False)
+                made[path] = record.RecordedDirectory(entries, (), names or False)
                 continue
             there = frozenset(names)
             entries = {name: entry for name, entry in entries.items() if name in there or entry.stat != ABSENT}
             others = tuple(name for name in names if name not in entries)
-            made[path] = RecordedDirectory(entries, others, True)
+            made[path] = record.RecordedDirectory(entries, others, True)
         return made
 
 
@@ -110,9 +103,9 @@ class SurveyedTree(Tree):
         made.unseen = self.unseen
         return made
 
-    def recorded(self) -> RecordedRoot:
+    def recorded(self) -> record.RecordedRoot:
         """Return the answers so far."""
-        return RecordedRoot(self.root, self._kept.directories())
+        return record.RecordedRoot(self.root, self._kept.directories())
 
     def look_at(self, path: str, *, text: bool = False, elf: bool = False) -> None:
         """Record *path*, and by its name its text, or the facts of a program or library.
@@ -176,14 +169,14 @@ class SurveyedTree(Tree):
     def _is_stub(self, path: str) -> bool:
         return self._keep(path, "stub", self._tree.is_stub(path))
 
-    def _entry(self, path: str) -> RecordedEntry:
+    def _entry(self, path: str) -> record.RecordedEntry:
         entry = self._kept.entry(path)
         if entry is None:
             found = self._tree.lstat(path)
-            entry = RecordedEntry(found)
+            entry = record.RecordedEntry(found)
             if isinstance(found, Stat) and found.kind == "link":
                 target = self._tree.readlink(path)
-                entry = RecordedEntry(LINK, link=target if isinstance(target, str) else "")
+                entry = record.RecordedEntry(LINK, link=target if isinstance(target, str) else "")
             if not _is_unrecorded(found):
                 self._kept.add(path, entry)
         return entry
@@ -279,12 +272,12 @@ class SurveyedHost(Host):
             self._runs[argv] = self._host.run(argv, timeout_s)
         return self._runs[argv]
 
-    def recorded(self, description: str = "", hostname: Optional[str] = None) -> Record:
+    def recorded(self, description: str = "", hostname: Optional[str] = None) -> record.Record:
         """Return the record of the answers so far. *hostname* is kept only if given."""
         driver, dev = self.driver, self.dev
         assert isinstance(driver, SurveyedTree)
         assert isinstance(dev, SurveyedTree)
-        return Record(
+        return record.Record(
             description=description,
             hostname=hostname,
             driver=driver.recorded(),
@@ -295,12 +288,14 @@ class SurveyedHost(Host):
             euid=self.identity.euid,
             groups=self.identity.groups,
             lists=tuple(
-                RecordedList(name, file.label, file.data.decode("utf-8", "surrogateescape"))
+                record.RecordedList(name, file.label, file.data.decode("utf-8", "surrogateescape"))
                 for name, file in self._lists.items()
                 if not file.shipped
             ),
             runs=tuple(
-                RecordedRun(argv, missing=answer) if isinstance(answer, Missing) else RecordedRun(argv, *answer)
+                record.RecordedRun(argv, missing=answer)
+                if isinstance(answer, Missing)
+                else record.RecordedRun(argv, *answer)
                 for argv, answer in self._runs.items()
                 if not (isinstance(answer, Missing) and answer.why == "absent")
             ),

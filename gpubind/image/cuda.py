@@ -114,7 +114,10 @@ def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
         yield ImageCuda(toolkit, "toolkit", "/usr/local/cuda")
     elif variable and re.match(r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}$", variable):
         yield ImageCuda(variable, "variable", "CUDA_VERSION")
-    for directory in _spack_directories(tree):
+    # Spack has its packages below a platform; before 1.0 also below a compiler.
+    platforms = [f"{root}/{name}" for root in SPACK for name in tree.names(root)]
+    compilers = (f"{platform}/{name}" for platform in platforms for name in tree.names(platform) if "cuda-" not in name)
+    for directory in _each_once(tree, (*platforms, *islice(compilers, DIRECTORIES_LIMIT))):
         yield from _named(tree, directory, "spack")
     for root in EASYBUILD:
         yield from _named(tree, f"{root}/CUDA", "easybuild")
@@ -181,13 +184,6 @@ def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
     above = tuple(dict.fromkeys(prefix for prefix in (*of_path, *PREFIXES, *in_opt) if prefix))
     below = (f"{prefix}/envs/{name}" for prefix in above for name in tree.names(f"{prefix}/envs"))
     return _each_once(tree, (*above, *below))
-
-
-def _spack_directories(tree: Tree) -> Iterator[str]:
-    """Yield Spack's directories of packages: below a platform; before Spack 1.0 also below a compiler."""
-    platforms = [f"{root}/{name}" for root in SPACK for name in tree.names(root)]
-    compilers = (f"{platform}/{name}" for platform in platforms for name in tree.names(platform) if "cuda-" not in name)
-    return _each_once(tree, (*platforms, *islice(compilers, DIRECTORIES_LIMIT)))
 
 
 def _each_once(tree: Tree, directories: Iterable[str]) -> Iterator[str]:

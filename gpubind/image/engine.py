@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Optional, cast
 
 from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
@@ -75,9 +76,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     with in_file(f"{store} image inspect {name}"):
         found = parse_inspected(inspected)
 
-    def saved() -> Image:
-        return _saved(store, name, reference, arch)
-
+    saved = partial(_saved, store, name, reference, arch)
     layers = _layers(found.layers)
     if not layers:
         return saved()

@@ -44,14 +44,10 @@ def read_environment(tree: Tree) -> Exports:
         exports = exports.with_nothing_known() if isinstance(text, Missing) else parse_exports(text, exports)
         own = exports.env.get("PATH")
         if name in DOCKER_FILES and own is not None:
-            exports = exports.with_value("PATH", _completed(own))
+            directories = own.split(":") if own else []
+            more = (directory for directory in DEFAULT_PATH.split(":") if directory not in directories)
+            exports = exports.with_value("PATH", ":".join([*directories, *more]))
     return exports
-
-
-def _completed(path: str) -> str:
-    """Return *path* with the directories of the default PATH that it lacks."""
-    directories = path.split(":") if path else []
-    return ":".join([*directories, *(d for d in DEFAULT_PATH.split(":") if d not in directories)])
 
 
 def of_interest(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:

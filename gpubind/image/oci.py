@@ -16,20 +16,8 @@ from gpubind.files.blob import Blob, BlobPart, Bytes, closed_on_error
 from gpubind.files.compressed import unpacked
 from gpubind.files.live import LiveTree
 from gpubind.files.opened import OpenedTree
+from gpubind.formats.archive import oci
 from gpubind.formats.archive.magic import NOT_UNPACKED
-from gpubind.formats.archive.oci import (
-    DOCUMENT_LIMIT,
-    INDEX_TYPES,
-    MANIFEST_TYPES,
-    OciDescriptor,
-    damaged,
-    is_config_type,
-    is_layer_type,
-    parse_docker_manifest,
-    parse_oci_config,
-    parse_oci_index,
-    parse_oci_manifest,
-)
 from gpubind.image.facts import Image, read_image
 from gpubind.image.layers import LayeredTree, Layers, kept, listed
 from gpubind.image.tar import Member
@@ -67,38 +55,38 @@ class Blobs:
         found = self.tree.find("/" + path)
         return not isinstance(found, Missing) and found.stat.kind == "file"
 
-    def described(self, descriptor: OciDescriptor, parse: Callable[[bytes], T]) -> T:
+    def described(self, descriptor: oci.OciDescriptor, parse: Callable[[bytes], T]) -> T:
         """Return the document of *descriptor*. Errors: as `parsed`, also for another size or digest."""
         return self.parsed(descriptor.path, parse, descriptor)
 
-    def parsed(self, path: str, parse: Callable[[bytes], T], wanted: Optional[OciDescriptor] = None) -> T:
+    def parsed(self, path: str, parse: Callable[[bytes], T], wanted: Optional[oci.OciDescriptor] = None) -> T:
         """Return the document *path*. Errors: `FormatError` (`bad-oci`) if it is missing, too large or not *wanted*."""
-        data = self.tree.read("/" + path, DOCUMENT_LIMIT)
+        data = self.tree.read("/" + path, oci.DOCUMENT_LIMIT)
         if isinstance(data, Missing):
-            raise damaged(str(data), path).in_file(self.label)
+            raise oci.damaged(str(data), path).in_file(self.label)
         if wanted is not None:
             self._measured(path, len(data), wanted.size)
             Verified(Bytes(data), wanted.digest, f"{self.label}: {path}").finish()
         with in_file(f"{self.label}: {path}"):
             return parse(data)
 
-    def layer(self, path: str, wanted: Optional[OciDescriptor]) -> Blob:
+    def layer(self, path: str, wanted: Optional[oci.OciDescriptor]) -> Blob:
         """Return the layer *path*, unread. Errors: as `parsed`. `Verified.finish` checks its digest."""
         found = self.tree.find("/" + path)
         if isinstance(found, Missing) or found.stat.kind != "file":
             why = str(found) if isinstance(found, Missing) else "it is not a regular file"
-            raise damaged(why, path).in_file(self.label)
+            raise oci.damaged(why, path).in_file(self.label)
         if wanted is not None:
             self._measured(path, found.stat.size, wanted.size)
         blob = self.tree.open(found.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
-            raise damaged(str(blob), path).in_file(self.label)
+            raise oci.damaged(str(blob), path).in_file(self.label)
         self._layers.append(blob)
         return blob if wanted is None else Verified(blob, wanted.digest, blob.label)
 
     def _measured(self, path: str, size: int, wanted: int) -> None:
         if wanted != size:
-            raise damaged(f"{size} bytes instead of {wanted}", path).in_file(self.label)
+            raise oci.damaged(f"{size} bytes instead of {wanted}", path).in_file(self.label)
 
 
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
@@ -124,29 +112,26 @@ def open_archive(
     index = Layers(whiteouts=False)
     index.add(plain, listed(plain))
     blobs = Blobs(LayeredTree(index, root, near=False), blob.label)  # its files are layers
-    docker, oci = blobs.has("manifest.json"), blobs.has("index.json")
-    if kind is None and not docker and not oci:
+    is_docker, is_oci = blobs.has("manifest.json"), blobs.has("index.json")
+    if kind is None and not is_docker and not is_oci:
         what = "an archive that holds no image"
         why = "neither manifest.json nor index.json is in it"
         hint = "an image is saved by `docker save` or `podman save`, not by `docker export`"
         raise FormatError("unknown-image", what, where=blob.label, why=why, hint=hint)
-    if kind in ("docker-archive", "podman", "docker") or (kind is None and docker):
-        return _from_docker(blobs, root, label, kind or "docker-archive", tag)
+    if kind in ("docker-archive", "podman", "docker") or (kind is None and is_docker):
+        images = blobs.parsed("manifest.json", oci.parse_docker_manifest)
+        image = _tagged(images, [image.tags for image in images], tag, blobs.label)
+        env = blobs.parsed(image.config, oci.parse_oci_config)
+        tree = _layered(blobs, root, [(layer, None) for layer in image.layers])
+        return read_image(tree, label, kind or "docker-archive", env)
     return _from_index(blobs, root, label, "oci-archive", tag, arch)
-
-
-def _from_docker(blobs: Blobs, root: HostPath, label: str, kind: ImageKind, tag: Optional[str]) -> Image:
-    images = blobs.parsed("manifest.json", parse_docker_manifest)
-    image = _tagged(images, [image.tags for image in images], tag, blobs.label)
-    env = blobs.parsed(image.config, parse_oci_config)
-    return read_image(_layered(blobs, root, [(layer, None) for layer in image.layers]), label, kind, env)
 
 
 def _from_index(
     blobs: Blobs, root: HostPath, label: str, kind: ImageKind, tag: Optional[str], arch: Architecture
 ) -> Image:
-    descriptors = blobs.parsed("index.json", parse_oci_index)
-    images = [d for d in descriptors if d.media_type in (*INDEX_TYPES, *MANIFEST_TYPES, "")]
+    descriptors = blobs.parsed("index.json", oci.parse_oci_index)
+    images = [d for d in descriptors if d.media_type in (*oci.INDEX_TYPES, *oci.MANIFEST_TYPES, "")]
     if not images and descriptors:
         raise _unsupported(f"its parts are of type {descriptors[0].media_type[:100]!r}", blobs.label)
     if tag is None and len({names for names in (d.names for d in images) if names}) <= 1:
@@ -156,28 +141,28 @@ def _from_index(
         chosen = [image for image in images if image.names == chosen[0].names]
     manifests = _manifests(blobs, chosen)
     descriptor = _fitting(manifests, arch, blobs.label)
-    manifest = blobs.described(descriptor, parse_oci_manifest)
-    if not is_config_type(manifest.config.media_type, descriptor.media_type):
+    manifest = blobs.described(descriptor, oci.parse_oci_manifest)
+    if not oci.is_config_type(manifest.config.media_type, descriptor.media_type):
         raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
     for layer in manifest.layers:
         if layer.media_type.endswith("+encrypted"):
             raise HostReadError(
                 "encrypted-image", "the image is encrypted", where=blobs.label, why=f"a layer is {layer.media_type!r}"
             )
-        if not is_layer_type(layer.media_type):
+        if not oci.is_layer_type(layer.media_type):
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
-    env = blobs.described(manifest.config, parse_oci_config)
+    env = blobs.described(manifest.config, oci.parse_oci_config)
     layers = [(layer.path, layer) for layer in manifest.layers]
     return read_image(_layered(blobs, root, layers), label, kind, env)
 
 
-def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[OciDescriptor]]]) -> Tree:
+def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[oci.OciDescriptor]]]) -> Tree:
     """Return the tree of *layers*. Layers in a packed archive are listed in the order of the archive.
 
     `docker save` writes them in the order of their digests: going back to each would unpack the archive as often.
     """
     if len(layers) > LAYERS_LIMIT:
-        raise damaged(f"{len(layers)} layers", "layers").in_file(blobs.label)
+        raise oci.damaged(f"{len(layers)} layers", "layers").in_file(blobs.label)
     index = Layers()
     opened = {path: blobs.layer(path, wanted) for path, wanted in layers}
     unread = iter(sorted(opened, key=lambda path: opened[path].place))
@@ -211,25 +196,25 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Member]]:
     return plain, members()
 
 
-def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDescriptor]:
+def _manifests(blobs: Blobs, descriptors: Sequence[oci.OciDescriptor]) -> list[oci.OciDescriptor]:
     """Return the manifests in *descriptors* and their indexes, in order."""
     found = []
     todo = [(descriptor, 0) for descriptor in reversed(descriptors)]
     opened = 0
     while todo:
         descriptor, depth = todo.pop()
-        if descriptor.media_type in INDEX_TYPES:
+        if descriptor.media_type in oci.INDEX_TYPES:
             opened += 1
             if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
-                raise damaged("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
-            inner = blobs.described(descriptor, parse_oci_index)
+                raise oci.damaged("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
+            inner = blobs.described(descriptor, oci.parse_oci_index)
             todo.extend((item, depth + 1) for item in reversed(inner))
-        elif descriptor.media_type in (*MANIFEST_TYPES, ""):
+        elif descriptor.media_type in (*oci.MANIFEST_TYPES, ""):
             found.append(descriptor)
     return found
 
 
-def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str) -> OciDescriptor:
+def _fitting(manifests: Sequence[oci.OciDescriptor], arch: Architecture, label: str) -> oci.OciDescriptor:
     """Return the first manifest for Linux on *arch*; else the first for Linux: check reports its architecture."""
     linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
     if not linux:
@@ -241,7 +226,7 @@ def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str)
 def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
     """Return the image with *tag*; without a tag the only one."""
     if not images:
-        raise damaged("no image is in it", "byte 0").in_file(label)
+        raise oci.damaged("no image is in it", "byte 0").in_file(label)
     known = [name for names in tags for name in names]
     if tag is None:
         if len(images) == 1:
@@ -251,15 +236,12 @@ def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[
         why = f"it has {len(images)}: {shown or 'without tags'}"
         raise UsageError("several-images", "which image is meant?", where=label, why=why, hint=hint)
     for image, names in zip(images, tags):
-        if any(_names(name, tag) for name in names):
+        # By its name, or that without the registry, without `:latest`, or only the tag.
+        spellings = (full for name in names for full in (name, re.sub(":latest$", "", name)))
+        if any(full == tag or full.endswith((f"/{tag}", f":{tag}")) for full in spellings):
             return image
     why = f"it has {', '.join(known[:TAGS_SHOWN])}" if known else "its images have no tags"
     raise UsageError("no-such-tag", f"no image is tagged `{tag}`", where=label, why=why)
-
-
-def _names(name: str, tag: str) -> bool:
-    """Return whether *tag* is *name*, or *name* without the registry, without `:latest`, or only its tag."""
-    return any(full == tag or full.endswith((f"/{tag}", f":{tag}")) for full in (name, re.sub(":latest$", "", name)))
 
 
 def _unsupported(why: str, label: str) -> HostReadError:
@@ -288,4 +270,4 @@ class Verified(BlobPart):
             pass
         if self._hash is not None and self._hash.hexdigest() != self._wanted:
             why = f"its digest is {self._hash.name}:{self._hash.hexdigest()}, not the one by which it is named"
-            raise damaged(why, "byte 0").in_file(self.label)
+            raise oci.damaged(why, "byte 0").in_file(self.label)

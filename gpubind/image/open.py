@@ -102,10 +102,6 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         raise _no_image(label, "it is neither a file nor a directory")
     if kind == "oci-layout":
         raise _no_image(label, "it is a file, not a directory", f"for an archive: `oci-archive:{path}`")
-    return _open_file(path, label, kind, tag, arch)
-
-
-def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
     blob = open_blob(path)
     return closed_on_error(blob, lambda: _read_file(blob, path, label, kind, tag, arch))
 

@@ -51,8 +51,12 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
                 from gpubind.inventory.amd import inventory as amd  # most hosts have no GPU of AMD's
 
                 inventories.append(amd.read_inventory(host, request, listfile))
+            elif request.source == "cdi":
+                inventories += _named_by_cdi(host, request, listfile)
             else:
-                inventories += _nvidia(host, request, listfile)
+                inventory = nvidia.read_inventory(host, request, listfile)
+                is_final = request.source != "auto" or listfile or nvidia.has_libcuda(inventory.files)
+                inventories.append(inventory if is_final else _completed_by_cdi(host, request, inventory))
         except NothingToBindError as error:
             errors.append((vendor, error))
     if not inventories:
@@ -71,16 +75,6 @@ def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
     what, why, hint = ("; ".join(texts) for texts in zip(*((e.what, e.why, e.hint) for e in errors)))
     where = ", ".join(dict.fromkeys(place for error in errors for place in error.where.split(", ")))
     return NothingToBindError(errors[0].code, what, where=where, why=why, hint=hint)
-
-
-def _nvidia(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
-    """Return NVIDIA's inventory, and one of the CDI devices of other vendors that *request* names."""
-    if request.source == "cdi":
-        return _named_by_cdi(host, request, listfile)
-    inventory = nvidia.read_inventory(host, request, listfile)
-    if request.source != "auto" or listfile or nvidia.has_libcuda(inventory.files):
-        return [inventory]
-    return [_completed_by_cdi(host, request, inventory)]
 
 
 def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:

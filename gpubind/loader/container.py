@@ -301,7 +301,9 @@ class Container:
                 yield Failure("stack", here.elf.soname or basename(path), None, path)
 
     def _closure(self, first: Located, facts: ElfFacts, beside: tuple[str, ...] = ()) -> Closure:
-        objects = [self._mapped(first, facts, _origin(first, facts))]
+        # $ORIGIN of a program is its directory with links followed.
+        origin = dirname(first.real if facts.interpreter is not None and first.real else first.path)
+        objects = [self._mapped(first, facts, origin)]
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
         for name, here in self._preloads(facts):
@@ -386,8 +388,3 @@ def _bound(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover
         elif found.why != "absent":  # the runtime skips a missing source, or does not start
             unseen.append(f"{bind.source}, bound to {bind.target}")
     return covers, unseen
-
-
-def _origin(file: Located, elf: ElfFacts) -> str:
-    """Return the value of $ORIGIN: the directory of a library's path, of a program's with links followed."""
-    return dirname(file.real if elf.interpreter is not None and file.real else file.path)

@@ -76,8 +76,10 @@ def fit_files(
     fit = ImageFit(facts, unfit, tuple(groups))
     if userspace is None:
         return fit
+    from gpubind.loader.container import Container  # only where AMD is asked for
+
     shared = [file for file in files if file.group == "rocm"]
-    container = _image_container(image, facts)
+    container = Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
     fit = fit._replace(own_userspace=_own_runtime(image, container))
     return _fit_userspace(host, shared, image, container, fit, forced=userspace == "host", libc=libc)
 
@@ -87,8 +89,13 @@ def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageF
     unfit: dict[RootedPath, Unfit] = {}
     for library in fit.facts.compat:
         elf = image.tree.elf(library.path)
-        reason = None if isinstance(elf, Missing) else _loads_nowhere(elf, fit.facts) or _image_lacks(elf, image)
-        if reason is not None:
+        if isinstance(elf, Missing):
+            continue
+        if fit.facts.arch is not None and elf.ident.arch != fit.facts.arch:
+            unfit[library.path] = Unfit("architecture", wanted=elf.ident.arch, has=fit.facts.arch)
+        elif fit.facts.libc_family != "glibc":
+            unfit[library.path] = Unfit("no-libc")
+        elif reason := _image_lacks(elf, image):
             unfit[library.path] = reason
     libcuda = (file for file in files if file.soname == "libcuda.so.1" and not file.compat32)
     notes = (elf.cuda_note for elf in map(host.elf, (file.path for file in libcuda)) if not isinstance(elf, Missing))
@@ -116,12 +123,6 @@ def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) 
         if interpreter.startswith("/") and not image.tree.has(interpreter):
             return Unfit("no-loader", wanted=interpreter)
     return None
-
-
-def _loads_nowhere(elf: ElfFacts, facts: ImageFacts) -> Optional[Unfit]:
-    if facts.arch is not None and elf.ident.arch != facts.arch:
-        return Unfit("architecture", wanted=elf.ident.arch, has=facts.arch)
-    return None if facts.libc_family == "glibc" else Unfit("no-libc")
 
 
 def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozenset()) -> Optional[Unfit]:
@@ -164,13 +165,6 @@ def _own_groups(image: Loader) -> Iterable[Group]:
             yield "glvnd"
     if image.find("libOpenCL.so.1"):
         yield "opencl"
-
-
-def _image_container(image: Loader, facts: ImageFacts) -> Container:
-    """Return the image as its own programs see it: with its own LD_LIBRARY_PATH."""
-    from gpubind.loader.container import Container
-
-    return Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
 
 
 def _own_runtime(image: Loader, container: Container) -> Optional[RootedPath]:

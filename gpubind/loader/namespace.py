@@ -119,7 +119,7 @@ class Namespace:
 
     def _follow(self, here: Place, path: str) -> tuple[Union[Place, Missing], str]:
         """Return what *path* leads to from *here*; and where that is, or would be if it were there."""
-        found, at, rest = follow(path, here, self._root, self._step, self._parent, _is_directory)
+        found, at, rest = follow(path, here, self._root, self._step, self._parent, lambda here: here.kind == "dir")
         return found, normpath("/".join((at.path, *rest))) if rest else at.path
 
     def _parent(self, here: Place) -> Place:
@@ -138,10 +138,6 @@ class Namespace:
         if isinstance(found, Missing) and path in self._needed:
             return Place(path, "dir", None, RootedPath("/"), None)
         return found
-
-
-def _is_directory(here: Place) -> bool:
-    return here.kind == "dir"
 
 
 def _inside(here: Place, tree: Tree, path: str, name: str) -> Union[Place, Link, Missing]:

@@ -74,20 +74,16 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
         levels = architecture(arch).levels
         names += [f"{LEVELS}/{level}" for level in levels if cpu is None or cpu.flags >= _FLAGS.get(level, set())]
     if version <= OLD_KINDS_UNTIL:
-        names += _old_kinds(arch, cpu)
+        # Every choice of `tls`, the platform and the important bits, largest first.
+        kinds = architecture(arch).old_kinds or (("tls",), (arch,))
+        choices = product(*((*_usable(step, cpu), "") for step in kinds))
+        names += dict.fromkeys("/".join(filter(None, choice)) for choice in choices if any(choice))
     return tuple(names)
 
 
 def platforms(arch: str, cpu: Optional[Cpu]) -> tuple[str, ...]:
     """Return the value of `$PLATFORM` on *cpu*; each possible value if that is None, none if the kernel has none."""
     return _usable(architecture(arch).platforms, cpu)
-
-
-def _old_kinds(arch: str, cpu: Optional[Cpu]) -> Iterable[str]:
-    """Return every choice of `tls`, the platform and the important bits, largest first."""
-    kinds = architecture(arch).old_kinds or (("tls",), (arch,))
-    choices = product(*((*_usable(step, cpu), "") for step in kinds))
-    return dict.fromkeys("/".join(part for part in choice if part) for choice in choices if any(choice))
 
 
 def _usable(names: tuple[str, ...], cpu: Optional[Cpu]) -> tuple[str, ...]:

@@ -42,8 +42,9 @@ def imports_of(tree: Tree, file: Located, env: Mapping[str, str]) -> Imports:
     prefixes, own_only = found if found is not None else (_installed(file, env), False)
     version = _version(tree, file, prefixes)
     places = [place for place in env.get("PYTHONPATH", "").split(":") if place.startswith("/")]
-    if not own_only and not env.get("PYTHONNOUSERSITE"):
-        places += _of_user(version, env)
+    if version and not own_only and not env.get("PYTHONNOUSERSITE"):  # of `pip install --user`
+        base = env.get("PYTHONUSERBASE") or (f"{env['HOME']}/.local" if env.get("HOME", "").startswith("/") else "")
+        places += [f"{base}/lib/python{version}/site-packages"] if base.startswith("/") else []
     for prefix in prefixes:
         places += site_packages(tree, prefix, version)
     there = dict.fromkeys(place for place in map(normpath, places) if tree.names(place))
@@ -93,12 +94,6 @@ def _version(tree: Tree, file: Located, prefixes: tuple[str, ...]) -> Optional[s
     names = (name for prefix in prefixes for name in tree.names(f"{prefix}/lib"))
     found = {match.group(1) for name in names if (match := re.fullmatch(r"python(3\.[0-9]{1,3})t?", name))}
     return found.pop() if len(found) == 1 else None
-
-
-def _of_user(version: Optional[str], env: Mapping[str, str]) -> list[str]:
-    """Return the directory of `pip install --user`."""
-    base = env.get("PYTHONUSERBASE") or (f"{env['HOME']}/.local" if env.get("HOME", "").startswith("/") else "")
-    return [f"{base}/lib/python{version}/site-packages"] if base.startswith("/") and version else []
 
 
 def _named_by_pth(tree: Tree, packages: str) -> Iterator[str]:

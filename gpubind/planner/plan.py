@@ -98,7 +98,9 @@ def make_plan(
         devices=devices,
         env=env,
         image=fit.facts if fit else None,
-        decisions=tuple(sorted(decisions, key=_decision_order)),
+        decisions=tuple(
+            sorted(decisions, key=lambda d: (d.vendor, _VERDICTS[d.verdict], d.subject, d.target or "", d.path or ""))
+        ),
         findings=tuple(sorted(findings, key=finding_order)),
         digest=digest(mounts, devices, env, gpus),
     )
@@ -300,11 +302,6 @@ def _compat(
 
 
 _VERDICTS = {"taken": 0, "left-out": 1, "rejected": 2, "absent": 3}
-
-
-def _decision_order(decision: Decision) -> tuple[str, int, str, str, str]:
-    verdict = _VERDICTS[decision.verdict]
-    return decision.vendor, verdict, decision.subject, decision.target or "", decision.path or ""
 
 
 def finding_order(finding: Finding) -> tuple[int, str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from gpubind.loader.verdict import Conflict, ImageFit, Unfit
+from gpubind.loader.verdict import ImageFit, Unfit
 from gpubind.model import Finding, HostFile, Request
 from gpubind.model.findings import cases_of, finding
 from gpubind.planner.sides import Sided, left_out
@@ -33,7 +33,9 @@ def with_rocm(
         helps = fit.libc.helps if fit.libc is not None else ()
         left = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
         findings += _left_out(left, request, len([file for file, _ in left if file.path in helps]))
-        findings += [_conflict(conflict) for conflict in fit.conflicts if members]
+        for soname, wanted, needed_by, lost in fit.conflicts if members else ():
+            one = finding("userspace-conflict", subject=soname, wanted=wanted, needed_by=needed_by, lost=lost)
+            findings.append(one)
     elif request.userspace == "auto":
         libraries = {file.path for file in kept if file.group == "rocm" and file.kind == "library"}
         findings += [finding("userspace-unknown", subject="userspace", count=len(libraries))] if libraries else []
@@ -89,13 +91,3 @@ def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request, helped: 
             helped=helped,
         )
     ]
-
-
-def _conflict(conflict: Conflict) -> Finding:
-    return finding(
-        "userspace-conflict",
-        subject=conflict.soname,
-        wanted=conflict.wanted,
-        needed_by=conflict.needed_by,
-        lost=conflict.lost,
-    )

@@ -131,11 +131,8 @@ def _registry(preflight: Preflight) -> Optional[Registry]:
     if any(planned.source.served == SOURCE for planned in preflight.plan.drivers):
         return None
     registry = read_registry(preflight.host, preflight.plan.request.cdi_directories)
-    return None if any(_is_unrecorded(preflight, registry, path) for path in registry.broken) else registry
-
-
-def _is_unrecorded(preflight: Preflight, registry: Registry, path: str) -> bool:
-    """Return whether *path* is ignored only because a record does not cover it."""
-    tree = preflight.host.dev
-    answer = tree.list(path) if path in registry.directories else tree.read(path, SIZE_LIMIT)
-    return isinstance(answer, Missing) and answer.why == "unrecorded"
+    dev = preflight.host.dev
+    answers = (
+        dev.list(path) if path in registry.directories else dev.read(path, SIZE_LIMIT) for path in registry.broken
+    )
+    return None if any(isinstance(one, Missing) and one.why == "unrecorded" for one in answers) else registry

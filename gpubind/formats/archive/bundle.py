@@ -159,8 +159,11 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
     document = json.loads(bundle.text)
     members = (
         (("mounts",), [mount._asdict() for mount in edits.mounts]),
-        (("linux", "devices"), [_node_member(node) for node in edits.nodes]),
-        (("linux", "resources", "devices"), [_rule_member(node) for node in edits.allowed]),
+        (
+            ("linux", "devices"),
+            [{"path": n.target, **_numbers(n), "fileMode": n.mode, "uid": n.uid, "gid": n.gid} for n in edits.nodes],
+        ),
+        (("linux", "resources", "devices"), [{"allow": True, **_numbers(n), "access": ACCESS} for n in edits.allowed]),
     )
     added = [[list(path), items] for path, items in members if items]
     for path, items in members:
@@ -218,13 +221,8 @@ def _dumps(document: Mapping[str, Any], like: str) -> str:
     return json.dumps(document, ensure_ascii=False, indent=space, separators=separators) + end
 
 
-def _node_member(node: DeviceNode) -> dict[str, Any]:
-    where = {"path": node.target, "type": node.type, "major": node.major, "minor": node.minor}
-    return {**where, "fileMode": node.mode, "uid": node.uid, "gid": node.gid}
-
-
-def _rule_member(node: DeviceNode) -> dict[str, Any]:
-    return {"allow": True, "type": node.type, "major": node.major, "minor": node.minor, "access": ACCESS}
+def _numbers(node: DeviceNode) -> dict[str, Any]:
+    return {"type": node.type, "major": node.major, "minor": node.minor}
 
 
 def _list_at(document: dict[str, Any], path: Sequence[str]) -> list[Any]:

@@ -146,8 +146,9 @@ def choose(host: Host, request: Request) -> Union[CdiChoice, PassedOver]:
     for name in names:
         if str(name) not in registry.devices:
             raise _unknown_device(registry, name)
-    if not names:
-        names = _every_gpu(registry)
+    if not names:  # `nvidia.com/gpu=all`, or every device of that kind
+        every = sorted(parse_cdi_name(text) for text in registry.devices if text.startswith(f"{NVIDIA}="))
+        names = tuple([name for name in every if name.device == ALL] or every)
     if not names:
         where = ", ".join(registry.directories)
         if not registry.specs and not registry.broken:
@@ -186,13 +187,6 @@ def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[
         severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
         findings.append(finding("cdi-conflict", severity=severity, subject=name, where=f"{first}, {second}"))
     return findings
-
-
-def _every_gpu(registry: Registry) -> tuple[CdiName, ...]:
-    """Return `nvidia.com/gpu=all`, or every device of that kind."""
-    names = [parse_cdi_name(text) for text in registry.devices if text.startswith(f"{NVIDIA}=")]
-    everything = [name for name in names if name.device == ALL]
-    return tuple(everything or sorted(names))
 
 
 def _applied(registry: Registry, names: Iterable[CdiName]) -> list[Applied]:

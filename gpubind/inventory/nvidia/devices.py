@@ -11,18 +11,7 @@ from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.files import glob
-from gpubind.formats.driver.kernel import (
-    MIG_MINORS,
-    PROC_CAPABILITIES,
-    GpuInformation,
-    normal_pci,
-    parse_driver_version,
-    parse_gpu_information,
-    parse_mig_minors,
-    parse_module_version,
-    parse_number,
-    parse_params,
-)
+from gpubind.formats.driver import kernel
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
@@ -74,8 +63,8 @@ def read_kernel(host: Host) -> Kernel:
     """Return V of the loaded kernel module: /sys/module/nvidia/version, else /proc/driver/nvidia/version."""
     why = "no NVIDIA kernel module is loaded"
     for path, parse in (
-        ("/sys/module/nvidia/version", parse_module_version),
-        ("/proc/driver/nvidia/version", parse_driver_version),
+        ("/sys/module/nvidia/version", kernel.parse_module_version),
+        ("/proc/driver/nvidia/version", kernel.parse_driver_version),
     ):
         text = host.dev.read_text(path)
         if isinstance(text, Missing):
@@ -95,13 +84,13 @@ def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
     Excluded GPUs have no index. A GPU with an empty file keeps its place, or the index of those after it would be
     another GPU's. The only /dev/nvidiaN of no other GPU is the node of the only GPU without a minor number.
     """
-    reported: list[tuple[str, GpuInformation, Optional[str]]] = []
-    for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: normal_pci(address) or address):
+    reported: list[tuple[str, kernel.GpuInformation, Optional[str]]] = []
+    for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: kernel.normal_pci(address) or address):
         text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
-        info = parse_gpu_information("" if isinstance(text, Missing) else text)
+        info = kernel.parse_gpu_information("" if isinstance(text, Missing) else text)
         if (info.model, info.uuid, info.minor, info.pci) != (None, None, None, None):
             reported.append((address, info, None))
-        elif normal_pci(address) is not None:
+        elif kernel.normal_pci(address) is not None:
             why = str(text) if isinstance(text, Missing) else "it has none of the lines of a GPU"
             reported.append((address, info, why))
     minors = [info.minor for _, info, _ in reported]
@@ -112,7 +101,7 @@ def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
     findings: list[Finding] = []
     index = 0
     for address, info, fault in reported:
-        pci = normal_pci(info.pci or address)
+        pci = kernel.normal_pci(info.pci or address)
         number = None if info.excluded else index
         index += not info.excluded
         minor = only if info.minor is None else info.minor
@@ -140,7 +129,7 @@ def _unreadable(address: str, gpu: Gpu, fault: str) -> Finding:
 
 def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
     """Return the compute instances below `/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`, without UUIDs."""
-    base = f"{PROC_CAPABILITIES}/gpu{minor}/mig"
+    base = f"{kernel.PROC_CAPABILITIES}/gpu{minor}/mig"
     instances = () if minor is None else host.dev.names(base)
     return tuple(
         MigDevice(gi, ci, None)
@@ -157,12 +146,12 @@ def _numbers(word: str, names: Iterable[str]) -> list[int]:
 
 def access_file(minor: int, gi: int, ci: Optional[int]) -> str:
     """Return the file that describes the right to use a GPU instance, or a compute instance in it."""
-    return f"{PROC_CAPABILITIES}/gpu{minor}/mig/gi{gi}" + ("" if ci is None else f"/ci{ci}") + "/access"
+    return f"{kernel.PROC_CAPABILITIES}/gpu{minor}/mig/gi{gi}" + ("" if ci is None else f"/ci{ci}") + "/access"
 
 
 def right_of(file: str) -> str:
     """Return the right that *file* describes, as the table of all spells it: `gpu0/gi1/ci0/access`."""
-    return file[len(PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
+    return file[len(kernel.PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
 
 
 def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
@@ -172,12 +161,12 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     """
     dev = host.lenient.dev
     divided = [(gpu.minor, gpu.mig) for gpu in gpus if gpu.mig and gpu.minor is not None]
-    minors = parse_mig_minors(dev.text(MIG_MINORS) or "") if divided else {}
+    minors = kernel.parse_mig_minors(dev.text(kernel.MIG_MINORS) or "") if divided else {}
     nodes: dict[ContainerPath, MigNode] = {}
     parts = [(minor, device.gi, ci) for minor, mig in divided for device in mig for ci in (None, device.ci)]
     for minor, gi, ci in parts:
         file = access_file(minor, gi, ci)
-        own = parse_number(parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
+        own = kernel.parse_number(kernel.parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
         number = minors.get(right_of(file)) if own is None else own
         if number is not None:
             target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")

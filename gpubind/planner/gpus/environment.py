@@ -23,23 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, Optional, Union
 
-from gpubind.formats.driver.gpu_names import (
-    CUDA_DEVICE_ORDER,
-    CUDA_VISIBLE_DEVICES,
-    HIDE_ALL,
-    HIP_VISIBLE_DEVICES,
-    NVIDIA_VISIBLE_DEVICES,
-    PCI_ORDER,
-    ROCR_VISIBLE_DEVICES,
-    RULES,
-    SLURM_GPUS,
-    GpuId,
-    ListRule,
-    is_number,
-    is_uuid,
-    parse_listed,
-    split_visible,
-)
+from gpubind.formats.driver import gpu_names
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Gpu, Inventory, Severity, Vendor
 from gpubind.model.findings import counted, finding
@@ -84,8 +68,8 @@ class GpuList(NamedTuple):
         return usable(self.inventory)
 
     @property
-    def rule(self) -> ListRule:
-        return RULES[self.variable]
+    def rule(self) -> gpu_names.ListRule:
+        return gpu_names.RULES[self.variable]
 
     @property
     def value(self) -> str:
@@ -93,20 +77,20 @@ class GpuList(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return split_visible(self.value)
+        return gpu_names.split_visible(self.value)
 
     @property
     def hides_all(self) -> bool:
         """Whether the vendor's library shows no GPU."""
-        return self.names[0] in HIDE_ALL
+        return self.names[0] in gpu_names.HIDE_ALL
 
     @property
     def is_numbers(self) -> bool:
-        return all(map(is_number, self.names))
+        return all(map(gpu_names.is_number, self.names))
 
     @property
     def has_uuid(self) -> bool:
-        return any(map(is_uuid, self.names))
+        return any(map(gpu_names.is_uuid, self.names))
 
     @property
     def vendor(self) -> Vendor:
@@ -120,9 +104,9 @@ class GpuList(NamedTuple):
     @property
     def reader(self) -> str:
         """What reads the variable: only Slurm reads its own, NVIDIA_VISIBLE_DEVICES is for tools outside containers."""
-        if self.variable in SLURM_GPUS:
+        if self.variable in gpu_names.SLURM_GPUS:
             return "slurm"
-        return "nvidia" if self.variable == NVIDIA_VISIBLE_DEVICES else self.library
+        return "nvidia" if self.variable == gpu_names.NVIDIA_VISIBLE_DEVICES else self.library
 
     @property
     def where(self) -> str:
@@ -141,9 +125,9 @@ class GpuList(NamedTuple):
         CUDA counts the fastest GPU first, unless CUDA_DEVICE_ORDER is set; of GPUs in MIG mode, it counts one MIG
         device.
         """
-        if self.variable != CUDA_VISIBLE_DEVICES:
+        if self.variable != gpu_names.CUDA_VISIBLE_DEVICES:
             return True
-        is_known = same_model(self.gpus) or self.environ.get(CUDA_DEVICE_ORDER) == PCI_ORDER
+        is_known = same_model(self.gpus) or self.environ.get(gpu_names.CUDA_DEVICE_ORDER) == gpu_names.PCI_ORDER
         return is_known and not mig_enabled(self.inventory)
 
     @property
@@ -173,14 +157,14 @@ class GpuLists(NamedTuple):
 
 def lists_of(inventory: Inventory, environ: Mapping[str, str]) -> GpuLists:
     """Return the variables of *environ*, for the GPUs of *inventory*."""
-    lists = {name: GpuList(name, inventory, environ) for name in RULES if name in environ}
-    slurm = next((lists[name] for name in SLURM_GPUS if name in lists and lists[name].value.strip()), None)
+    lists = {name: GpuList(name, inventory, environ) for name in gpu_names.RULES if name in environ}
+    slurm = next((lists[name] for name in gpu_names.SLURM_GPUS if name in lists and lists[name].value.strip()), None)
     return GpuLists(
         slurm=slurm,
-        cuda=lists.get(CUDA_VISIBLE_DEVICES),
-        rocr=lists.get(ROCR_VISIBLE_DEVICES),
-        hip=lists.get(HIP_VISIBLE_DEVICES),
-        nvidia=lists.get(NVIDIA_VISIBLE_DEVICES),
+        cuda=lists.get(gpu_names.CUDA_VISIBLE_DEVICES),
+        rocr=lists.get(gpu_names.ROCR_VISIBLE_DEVICES),
+        hip=lists.get(gpu_names.HIP_VISIBLE_DEVICES),
+        nvidia=lists.get(gpu_names.NVIDIA_VISIBLE_DEVICES),
     )
 
 
@@ -194,7 +178,11 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
     if inventory.driver.vendor == "amd":
         # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
         own = (lists.rocr, lists.hip, None if others else lists.cuda)
-        return _chosen_of_amd(lists, job)._replace(already_set=any(own))
+        if lists.rocr is None and lists.hip is not None and job.gpus is not None and not inventory.confined:
+            choice = _within_job(lists.hip, job)  # ROCr shows all of the host's, and HIP numbers those
+        else:
+            choice = _hip_within(_within_job(lists.rocr, job), lists.hip)
+        return choice._replace(already_set=any(own))
     if lists.cuda is not None and lists.cuda.value.strip().startswith("MIG-") and mig_enabled(inventory):
         job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
     return _at_most(_within_job(lists.cuda, job), lists.nvidia)
@@ -209,7 +197,7 @@ def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
     # In a cgroup the kernel shows only the job's AMD GPUs, and has moved their indexes up.
     is_moved = names.vendor == "amd" and names.inventory.confined
     read = read_list(names, gpus, certain=not others and not is_moved)
-    left = [name for name in read.unknown if not (is_moved and is_number(name) and len(name) < 3)]
+    left = [name for name in read.unknown if not (is_moved and gpu_names.is_number(name) and len(name) < 3)]
     theirs, by_place = read_list(names, others, certain=False), read_list(names, gpus, certain=True)
     unknown = tuple(name for name in left if name in theirs.unknown)
     either = [name for name in left if name not in unknown and name not in by_place.unknown]
@@ -220,13 +208,6 @@ def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
     if unknown and (read.chosen or not others):
         findings = (*findings, _unknown_name(names, read._replace(unknown=unknown)))
     return Choice(names.variable, each_gpu_once(read.chosen) or None, findings=findings)
-
-
-def _chosen_of_amd(lists: GpuLists, job: Choice) -> Choice:
-    """Return what is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in the rest."""
-    if lists.rocr is None and lists.hip is not None and job.gpus is not None and not lists.hip.inventory.confined:
-        return _within_job(lists.hip, job)  # ROCr shows all of the host's, and HIP numbers those
-    return _hip_within(_within_job(lists.rocr, job), lists.hip)
 
 
 def _within_job(names: Optional[GpuList], job: Choice) -> Choice:
@@ -384,7 +365,7 @@ def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
 
 
 def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> Meaning:
-    gpu_id = parse_listed(name, names.rule)
+    gpu_id = gpu_names.parse_listed(name, names.rule)
     if gpu_id is None or gpu_id == "other":
         return gpu_id or "unknown"
     if gpu_id.spelling == "index":
@@ -396,7 +377,7 @@ def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> M
     return _by_name(gpu_id, gpus)
 
 
-def _numbered(number: int, rule: ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
+def _numbered(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
     if rule.device_files:
         gpu = _by_device_file(number, gpus, index=certain)
         return Chosen(gpu) if gpu else "unknown"
@@ -414,7 +395,7 @@ def _by_device_file(number: int, gpus: Sequence[Gpu], *, index: bool) -> Optiona
     return None
 
 
-def _by_name(gpu_id: GpuId, gpus: Sequence[Gpu]) -> Meaning:
+def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:
     matches = gpus_named(gpu_id, gpus)
     is_whole = len(matches) == 1 and (matches[0].uuid or "").lower() == gpu_id.value
     if gpu_id.spelling != "pci" and not is_whole and any(gpu.uuid is None for gpu in gpus):

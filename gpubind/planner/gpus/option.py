@@ -9,19 +9,7 @@ from gpubind.errors import UsageError
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
 from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Inventory
-from gpubind.planner.gpus.choice import (
-    OPTION,
-    Choice,
-    Chosen,
-    each_gpu_once,
-    gpus_named,
-    mig_device,
-    mig_device_named,
-    mig_enabled,
-    mig_unresolved,
-    usable,
-    uuids_of,
-)
+from gpubind.planner.gpus import choice
 
 
 class _Found(NamedTuple):
@@ -30,7 +18,7 @@ class _Found(NamedTuple):
     item: GpuId
     number: int
     """Of the inventory that it is about."""
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[choice.Chosen, ...]
     unresolved: bool = False
     """Whether it names one of the MIG devices of `chosen`, and no file has that name."""
 
@@ -39,33 +27,33 @@ class _Found(NamedTuple):
         """Its UUIDs; a MIG device that no file names has the one that the caller gave."""
         if self.unresolved and self.item.spelling == "mig-uuid":
             return (self.item.text,)
-        return tuple(uuid for one in self.chosen for uuid in uuids_of(one))
+        return tuple(uuid for one in self.chosen for uuid in choice.uuids_of(one))
 
 
-def chosen_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[Choice, ...]:
+def chosen_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choice.Choice, ...]:
     """Return the choice of *text* in each inventory. A vendor that the list does not name has no GPU.
 
     Errors: `UsageError` (`bad-gpus`, `unknown-gpu`, `ambiguous-gpu`).
     """
     items = parse_gpus(text)
     if items == "all":
-        return tuple(Choice(OPTION, everything=True) for _ in inventories)
+        return tuple(choice.Choice(choice.OPTION, everything=True) for _ in inventories)
     if items == "none":
-        return tuple(Choice(OPTION, ()) for _ in inventories)
+        return tuple(choice.Choice(choice.OPTION, ()) for _ in inventories)
     found = [_find(item, inventories) for item in items]
     return tuple(_choice(text, [one for one in found if one.number == n]) for n in range(len(inventories)))
 
 
-def _choice(text: str, found: Sequence[_Found]) -> Choice:
+def _choice(text: str, found: Sequence[_Found]) -> choice.Choice:
     uuids = [uuid for one in found for uuid in one.uuids]
     unresolved = [one.item for one in found if one.unresolved]
     has_all = any(item.spelling == "mig-uuid" for item in unresolved) and None not in uuids
-    return Choice(
-        by=OPTION,
-        gpus=each_gpu_once(chosen for one in found for chosen in one.chosen),
+    return choice.Choice(
+        by=choice.OPTION,
+        gpus=choice.each_gpu_once(chosen for one in found for chosen in one.chosen),
         forwarded=((CUDA_VISIBLE_DEVICES, ",".join(dict.fromkeys(uuid or "" for uuid in uuids))),) if has_all else (),
         by_uuid=any(is_uuid(one.item.text) for one in found),
-        findings=tuple(mig_unresolved(item.text, f"{OPTION} {text}") for item in unresolved),
+        findings=tuple(choice.mig_unresolved(item.text, f"{choice.OPTION} {text}") for item in unresolved),
     )
 
 
@@ -76,10 +64,10 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
     matches = [
         (number, gpu)
         for number, inventory in enumerate(inventories)
-        for gpu in gpus_named(item, usable(inventory))
+        for gpu in choice.gpus_named(item, choice.usable(inventory))
         if not is_mig or gpu.vendor == "nvidia"
     ]
-    if item.spelling == "index" and matches and sum(1 for inventory in inventories if usable(inventory)) > 1:
+    if item.spelling == "index" and matches and sum(1 for inventory in inventories if choice.usable(inventory)) > 1:
         why = "there are GPUs of two vendors here, and both count from 0"
         raise UsageError("ambiguous-gpu", f"--gpus: `{item.text}` may be either's", why=why, hint=_known(inventories))
     if len(matches) > 1:
@@ -89,30 +77,30 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
     if not matches:
         raise _unknown(item, inventories)
     number, gpu = matches[0]
-    one = _mig_of(gpu, item, inventories[number]) if is_mig else Chosen(gpu)
+    one = _mig_of(gpu, item, inventories[number]) if is_mig else choice.Chosen(gpu)
     if one is None:
         raise _unknown(item, inventories, gpu)
     return _Found(item, number, (one,), unresolved=is_mig and not one.mig)
 
 
-def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[Chosen]:
+def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.Chosen]:
     """Return the MIG device of *gpu* that *item* names; the whole GPU, if it is one of several by its place."""
     if item.spelling != "mig-index":
-        return mig_device(gpu, item.gi, item.ci)
-    known = mig_device_named(item.text, inventory)
+        return choice.mig_device(gpu, item.gi, item.ci)
+    known = choice.mig_device_named(item.text, inventory)
     if known is None and (item.gi or 0) < len(gpu.mig):
         # The only MIG device of a GPU is its first; of several, files do not tell the order.
-        return Chosen(gpu, gpu.mig if len(gpu.mig) == 1 else ())
+        return choice.Chosen(gpu, gpu.mig if len(gpu.mig) == 1 else ())
     return known
 
 
 def _mig_by_uuid(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
     for number, inventory in enumerate(inventories):
-        known = mig_device_named(item.text, inventory)
+        known = choice.mig_device_named(item.text, inventory)
         if known is not None:
             return _Found(item, number, (known,))
-        if mig_enabled(inventory):
-            return _Found(item, number, tuple(map(Chosen, mig_enabled(inventory))), unresolved=True)
+        if choice.mig_enabled(inventory):
+            return _Found(item, number, tuple(map(choice.Chosen, choice.mig_enabled(inventory))), unresolved=True)
     raise _unknown(item, inventories)
 
 
@@ -123,7 +111,7 @@ def _unknown(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] =
         why = f"that GPU has the MIG devices {parts}" if parts else "that GPU is not divided (MIG)"
     elif item.spelling == "mig-uuid":
         why = "no GPU here is divided (MIG)"
-    elif any(one.index is None for one in gpus_named(item, every)):
+    elif any(one.index is None for one in choice.gpus_named(item, every)):
         why = "it is excluded from use (NVreg_ExcludedGpus)"
     elif item.spelling == "uuid" and any(one.uuid is None for one in every):
         why = "the driver has not told every UUID yet: until its first use, name a GPU by its PCI address"
@@ -139,7 +127,7 @@ def _known(inventories: Sequence[Inventory]) -> str:
     """Return the GPUs of the host for a hint, by every name that is certain."""
     lines = []
     for inventory in inventories:
-        for gpu in usable(inventory):
+        for gpu in choice.usable(inventory):
             names = [gpu.uuid, gpu.pci, gpu.render if gpu.vendor == "amd" else None]
             lines.append(f"{gpu.index} ({', '.join(name for name in names if name)})")
             lines += [f"{gpu.index}:{device.gi}/{device.ci}" for device in gpu.mig]

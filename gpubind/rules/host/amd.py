@@ -87,18 +87,17 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
     hip = read_list(GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]}), left, certain=True)
     if rocr.doubt or hip.doubt:
         return
+    names = [
+        f"{gpu.index}" + (f" ({gpu.uuid or gpu.render})" if gpu.uuid or gpu.render else "") for gpu, _ in hip.chosen
+    ]
     yield finding(
         "hip-visible-composed",
         subject=name,
         case=None if hip.chosen else "none",
         severity="note" if hip.chosen else "warning",
         where=f"the environment: {ROCR_VISIBLE_DEVICES}={environ[ROCR_VISIBLE_DEVICES]} {name}={environ[name]}",
-        mapping=", ".join(f"HIP's {number} is GPU {_spelled(one.gpu)}" for number, one in enumerate(hip.chosen)),
+        mapping=", ".join(f"HIP's {number} is GPU {name}" for number, name in enumerate(names)),
     )
-
-
-def _spelled(gpu: Gpu) -> str:
-    return f"{gpu.index}" + (f" ({gpu.uuid})" if gpu.uuid else f" ({gpu.render})" if gpu.render else "")
 
 
 def _gpus(plan: Plan) -> tuple[Gpu, ...]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from shlex import quote
-from typing import Optional
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, SLURM_GPUS
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, read_mig_nodes, right_of
-from gpubind.model import DeviceNode, Finding, Gpu
+from gpubind.model import Finding, Gpu
 from gpubind.model.findings import counted, finding
 from gpubind.rules.preflight import Preflight
 
@@ -103,7 +102,8 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
     if not (preflight.has_linux_driver and preflight.wants("compute") and "nvidia-caps" in read_majors(host)[0]):
         return  # before 450.80, or by a module parameter, the files of /proc are opened instead
     nodes = preflight.nodes
-    broken = [guard for guard in read_mig_nodes(host, gpus) if not _is_readable(nodes.get(guard.target))]
+    readable = {target for target, node in nodes.items() if "r" in node.access}
+    broken = [guard for guard in read_mig_nodes(host, gpus) if guard.target not in readable]
     is_lost = [
         any(guard.minor == gpu.minor and guard.guards(device) for guard in broken) for gpu in gpus for device in gpu.mig
     ]
@@ -122,10 +122,6 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
             mode=node.mode if node is not None else None,
             source=quote(node.source) if node is not None else None,
         )
-
-
-def _is_readable(node: Optional[DeviceNode]) -> bool:
-    return node is not None and "r" in node.access
 
 
 def mig_mode(preflight: Preflight) -> Iterator[Finding]:

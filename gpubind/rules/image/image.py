@@ -12,7 +12,7 @@ from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
 from gpubind.image.facts import image_library
 from gpubind.loader.container import Located
 from gpubind.model import Finding, ImageLibrary
-from gpubind.model.findings import counted, finding
+from gpubind.model.findings import cases_of, counted, finding
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")
@@ -62,19 +62,17 @@ def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding(
             "driver-in-image",
             subject=library.soname,
-            case=_found_first(first) if first is not None else "behind" if is_planned else "alone",
+            case=cases_of(
+                ("first", first),
+                ("in-users-path" if first and first.is_users else "in-its-path", first and first.directory is not None),
+                ("behind" if is_planned else "alone", first is None),
+            ),
             severity="warning" if same or (is_planned and first is None) else "error",
             where=library.path,
             path=library.path,
             version=f" ({library.version})" if library.version else "",
             directory=first.directory if first is not None else None,
         )
-
-
-def _found_first(first: Winner) -> tuple[str, ...]:
-    if first.directory is None:
-        return ("first",)
-    return ("first", "in-users-path" if first.is_users else "in-its-path")
 
 
 def order_findings(preflight: Preflight) -> tuple[Finding, ...]:

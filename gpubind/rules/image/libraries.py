@@ -28,16 +28,11 @@ _WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
 def unloadable(container: Container, plan: Plan) -> Iterator[tuple[Mount, tuple[Failure, ...]]]:
     """Yield every library and program of *plan* that cannot be loaded in *container*, with the reasons."""
     for mount in plan.mounts:
-        if mount.kind == "library" or _is_program(container, mount):
-            failures = container.failures(mount.target)
-            if failures:
-                yield mount, failures
-
-
-def _is_program(container: Container, mount: Mount) -> bool:
-    """Return whether it is a program for the loader; a script is its interpreter's business."""
-    located = container.locate(mount.target) if mount.kind == "binary" else None
-    return located is not None and isinstance(located.tree.ident(located.at), ElfIdent)
+        file = container.locate(mount.target) if mount.kind == "binary" else None
+        is_program = file is not None and isinstance(file.tree.ident(file.at), ElfIdent)  # and not a script
+        failures = container.failures(mount.target) if mount.kind == "library" or is_program else ()
+        if failures:
+            yield mount, failures
 
 
 class _Cause(NamedTuple):
