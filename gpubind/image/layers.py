@@ -35,10 +35,11 @@ PARENTS_KEPT = 4096
 
 def listed(blob: Blob) -> Iterator[Member]:
     """Yield the members of the layer in *blob*. Errors: `FormatError` (`bad-archive`, `image-bomb`), `BoundError`."""
-    for header, offset, _ in members(blob):
+    for member in members(blob):
         spend("entries")
+        header = member.header
         may_be_elf = header.kind == "file" and header.size >= IDENT_SIZE and not header.sparse
-        yield Member(header, offset, _ident(blob.read_at(offset, IDENT_SIZE)) if may_be_elf else None)
+        yield member._replace(ident=_ident(blob.read_at(member.data, IDENT_SIZE))) if may_be_elf else member
 
 
 def kept(found: Iterable[Member]) -> list[Member]:
@@ -74,7 +75,7 @@ class Entry:
         self.uid = self.gid = self.size = self.major = self.minor = 0
         self.link = ""
         self.offset = -1
-        """As `Member.offset`; -1 if it is not a regular file."""
+        """Of its data; of a sparse file, of its header. -1 if it is not a regular file."""
         self.sparse = False
         self.ident: Optional[ElfIdent] = None
         """Of an ELF file: it is needed often, and going back in a layer is slow."""
@@ -169,7 +170,7 @@ class Layers:
         new.major, new.minor, new.link = header.major, header.minor, header.link
         if header.kind == "file":
             new.size, new.ident = header.size, member.ident
-            new.offset, new.sparse = member.offset, header.sparse
+            new.offset, new.sparse = member.start if header.sparse else member.data, header.sparse
         return new
 
     def _hide(self, head: str, name: str) -> None:

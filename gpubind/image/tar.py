@@ -28,21 +28,23 @@ _NO_MAP = "a sparse file without its map"
 
 
 class Member(NamedTuple):
-    """A member, and where its data is."""
+    """A member, and where it is in the archive."""
 
     header: TarHeader
-    offset: int
-    """Of its data in the archive; of a sparse file, of its header or the first record before that."""
+    start: int
+    """Of its header, or of the first record before that."""
+    data: int
+    """Of what follows its header."""
     ident: Optional[ElfIdent] = None
     """Of an ELF file in a layer."""
 
 
-def members(archive: Blob) -> Iterator[Member]:
-    """Yield what is in *archive*, in its order, each as the records before it describe it.
+def members(archive: Blob, start: int = 0) -> Iterator[Member]:
+    """Yield what is in *archive* from *start* on, in its order, each as the records before it describe it.
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
     """
-    at = end = records = start = 0
+    at, end, records = start, 0, 0
     attributes: dict[str, str] = {}
     while True:
         block = archive.read_at(at, BLOCK)
@@ -71,9 +73,9 @@ def members(archive: Blob) -> Iterator[Member]:
             raise error.behind(parsed).in_file(archive.label) from error
         attributes = {}
         records = 0
+        yield Member(header, start, data)
         if header.more:
             data += BLOCK * sum(1 for _ in _map_blocks(archive, data))
-        yield Member(header, start if header.sparse else data)
         at = data + _padded(header.stored)
         start, end = at, data + header.stored
 
@@ -83,7 +85,7 @@ def _attributes(record: TarHeader, body: bytes) -> dict[str, str]:
     if len(body) < record.stored:
         raise damaged("truncated record")
     if record.record == "pax":
-        return dict(tar.parse_pax(body))
+        return tar.parse_pax(body)
     text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
     return {"name": {"path": text}, "link": {"linkpath": text}}.get(record.record or "", {})
 
@@ -139,42 +141,29 @@ def open_sparse(archive: Blob, start: int, label: str) -> Sparse:
 
     Errors: `FormatError` (code `bad-archive`): a damaged map, or one of more than `PIECES_LIMIT` pieces.
     """
-    pairs: list[tuple[str, str]] = []
     with in_file(label):
-        while True:
-            block = archive.read_at(start, BLOCK)
-            header = tar.parse_tar_header(block)
-            start += BLOCK
-            if header is None:
-                raise damaged(_NO_MAP)
-            if not header.record:
-                break
-            if header.record == "pax":
-                pairs += tar.parse_pax(archive.read_at(start, header.stored))
-            start += _padded(header.stored)
-        header = tar.completed(header, dict(pairs))
-        numbers, start = _map(archive, start, header, block, pairs)
+        member = next(members(archive, start), None)
+        if member is None:
+            raise damaged(_NO_MAP)
+        numbers, data = _map(archive, member.header, member.data)
         pieces = list(zip(numbers[::2], numbers[1::2]))
         ends = [0, *(offset + length for offset, length in pieces)]
         if len(pieces) > PIECES_LIMIT or any(offset < end for (offset, _), end in zip(pieces, ends)):
             raise damaged(_NO_MAP)
-    return Sparse(archive, start, header.size, pieces, label)
+    return Sparse(archive, data, member.header.size, pieces, label)
 
 
-def _map(
-    archive: Blob, start: int, header: TarHeader, block: bytes, pairs: list[tuple[str, str]]
-) -> tuple[list[int], int]:
-    """Return the numbers of the map, and where the data starts."""
+def _map(archive: Blob, header: TarHeader, at: int) -> tuple[list[int], int]:
+    """Return the numbers of the map of *header*, which ends at *at*, and where the data starts."""
     if header.old_sparse:
-        numbers = tar.parse_sparse_block(block[386:482])
-        for block in _map_blocks(archive, start) if header.more else ():
+        numbers = tar.parse_sparse_block(archive.read_at(at - BLOCK, BLOCK)[386:482])
+        for block in _map_blocks(archive, at) if header.more else ():
             if len(block) < BLOCK:
                 raise damaged(_NO_MAP)
             numbers += tar.parse_sparse_block(block[:504])
-            start += BLOCK
-        return numbers, start
-    numbers = tar.sparse_pairs(pairs)
-    if numbers:
-        return numbers, start
-    numbers, length = tar.parse_sparse_text(archive.read_at(start, min(header.stored, MAP_TEXT_LIMIT)))
-    return numbers, start + _padded(length)
+            at += BLOCK
+        return numbers, at
+    if header.map:
+        return tar.parse_sparse_map(header.map), at
+    numbers, length = tar.parse_sparse_text(archive.read_at(at, min(header.stored, MAP_TEXT_LIMIT)))
+    return numbers, at + _padded(length)

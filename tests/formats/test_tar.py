@@ -68,7 +68,7 @@ def test_sizes_that_cannot_be(size: int) -> None:
 def test_pax_attributes_correct_a_header() -> None:
     header = parse_tar_header(info(uid=1).tobuf())
     assert header is not None
-    attributes = dict(parse_pax(b"15 path=a/b/cd\n11 uid=777\n20 linkpath=a b = c\n12 size=123\n\0\0"))
+    attributes = parse_pax(b"15 path=a/b/cd\n11 uid=777\n20 linkpath=a b = c\n12 size=123\n\0\0")
     assert attributes == {"path": "a/b/cd", "uid": "777", "linkpath": "a b = c", "size": "123"}
     corrected = completed(header, attributes)
     assert (corrected.name, corrected.uid, corrected.link, corrected.size) == ("a/b/cd", 777, "a b = c", 123)

@@ -44,7 +44,7 @@ def test_records_say_the_names_of_the_next_member_alone(form: Literal[1, 2]) -> 
         ("l", f"{LONG}/file"),
         ("short", ""),
     ]
-    assert data[found[0].offset :][:4] == b"body"
+    assert data[found[0].data :][:4] == b"body"
 
 
 @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -57,7 +57,7 @@ def test_a_file_whose_hundredth_byte_of_the_name_is_a_slash_is_a_file(form: Lite
         ("file", f"{name}file"[1:], len(body)),
         ("file", "next", 1),
     ]
-    assert data[found[0].offset :].startswith(body)
+    assert data[found[0].data :].startswith(body)
 
 
 def test_a_name_with_a_slash_at_its_end_is_a_directory_of_the_oldest_type_alone() -> None:

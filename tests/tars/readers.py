@@ -38,12 +38,12 @@ _EXTRA = {2: 0o4000, 5: 0o2000, 8: 0o1000}
 
 def seen_by_gpubind(archive: Blob) -> Iterator[tuple[Seen, int]]:
     """Return each member, and where its data is; of a sparse file, where its header or first record is."""
-    for header, offset, _ in members(archive):
+    for header, start, data, _ in members(archive):
         kind = header.kind or "?"
         name = header.name.rstrip("/") if kind == "dir" else header.name
         device = (header.major, header.minor)
         seen = Seen(kind, name, header.link, header.mode, header.uid, header.gid, header.size, device)
-        yield seen, offset
+        yield seen, start if header.sparse else data
 
 
 def by_gpubind(data: bytes) -> tuple[list[Seen], list[bytes]]:

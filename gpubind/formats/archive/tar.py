@@ -38,6 +38,7 @@ _RECORDS: dict[bytes, Literal["pax", "name", "link", "ignored"]] = {
     b"g": "ignored",
 }
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s6s2x32s32s8s8s155s12x")
+_MAP = "GNU.sparse.map"
 
 damaged = Format("bad-archive", "damaged tar archive").damaged
 """Returns the error about an archive that is damaged at an offset."""
@@ -68,6 +69,8 @@ class TarHeader(NamedTuple):
     """Whether it is sparse in GNU tar's old format, with its map in the header and after it."""
     more: bool
     """Whether blocks with the rest of that map come before the data."""
+    map: str = ""
+    """The map of a sparse file in the formats 0.0 and 0.1: the records before it have it."""
 
 
 def parse_tar_header(block: bytes) -> Optional[TarHeader]:
@@ -114,12 +117,14 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
     )
 
 
-def parse_pax(data: bytes) -> list[tuple[str, str]]:
+def parse_pax(data: bytes) -> dict[str, str]:
     """Return the attributes in *data*, the body of a pax record: `path`, `linkpath`, `size`, `uid`, ...
 
-    Only those of a sparse file may come several times. Errors: `FormatError` (code `bad-archive`) with the byte offset.
+    The numbers of a map, which come one by one in sparse format 0.0, are put together as 0.1 has them.
+    Errors: `FormatError` (code `bad-archive`) with the byte offset.
     """
-    pairs = []
+    attributes: dict[str, str] = {}
+    numbers: list[str] = []
     at = 0
     while at < len(data) and data[at]:
         space = data.find(b" ", at, at + 9)
@@ -129,12 +134,14 @@ def parse_pax(data: bytes) -> list[tuple[str, str]]:
         end = at + int(digits)
         if end > len(data) or end <= space + 1 or data[end - 1] != 0x0A:
             raise damaged("a pax attribute of a wrong length", at)
-        name, equals, value = data[space + 1 : end - 1].partition(b"=")
+        name, equals, value = data[space + 1 : end - 1].decode("utf-8", "surrogateescape").partition("=")
         if not equals:
             raise damaged("a pax attribute without a value", at)
-        pairs.append((name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")))
+        attributes[name] = value
+        if name in ("GNU.sparse.offset", "GNU.sparse.numbytes"):
+            numbers.append(value)
         at = end
-    return pairs
+    return {**attributes, _MAP: ",".join(numbers)} if numbers else attributes
 
 
 def parse_sparse_block(fields: bytes) -> list[int]:
@@ -147,11 +154,9 @@ def parse_sparse_block(fields: bytes) -> list[int]:
     return numbers
 
 
-def sparse_pairs(pairs: list[tuple[str, str]]) -> list[int]:
-    """Return the offsets and lengths in the attributes of a sparse file of format 0.0 or 0.1; none in others."""
-    texts = [text for name, text in pairs if name in ("GNU.sparse.offset", "GNU.sparse.numbytes")]
-    texts += [each for name, text in pairs if name == "GNU.sparse.map" for each in text.split(",")]
-    return [_decimal("GNU.sparse.map", text) for text in texts]
+def parse_sparse_map(text: str) -> list[int]:
+    """Return the offsets and lengths in the map of a sparse file of format 0.0 or 0.1."""
+    return [_decimal(_MAP, number) for number in text.split(",")]
 
 
 def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
@@ -191,7 +196,8 @@ def _corrected(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
     stored = number("size", header.stored)
     sparse = header.sparse or any(name.startswith("GNU.sparse.") for name in attributes)
     size = number("GNU.sparse.size", header.size if header.sparse else stored)
-    return header._replace(stored=stored, size=number("GNU.sparse.realsize", size), sparse=sparse)
+    size, sparse_map = number("GNU.sparse.realsize", size), attributes.get(_MAP, "")
+    return header._replace(stored=stored, size=size, sparse=sparse, map=sparse_map)
 
 
 def _decimal(name: str, text: str) -> int:

@@ -13,17 +13,7 @@ from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.inventory.nodes import (
-    DRM,
-    PCI_DEVICES,
-    Devices,
-    DriverNode,
-    drm_nodes,
-    natural,
-    pci_displays,
-    read_nodes,
-    render_node,
-)
+from gpubind.inventory import nodes
 from gpubind.model import Gpu, Missing, RootedPath
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
@@ -42,18 +32,18 @@ class Topology(NamedTuple):
     """The reasons why nodes could not be read: a cgroup, or a damaged text."""
 
 
-def read_devices(host: Host) -> Devices:
+def read_devices(host: Host) -> nodes.Devices:
     """Return /dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU."""
     topology = read_topology(host)
     gpus = topology.gpus if topology.gpus or topology.hidden else tuple(_pci_gpus(host))
-    return read_nodes(host, "amd", gpus, _wanted(host, gpus))
+    return nodes.read_nodes(host, "amd", gpus, _wanted(host, gpus))
 
 
 def read_topology(host: Host) -> Topology:
     """Return the GPUs of the KFD topology, by node number; a node with gpu_id 0 is a CPU."""
     gpus: list[Gpu] = []
     hidden: list[str] = []
-    for number in sorted(host.dev.names(TOPOLOGY), key=natural):
+    for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural):
         base = f"{TOPOLOGY}/{number}"
         gpu_id = host.dev.read_text(f"{base}/gpu_id")
         if not re.fullmatch(r"[0-9]{1,6}", number) or (isinstance(gpu_id, str) and gpu_id.strip() == "0"):
@@ -77,22 +67,22 @@ def read_topology(host: Host) -> Topology:
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:
     """Yield the GPUs that amdgpu drives, in the order of their PCI addresses, for a host without a topology."""
-    displays = pci_displays(host, PCI_VENDOR, DISPLAY_CLASSES)
+    displays = nodes.pci_displays(host, PCI_VENDOR, DISPLAY_CLASSES)
     # Without this directory no driver has it.
-    addresses = [address for address in displays if host.dev.has(f"{PCI_DEVICES}/{address}/drm")]
+    addresses = [address for address in displays if host.dev.has(f"{nodes.PCI_DEVICES}/{address}/drm")]
     for index, address in enumerate(addresses):
-        render = render_node(host, address)
+        render = nodes.render_node(host, address)
         minor = int(render.rpartition("renderD")[2]) if render else None
         yield Gpu("amd", index, None, address, minor, None, render, True)
 
 
-def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[DriverNode]:
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[nodes.DriverNode]:
     """Return the nodes that exist, each once; rules report the missing ones."""
-    nodes = {KFD: DriverNode(KFD, ("kfd",), None, None)}
+    found = {KFD: nodes.DriverNode(KFD, ("kfd",), None, None)}
     for gpu in gpus:
         for path in gpu_nodes(host, gpu):
-            nodes.setdefault(path, DriverNode(path, DRM, None, gpu.index))
-    return [node for path, node in nodes.items() if not isinstance(host.dev.lstat(path), Missing)]
+            found.setdefault(path, nodes.DriverNode(path, nodes.DRM, None, gpu.index))
+    return [node for path, node in found.items() if not isinstance(host.dev.lstat(path), Missing)]
 
 
 def gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
@@ -100,8 +90,8 @@ def gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
     card, too, and each partition of a GPU has a card.
     """
     if gpu.render is None:
-        return drm_nodes(host, gpu.pci)
+        return nodes.drm_nodes(host, gpu.pci)
     names = host.dev.list(f"/sys/class/drm/{gpu.render.rpartition('/')[2]}/device/drm")
     if isinstance(names, Missing):
-        return (gpu.render, *(path for path in drm_nodes(host, gpu.pci) if "/card" in path))
+        return (gpu.render, *(path for path in nodes.drm_nodes(host, gpu.pci) if "/card" in path))
     return (gpu.render, *(f"/dev/dri/{name}" for name in names if re.fullmatch(r"card[0-9]+", name)))

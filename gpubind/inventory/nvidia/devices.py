@@ -237,11 +237,6 @@ def mps_directory(host: Host) -> str:
     return host.variable(MPS_PIPE_DIRECTORY) or "/tmp/nvidia-mps"
 
 
-def is_confined(host: Host, devices: Devices) -> bool:
-    """Return whether a number means another GPU for this process than for the host: only some GPUs are hidden."""
-    return 0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
-
-
 def is_asked(host: Host, variable: str) -> bool:
     """Return whether the caller requests the devices of *variable*."""
     return host.variable(variable) == "enabled"

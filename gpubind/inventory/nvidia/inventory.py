@@ -24,7 +24,6 @@ from gpubind.inventory.nvidia import container_cli
 from gpubind.inventory.nvidia.devices import (
     Kernel,
     hidden_gpus,
-    is_confined,
     only,
     read_devices,
     read_kernel,
@@ -108,7 +107,7 @@ def read_inventory(
         findings=(*findings, *devices.findings),
         mig_nodes=mig_nodes,
         mig_names=container_cli.find_mig_names(host, request, mig_nodes, ask=serving.name == container_cli.SOURCE),
-        confined=is_confined(host, devices),
+        confined=0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None),
         hidden=hidden_gpus(host, everything),
         env=serving.env,
     )

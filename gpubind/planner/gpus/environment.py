@@ -25,7 +25,7 @@ from typing import Literal, Optional, Union
 
 from gpubind.formats.driver import gpu_names
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, Gpu, Inventory, Severity, Vendor
+from gpubind.model import Finding, Gpu, Inventory, Severity
 from gpubind.model.findings import counted, finding
 from gpubind.planner.gpus.choice import (
     Choice,
@@ -55,51 +55,25 @@ _JOB = {"cuda": "cuda-job", "rocr": "rocr-job"}
 _HIDDEN = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidden"}
 
 
-class GpuList(NamedTuple):
-    """A variable that lists GPUs, for those of one vendor."""
+class GpuList:
+    """A *variable* of the caller's *environ* that lists GPUs, for those of *inventory*."""
 
-    variable: str
-    inventory: Inventory
-    environ: Mapping[str, str]
-    """The caller's; it has the variable."""
-
-    @property
-    def gpus(self) -> tuple[Gpu, ...]:
-        return usable(self.inventory)
-
-    @property
-    def rule(self) -> gpu_names.ListRule:
-        return gpu_names.RULES[self.variable]
-
-    @property
-    def value(self) -> str:
-        return self.environ[self.variable]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return gpu_names.split_visible(self.value)
-
-    @property
-    def hides_all(self) -> bool:
+    def __init__(self, variable: str, inventory: Inventory, environ: Mapping[str, str]) -> None:
+        self.variable = variable
+        self.inventory = inventory
+        self.environ = environ
+        self.gpus = usable(inventory)
+        self.vendor = inventory.driver.vendor
+        self.rule = gpu_names.RULES[variable]
+        self.value = environ[variable]
+        self.names = gpu_names.split_visible(self.value)
+        self.hides_all = self.names[0] in gpu_names.HIDE_ALL
         """Whether the vendor's library shows no GPU."""
-        return self.names[0] in gpu_names.HIDE_ALL
-
-    @property
-    def is_numbers(self) -> bool:
-        return all(map(gpu_names.is_number, self.names))
-
-    @property
-    def has_uuid(self) -> bool:
-        return any(map(gpu_names.is_uuid, self.names))
-
-    @property
-    def vendor(self) -> Vendor:
-        return self.inventory.driver.vendor
-
-    @property
-    def library(self) -> str:
+        self.is_numbers = all(map(gpu_names.is_number, self.names))
+        self.has_uuid = any(map(gpu_names.is_uuid, self.names))
+        self.library = "rocr" if self.vendor == "amd" else "cuda"
         """The vendor's library that reads variables; also the beginning of cases of findings."""
-        return "rocr" if self.vendor == "amd" else "cuda"
+        self.where = f"the environment: {variable}={self.value[:200]}"
 
     @property
     def reader(self) -> str:
@@ -107,10 +81,6 @@ class GpuList(NamedTuple):
         if self.variable in gpu_names.SLURM_GPUS:
             return "slurm"
         return "nvidia" if self.variable == gpu_names.NVIDIA_VISIBLE_DEVICES else self.library
-
-    @property
-    def where(self) -> str:
-        return f"the environment: {self.variable}={self.value[:200]}"
 
     @property
     def forwarded(self) -> tuple[tuple[str, str], ...]:
