@@ -20,7 +20,6 @@ from gpubind.files.trust import obeyed_environ
 from gpubind.formats.archive.oci import DOCUMENT_LIMIT, parse_inspected, variables
 from gpubind.host.programs import ENVIRON, ask, find_program
 from gpubind.image.facts import Image, read_image
-from gpubind.image.oci import open_archive
 from gpubind.image.reference import Store
 from gpubind.model import HostPath, Missing
 from gpubind.model.answers import reason
@@ -98,6 +97,8 @@ def _layers(directories: Sequence[str]) -> list[Layer]:
 def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Image:
     """Return the image that its program saves into an unnamed file, which leaves nothing."""
     import tempfile
+
+    from gpubind.image.oci import open_archive
 
     with tempfile.TemporaryFile() as file:
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
