@@ -26,6 +26,7 @@ TYPE_CHECKING = False  # `typing` costs a start that a memo serves a third of it
 if TYPE_CHECKING:
     from gpubind.api import check as check
     from gpubind.api import check_document as check_document
+    from gpubind.api import diff as diff
     from gpubind.api import open_host as open_host
     from gpubind.api import open_layout as open_layout
     from gpubind.api import open_runtime as open_runtime
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from gpubind.api import render as render
     from gpubind.api import start as start
     from gpubind.api import words as words
+    from gpubind.documents.diff.comparison import Comparison as Comparison
+    from gpubind.documents.diff.comparison import Difference as Difference
+    from gpubind.documents.diff.comparison import EqualHosts as EqualHosts
     from gpubind.documents.explanation import Explanation as Explanation
     from gpubind.documents.explanation import explain as explain
     from gpubind.errors import CheckError as CheckError
@@ -85,7 +89,8 @@ if TYPE_CHECKING:
     from gpubind.version import __version__ as __version__
 
 _NAMES = {
-    "gpubind.api": "check check_document open_host open_layout open_runtime plan render start words",
+    "gpubind.api": "check check_document diff open_host open_layout open_runtime plan render start words",
+    "gpubind.documents.diff.comparison": "Comparison Difference EqualHosts",
     "gpubind.documents.explanation": "Explanation explain",
     "gpubind.errors": """
         CheckError CommandError FormatError GpubindError HostReadError NotRecordedError NothingToBindError OutputError

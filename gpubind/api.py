@@ -1,8 +1,8 @@
-"""The functions of the library: `plan`, `check`, `words`, `render`, `start`."""
+"""The functions of the library: `plan`, `check`, `diff`, `words`, `render`, `start`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.errors import GpubindError, UsageError, one_of
@@ -15,12 +15,24 @@ from gpubind.planner.placement import CDI, Layout
 from gpubind.planner.planning import Query, plan_host
 
 if TYPE_CHECKING:
+    from gpubind.documents.diff.comparison import Comparison
     from gpubind.image.facts import Image
     from gpubind.launch.target import Message
     from gpubind.runtimes.edits import RuntimeArguments
     from gpubind.runtimes.runtime import Action, Command, Start
 
-__all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "render", "start", "words"]
+__all__ = [
+    "check",
+    "check_document",
+    "diff",
+    "open_host",
+    "open_layout",
+    "open_runtime",
+    "plan",
+    "render",
+    "start",
+    "words",
+]
 
 
 @verb
@@ -282,3 +294,15 @@ def check_document(
 
     named = {"host": host, "image": reference, "program": program, "runtime": backend}
     return document(report_of(plan, findings, {}, checked=checked_in(image, **named)))
+
+
+@verb
+def diff(plans: Mapping[str, Plan]) -> Comparison:
+    """Return the groups of equal *plans*, by the names of their hosts, and in what the others differ.
+
+    What is compared is what `gpubind diff` compares of documents of plans.
+    """
+    from gpubind.documents.diff.comparison import compare
+    from gpubind.documents.diff.snapshot import snapshot_of
+
+    return compare(snapshot_of(name, plan) for name, plan in plans.items())

@@ -31,7 +31,7 @@ def test_the_table_has_a_row_an_image_and_a_column_a_host(two: tuple[str, ...]) 
     assert first.startswith(two[1])
     assert "error cuda-too-new" in first
     assert second.startswith(two[3])
-    assert hint == "-v shows each check in full"
+    assert hint == "-v shows each check in full, -q a line of each"
     assert done.returncode == 1
 
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_is_told_in_its_cells_and_the_others_are_checked(bro
     assert second.count("error not-checked") == 2
     assert told[0].startswith(f"error: not-checked: {broken[5 + 2]} was not checked: bad-record: ")
     assert told[1].startswith(f"error: not-checked: {broken[3]} was not checked: unknown-image: ")
-    assert told[2:] == ["-v shows each check in full"]
+    assert told[2:] == ["-v shows each check in full, -q a line of each"]
     assert (done.returncode, done.stderr) == (1, "")
     assert head.split() == ["image", HOST, broken[7]]
 

@@ -375,6 +375,8 @@ MISUSE = {
     "check of no plan": lambda: ANY.check(HOST, None),
     "check with one word": lambda: ANY.check(HOST, PLAN, backend="apptainer", arguments="--contain"),
     "document of words": lambda: ANY.check_document(PLAN, ["error"]),
+    "differences of a list": lambda: ANY.diff([PLAN]),
+    "differences of a document": lambda: ANY.diff({"a": PLAN, "b": PLAN.to_dict()}),
     "words for nothing": lambda: ANY.words(PLAN, None),
     "words of nothing": lambda: ANY.words(None, START),
     "render of nothing": lambda: ANY.render(None, "tsv"),
@@ -441,3 +443,13 @@ def test_two_environments_in_one_process_give_two_plans(tmp_path: Path) -> None:
     names = [{mount.soname for mount in made.mounts if mount.kind == "library"} for made in plans]
     assert names[1] == {"libcuda.so.1"} < names[0]
     assert [start.caller.environ for start in starts] == list(tasks)
+
+
+def test_plans_are_compared_by_name() -> None:
+    smaller = gpubind.plan(HOST, Request(gpus="0", caps=("compute",)))
+    compared = gpubind.diff({"a": PLAN, "b": smaller, "c": PLAN})
+    assert [group.hosts for group in compared.groups] == [("a", "c"), ("b",)]
+    assert not compared.is_equal
+    lost = {one.name for one in compared.groups[1].differences if one.field == "presence"}
+    assert "libnvoptix.so.1" in lost
+    assert "libcuda.so.1" not in lost

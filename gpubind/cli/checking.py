@@ -11,7 +11,6 @@ from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents.check.report import Checked, Reasons, Report, checked_in, report_of
 from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.frozen import NamedTuple
-from gpubind.host import Host
 from gpubind.image.facts import Image
 from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on
@@ -100,7 +99,13 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
     host = open_host_of(request.options)
     if request.user is not None:
         host = host.as_user(request.user)
-    image = opened_once(reference, host, opened)
+    key = reference, host.uname.machine
+    if key not in opened:
+        try:
+            opened[key] = open_image_of(reference, host)
+        except GpubindError as error:
+            opened[key] = error
+    image = opened[key]
     if isinstance(image, GpubindError):
         raise image
     start = preflight_on(
@@ -116,14 +121,3 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
     named = {"host": request.host, "image": reference, "program": request.program, "user": request.user}
     checked = checked_in(image, runtime=start.backend, **named)
     return report_of(start.plan, check(start), request.reasons, rules, checked=checked, only=request.only)
-
-
-def opened_once(reference: Optional[str], host: Host, opened: Opened) -> Union[Image, GpubindError, None]:
-    """Return the image for *host*, or why it cannot be opened; as it is in *opened*, if it is there."""
-    key = reference, host.uname.machine
-    if key not in opened:
-        try:
-            opened[key] = open_image_of(reference, host)
-        except GpubindError as error:
-            opened[key] = error
-    return opened[key]

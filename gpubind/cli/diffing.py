@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Optional, Union
 
-from gpubind.cli.checking import Opened, opened_once
 from gpubind.documents.diff.snapshot import FILES, Snapshot, snapshot_of
 from gpubind.errors import UsageError, in_file
 from gpubind.formats.text.json import parse_json
@@ -19,6 +18,8 @@ from gpubind.host import Host
 from gpubind.host.live import LiveHost
 from gpubind.host.open import open_host, read_file
 from gpubind.host.recorded import RecordedHost
+from gpubind.image.facts import Image
+from gpubind.image.open import open_image
 from gpubind.launch.comparing import snapshot_of_images, take_snapshot
 from gpubind.model import Plan
 from gpubind.model.answers import exists, is_directory
@@ -31,6 +32,8 @@ from gpubind.planner.planning import Query
 LIVE, STDIN = "live", "-"
 OWN = "gpubind"
 """The name of the plan that is not --like another program's."""
+Opened = dict[tuple[str, str], Image]
+"""The images so far, by name and machine."""
 _IS_PLAN = re.compile(rb'"schema"\s*:\s*"gpubind\.plan/')
 
 
@@ -120,6 +123,13 @@ def _snapshot(
     if isinstance(of, Plan):
         return snapshot_of(name, of)
     if images:
-        every = [(image, opened_once(image, of, opened)) for image in images]
-        return snapshot_of_images(name, of, query, [(image, one) for image, one in every if one is not None])
+        return snapshot_of_images(name, of, query, [(image, _opened(image, of, opened)) for image in images])
     return take_snapshot(name, of, query, of_plan=only_plans)
+
+
+def _opened(reference: str, host: Host, opened: Opened) -> Image:
+    """Return the image for *host*; as it is in *opened*, if it is there. Errors: those of `open_image`."""
+    key = reference, host.uname.machine
+    if key not in opened:
+        opened[key] = open_image(*key)
+    return opened[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Optional, Union
 
 from gpubind.errors import GpubindError
@@ -14,6 +15,10 @@ _UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\
 """Characters that control a terminal or the direction of text, and bytes that an 8-bit terminal takes for such."""
 
 
+SHOWN_NAMES = 4
+"""Of many hosts or things, in a text for people."""
+
+
 def printable(text: str) -> str:
     """Return *text* without characters that could break a line or steer a terminal: file names are input, too."""
     return text if text.isprintable() and text.isascii() else re.sub(_UNPRINTABLE, _escaped, text)
@@ -22,6 +27,12 @@ def printable(text: str) -> str:
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match.group())
     return f"\\x{code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code:02x}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of *names*, and how many others there are."""
+    others = len(names) - SHOWN_NAMES
+    return ", ".join(names) if others <= 1 else f"{', '.join(names[:SHOWN_NAMES])} and {others} others"
 
 
 def render_tsv(plan: Plan, *, verbose: bool = False) -> str:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
-from typing import Union
 
 from gpubind.documents.check.report import verdict
 from gpubind.documents.diff.snapshot import Fact, Snapshot, image_fact, snapshot_of, sorted_snapshot
-from gpubind.errors import GpubindError
 from gpubind.host import Host
 from gpubind.host.base import ROCM_PATH
 from gpubind.image.facts import Image
@@ -39,18 +37,13 @@ def take_snapshot(name: str, host: Host, query: Query, *, of_plan: bool = False)
     return snapshot_of(name, found.plan, check(found), host.uname.release or None)
 
 
-def snapshot_of_images(
-    name: str, host: Host, query: Query, images: Iterable[tuple[str, Union[Image, GpubindError]]]
-) -> Snapshot:
-    """Return what a check says of each of *images*, opened or not, on *host*. Errors: as `plan_host`."""
+def snapshot_of_images(name: str, host: Host, query: Query, images: Iterable[tuple[str, Image]]) -> Snapshot:
+    """Return what a check says of each of *images*, by their names, on *host*. Errors: as `plan_host`."""
     host = without_job(host)
     return sorted_snapshot(name, [_verdict(host, query, *image) for image in images])
 
 
-def _verdict(host: Host, query: Query, reference: str, image: Union[Image, GpubindError]) -> Fact:
-    if isinstance(image, GpubindError):
-        return image_fact(reference, f"not checked {image.code}")
-    found = preflight_on(host, query, image)
-    findings = check(found)
+def _verdict(host: Host, query: Query, reference: str, image: Image) -> Fact:
+    findings = check(preflight_on(host, query, image))
     codes = dict.fromkeys(one.code for one in findings if one.severity != "note")
     return image_fact(reference, " ".join(filter(None, (verdict(findings), ",".join(codes)))))

@@ -65,10 +65,10 @@ def _are(value: object, kind: str) -> bool:
     return is_sequence and all(_is(item, kind) for item in cast("Iterable[object]", value))
 
 
-def _are_strings(value: object) -> bool:
+def _maps_strings_to(value: object, kind: str) -> bool:
     is_mapping = hasattr(value, "keys") and hasattr(value, "__getitem__")
-    pairs = cast("Mapping[str, str]", value).items() if is_mapping else ()
-    return is_mapping and all(isinstance(word, str) for pair in pairs for word in pair)
+    pairs = cast("Mapping[object, object]", value).items() if is_mapping else ()
+    return is_mapping and all(isinstance(name, str) and _is(of, kind) for name, of in pairs)
 
 
 _KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
@@ -76,7 +76,8 @@ _KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "Path": ("a string or a path", lambda value: isinstance(value, str) or hasattr(value, "__fspath__")),
     "Sequence[Finding]": ("a list of findings", lambda value: _are(value, "Finding")),
     "Sequence[str]": ("a list of strings", lambda value: _are(value, "str")),
-    "Mapping[str, str]": ("a mapping of strings to strings", _are_strings),
+    "Mapping[str, Plan]": ("a mapping of strings to plans", lambda value: _maps_strings_to(value, "Plan")),
+    "Mapping[str, str]": ("a mapping of strings to strings", lambda value: _maps_strings_to(value, "str")),
     "bool": ("True or False", lambda value: isinstance(value, bool)),
     "str": ("a string", lambda value: isinstance(value, str)),
 }

@@ -120,7 +120,7 @@ def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet
     from gpubind.cli.tables import render_tables
 
     table = render_tables([verdicts_table(reports)], table_width(output), colour=has_colour(output))
-    return table + render_unchecked(reports) + "-v shows each check in full\n"
+    return table + render_unchecked(reports) + "-v shows each check in full, -q a line of each\n"
 
 
 def _codes() -> Sequence[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Optional
 
 from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
 from gpubind.documents.check.report import Report, check_document, verdict_line
 from gpubind.documents.check.text import render_check_text
 from gpubind.documents.tables import Column, Row, Table, table_of
-from gpubind.documents.text import printable, render_line
+from gpubind.documents.text import listed, printable, render_line
 
 
 def render_several(form: str, reports: Sequence[Report]) -> str:
@@ -52,17 +53,23 @@ def name_of(report: Report) -> str:
 
 
 def verdicts_table(reports: Sequence[Report]) -> Table:
-    """Return the verdicts, images by hosts; where there is one image or one host, a row is a check."""
+    """Return the verdicts, images by hosts; where there is one image or one host, a row is a check.
+
+    Hosts with the same verdict about each image are one row or column.
+    """
     images = list(dict.fromkeys(report.checked.image for report in reports))
-    hosts = list(dict.fromkeys(report.checked.host for report in reports))
-    cells = {
-        (report.checked.image, report.checked.host): verdict_line(report).strip().replace(",", ", ")
-        for report in reports
-    }
+    verdicts: dict[Optional[str], dict[Optional[str], str]] = {}
+    for report in reports:
+        line = verdict_line(report).strip().replace(",", ", ")
+        verdicts.setdefault(report.checked.host, {})[report.checked.image] = line
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for host, lines in verdicts.items():
+        groups.setdefault(tuple(lines[image] for image in images), []).append(str(host))
+    titles = [listed(hosts) + (f" ({len(hosts)})" if len(hosts) > 1 else "") for hosts in groups.values()]
     if len(images) == 1:
-        return _table(("host", "verdict"), [(str(host), cells[images[0], host]) for host in hosts])
-    titles = map(str, hosts) if len(hosts) > 1 else ["verdict"]
-    return _table(("image", *titles), [(str(image), *(cells[image, host] for host in hosts)) for image in images])
+        return _table(("host", "verdict"), [(title, *lines) for title, lines in zip(titles, groups)])
+    columns = titles if len(verdicts) > 1 else ["verdict"]
+    return _table(("image", *columns), [(str(image), *lines) for image, *lines in zip(images, *groups)])
 
 
 def _table(titles: Sequence[str], rows: Sequence[Row]) -> Table:

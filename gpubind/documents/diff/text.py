@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Comparison, Difference, EqualHosts
-from gpubind.documents.text import printable
+from gpubind.documents.text import listed, printable
 from gpubind.model.plain import plain, text_of
 from gpubind.version import __version__
 
 SCHEMA = "gpubind.diff/1"
-SHOWN_NAMES = 4
-"""Of a group of hosts, or of things that follow from another, in text."""
 WIDEST_NAME = 40
 """Columns of the names of things; a longer one moves the rest of its line."""
 _MAIN = ("number", "severity", "value", "verdict")
@@ -21,12 +19,6 @@ _CAUSES = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these
 
 Fold = Callable[[Sequence[str]], str]
 """Makes one short name of the names of several hosts."""
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first of *names*, and how many others there are."""
-    others = len(names) - SHOWN_NAMES
-    return ", ".join(names) if others <= 1 else f"{', '.join(names[:SHOWN_NAMES])} and {others} others"
 
 
 def render_diff_text(comparison: Comparison, fold: Fold = listed) -> str:

@@ -1,0 +1,264 @@
+"""`gpubind diff` on the command line: what may be compared, what it is called, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any, Optional
+
+import jsonschema
+import pytest
+
+from gpubind.formats.text.record import SIZE_LIMIT, dump_record
+from gpubind.model.data import HOSTS, read_data
+from tests.support.commands import HOST, gpubind, images
+from tests.support.driver import V, debian, kernel, libraries, rhel
+from tests.support.elf import elf
+from tests.support.images import glibc
+from tests.support.trees import Spec, make_tree, record
+
+ROOT = Path(__file__).parent.parent
+SCHEMA = json.loads(read_data("model/data/diff.schema.json"))
+RECORD = read_data(f"model/data/hosts/{HOST}.json")
+
+
+def recorded(path: Path, *parts: Spec, hostname: Optional[str] = None) -> str:
+    """A record of the host that has all of *parts*, in the file *path*."""
+    spec = {name: item for part in parts for name, item in part.items()}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(dump_record(record(spec)._replace(hostname=hostname), "test"))
+    return str(path)
+
+
+def planned(path: Path, *words: str) -> str:
+    gpubind("plan", "--json", "-o", str(path), *words)
+    return str(path)
+
+
+def differences(*words: str) -> list[tuple[Any, ...]]:
+    done = gpubind("diff", "--json", *words)
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert done.returncode == (1 if document["groups"][1:] else 0)
+    return [
+        (one["section"], one["name"], one["field"], one["from"], one["to"])
+        for one in document["differences"]
+        if one["follows"] is None
+    ]
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> tuple[str, str, str]:
+    """Two equal hosts, and one with another driver."""
+    old = [recorded(tmp_path / f"{name}.json", rhel(), kernel()) for name in ("a", "b")]
+    return (*old, recorded(tmp_path / "c.json", rhel("570.1"), kernel("570.1")))  # type: ignore[return-value]
+
+
+def test_equal_hosts_are_one_line_and_exit_0(three: tuple[str, str, str]) -> None:
+    done = gpubind("diff", *three[:2])
+    assert (done.stdout, done.stderr, done.returncode) == ("a, b: equal (2)\n", "", 0)
+
+
+def test_a_different_host_is_told_with_what_differs_and_exits_1(three: tuple[str, str, str]) -> None:
+    done = gpubind("diff", *three)
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["a, b: equal (2)", "c differs from a:", f"  driver  nvidia  {V} -> 570.1"]
+    assert (done.stderr, done.returncode) == ("", 1)
+    assert differences(*three) == [("driver", "nvidia", "version", V, "570.1")]
+
+
+def test_a_host_is_called_by_its_recorded_name_else_as_its_file_else_as_it_was_given(tmp_path: Path) -> None:
+    named = recorded(tmp_path / "x.json", debian(), kernel(), hostname="gpu001")
+    others = [recorded(tmp_path / name / "y.json", debian(), kernel()) for name in ("1", "2")]
+    assert gpubind("diff", named, others[0], HOSTS[1]).stdout.startswith("gpu001, y: equal (2)\n")
+    assert gpubind("diff", *others).stdout == f"{others[0]}, {others[1]}: equal (2)\n"
+
+
+def test_a_plan_is_compared_with_a_plan_and_with_a_host(tmp_path: Path) -> None:
+    plan = planned(tmp_path / "plan.json", "--host", HOST)
+    sorted_by_jq = tmp_path / "sorted.json"
+    sorted_by_jq.write_text(json.dumps(json.loads(Path(plan).read_text()), sort_keys=True, indent=2))
+    assert gpubind("diff", plan, str(sorted_by_jq), HOST).returncode == 0
+    compute = planned(tmp_path / "compute.json", "--host", HOST, "--caps", "compute")
+    assert ("library", "libnvoptix.so.1", "presence", "present", "absent") in differences(plan, compute)
+
+
+def test_standard_input_is_a_host(three: tuple[str, str, str]) -> None:
+    import subprocess
+    import sys
+
+    words = [sys.executable, "-m", "gpubind", "diff", three[0], "-"]
+    done = subprocess.run(words, input=Path(three[1]).read_bytes(), capture_output=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == (b"a, -: equal (2)\n", b"", 0)
+
+
+def test_two_directories_are_two_drivers_and_nothing_of_this_machine_counts(tmp_path: Path) -> None:
+    old, new = (str(make_tree(tmp_path / version, libraries("/usr/lib64", version)).root) for version in (V, "570.1"))
+    assert differences(old, new) == [("driver", "nvidia", "version", V, "570.1")]
+    assert not [one for one in differences(old, recorded(tmp_path / "r.json", rhel())) if one[0] == "kernel"]
+
+
+def test_this_machine_is_live(tmp_path: Path) -> None:
+    assert gpubind("diff", "live", "live").returncode == 0
+
+
+def test_a_flavour_is_compared_with_the_own_plan_and_two_with_each_other(tmp_path: Path) -> None:
+    own = gpubind("diff", "--like", "apptainer-1.4", HOST).stdout
+    assert own.startswith(f"{HOST} (apptainer-1.4) differs from {HOST} (gpubind):\n")
+    assert "  lacks     libnvidia-allocator.so.1\n" in own
+    assert "without the name libcuda.so\n" in own
+    assert "driver" not in own
+    two = gpubind("diff", "--like", "apptainer-1.4", "--like", "singularity", HOST).stdout
+    assert "  lacks  libcudadebugger.so.1\n" in two
+    assert "driver" not in two
+
+
+def test_of_images_only_what_changes_for_them_is_told(tmp_path: Path) -> None:
+    hosts = [
+        recorded(tmp_path / f"{name}.json", rhel(version), kernel(version))
+        for name, version in (("old1", "470.1"), ("old2", "470.1"), ("new", "570.1"))
+    ]
+    old, always = (str(make_tree(tmp_path / name, glibc()).root) for name in ("plain", "other"))
+    new = images(tmp_path)
+    version = tmp_path / "image/usr/local/cuda/version.json"
+    version.write_text('{"cuda": {"version": "12.4.0"}}')
+    told = differences("--nv", *(word for image in (old, always, new) for word in ("--image", image)), *hosts)
+    assert told == [("image", new, "verdict", "error cuda-too-new", "ok")]
+    text = gpubind("diff", "--nv", "--image", new, *hosts).stdout
+    assert text == f"old1, old2: equal (2)\nnew differs from old1:\n  image  {new}  error cuda-too-new -> ok\n"
+
+
+def test_an_image_that_cannot_be_read_is_an_error_and_not_equal(tmp_path: Path) -> None:
+    done = gpubind("diff", "--image", str(tmp_path / "none.sif"), HOST, HOST)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("error: ")
+
+
+def test_a_host_with_nothing_to_bind_is_compared_too(tmp_path: Path) -> None:
+    empty = recorded(tmp_path / "empty.json", {"/etc/motd": "x"})
+    told = differences(HOST, empty)
+    assert ("driver", "nvidia", "version", "550.163.01", None) in told
+    assert ("finding", "nothing-to-bind(host)", "severity", None, "error") in told
+
+
+REFUSED: dict[str, tuple[Optional[bytes], str, int]] = {
+    "nothing": (b"", "bad-record", 5),
+    "a truncated record": (RECORD[:5000], "bad-record", 5),
+    "a truncated plan": (b'{"schema": "gpubind.plan/1", "gpubind', "bad-plan", 5),
+    "a document of a check": (b'{"schema": "gpubind.check/1"}', "bad-record", 5),
+    "a plan of a newer schema": (b'{"schema": "gpubind.plan/2"}', "bad-plan", 5),
+    "a record of a newer schema": (RECORD.replace(b"gpubind.record/1", b"gpubind.record/9"), "newer-record", 5),
+    "a forged plan": (b'{"schema": "gpubind.plan/1", "request": {}, "drivers": 7}', "bad-plan", 5),
+    "a forged record": (RECORD.replace(b'"uname"', b'"eman"'), "bad-record", 5),
+    "a list": (b"[1, 2]", "bad-record", 5),
+    "deep nesting": (b'{"schema": "gpubind.record/1", "a": ' + b"[" * 100_000, "bad-record", 5),
+    "a million values": (b'{"schema": "gpubind.plan/1", "a": [' + b"1," * 1_100_000 + b"1]}", "bad-plan", 5),
+    "an image": (b"\x7fELF" + b"\0" * 500, "bad-record", 5),
+    "no file": (None, "unreadable-file", 4),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_host_is_refused_by_its_name_and_nothing_is_printed(case: str, tmp_path: Path) -> None:
+    data, code, status = REFUSED[case]
+    path = tmp_path / "odd.json"
+    if data is not None:
+        path.write_bytes(data)
+    done = gpubind("diff", HOST, str(path))
+    assert (done.stdout, done.returncode) == ("", status)
+    assert done.stderr.startswith(f"error: {code}: ")
+    assert f"where: {path}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_of_a_gigabyte_is_refused_by_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "big.json"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 30)
+    done = gpubind("diff", HOST, str(path))
+    assert (done.returncode, done.stdout) == (4, "")
+    assert f"larger than {SIZE_LIMIT} bytes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((HOST,), "nothing-to-compare"),
+        (("live",), "nothing-to-compare"),
+        ((HOST, "no-such-host"), "unknown-host"),
+        (("--like", "docker", HOST), "unknown-flavour"),
+        ((), "missing-argument"),
+    ],
+)
+def test_wrong_use_says_what_is_wanted(words: tuple[str, ...], code: str) -> None:
+    done = gpubind("diff", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {code}: ")
+
+
+def test_a_plan_has_no_image_and_no_flavour(tmp_path: Path) -> None:
+    plan = planned(tmp_path / "plan.json", "--host", HOST)
+    for words in (("--like", "singularity"), ("--image", str(tmp_path))):
+        done = gpubind("diff", *words, plan, HOST)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"error: plan-not-host: a plan takes the place of a host\n  where: {plan}\n")
+
+
+def test_an_error_of_a_json_comparison_is_a_document(tmp_path: Path) -> None:
+    done = gpubind("diff", "--json", HOST, str(tmp_path / "none.json"))
+    assert json.loads(done.stdout)["code"] == "unreadable-file"
+
+
+def altered(path: Path, name: str, **changes: Any) -> None:
+    """The bundled record as that of the machine *name*, in *path*: see `nodes`."""
+    document = json.loads(RECORD)
+    directories = document["trees"]["driver"]["directories"]
+    for directory, names in changes.items():
+        for entry, values in names.items():
+            directories[directory]["entries"][entry] = values and {**directories[directory]["entries"][entry], **values}
+    for number in range(2):
+        gpu = directories[f"/proc/driver/nvidia/gpus/0000:0{number + 1}:00.0"]["entries"]["information"]
+        gpu["text"] = gpu["text"].replace("-0000-0000", f"-{name[-3:]}0-0000")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**document, "hostname": name}))
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Path:
+    """A directory with what the transcripts of docs/diff.md are about."""
+    driver = "/usr/lib/x86_64-linux-gnu/nvidia/current"
+    odd: dict[str, dict[str, Any]] = {
+        "gpu008": {"/proc/driver/nvidia/gpus": {"0000:02:00.0": None}, "/dev": {"nvidia1": None}},
+        "gpu011": {
+            driver: {"libnvidia-ml.so.550.163.01": {"size": 2082361}},
+            "/usr/share/vulkan/icd.d": {"nvidia_icd.json": None},
+        },
+    }
+    for number in range(1, 13):
+        name = f"gpu{number:03}"
+        altered(tmp_path / "nodes" / f"{name}.json", name, **odd.get(name, {}))
+    for name, version in (("old", "550.163.01"), ("new", "580.95.05")):
+        nvvm = {"/usr/lib64/libnvidia-nvvm70.so.4": elf("libnvidia-nvvm70.so.4")}
+        recorded(tmp_path / f"{name}.json", rhel(version), kernel(version), nvvm)
+    make_tree(tmp_path / "plain", glibc())
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    return tmp_path
+
+
+def transcripts() -> list[tuple[str, str]]:
+    found = re.findall(r"^```\n\$ gpubind (.*?)\n(.*?)^```", (ROOT / "docs/diff.md").read_text(), re.M | re.S)
+    assert len(found) == 2
+    return found
+
+
+@pytest.mark.parametrize(("command", "output"), transcripts())
+def test_the_page_shows_what_the_command_prints(command: str, output: str, nodes: Path) -> None:
+    words = [
+        word
+        for words in shlex.split(command)
+        for word in (sorted(str(path.relative_to(nodes)) for path in nodes.glob(words)) if "*" in words else [words])
+    ]
+    done = gpubind(*words, cwd=nodes)
+    assert (done.stdout, done.stderr) == (output, "")
