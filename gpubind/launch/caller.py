@@ -15,7 +15,7 @@ from gpubind.host import Host
 from gpubind.host.open import read_file
 from gpubind.launch.execute import probe_version
 from gpubind.model import HostPath, Plan
-from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, tried
+from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, real_path
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.runtime import CallerFacts, Runtime, RuntimeFacts, Start, UserOptions
 
@@ -152,5 +152,4 @@ def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
             raise could_not_look("the working directory", error) from error
         return None
     named = environ.get("PWD", "")
-    is_there = named.startswith("/") and exists(named)
-    return named if is_there and tried(lambda: os.path.samefile(named, here)) else here
+    return named if named.startswith("/") and real_path(named) == here else here

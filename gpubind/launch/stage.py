@@ -129,14 +129,17 @@ def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
 
 def _skeleton_of(path: str) -> list[str]:
     """Return the places in the skeleton *path*; none if it has anything but empty files."""
-    found = []
-    for directory, _, files in os.walk(path):
-        for name in files:
+    found, directories = [], [path]
+    for directory in directories:  # grows
+        for name in os.listdir(directory):
             file = f"{directory}/{name}"
             facts = os.lstat(file)
-            if not stat.S_ISREG(facts.st_mode) or facts.st_size:
+            if stat.S_ISDIR(facts.st_mode):
+                directories.append(file)
+            elif not stat.S_ISREG(facts.st_mode) or facts.st_size:
                 return []
-            found.append(file[len(path) :])
+            else:
+                found.append(file[len(path) :])
     return sorted(found)
 
 

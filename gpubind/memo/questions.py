@@ -134,12 +134,11 @@ def _content(path: str) -> tuple[Any, ...]:
 
 
 def _names(path: str) -> bytes:
-    """Return a directory by the names in it, each with whether it is a directory or a link."""
+    """Return a directory by the names in it."""
     place = posix.open(path, _READ_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         _need_there(place, path)
-        with posix.scandir(place) as entries:
-            names = sorted(f"{one.name}\0{one.is_dir(follow_symlinks=False)}{one.is_symlink()}" for one in entries)
+        names = sorted(posix.listdir(place))
     finally:
         posix.close(place)
     return digest("\n".join(names).encode("utf-8", "surrogateescape"))
@@ -168,12 +167,6 @@ def text_of(path: str) -> bytes:
 def _access(question: tuple[str, int, bool]) -> bool:
     path, mode, effective = question
     return posix.access(path, mode, effective_ids=effective)
-
-
-def _same(question: tuple[str, str]) -> bool:
-    """Return whether two paths are one file."""
-    one, other = posix.stat(question[0]), posix.stat(question[1])
-    return one.st_ino == other.st_ino and one.st_dev == other.st_dev
 
 
 def _user(uid: int) -> Optional[tuple[Any, ...]]:
@@ -209,7 +202,6 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "access": _access,
     "variable": lambda name: hash_of(os.environ.get(name)),
     "variables": lambda _: tuple(sorted(os.environ)),
-    "same": _same,
     "user": _user,
     "terminal": lambda descriptor: tuple(posix.get_terminal_size(descriptor)),
     "locale": _own_locale,

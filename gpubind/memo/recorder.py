@@ -27,8 +27,11 @@ from gpubind.memo.filesystems import Question
 from gpubind.memo.questions import ask, facts
 from gpubind.memo.trace import Trace
 
-CHANGES = ("chmod", "chown", "fchmod", "fchown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "unlink")
-"""Functions that change something: the answer of a command that calls one is not kept."""
+UNSIGNED = (
+    *("chmod", "chown", "fchmod", "fchown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "unlink"),
+    "scandir",
+)
+"""Functions that change something, or that answer too much: the answer of a command that calls one is not kept."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -55,8 +58,7 @@ class Recorder(Trace):
         """Replace the functions."""
         for name, make in REPLACEMENTS.items():
             self._replace(os, name, make)
-        self._replace(os.path, "samefile", _samefile_of)
-        self._replace(builtins, "open", _open_of)
+        self._replace(builtins, "open", _unsigned("open"))
         self._replace(pwd, "getpwuid", _noted(lambda _, uid: ("user", uid), tuple))
         self._replace(os, "environ", lambda *_: self.environ)
         observe.recorder = self
@@ -190,37 +192,6 @@ def _listing_of(recorder: Recorder, real: Any) -> Any:
     return listing
 
 
-class _Entries(contextlib.ExitStack):
-    """What `os.scandir` returns: an iterator, and a context manager."""
-
-    def __init__(self, entries: list[os.DirEntry[Any]]) -> None:
-        super().__init__()
-        self._entries = iter(entries)
-
-    def __iter__(self) -> _Entries:
-        return self
-
-    def __next__(self) -> os.DirEntry[Any]:
-        return next(self._entries)
-
-
-def _scan_of(recorder: Recorder, real: Any) -> Any:
-    """Return what replaces `os.scandir`: an entry also answers whether a link leads to a directory."""
-    listing = _listing_of(recorder, real)
-
-    def scan(path: Any = ".") -> Any:
-        with listing(path) as entries, recorder.hears(path):
-            found = [*entries]
-        for entry in found:
-            if entry.is_symlink():
-                named = recorder.path(entry.path, path if isinstance(path, int) else None)
-                if named is not None:
-                    recorder.note("stat", named, ask("stat", named))
-        return _Entries(found)
-
-    return scan
-
-
 def _access_of(recorder: Recorder, real: Any) -> Any:
     def access(
         path: Any,
@@ -302,38 +273,13 @@ def _file_of(recorder: Recorder) -> type[io.FileIO]:
     return RecordedFile
 
 
-def _open_of(recorder: Recorder, real: Any) -> Any:
+def _fdopen_of(recorder: Recorder, real: Any) -> Any:
     kind = _file_of(recorder)
 
-    def open_file(
-        file: Any,
-        mode: str = "r",
-        buffering: int = -1,
-        encoding: Optional[str] = None,
-        errors: Optional[str] = None,
-        newline: Optional[str] = None,
-        closefd: bool = True,
-        opener: Any = None,
-    ) -> Any:
-        if set(mode) & set("wax+"):
-            if not isinstance(file, int):
-                recorder.refuse(f"written: {file}")
-            return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
-        named = recorder.place(file)
-        looks = None if named is None else _looked_at(recorder, named, follows=True)
-        if looks:
-            recorder.opened(str(named))
-        try:
-            raw = kind(file, "r", closefd, opener)
-        except OSError as error:
-            recorder.not_opened(named, looks, error)
-            raise
-        if buffering == 0:
-            return raw
-        buffered = io.BufferedReader(raw, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
-        return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, errors, newline)
+    def fdopen(descriptor: int, mode: str = "rb") -> Any:
+        return io.BufferedReader(kind(descriptor)) if mode == "rb" else real(descriptor, mode)
 
-    return open_file
+    return fdopen
 
 
 def _heard_of(recorder: Recorder, real: Any) -> Any:
@@ -346,28 +292,15 @@ def _heard_of(recorder: Recorder, real: Any) -> Any:
     return read
 
 
-def _samefile_of(recorder: Recorder, real: Any) -> Any:
-    def samefile(one: Any, other: Any) -> bool:
-        first, second = recorder.path(one), recorder.path(other)
-        if first is None or second is None:
-            recorder.refuse("open files are compared")
-            return bool(real(one, other))
-        answer = ask("same", (first, second))
-        recorder.note("same", (first, second), answer)
-        if isinstance(answer, bool):
-            return answer
-        raise OSError(answer, os.strerror(answer))
+def _unsigned(name: str) -> Callable[[Recorder, Any], Any]:
+    """Return what replaces the function *name*, after which the answer is not kept."""
 
-    return samefile
-
-
-def _change_of(name: str) -> Callable[[Recorder, Any], Any]:
     def make(recorder: Recorder, real: Any) -> Any:
-        def change(*arguments: Any, **words: Any) -> Any:
-            recorder.refuse(f"something is changed: {name}")
+        def call(*arguments: Any, **words: Any) -> Any:
+            recorder.refuse(f"nothing signs what was done: {name}{arguments[:1]}")
             return real(*arguments, **words)
 
-        return change
+        return call
 
     return make
 
@@ -377,14 +310,13 @@ REPLACEMENTS: dict[str, Callable[[Recorder, Any], Any]] = {
     "lstat": _noted(_about("lstat"), facts),
     "readlink": _noted(_about("link"), os.fsdecode),
     "listdir": _listing_of,
-    "scandir": _scan_of,
     "access": _access_of,
     "open": _os_open_of,
     "close": _close_of,
-    "fdopen": lambda recorder, _: _open_of(recorder, io.open),
+    "fdopen": _fdopen_of,
     **dict.fromkeys(("fstat", "pread", "read"), _heard_of),
     "get_terminal_size": _noted(lambda _, descriptor=1: ("terminal", descriptor), tuple),
-    **{name: _change_of(name) for name in CHANGES},
+    **{name: _unsigned(name) for name in UNSIGNED},
 }
 """By the names of the functions of `os`; each is made of the one that it stands for."""
 _SUPPORTS = (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks)

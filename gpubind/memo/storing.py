@@ -6,7 +6,6 @@ A runtime takes 30 ms and more to answer what its version is, and the answer sta
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import posix  # `os` may be a recorder's: storing asks nothing
 import sys
@@ -17,9 +16,10 @@ from typing import Any, Optional, Union
 from gpubind import observe
 from gpubind.memo import files
 from gpubind.memo.answer import WORDS_LIMIT, is_on
-from gpubind.memo.filesystems import FileSystems, is_young
-from gpubind.memo.questions import ask, first_change, signature, text_of
+from gpubind.memo.filesystems import is_young
+from gpubind.memo.questions import first_change, text_of
 from gpubind.memo.recorder import Recorder
+from gpubind.memo.trace import Trace
 
 Main = Callable[[list[str], Optional[Recorder]], int]
 """A function that runs a command line within a recorder."""
@@ -232,40 +232,29 @@ def _drop_oldest(place: int) -> None:
 
 def version_of(program: str, run: Callable[[str], str]) -> str:
     """Return what *program* prints as its version, or printed before; *run* asks it. A script is asked each time."""
-    signed = _signature(program) if is_on() else None
-    if signed is None:
+    trace = None
+    with contextlib.suppress(OSError):  # there is no /proc
+        trace = Trace()
+        trace.program(program)
+    if trace is None or trace.refused is not None or not is_on():
         return run(program)
     known = _known()
-    if known.get(program, ((), ""))[0] == signed:
-        return str(known[program][1])
-    text = run(program)
-    if text and _signature(program) == signed:
-        with contextlib.suppress(OSError):
-            write(VERSIONS, {**known, program: (signed, text)})
-    return text
+    questions, text = known.get(program, ({}, ""))
+    if questions != trace.questions:
+        text = run(program)
+        if text and first_change(trace.questions) is None:
+            with contextlib.suppress(OSError):
+                write(VERSIONS, {**known, program: (trace.questions, text)})
+    return str(text)
 
 
-def _signature(program: str) -> Optional[tuple[Any, ...]]:
-    """Return what tells an ELF file from any other that may take its place; None where nothing does."""
-    with contextlib.suppress(OSError):
-        with io.open_code(program) as file:
-            if file.read(4) != b"\x7fELF":
-                return None
-        found = posix.stat(program)
-        mounted = FileSystems()
-        trust, standing = mounted.trust(program, found.st_dev), mounted.standing(program, found.st_dev)
-        if trust == "times" and not is_young(found, time.time_ns(), trust):
-            return (*signature(found), *((*one, ask(*one)) for one in standing or ()))
-    return None
-
-
-def _known() -> dict[str, tuple[tuple[Any, ...], str]]:
+def _known() -> dict[str, Any]:
+    """Return the answers of programs about their versions, each with its trace."""
     opened = files.open_place()
     if opened is None:
         return {}
     place, secret = opened
     try:
-        found = files.read_memo(place, VERSIONS, secret) or {}
+        return files.read_memo(place, VERSIONS, secret) or {}
     finally:
         posix.close(place)
-    return {program: row for program, row in found.items() if isinstance(row, tuple) and len(row) == 2}

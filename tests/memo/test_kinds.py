@@ -80,17 +80,6 @@ def _moved_home(bench: Bench) -> None:
     bench.user_home = "/home/two"
 
 
-def _other_directory(bench: Bench) -> None:
-    """The shell's name for the working directory leads elsewhere now, of the very same looks."""
-    (bench.base / "other").mkdir()
-    _link("here", "other")(bench)
-
-
-def _in_a_linked_directory(bench: Bench) -> None:
-    _link("here", "work")(bench)
-    bench.environ["PWD"] = str(bench.base / "here")
-
-
 CASES = {
     "lstat": Case("plan", _nothing, _a_program),
     "stat": Case("apptainer", _nothing, _earlier_program),
@@ -113,7 +102,6 @@ CASES = {
     ),
     "variable": Case("plan", _nothing, _set("GPUBIND_CAPS", "compute")),
     "variables": Case("bwrap", _nothing, _set("NOBODY_ASKS_FOR_THIS", "1")),
-    "same": Case("bwrap", _in_a_linked_directory, _other_directory),
     "user": Case("user", _nothing, _moved_home),
     "terminal": Case("table", _on_a_terminal, _narrow),
     "locale": Case("apptainer", _set("LC_CTYPE", "C.UTF-8"), _text("environ", "LC_CTYPE=C.UTF-8\0")),

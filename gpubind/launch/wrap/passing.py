@@ -6,6 +6,7 @@ the words decides, by names of programs, options and files in this module, which
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
@@ -59,8 +60,11 @@ def site_switches(words: Sequence[str]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for path in SITES:
         try:
-            with open(path, "rb") as file:
-                lines = file.read(_SITE_LIMIT).split(b"\n")
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                lines = os.read(file, _SITE_LIMIT).split(b"\n")
+            finally:
+                os.close(file)
         except OSError:  # any: the program itself reads the file, too
             continue
         for line in lines:
