@@ -114,54 +114,44 @@ class _Choice:
     def consider(self, candidate: Candidate, claim: Claim) -> None:
         """Take *candidate*, which *claim* means, or decide why not."""
         judged = self.search.judge(candidate)
+        outcome = self._why_not(candidate, claim, judged)
+        if outcome is None:
+            return
+        verdict, rule, detail, step = outcome
+        # A file under its own long name adds nothing once its soname has been decided.
+        is_known = (judged.path or "").endswith("/" + candidate.name) and (rule, judged.path) in self._decided
+        self._decided.add((rule, judged.path))
+        if not is_known:
+            path, found_by = judged.path or candidate.path, candidate.found_by
+            decision = claim.decision(
+                verdict, rule, detail, path=path, found_by=found_by, subject=candidate.name, step=step
+            )
+            self.decisions.setdefault((candidate.name, rule, path), decision)
+
+    def _why_not(
+        self, candidate: Candidate, claim: Claim, judged: Union[Accepted, Refused]
+    ) -> Optional[tuple[Verdict, str, str, Step]]:
+        """Return the outcome for a candidate that is not taken; None for one that is, or is already."""
         if isinstance(judged, Refused):
-            self._decide(candidate, claim, "rejected", judged.rule, judged.detail, judged.path)
-            return
-        real = judged.path
+            return "rejected", judged.rule, judged.detail, "search"
         if judged.arch != self.search.arch and not self.search.compat32:
-            detail = f"{judged.arch}: not asked for"
-            self._decide(candidate, claim, "left-out", "compat32", detail, real, "capability")
-            return
+            return "left-out", "compat32", f"{judged.arch}: not asked for", "capability"
         section = claim.section or self.table.section(candidate.name, candidate.path)
         is_neutral = section == VENDOR_NEUTRAL and judged.version is None
         group = _neutral_group(self.search, candidate) if is_neutral else claim.group
         if group == "foreign":
             detail = "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
-            self._decide(candidate, claim, "rejected", "not-nvidia", detail, real, "side")
-            return
+            return "rejected", "not-nvidia", detail, "side"
         first = self.wins.get((candidate.name, judged.arch))
         if first is not None:
-            if first.accepted.path != real:
-                detail = f"{first.candidate.path} comes first ({first.candidate.found_by})"
-                self._decide(candidate, claim, "left-out", "shadowed", detail, real)
-            return
+            detail = f"{first.candidate.path} comes first ({first.candidate.found_by})"
+            return None if first.accepted.path == judged.path else ("left-out", "shadowed", detail, "search")
         if claim.outside:
             self.outside.add(candidate.name)
-            detail = "the driver has it, the list in force does not name it"
-            self._decide(candidate, claim, "left-out", "not-in-list", detail, real, "name")
-            return
+            return "left-out", "not-in-list", "the driver has it, the list in force does not name it", "name"
         capability = _NEUTRAL.get(group) if is_neutral else capability_of(section, judged.version)
         self.wins[candidate.name, judged.arch] = _Win(candidate, judged, claim, capability, group)
-
-    def _decide(
-        self,
-        candidate: Candidate,
-        claim: Claim,
-        verdict: Verdict,
-        rule: str,
-        detail: str,
-        real: Optional[str],
-        step: Step = "search",
-    ) -> None:
-        # A file under its own long name adds nothing once its soname has been decided.
-        is_known = real is not None and real.endswith("/" + candidate.name) and (rule, real) in self._decided
-        self._decided.add((rule, real))
-        if not is_known:
-            path, found_by = real or candidate.path, candidate.found_by
-            decision = claim.decision(
-                verdict, rule, detail, path=path, found_by=found_by, subject=candidate.name, step=step
-            )
-            self.decisions.setdefault((candidate.name, rule, path), decision)
+        return None
 
 
 def _neutral_group(search: Search, candidate: Candidate) -> Union[Group, Literal["foreign"]]:

@@ -9,18 +9,17 @@ Source: glibc `elf/rtld.c`, `iconv/gconv_conf.c`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, Optional, Union
+from typing import Optional, Union
 
 from gpubind.files import Tree
 from gpubind.formats.driver.names import known
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.formats.elf.glibc import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, is_loader, is_member
-from gpubind.frozen import NamedTuple
 from gpubind.loader.fit import fit_files
 from gpubind.loader.loader import Loader
 from gpubind.loader.places import LEVELS
 from gpubind.loader.verdict import Bridge, ImageFit
-from gpubind.model import ContainerPath, Found, HostFile, Missing, Request, RootedPath
+from gpubind.model import ContainerPath, Found, HostFile, Kind, Missing, Request, RootedPath
 from gpubind.model.arch import architecture, library_token
 from gpubind.model.cuda import version_key
 
@@ -30,17 +29,8 @@ _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/v
 """Directories that a container may share with the host: a mount point that is made there stays."""
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
-
-class GlibcFile(NamedTuple):
-    """A file or directory of the host's glibc, and the image's that it replaces."""
-
-    name: str
-    """`libc.so.6`."""
-    kind: Literal["library", "binary", "directory"]
-    path: RootedPath
-    """The host's, resolved."""
-    target: RootedPath
-    """The image's, resolved; empty if it has none: then it is placed with the other libraries."""
+_Replaced = tuple[str, Kind, RootedPath, RootedPath]
+"""A file or directory of the host's glibc: its name, its kind, its resolved path, and that of the image's."""
 
 
 def family(loader: Loader) -> dict[str, tuple[RootedPath, ...]]:
@@ -62,20 +52,21 @@ def unrecorded(loader: Loader) -> tuple[str, ...]:
     return tuple(sorted({name for name, facts in members if isinstance(facts, Missing) and facts.why == "unrecorded"}))
 
 
-def parts(host: Loader, image: Loader, *, is_companion: bool = False) -> tuple[GlibcFile, ...]:
-    """Return where each file of the host's glibc goes in the image, by target.
+def parts(host: Loader, image: Loader, version: str, *, is_companion: bool = False) -> tuple[HostFile, ...]:
+    """Return the files of the host's glibc of that *version*, each with its place in the image, by target.
 
     *is_companion*: both are for 32-bit programs, and programs and modules of the 64-bit glibc are replaced already.
     """
     ours, theirs = family(host), family(image)
     made = {
-        target: GlibcFile(name, "library", ours[name][0], target) for name in ours for target in theirs.get(name, ())
+        target: _file(host, version, name, "library", ours[name][0], target)
+        for name in ours
+        for target in theirs.get(name, ())
     }
-    made.update((part.target, part) for part in _modules(host, image))
-    if not is_companion:
-        made.update((part.target, part) for part in _programs(host, image))
+    others = (*_modules(host, image), *(() if is_companion else _programs(host, image)))
+    made.update((target, _file(host, version, name, kind, path, target)) for name, kind, path, target in others)
     more = (
-        GlibcFile(name, "library", ours[name][0], RootedPath(""))
+        _file(host, version, name, "library", ours[name][0])
         for name in ours
         if name not in theirs and name.startswith("lib") and not name.startswith("libnss_")
     )
@@ -108,25 +99,25 @@ def _directories(loader: Loader) -> Iterator[str]:
             yield f"{directory}/{LEVELS}/{level}"
 
 
-def _modules(host: Loader, image: Loader) -> Iterator[GlibcFile]:
+def _modules(host: Loader, image: Loader) -> Iterator[_Replaced]:
     """Yield the modules that glibc loads by path: the directory of converters between encodings, sotruss's module."""
     tree = host.tree.lenient
     for directory in dict.fromkeys(path.rpartition("/")[0] for path in family(host).get(LIBC, ())):
         for place in dict.fromkeys((directory, f"/usr{directory}")):
             ours, theirs = tree.find(f"{place}/{CONVERTERS}"), image.tree.find(f"{place}/{CONVERTERS}")
             if isinstance(ours, Found) and isinstance(theirs, Found) and ours.stat.kind == theirs.stat.kind == "dir":
-                yield GlibcFile(CONVERTERS, "directory", ours.path, theirs.path)
+                yield CONVERTERS, "directory", ours.path, theirs.path
             module, own = tree.find(f"{place}/{AUDIT}"), image.tree.find(f"{place}/{AUDIT}")
             if isinstance(module, Found) and isinstance(own, Found):
-                yield GlibcFile("sotruss-lib.so", "library", module.path, own.path)
+                yield "sotruss-lib.so", "library", module.path, own.path
 
 
-def _programs(host: Loader, image: Loader) -> Iterator[GlibcFile]:
+def _programs(host: Loader, image: Loader) -> Iterator[_Replaced]:
     """Yield the programs of glibc that both have; a link to busybox or coreutils is not one."""
     for name in PROGRAMS:
         found = [_program(loader, name) for loader in (host, image)]
         if found[0] is not None and found[1] is not None:
-            yield GlibcFile(name, "binary", found[0], found[1])
+            yield name, "binary", found[0], found[1]
 
 
 def _program(loader: Loader, name: str) -> Optional[RootedPath]:
@@ -177,12 +168,12 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
     tokens = library_token(ours.glibc.path), library_token(own.path)
     if tokens[0] != tokens[1] and not image.tree.has("/etc/ld.so.cache"):
         return bridge._replace(refused=("directories", f"{tokens[0]} and {tokens[1]}"))
-    found = [_file(host, part, arch, bridge.version) for part in parts(ours, image)]
+    found = [*parts(ours, image, bridge.version)]
     arch32 = architecture(arch).compat32
     if arch32 is not None and any(file.compat32 for file in files):
         both = ours.of(arch32), image.of(arch32)
         if all(loader.glibc is not None for loader in both) and not lacks(*both):
-            more = (_file(host, part, arch32, bridge.version) for part in parts(*both, is_companion=True))
+            more = parts(*both, bridge.version, is_companion=True)
             found += [file._replace(compat32=True) for file in more]
     shared = next((file.target for file in found if (file.target or "").startswith(_SHARED)), None)
     if shared is not None:
@@ -190,25 +181,25 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
     return bridge._replace(files=tuple(found))
 
 
-def _file(host: Tree, part: GlibcFile, arch: str, version: str) -> HostFile:
-    """Return *part* as a file that a container gets: over the image's, or with the libraries of the plan."""
-    found = host.lenient.stat(part.path)
-    is_library = part.kind == "library"
+def _file(
+    host: Loader, version: str, name: str, kind: Kind, path: RootedPath, target: Optional[RootedPath] = None
+) -> HostFile:
+    """Return a file that a container gets: over the image's at *target*, or with the libraries of the plan."""
+    found = host.tree.lenient.stat(path)
+    is_library = kind == "library"
     return HostFile(
         vendor="other",
-        kind="directory" if part.kind == "directory" else "file" if part.target else "library",
-        path=part.path,
-        names=(part.name,) if is_library else (),
-        target=ContainerPath(part.target) if part.target else None,
-        arch=arch if is_library else None,
-        soname=part.name if is_library else None,
-        version=None,
-        capability=None,
+        kind="directory" if kind == "directory" else "file" if target else "library",
+        path=path,
         size=found.size if not isinstance(found, Missing) and found.kind == "file" else 0,
-        source=host.real(part.path),
+        source=host.tree.real(path),
         named_by="libc",
         named_at=f"glibc {version}",
-        found_by=part.path.rpartition("/")[0],
+        found_by=path.rpartition("/")[0],
+        names=(name,) if is_library else (),
+        target=ContainerPath(target) if target else None,
+        arch=host.arch if is_library else None,
+        soname=name if is_library else None,
         group="libc",
         options=_READ_ONLY,
     )

@@ -46,11 +46,8 @@ def frameworks() -> dict[str, Framework]:
     """Return the frameworks by the name of their directory, or the beginning of the name of their one module."""
     found = {}
     for directory, row in _table()["frameworks"].items():
-        fields: dict[str, Any] = {}
-        for name in Framework._fields:
-            if name in row:
-                fields[name] = tuple(row[name]) if isinstance(row[name], list) else row[name]
-        found[directory] = Framework(**fields)
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+        found[directory] = Framework(**{name: fields[name] for name in Framework._fields if name in fields})
     return found
 
 

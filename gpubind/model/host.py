@@ -120,21 +120,21 @@ class HostFile(NamedTuple):
     kind: Kind
     path: RootedPath
     """The resolved real file."""
-    names: tuple[str, ...]
-    """A library's names in the container: its soname and every link the host has for it. Else empty."""
-    target: Optional[ContainerPath]
-    """Where it must be in the container; None where the layout decides (libraries, binaries)."""
-    arch: Optional[str]
-    soname: Optional[str]
-    version: Optional[str]
-    """Driver version in the file's name, if any."""
-    capability: Optional[Capability]
-    """None: always taken. Never `compat32`, which chooses architectures."""
     size: int
     source: HostPath
     named_by: str
     named_at: str
     found_by: str
+    names: tuple[str, ...] = ()
+    """A library's names in the container: its soname and every link the host has for it. Else empty."""
+    target: Optional[ContainerPath] = None
+    """Where it must be in the container; None where the layout decides (libraries, binaries)."""
+    arch: Optional[str] = None
+    soname: Optional[str] = None
+    version: Optional[str] = None
+    """Driver version in the file's name, if any."""
+    capability: Optional[Capability] = None
+    """None: always taken. Never `compat32`, which chooses architectures."""
     group: Optional[Group] = None
     """Whose copy is used is decided for the whole group. None: it belongs to the driver, and no image has its own."""
     content: Optional[bytes] = None
@@ -252,12 +252,12 @@ class Inventory(NamedTuple):
 
     driver: Driver
     source: SourceUsed
-    searched: tuple[str, ...]
-    files: tuple[HostFile, ...]
-    devices: tuple[DeviceNode, ...]
-    gpus: tuple[Gpu, ...]
-    decisions: tuple[Decision, ...]
-    findings: tuple[Finding, ...]
+    searched: tuple[str, ...] = ()
+    files: tuple[HostFile, ...] = ()
+    devices: tuple[DeviceNode, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    findings: tuple[Finding, ...] = ()
     mig_nodes: tuple[MigNode, ...] = ()
     mig_names: tuple[MigName, ...] = ()
     """What could be found out of the names in the request and the environment."""

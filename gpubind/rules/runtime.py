@@ -9,7 +9,7 @@ from typing import Optional
 from gpubind.formats.driver.cdi import SIZE_LIMIT
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.inventory.cdi.specs import SOURCE, Registry, read_registry, registry_findings, stale_findings
+from gpubind.inventory.cdi.specs import SOURCE, read_registry, registry_findings, stale_findings
 from gpubind.model import Finding, Missing
 from gpubind.model.findings import finding
 from gpubind.rules.preflight import Preflight
@@ -103,36 +103,20 @@ def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
 
 
 def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a spec that cannot be read, or that the CDI project's rules refuse."""
-    yield from _of_registry(preflight, "bad-cdi")
+    """Yield what is wrong with the CDI specs of a host whose plan was not made of them.
 
-
-def cdi_conflict(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a device that two specs of one directory have."""
-    yield from _of_registry(preflight, "cdi-conflict")
-
-
-def stale_cdi(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a spec whose files, numbers or GPUs are not this host's any more."""
-    registry = _registry(preflight)
-    if registry is not None:
-        version = preflight.driver.kernel_version if preflight.driver is not None else None
-        yield from stale_findings(preflight.host, registry.specs, version, preflight.plan.gpus, "warning")
-
-
-def _of_registry(preflight: Preflight, code: str) -> Iterator[Finding]:
-    registry = _registry(preflight)
-    if registry is not None:
-        yield from (finding for finding in registry_findings(registry) if finding.code == code)
-
-
-def _registry(preflight: Preflight) -> Optional[Registry]:
-    """Return the specs of the host; None if the plan was made of them and reports all this, or they are not known."""
+    Also `cdi-conflict`, a device that two of one directory have; `stale-cdi`, files, numbers or GPUs that are not this
+    host's any more.
+    """
     if any(planned.source.served == SOURCE for planned in preflight.plan.drivers):
-        return None
+        return  # the plan reports all this
     registry = read_registry(preflight.host, preflight.plan.request.cdi_directories)
     dev = preflight.host.dev
     answers = (
         dev.list(path) if path in registry.directories else dev.read(path, SIZE_LIMIT) for path in registry.broken
     )
-    return None if any(isinstance(one, Missing) and one.why == "unrecorded" for one in answers) else registry
+    if any(isinstance(one, Missing) and one.why == "unrecorded" for one in answers):
+        return  # a record does not cover them
+    yield from registry_findings(registry)
+    version = preflight.driver.kernel_version if preflight.driver is not None else None
+    yield from stale_findings(preflight.host, registry.specs, version, preflight.plan.gpus, "warning")

@@ -32,8 +32,8 @@ class Rule(NamedTuple):
     needs: Needs
     """`host`: the host and the plan; `image`: also an open image; `runtime`, `program`: also the name of one."""
     find: Optional[Callable[[Any], Iterable[Finding]]]
-    """The function that takes a `Preflight` and looks for it: `uvm_missing` for `uvm-missing`. None if the planner or a
-    runtime finds it."""
+    """The function that takes a `Preflight` and looks for it: `uvm_missing` for `uvm-missing`. None if the planner, a
+    runtime or the rule of another code finds it."""
 
 
 def _rule(code: str, text: dict[str, Any]) -> Rule:

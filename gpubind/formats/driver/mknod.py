@@ -12,36 +12,25 @@ from shlex import quote
 
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES
 
-_MAKERS = tuple(
-    (re.compile(name), command)
-    for name, command in (
-        (r"/dev/nvidia([0-9]+)", "nvidia-modprobe -c={0}"),
-        (r"/dev/nvidiactl", "nvidia-modprobe -c=255"),
-        (r"/dev/nvidia-modeset", "nvidia-modprobe -m"),
-        (r"/dev/nvidia-uvm(?:-tools)?", "nvidia-modprobe -u -c=0"),
-        (r"/dev/nvidia-caps-imex-channels/channel([0-9]+)", "nvidia-modprobe -i {0}:1"),
-        (r"/dev/nvidia-nvswitch([0-9]+)", "nvidia-modprobe -s -c={0}"),
-        (r"/dev/nvidia-nvswitchctl", "nvidia-modprobe -s -c=255"),
-        (r"/dev/nvidia-nvlink", "nvidia-modprobe -l"),
-        (r"/dev/nvidia-fs[0-9]*", "modprobe -r nvidia-fs && modprobe nvidia-fs"),
-        (r"/dev/(kfd)", "{mknod} < /sys/class/kfd/kfd/dev) && udevadm trigger --action=add --subsystem-match=kfd"),
-        (
-            r"/dev/dri/((?:card|renderD)[0-9]+)",
-            "mkdir -p /dev/dri && {mknod} < /sys/class/drm/{0}/dev)"
-            " && udevadm trigger --action=add --subsystem-match=drm",
-        ),
-        (
-            r"/dev/infiniband/(uverbs[0-9]+)",
-            "{mknod} < /sys/class/infiniband_verbs/{0}/dev)"
-            " && udevadm trigger --action=add --subsystem-match=infiniband_verbs",
-        ),
-        (
-            r"/dev/infiniband/(rdma_cm)",
-            "{mknod} < /sys/class/misc/{0}/dev) && udevadm trigger --action=add --subsystem-match=misc",
-        ),
-    )
-)
-_MKNOD = "rm -f {path} && mknod {path} c $(tr : ' '"
+_MAKERS = {
+    r"/dev/nvidia([0-9]+)": "nvidia-modprobe -c={0}",
+    r"/dev/nvidiactl": "nvidia-modprobe -c=255",
+    r"/dev/nvidia-modeset": "nvidia-modprobe -m",
+    r"/dev/nvidia-uvm(?:-tools)?": "nvidia-modprobe -u -c=0",
+    r"/dev/nvidia-caps-imex-channels/channel([0-9]+)": "nvidia-modprobe -i {0}:1",
+    r"/dev/nvidia-nvswitch([0-9]+)": "nvidia-modprobe -s -c={0}",
+    r"/dev/nvidia-nvswitchctl": "nvidia-modprobe -s -c=255",
+    r"/dev/nvidia-nvlink": "nvidia-modprobe -l",
+    r"/dev/nvidia-fs[0-9]*": "modprobe -r nvidia-fs && modprobe nvidia-fs",
+}
+"""By the pattern of a node's path: the command of its driver."""
+_CLASSES = {
+    r"/dev/(kfd)": "kfd",
+    r"/dev/dri/((?:card|renderD)[0-9]+)": "drm",
+    r"/dev/infiniband/(uverbs[0-9]+)": "infiniband_verbs",
+    r"/dev/infiniband/(rdma_cm)": "misc",
+}
+"""The class in /sys that has the number of a node for which there is no such command."""
 _CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap([0-9]+)")
 
 
@@ -54,10 +43,14 @@ def node_command(path: str, minors: Mapping[str, int]) -> str:
     if capability is not None:
         named = next((name for name, minor in minors.items() if minor == int(capability.group(1))), None)
         return f"rm {quote(path)}" if named is None else f"nvidia-modprobe -f {quote(capability_file(named))}"
-    for name, command in _MAKERS:
-        match = name.fullmatch(path)
-        if match is not None:
-            return command.format(*match.groups(), mknod=_MKNOD.format(path=path))
+    for pattern, command in _MAKERS.items():
+        if match := re.fullmatch(pattern, path):
+            return command.format(*match.groups())
+    for pattern, kind in _CLASSES.items():
+        if match := re.fullmatch(pattern, path):
+            directory = "mkdir -p /dev/dri && " if kind == "drm" else ""
+            mknod = f"rm -f {path} && mknod {path} c $(tr : ' ' < /sys/class/{kind}/{match[1]}/dev)"
+            return f"{directory}{mknod} && udevadm trigger --action=add --subsystem-match={kind}"
     return f"rm {quote(path)}"
 
 

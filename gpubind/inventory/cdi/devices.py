@@ -220,10 +220,8 @@ def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
     return Inventory(
         driver=Driver("other", None, False, None, "linux", None, host.dev.root),
         source=SourceUsed(SOURCE, f"{', '.join(names)} ({edits.files})"),
-        searched=(),
         files=tuple(files.values()),
         devices=tuple({node.target: node for node in nodes if isinstance(node, DeviceNode)}.values()),
-        gpus=(),
         decisions=(*decisions, *(node for node in nodes if isinstance(node, Decision)), *edits.decisions),
         findings=(*(() if choice.driver else registry_findings(choice.registry, choice.names)), *edits.findings),
         env=(*folders, *edits.env.values()),

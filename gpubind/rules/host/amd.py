@@ -79,9 +79,7 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
         return  # --gpus sets both
     from gpubind.planner.gpus.environment import GpuList, read_list  # only if both are set
 
-    inventory = Inventory(
-        planned.driver, planned.source, searched=(), files=(), devices=(), gpus=gpus, decisions=(), findings=()
-    )
+    inventory = Inventory(planned.driver, planned.source, gpus=gpus)
     rocr = read_list(GpuList(ROCR_VISIBLE_DEVICES, inventory, environ), gpus, certain=True)
     left = [chosen.gpu for chosen in rocr.chosen]
     hip = read_list(GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]}), left, certain=True)

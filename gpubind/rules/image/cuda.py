@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import dirname
-from typing import Optional, Union
+from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
@@ -104,49 +104,45 @@ def _wanted(preflight: ImagePreflight) -> Optional[str]:
 
 
 def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield NVIDIA_REQUIRE_* of the image that this driver does not satisfy."""
-    for name, value, answer, facts in _requirements(preflight):
+    """Yield NVIDIA_REQUIRE_* of the image that this driver does not satisfy.
+
+    Also `require-undecided`, where it depends on the GPU's brand or architecture, which are not in any file; and
+    `bad-require`, where it is malformed.
+    Source: nvidia-container-toolkit `internal/config/image/cuda_image.go` (which variables are requirements).
+    """
+    environ = preflight.image.facts.env
+    if environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
+        return
+    host = _cuda(preflight)
+    facts = {"cuda": (_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
+    for name, value in environ.items():
+        if not name.startswith("NVIDIA_REQUIRE_") or name.startswith("NVIDIA_REQUIRE_JETPACK"):
+            continue
+        where = f"{name}={value[:400]}"
+        try:
+            answer = holds(value, facts)
+        except FormatError as error:
+            yield finding("bad-require", subject=name, where=where, fault=error.why)
+            continue
         if answer is False:
             known = ", ".join(f"{key} {known}" for key, known in facts.items())
-            yield finding("require-unsatisfied", subject=name, where=f"{name}={value[:400]}", known=known)
-
-
-def require_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield NVIDIA_REQUIRE_* that depends on the GPU's brand or architecture, which are not in any file."""
-    for name, value, answer, facts in _requirements(preflight):
-        if answer is None and facts:
-            yield finding("require-undecided", subject=name, where=f"{name}={value[:400]}")
-
-
-def bad_require(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield malformed NVIDIA_REQUIRE_*."""
-    for name, value, answer, _ in _requirements(preflight):
-        if isinstance(answer, FormatError):
-            yield finding("bad-require", subject=name, where=f"{name}={value[:400]}", fault=answer.why)
+            yield finding("require-unsatisfied", subject=name, where=where, known=known)
+        elif answer is None and facts:
+            yield finding("require-undecided", subject=name, where=where)
 
 
 def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield the image's forward-compatibility libcuda that comes first and works with the driver."""
+    """Yield the image's forward-compatibility libcuda that comes first; `compat-harmful` where it cannot work here."""
     library = _used_compat(preflight)
-    if library is None or _cuda(preflight) is None or _harm(preflight, library) is not None:
+    if library is None or _cuda(preflight) is None:
         return
-    cuda = serves(library)
-    yield finding(
-        "compat-used",
-        subject=library.path,
-        case=cases_of(("of-known-version", cuda), ("by-the-plan", _is_ours(preflight))),
-        where=library.path,
-        cuda=cuda,
-    )
-
-
-def compat_harmful(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield the image's forward-compatibility libcuda that comes first and cannot work here."""
-    library = _used_compat(preflight)
-    harm = None if library is None or _cuda(preflight) is None else _harm(preflight, library)
-    if library is not None and harm is not None:
+    path, cuda, harm = library.path, serves(library), _harm(preflight, library)
+    if harm is not None:
         case = "by-the-plan" if _is_ours(preflight) else None
-        yield finding("compat-harmful", subject=library.path, case=case, where=library.path, harm=harm)
+        yield finding("compat-harmful", subject=path, case=case, where=path, harm=harm)
+        return
+    cases = cases_of(("of-known-version", cuda), ("by-the-plan", _is_ours(preflight)))
+    yield finding("compat-used", subject=path, case=cases, where=path, cuda=cuda)
 
 
 def compat_ignored(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -176,26 +172,6 @@ def _would_help(preflight: ImagePreflight, library: ImageLibrary) -> bool:
 def _is_ours(preflight: ImagePreflight) -> bool:
     """Return whether the plan itself puts a compat libcuda first."""
     return any(variable.rule == RULE for variable in preflight.plan.env)
-
-
-def _requirements(
-    preflight: ImagePreflight,
-) -> Iterator[tuple[str, str, Union[bool, FormatError, None], dict[str, str]]]:
-    """Yield name and value of each requirement, whether it holds (None: not known), and the facts that it is about.
-
-    Source: nvidia-container-toolkit `internal/config/image/cuda_image.go` (which variables are requirements).
-    """
-    environ = preflight.image.facts.env
-    if environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
-        return
-    host = _cuda(preflight)
-    facts = {"cuda": (_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
-    for name, value in environ.items():
-        if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK"):
-            try:
-                yield name, value, holds(value, facts), facts
-            except FormatError as error:
-                yield name, value, error, facts
 
 
 def _in_use(preflight: ImagePreflight) -> Optional[_Cuda]:
