@@ -17,6 +17,7 @@ from gpubind.launch.prepare import preflight_on
 from gpubind.model import Finding
 from gpubind.model.budget import renew
 from gpubind.model.findings import finding
+from gpubind.rules.linkage import linkage_of
 from gpubind.rules.table import applying, check
 from gpubind.runtimes import known_runtime
 from gpubind.runtimes.runtime import Runtime
@@ -38,6 +39,8 @@ class CheckRequest(NamedTuple):
     """The codes that are counted; empty for all."""
     reasons: Reasons
     """Why findings are ignored."""
+    linked: bool = False
+    """Whether the document shows what the plan's files are linked with."""
 
     @property
     def host(self) -> str:
@@ -120,4 +123,5 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
     rules = ((rule.code, rule.needs) for rule in applying(start))
     named = {"host": request.host, "image": reference, "program": request.program, "user": request.user}
     checked = checked_in(image, runtime=start.backend, **named)
-    return report_of(start.plan, check(start), request.reasons, rules, checked=checked, only=request.only)
+    made = report_of(start.plan, check(start), request.reasons, rules, checked=checked, only=request.only)
+    return made._replace(linked=linkage_of(start)) if request.linked else made

@@ -5,9 +5,14 @@ To add one: a module here with its renderer, and its row in PLAN_DOCUMENTS, LAST
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
+from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
+
+_REPORT = ("jinja2", "markupsafe")
+"""The packages of the extra `report`."""
 
 
 class Document(NamedTuple):
@@ -18,12 +23,25 @@ class Document(NamedTuple):
     of_one: bool = False
     """Whether it is the form of one check: several have no place in it."""
 
-    def render(self, *values: Any, **options: Any) -> str:
-        """Return the document as text."""
+    def load(self) -> Callable[..., str]:
+        """Return the renderer. Errors: `UsageError` (code `missing-extra`) where its packages are not installed."""
         from importlib import import_module
 
-        text: str = getattr(import_module(f"gpubind.documents.{self.module}"), self.function)(*values, **options)
-        return text
+        try:
+            module = import_module(f"gpubind.documents.{self.module}")
+        except ModuleNotFoundError as error:
+            if error.name not in _REPORT:
+                raise
+            hint = "`pip install 'gpubind[report]'`, or your distribution's package: python3-jinja2"
+            raise UsageError(
+                "missing-extra", f"the Python package `{error.name}` is needed for HTML", hint=hint
+            ) from error
+        renderer: Callable[..., str] = getattr(module, self.function)
+        return renderer
+
+    def render(self, *values: Any, **options: Any) -> str:
+        """Return the document as text. Errors: as `load`."""
+        return self.load()(*values, **options)
 
 
 class Lasting(NamedTuple):
@@ -67,6 +85,9 @@ CHECK_DOCUMENTS = {
     "markdown": Document("check.markdown", "render_markdown"),
     "slurm": Document("check.slurm", "render_slurm", of_one=True),
     "prometheus": Document("check.prometheus", "render_prometheus", of_one=True),
+    "html": Document("report.check", "render_check_html"),
 }
 """Of a `Report`."""
+SEVERAL_DOCUMENTS = {"html": Document("report.matrix", "render_matrix_html")}
+"""Of a sequence of `Report`s, where the form of several is not made of those of one."""
 CHECK_FORMATS = tuple(CHECK_DOCUMENTS)

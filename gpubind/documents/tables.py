@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Union
 
 from gpubind.documents.text import printable
@@ -96,8 +96,18 @@ def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
     return [*tables, table_of(_LEFT_OUT, _left_out(plan))] if verbose else tables
 
 
-def _binds(mounts: list[Mount]) -> list[Union[Row, Heading]]:
-    """Return a row a host file, below a heading for its kind, its capability and its directory on the host."""
+class BindGroup(NamedTuple):
+    """The binds of one kind and capability; of libraries and programs, also from one directory of the host."""
+
+    title: str
+    directory: str
+    """With a slash at its end; empty for files that keep their paths."""
+    files: tuple[tuple[str, tuple[Mount, ...]], ...]
+    """Each host file, below *directory*, with its binds; a generated one by its target."""
+
+
+def bind_groups(mounts: Iterable[Mount]) -> list[BindGroup]:
+    """Return *mounts* in the order in which people read them."""
     groups: dict[tuple[int, int, str], dict[str, list[Mount]]] = {}
     for mount in mounts:
         capability = CAPABILITIES.index(mount.capability) if mount.capability else -1
@@ -105,14 +115,24 @@ def _binds(mounts: list[Mount]) -> list[Union[Row, Heading]]:
         directory = place.rpartition("/")[0] + "/" if mount.kind in BUNDLED else ""
         group = groups.setdefault((KINDS.index(mount.kind), capability, directory), {})
         group.setdefault(place[len(directory) :], []).append(mount)
-    rows: list[Union[Row, Heading]] = []
+    found = []
     for (kind, capability, directory), files in sorted(groups.items()):
         for_what = f" for {CAPABILITIES[capability]}" if capability >= 0 else ""
-        rows.append(Heading(f"{PLURALS[KINDS[kind]]}{for_what}{', from ' + directory if directory else ''}"))
-        for place, same in sorted(files.items(), key=lambda item: item[1][0].target):
+        ordered = sorted(files.items(), key=lambda item: item[1][0].target)
+        title = f"{PLURALS[KINDS[kind]]}{for_what}"
+        found.append(BindGroup(title, directory, tuple((place, tuple(same)) for place, same in ordered)))
+    return found
+
+
+def _binds(mounts: list[Mount]) -> list[Union[Row, Heading]]:
+    """Return a row a host file, below a heading for its group."""
+    rows: list[Union[Row, Heading]] = []
+    for title, directory, files in bind_groups(mounts):
+        rows.append(Heading(f"{title}{', from ' + directory if directory else ''}"))
+        for place, same in files:
             names = [mount.target.rpartition("/")[2] if directory else mount.target for mount in same]
             shown = "rewritten" if same[0].source is None else "the same" if names == [place] else place
-            rows.append((", ".join(names), _size(same[0].size), same[0].rule, shown))
+            rows.append((", ".join(names), size_text(same[0].size), same[0].rule, shown))
     return rows
 
 
@@ -137,7 +157,7 @@ def _left_out(plan: Plan) -> list[Union[Row, Heading]]:
     ]
 
 
-def _size(size: int) -> str:
+def size_text(size: int) -> str:
     """Return bytes with a binary unit: `28.7 MiB`."""
     value = float(size)
     for unit in ("B", "KiB", "MiB"):

@@ -49,6 +49,7 @@ def check(
 
     report_memo(wanted=verbose > 1)
     chosen = _format(format_, json=json, quiet=quiet)
+    CHECK_DOCUMENTS[chosen].load()
     if CHECK_DOCUMENTS[chosen].of_one and max(len(image or ()), len(host or ())) > 1:
         hint = "give one image and one host, or another --format"
         raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
@@ -66,6 +67,7 @@ def check(
         user=as_user,
         only=known_codes(only or ()),
         reasons=ignored_findings(ignore or ()),
+        linked=chosen == "html" and max(len(image or ()), len(host or ())) < 2,
     )
     with progress(quiet=quiet):
         reports = check_each(request, image or [None], host or [None])

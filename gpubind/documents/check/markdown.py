@@ -9,11 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpubind.documents.check.report import Report, not_counted, verdict
-from gpubind.documents.text import driver_name, printable
+from gpubind.documents.check.report import Report, about, not_counted, verdict
+from gpubind.documents.text import printable
 from gpubind.model import Finding
-from gpubind.model.findings import counted
-from gpubind.version import __version__
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|&~#@]|(?<!\w)_|_(?!\w)")
 _CODE = re.compile(r"(`[^`]+`)")
@@ -22,7 +20,7 @@ _CODE = re.compile(r"(`[^`]+`)")
 def render_markdown(report: Report) -> str:
     """Return the report: the verdict, what was checked, errors and warnings with what to do about them, then notes."""
     lines = [f"## gpubind check: {verdict(report.findings)}", "", "| | |", "| --- | --- |"]
-    lines += [f"| {name} | {_code(value, in_table=True)} |" for name, value in _about(report)]
+    lines += [f"| {name} | {_code(value, in_table=True)} |" for name, value in about(report)]
     for finding in report.findings:
         lines += ["", *_lines(finding)] if finding.severity != "note" else []
     notes = [f"- {_code(each.code)}: {_text(each.what)}" for each in report.findings if each.severity == "note"]
@@ -32,18 +30,6 @@ def render_markdown(report: Report) -> str:
     if report.not_counted:
         lines += ["", _text(not_counted(report))]
     return "\n".join(lines) + "\n"
-
-
-def _about(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield what was checked, by name; what is not known is left out."""
-    plan = report.plan
-    about = {name: value for name, value in report.checked._asdict().items() if value}
-    about["driver"] = " and ".join(driver_name(planned) for planned in report.drivers)
-    if plan is not None and plan.gpus:
-        about["GPUs"] = counted(sum(gpu.chosen for gpu in plan.gpus), "GPU")
-    about["digest of the plan"] = plan.digest if plan is not None and plan.drivers else ""
-    about["gpubind"] = __version__
-    yield from ((name, value) for name, value in about.items() if value)
 
 
 def _lines(finding: Finding) -> Iterator[str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.documents.text import printable
+from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Plan, PlannedDriver
+from gpubind.model.findings import counted
 from gpubind.version import __version__
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
+    from gpubind.loader.linkage import LinkedFile
 
 SCHEMA = "gpubind.check/1"
 _ASSIGNMENT = re.compile(r"^([A-Z_]+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"']*))\s*$", re.MULTILINE)
@@ -71,6 +73,8 @@ class Report(NamedTuple):
     checked: Checked = Checked()
     not_counted: tuple[Finding, ...] = ()
     """Errors and warnings of codes that --only does not name."""
+    linked: tuple[LinkedFile, ...] = ()
+    """What the plan's files are linked with, for a document that shows it."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:
@@ -127,6 +131,18 @@ def not_counted(report: Report) -> str:
     """Return, in brackets, the errors and warnings that --only leaves out."""
     told = dict.fromkeys(f"{finding.severity} {finding.code}" for finding in report.not_counted)
     return f"(--only does not count: {', '.join(told)})"
+
+
+def about(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield what was checked, by name; what is not known is left out."""
+    plan = report.plan
+    about = {name: value for name, value in report.checked._asdict().items() if value}
+    about["driver"] = " and ".join(driver_name(planned) for planned in report.drivers)
+    if plan is not None and plan.gpus:
+        about["GPUs"] = counted(sum(gpu.chosen for gpu in plan.gpus), "GPU")
+    about["digest of the plan"] = plan.digest if plan is not None and plan.drivers else ""
+    about["gpubind"] = __version__
+    yield from ((name, value) for name, value in about.items() if value)
 
 
 def render_check_tsv(report: Report) -> str:

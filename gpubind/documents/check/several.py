@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Optional
 
-from gpubind.documents import CHECK_DOCUMENTS
+from gpubind.documents import CHECK_DOCUMENTS, SEVERAL_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
 from gpubind.documents.check.report import Report, check_document, verdict_line
 from gpubind.documents.check.text import render_check_text
@@ -16,6 +16,8 @@ from gpubind.documents.text import listed, printable, render_line
 
 def render_several(form: str, reports: Sequence[Report]) -> str:
     """Return *reports* in *form*, one of `CHECK_DOCUMENTS` but text and those of one check: one document of all."""
+    if form in SEVERAL_DOCUMENTS:
+        return SEVERAL_DOCUMENTS[form].render(reports)
     if form == "json":
         return json.dumps([check_document(report) for report in reports], indent=1) + "\n"
     if form == "junit":

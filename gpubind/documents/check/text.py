@@ -33,7 +33,7 @@ _NAMED = 4
 
 def render_check_text(report: Report, *, verbose: bool = False, width: int = WIDTH, colour: bool = False) -> str:
     """Return the report in lines of *width* columns. *verbose*: notes in full, too."""
-    lines = _wrapped(f"{verdict(report.findings)}: {_what(report)}", width, "  ")
+    lines = _wrapped(f"{verdict(report.findings)}: {what_is_checked(report)}", width, "  ")
     notes = [finding for finding in report.findings if finding.severity == "note"]
     for finding in report.findings:
         if verbose or finding.severity != "note":
@@ -56,7 +56,7 @@ def theme_of(note: Finding) -> str:
     return theme
 
 
-def _what(report: Report) -> str:
+def what_is_checked(report: Report) -> str:
     """Return the subject of the check: the program and image on the driver and GPUs of the host."""
     plan, checked = report.plan, report.checked
     if plan is None:

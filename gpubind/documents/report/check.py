@@ -1,0 +1,65 @@
+"""The report of one check."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from gpubind.documents.check.report import Report, about, not_counted, verdict
+from gpubind.documents.check.text import THEMES, theme_of, what_is_checked
+from gpubind.documents.gpus import ListedGpu, gpus_table
+from gpubind.documents.report.page import render
+from gpubind.documents.report.picture import Picture, data_of, picture_of
+from gpubind.documents.tables import Table, plan_tables
+from gpubind.model import Plan
+
+
+def render_check_html(report: Report) -> str:
+    """Return the page of one check."""
+    plan = report.plan
+    picture = _picture(report)
+    return render(
+        "check.html",
+        data_of(picture) if picture is not None else None,
+        verdict=verdict(report.findings),
+        title=" on ".join(part for part in (report.checked.image, report.checked.host) if part),
+        what=what_is_checked(report),
+        facts=[fact for fact in about(report) if fact[0] != "gpubind"],
+        picture=picture,
+        gpus=gpus_table([_listed(plan, at) for at in range(len(plan.gpus))])
+        if plan is not None and plan.gpus
+        else None,
+        tables=_tables(plan),
+        **findings_of(report),
+    )
+
+
+def findings_of(report: Report) -> dict[str, Any]:
+    """Return the findings as the template `findings.html` takes them."""
+    notes = [finding for finding in report.findings if finding.severity == "note"]
+    themes = {THEMES[theme]: [note for note in notes if theme_of(note) == theme] for theme in THEMES}
+    return {
+        "serious": [finding for finding in report.findings if finding.severity != "note"],
+        "notes": {theme: found for theme, found in themes.items() if found},
+        "ignored": report.ignored,
+        "not_counted": not_counted(report) if report.not_counted else None,
+    }
+
+
+def _picture(report: Report) -> Optional[Picture]:
+    plan = report.plan
+    if plan is None or not (plan.mounts or plan.devices):
+        return None
+    return picture_of(plan, report.linked, report.findings, report.checked.program)
+
+
+def _listed(plan: Plan, at: int) -> ListedGpu:
+    gpu = plan.gpus[at]
+    nodes = (node for node in plan.devices if node.vendor == gpu.vendor and node.gpu == gpu.index is not None)
+    return ListedGpu(gpu, gpu.mig if gpu.chosen else (), tuple(nodes))
+
+
+def _tables(plan: Optional[Plan]) -> list[tuple[str, Table]]:
+    """Return the tables of the plan that have rows, each with its title."""
+    titles = ("Libraries and programs", "Other files", "Device nodes", "Environment", "Not in the plan")
+    tables = [] if plan is None else plan_tables(plan, verbose=True)
+    return [(title, table) for title, table in zip(titles, tables) if table.rows]

@@ -1,0 +1,85 @@
+"""The report of several checks: images by hosts, then each finding once with where it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from gpubind.documents.check.report import Report, verdict
+from gpubind.documents.report.page import render
+from gpubind.documents.text import listed
+from gpubind.frozen import NamedTuple
+from gpubind.model import Finding
+from gpubind.model.findings import SEVERITIES, counted
+
+
+class Cell(NamedTuple):
+    """One image on the hosts of one column."""
+
+    id: str
+    verdict: str
+    codes: tuple[str, ...]
+    """Of the worst findings."""
+
+
+class FoundIn(NamedTuple):
+    """A finding, and every place in which it is."""
+
+    finding: Finding
+    places: tuple[str, ...]
+    cells: tuple[str, ...]
+    """The ids of the cells that have it."""
+
+
+def render_matrix_html(reports: Sequence[Report]) -> str:
+    """Return the page of *reports*. Hosts with the same findings for every image are one column."""
+    images = list(dict.fromkeys(report.checked.image for report in reports))
+    columns = _columns(reports)
+    at = {(report.checked.image, report.checked.host): report for report in reports}
+    cells: dict[tuple[Optional[str], int], Cell] = {}
+    found: dict[Finding, list[tuple[str, str]]] = {}
+    for row, image in enumerate(images):
+        for column, hosts in enumerate(columns):
+            report = at[image, hosts[0]]
+            cell = cells[image, column] = Cell(f"c{row}-{column}", verdict(report.findings), _codes(report))
+            for finding in report.findings:
+                found.setdefault(finding, []).append((_place(image, hosts), cell.id))
+    outcomes = [verdict(report.findings) for report in reports]
+    told = (f"{outcomes.count(outcome)} {outcome}" for outcome in ("error", "warning", "ok") if outcome in outcomes)
+    return render(
+        "matrix.html",
+        verdict=next(outcome for outcome in ("error", "warning", "ok") if outcome in outcomes),
+        title=f"{counted(len(images), 'image')} on {counted(sum(map(len, columns)), 'host')}",
+        what=f"{counted(len(reports), 'check')}: {', '.join(told)}",
+        facts=(),
+        heads=[listed([str(host) for host in hosts]) for hosts in columns],
+        rows=[(image or "no image", [cells[image, column] for column in range(len(columns))]) for image in images],
+        found=in_order(found),
+    )
+
+
+def in_order(found: dict[Finding, list[tuple[str, str]]]) -> list[FoundIn]:
+    """Return *found*, the places and cells of each finding, worst and most frequent first."""
+    order = sorted(found, key=lambda one: (SEVERITIES.index(one.severity), -len(found[one]), one.code, one.subject))
+    return [FoundIn(one, *(tuple(parts) for parts in zip(*found[one]))) for one in order]
+
+
+def _columns(reports: Sequence[Report]) -> list[list[Optional[str]]]:
+    """Return the hosts, those of equal findings together."""
+    findings: dict[Optional[str], list[tuple[Optional[str], tuple[Finding, ...]]]] = {}
+    for report in reports:
+        findings.setdefault(report.checked.host, []).append((report.checked.image, report.findings))
+    columns: dict[tuple[tuple[Optional[str], tuple[Finding, ...]], ...], list[Optional[str]]] = {}
+    for host, outcome in findings.items():
+        columns.setdefault(tuple(outcome), []).append(host)
+    return list(columns.values())
+
+
+def _codes(report: Report) -> tuple[str, ...]:
+    worst = verdict(report.findings)
+    return tuple(dict.fromkeys(one.code for one in report.findings if one.severity == worst))
+
+
+def _place(image: Optional[str], hosts: Sequence[Optional[str]]) -> str:
+    named = listed([str(host) for host in hosts])
+    return f"{image} on {named}" if image else named

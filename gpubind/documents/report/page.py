@@ -1,0 +1,80 @@
+"""Fill in a template of the report: every text is escaped, and no file name is more than text.
+
+A page has its style, its script and the script's data in itself. Its policy allows these by their digests, and nothing
+else: an element or a handler that gets into it does not run, and nothing is requested.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from gpubind.documents.report.picture import fitted
+from gpubind.documents.text import printable
+from gpubind.model.data import read_data
+from gpubind.version import __version__
+
+_TEMPLATES = "documents/report/templates/"
+_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def render(template: str, data: object = None, **values: Any) -> str:
+    """Return the page of *template* with *values*; *data* is for the script, as JSON."""
+    style, script = (Markup(_source(name)) for name in ("style.css", "script.js"))
+    page = _environment().get_template(template)
+    digests = {"style_digest": _digest(style), "script_digest": _digest(script)}
+    return page.render(style=style, script=script, data=script_data(data), version=__version__, **digests, **values)
+
+
+def script_data(data: object) -> Markup:
+    """Return *data* as JSON for a script element: no text in it ends the element, or opens a comment."""
+    return Markup(json.dumps(_shown(data), separators=(",", ":")).translate(_IN_SCRIPT))
+
+
+def _shown(data: object) -> object:
+    """Return *data* with every text as it may be shown."""
+    if isinstance(data, str):
+        return shown(data)
+    if isinstance(data, dict):
+        return {shown(name): _shown(value) for name, value in data.items()}
+    return [_shown(value) for value in data] if isinstance(data, (list, tuple)) else data
+
+
+def shown(text: str) -> str:
+    """Return *text* as `printable`, and what is not UTF-8 in it escaped, too."""
+    return printable(text).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_source),
+        autoescape=True,
+        finalize=_finalized,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["fitted"] = fitted
+    return environment
+
+
+def _finalized(value: object) -> object:
+    if value is None:
+        return ""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _source(name: str) -> str:
+    return read_data(_TEMPLATES + name).decode()
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

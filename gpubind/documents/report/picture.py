@@ -1,0 +1,355 @@
+"""The plan as a picture: each file of the host, its place in the container, and what it needs there.
+
+A row is a file of the host and its binds, or a node. On the right is what the rows need and the plan does not have:
+libraries of the image, what is missing, and below a library the symbol versions that it does not define. Every place
+is computed here, so that the picture needs no script and no browser to be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from gpubind.documents.tables import bind_groups, size_text
+from gpubind.documents.text import printable
+from gpubind.frozen import NamedTuple
+from gpubind.inventory.nodes import natural
+from gpubind.loader.linkage import LinkedFile, Use
+from gpubind.model import Decision, Finding, Mount, Plan, Severity
+from gpubind.model.findings import SEVERITIES, worst
+
+WIDTH = 1160
+LEFT, MIDDLE = 14, 462
+"""Where the texts of the first two columns begin."""
+BEFORE_MIDDLE, AFTER_MIDDLE, BEFORE_RIGHT = 452, 818, 922
+"""Where lines end and bend."""
+CHARACTER = 7.25
+"""The width of a character of a fixed-width font of 12 units, at most."""
+ROW, HEADING, TOP = 21, 38, 28
+SHOWN = {"left": 56, "middle": 47, "right": 29}
+"""Characters of a name that fit into its column."""
+
+
+class Part(NamedTuple):
+    """Something in the picture that can be traced: a row, a needed library, or a symbol version."""
+
+    id: str
+    kind: str
+    """`file`, `node`, `program`, `left-out`; `image`, `unknown`, `missing`, `version`, `gpu`."""
+    y: int
+    label: str
+    """In the column of the container, or in the right one."""
+    title: str
+    """The same in full, for a pointer and for a reader of the screen."""
+    host: str = ""
+    """The file on the host, below the directory of the heading."""
+    severity: Optional[Severity] = None
+    """Of what is broken, that of the finding about it; None: no finding is about it."""
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+class Stroke(NamedTuple):
+    """A line between two parts, as the path of an SVG."""
+
+    path: str
+    begin: str
+    end: str
+    kind: str
+    """`bind`, `dead`, `use`, `broken`."""
+    severity: Optional[Severity] = None
+    label: str = ""
+
+
+class Picture(NamedTuple):
+    """Everything that is drawn."""
+
+    width: int
+    height: int
+    headings: tuple[tuple[int, str, str], ...]
+    """y, the name of the group, its directory on the host."""
+    rows: tuple[Part, ...]
+    needed: tuple[Part, ...]
+    lines: tuple[Stroke, ...]
+
+    @property
+    def legend(self) -> tuple[tuple[str, str], ...]:
+        """What the frames on the right mean, of those that are there: the classes of each, and its meaning."""
+        there = {(part.kind, part.severity) for part in self.needed}
+        broken = [severity for kind, severity in there if kind in ("missing", "version")]
+        meanings = [("image", "the image has it")] if ("image", None) in there else []
+        meanings += [("unknown", "the image must have it")] if ("unknown", None) in there else []
+        meanings += [(f"missing {severity}", f"missing: {severity}") for severity in SEVERITIES if severity in broken]
+        return (*meanings, ("missing quiet", "missing: no finding is about it")) if None in broken else tuple(meanings)
+
+
+class _Group(NamedTuple):
+    title: str
+    directory: str
+    rows: tuple[tuple[Part, tuple[str, ...]], ...]
+    """Each row with the names by which others know it: its paths in the container, its soname."""
+
+
+def picture_of(
+    plan: Plan, linked: Iterable[LinkedFile], findings: Iterable[Finding], program: Optional[str]
+) -> Picture:
+    """Return the picture of *plan*, whose files are *linked* like that; *findings* say how bad what is broken is."""
+    files = {file.path: file for file in linked}
+    severities = _severities(findings)
+    groups = [group for group in _groups(plan, files, program) if group.rows]
+    headings, rows, y = [], [], TOP
+    names: dict[str, Part] = {}
+    for group in groups:
+        y += HEADING
+        headings.append((y - 14, group.title, group.directory))
+        for part, known_as in group.rows:
+            placed = part._replace(y=y, severity=_severity_of(severities.get(name) for name in known_as))
+            rows.append(placed)
+            names.update(dict.fromkeys(known_as, placed))
+            y += ROW
+    uses = [(row, use) for row in rows for use in _uses_of(row, names, files)]
+    gpus = list(_gpus(plan, rows))
+    blocks = [*_needed(uses, names, severities), *((middle, parts) for middle, parts, _ in gpus)]
+    needed = tuple(_stacked(blocks))
+    at = {part.id: part for part in needed}
+    owned = [Stroke(_across(row, at[part.id]), row.id, part.id, "use") for _, (part,), nodes in gpus for row in nodes]
+    ties = (*_uses_drawn(uses, names, needed), *owned)
+    lines = (*_binds(rows), *_leaders(rows, ties), *ties)
+    height = max([y, *(part.y + ROW for part in needed)]) + 8
+    return Picture(WIDTH, height, tuple(headings), tuple(rows), needed, lines)
+
+
+def data_of(picture: Picture) -> dict[str, object]:
+    """Return what the script needs of *picture*: the parts with their facts, and which needs which."""
+    parts = [
+        {"id": part.id, "label": part.label, "title": part.title, "facts": part.facts}
+        for part in (*picture.rows, *picture.needed)
+    ]
+    ties = [[line.begin, line.end, line.label, line.kind] for line in picture.lines if line.begin != line.end]
+    return {"parts": parts, "ties": ties}
+
+
+def fitted(text: str, column: str) -> str:
+    """Return *text*, printable, with its middle left out where it is too long for *column*."""
+    text, characters = printable(text), SHOWN[column]
+    if len(text) <= characters:
+        return text
+    end = characters * 2 // 3
+    return f"{text[: characters - end - 1]}\u2026{text[-end:]}"
+
+
+def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
+    """Return the worst severity of the findings about each subject."""
+    found: dict[str, Severity] = {}
+    for one in findings:
+        subject = one.subject.rpartition("/")[2]
+        found[subject] = worst((one.severity, found.get(subject, one.severity)))
+    return found
+
+
+def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) -> Iterator[_Group]:
+    number = iter(range(100_000))
+    yield _Group("the program", "", tuple(_program(files, program, plan, number)))
+    for group in bind_groups(plan.mounts):
+        rows = (_file(f"r{next(number)}", place, same, files) for place, same in group.files)
+        yield _Group(group.title, group.directory, tuple(rows))
+    nodes = []
+    for node in plan.devices:
+        facts = [("number", f"{node.type} {node.major}:{node.minor}"), ("mode", f"{node.mode:04o}")]
+        facts += [("group", node.group or str(node.gid)), ("access", node.access)]
+        facts += [] if node.gpu is None else [("GPU", str(node.gpu))]
+        title = f"{node.source} is {node.target} in the container"
+        part = Part(f"r{next(number)}", "node", 0, node.target, title, node.source, facts=tuple(facts))
+        nodes.append((part, ()))
+    yield _Group("device nodes", "", tuple(nodes))
+    outside = {one.path: one for one in plan.decisions if one.path in files and one.verdict == "left-out"}
+    yield _Group("left out of the plan", "", tuple(_left_out(f"r{next(number)}", one) for one in outside.values()))
+
+
+def _program(
+    files: dict[str, LinkedFile], program: Optional[str], plan: Plan, number: Iterator[int]
+) -> Iterator[tuple[Part, tuple[str, ...]]]:
+    """Yield the row of the program that will run: the first file that is linked, if a program is known."""
+    targets = {mount.target for mount in plan.mounts}
+    path = next(iter(files), None)
+    if program is not None and path is not None and path not in targets and files[path].origin != "left-out":
+        whose = {"image": "the image's", "user": "bound by the user"}.get(files[path].origin, "the plan's")
+        part = Part(f"r{next(number)}", "program", 0, path, path, f"({whose})", facts=(("program", program),))
+        yield part, (path,)
+
+
+def _file(name: str, place: str, same: tuple[Mount, ...], files: dict[str, LinkedFile]) -> tuple[Part, tuple[str, ...]]:
+    """Return the row of a file of the host, with all binds of it."""
+    first, targets = same[0], tuple(mount.target for mount in same)
+    is_bundled = first.kind in ("library", "binary")
+    names = [target.rpartition("/")[2] if is_bundled else target for target in targets]
+    source = "(rewritten by gpubind)" if first.source is None else first.source
+    facts = [("on the host", source), *(("in the container", target) for target in targets)]
+    facts += [("what", f"{first.kind}{f' for {first.capability}' if first.capability else ''}")]
+    facts += [("size", size_text(first.size)), ("listed by", first.rule)]
+    facts += [("the loader", file.fault) for file in map(files.get, targets) if file is not None and file.fault]
+    title = f"{source} is {' and '.join(targets)} in the container"
+    shown = place if first.source is not None else source
+    return Part(name, "file", 0, ", ".join(names), title, shown, facts=tuple(facts)), (*targets, *names)
+
+
+def _left_out(name: str, one: Decision) -> tuple[Part, tuple[str, ...]]:
+    detail, path = one.detail or one.rule, one.path or ""
+    facts = (("on the host", path), ("left out", detail), ("rule", one.rule), ("listed by", one.named_by or ""))
+    part = Part(name, "left-out", 0, one.subject, f"{one.subject} is left out: {detail}", path, facts=facts)
+    return part, (path, f"left-out:{one.subject}", one.subject)
+
+
+def _uses_of(row: Part, names: dict[str, Part], files: dict[str, LinkedFile]) -> Iterator[Use]:
+    """Yield what the files of *row* need, each library once."""
+    told: dict[str, Use] = {}
+    for path, part in names.items():
+        if part is row and path in files:
+            for use in files[path].uses:
+                if use.name not in told or use.is_broken:
+                    told[use.name] = use
+    return iter(told.values())
+
+
+def _target(use: Use, names: dict[str, Part]) -> Optional[Part]:
+    """Return the row that *use* leads to; None for what is not of the plan."""
+    return names.get(use.path or "") or (names.get(f"left-out:{use.name}") if use.path is None else None)
+
+
+class _Wanted(NamedTuple):
+    use: Use
+    consumers: list[Part]
+    versions: dict[str, None]
+    lacking: dict[str, None]
+
+
+def _needed(
+    uses: list[tuple[Part, Use]], names: dict[str, Part], severities: dict[str, Severity]
+) -> Iterator[tuple[int, list[Part]]]:
+    """Yield what the plan does not have, or not in every version, with the height at which it is needed."""
+    wanted: dict[str, _Wanted] = {}
+    for row, use in uses:
+        if _target(use, names) is None or use.lacking:
+            found = wanted.setdefault(_key(use), _Wanted(use, [], {}, {}))
+            found.consumers.append(row)
+            found.versions.update(dict.fromkeys(use.versions))
+            found.lacking.update(dict.fromkeys(use.lacking))
+    for key, one in wanted.items():
+        yield _middle(one.consumers), list(_block(key, one, severities))
+
+
+def _gpus(plan: Plan, rows: Iterable[Part]) -> Iterator[tuple[int, list[Part], list[Part]]]:
+    """Yield each GPU that has nodes in the plan, with the height of its nodes, and their rows."""
+    at = {row.label: row for row in rows if row.kind == "node"}
+    for gpu in plan.gpus:
+        nodes = [at[node.target] for node in plan.devices if node.vendor == gpu.vendor and node.gpu == gpu.index]
+        if gpu.chosen and gpu.index is not None and nodes:
+            facts = [("model", gpu.model), ("UUID", gpu.uuid), ("address", gpu.pci)]
+            told = tuple((name, value) for name, value in facts if value)
+            label = f"GPU {gpu.index}" + (f": {gpu.model}" if gpu.model else "")
+            yield _middle(nodes), [Part(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=told)], nodes
+
+
+def _key(use: Use) -> str:
+    return use.path or f"{use.state}:{use.name}"
+
+
+def _middle(rows: list[Part]) -> int:
+    return sum(row.y for row in rows) // len(rows)
+
+
+def _block(key: str, wanted: _Wanted, severities: dict[str, Severity]) -> Iterator[Part]:
+    """Yield a library, and below it the versions that it lacks."""
+    use = wanted.use
+    kind = {"found": "image", "unknown": "unknown", "missing": "missing"}[use.state]
+    told = {
+        "image": f"{use.name}: the image's {use.path}",
+        "unknown": f"{use.name}: the image must have it",
+        "missing": f"{use.name} is missing in the container",
+    }[kind]
+    facts = [("in the container", use.path)] if use.path else []
+    facts += [("needed versions", ", ".join(sorted(wanted.versions, key=natural)))] if wanted.versions else []
+    severity = severities.get(use.name) if kind == "missing" else None
+    yield Part(f"n-{key}", kind, 0, use.name, told, severity=severity, facts=tuple(facts))
+    for version in wanted.lacking:
+        title = f"{version} is not defined by {use.path}"
+        severity = severities.get(version) or _severity_of(row.severity for row in wanted.consumers)
+        yield Part(_version_id(use, version), "version", 0, version, title, severity=severity)
+
+
+def _severity_of(severities: Iterable[Optional[Severity]]) -> Optional[Severity]:
+    known = [severity for severity in severities if severity is not None]
+    return worst(known) if known else None
+
+
+def _version_id(use: Use, version: str) -> str:
+    return f"n-{_key(use)}-{version}"
+
+
+def _stacked(blocks: Iterable[tuple[int, list[Part]]]) -> Iterator[Part]:
+    """Yield the parts of *blocks* one below the other, each block at its place or after the one before."""
+    bottom = TOP + HEADING
+    for middle, parts in sorted(blocks, key=lambda block: block[0]):
+        y = max(bottom, middle - (len(parts) - 1) * ROW // 2)
+        for part in parts:
+            yield part._replace(y=y)
+            y += ROW
+        bottom = y
+
+
+def _binds(rows: Iterable[Part]) -> Iterator[Stroke]:
+    """Yield the line from each host file to its place in the container; it ends early where the plan leaves it out."""
+    for row in rows:
+        begin = _end_of(LEFT, row.host, "left")
+        if row.kind == "left-out":
+            yield Stroke(f"M{begin} {row.y}H{max(begin + 12, BEFORE_MIDDLE - 40)}", row.id, row.id, "dead")
+        elif row.kind != "program":
+            yield Stroke(f"M{begin} {row.y}H{BEFORE_MIDDLE}", row.id, row.id, "bind")
+
+
+def _uses_drawn(uses: Iterable[tuple[Part, Use]], names: dict[str, Part], needed: Iterable[Part]) -> Iterator[Stroke]:
+    """Yield the line from each row to what it needs: in the right column, or another row."""
+    there = {part.id: part for part in needed}
+    for row, use in uses:
+        label = ", ".join(sorted(use.versions, key=natural))
+        for version in use.lacking:
+            part = there[_version_id(use, version)]
+            severity = part.severity or row.severity
+            yield Stroke(_across(row, part), row.id, part.id, "broken", severity, f"{version}, which is not defined")
+        end = _target(use, names) or there[f"n-{_key(use)}"]
+        is_broken = use.state == "missing" or end.kind == "left-out"
+        path = _beside(row, end) if end.id not in there else _across(row, end)
+        severity = end.severity or row.severity if is_broken else None
+        if end is not row:
+            yield Stroke(path, row.id, end.id, "broken" if is_broken else "use", severity, label)
+
+
+def _across(row: Part, part: Part) -> str:
+    begin, end, bend = AFTER_MIDDLE, BEFORE_RIGHT, 70
+    return f"M{begin} {row.y}C{begin + bend} {row.y} {end - bend} {part.y} {end} {part.y}"
+
+
+def _beside(row: Part, other: Part) -> str:
+    """Return a bow from one row to another one, wider the further they are apart."""
+    out = AFTER_MIDDLE + min(64, 12 + abs(row.y - other.y) // 8)
+    return f"M{AFTER_MIDDLE} {row.y}C{out} {row.y} {out} {other.y} {AFTER_MIDDLE} {other.y}"
+
+
+def _leaders(rows: Iterable[Part], lines: Iterable[Stroke]) -> Iterator[Stroke]:
+    """Yield the line from the name of each row to where its other lines begin and end."""
+    tied: dict[str, list[Stroke]] = {}
+    for line in lines:
+        for end in (line.begin, line.end):
+            tied.setdefault(end, []).append(line)
+    for row in rows:
+        there = tied.get(row.id, [])
+        broken = [line for line in there if line.kind == "broken" and line.begin == row.id]
+        severity = _severity_of(line.severity for line in broken)
+        kind = "broken" if broken and len(broken) == len(there) else "use"
+        if there:
+            path = f"M{_end_of(MIDDLE, row.label, 'middle')} {row.y}H{AFTER_MIDDLE}"
+            yield Stroke(path, row.id, row.id, kind if severity is None else "broken", severity)
+
+
+def _end_of(begin: int, text: str, column: str) -> int:
+    """Return where *text*, which begins there in *column*, ends, with a gap."""
+    return begin + round(len(fitted(text, column)) * CHARACTER) + 6

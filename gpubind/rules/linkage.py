@@ -1,0 +1,42 @@
+"""What the files of a plan are linked with in the container of a check: `linkage_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpubind.loader.linkage import LinkedFile, linked_files, linked_in_plan, linked_outside
+from gpubind.model import Decision, Mount, Plan, RootedPath
+from gpubind.rules.preflight import Preflight
+
+_LINKED = ("library", "binary")
+
+
+def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
+    """Return the plan's libraries and programs, and the program that will run, with all that they are linked with.
+
+    What the plan leaves out of the driver for the image's sake is in it, too.
+    """
+    mounts = [mount for mount in preflight.plan.mounts if mount.kind in _LINKED]
+    container = preflight.container
+    if container is None:
+        return linked_in_plan(preflight.host.driver, mounts)
+    outside = (RootedPath(one.path or "") for one in left_out(preflight.plan))
+    return (
+        *linked_files(container, (*_programs(preflight), *_targets(mounts))),
+        *(linked_outside(container, preflight.host.driver, path) for path in dict.fromkeys(outside)),
+    )
+
+
+def left_out(plan: Plan) -> Iterator[Decision]:
+    """Yield the Decisions on files of the host that the plan leaves out because of what the image has or lacks."""
+    return (one for one in plan.decisions if one.verdict == "left-out" and one.step == "side" and one.path)
+
+
+def _programs(preflight: Preflight) -> Iterator[str]:
+    chain = preflight.chain
+    if chain is not None and chain.file is not None:
+        yield chain.file.path
+
+
+def _targets(mounts: list[Mount]) -> Iterator[str]:
+    return (mount.target for mount in mounts)

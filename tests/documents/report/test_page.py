@@ -1,0 +1,93 @@
+"""A page of the report: it is one file, it is the same each time, and what it shows is only ever text."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from gpubind.documents import CHECK_DOCUMENTS
+from gpubind.documents.report.page import render, script_data, shown
+from gpubind.errors import UsageError
+from tests.documents.report.pages import HOSTILE, REPORT, hostile_report
+from tests.support.commands import BARE, HOST
+from tests.support.html import Page
+
+PAGE = CHECK_DOCUMENTS["html"].render(REPORT)
+
+
+def test_a_page_is_one_file_that_requests_nothing() -> None:
+    page = Page(PAGE)
+    assert [
+        (element.tag, name) for element in page.elements for name in ("src", "href") if name in element.attributes
+    ] == [("a", "href")]
+    assert not re.search(r"url\(|@import|https?://", PAGE.replace("http-equiv", ""))
+
+
+def test_only_the_style_and_the_script_of_the_page_have_its_leave() -> None:
+    page = Page(PAGE)
+    (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+    allowed = dict(part.split(" ", 1) for part in (policy.attributes["content"] or "").split("; "))
+    assert allowed["default-src"] == "'none'"
+    assert all(re.fullmatch("'sha256-[A-Za-z0-9+/]{43}='", allowed[name]) for name in ("style-src", "script-src"))
+    assert not [element for element in page.elements for name in element.attributes if name in ("style", "onclick")]
+
+
+def test_a_page_is_the_same_whatever_the_hash_seed() -> None:
+    words = [sys.executable, "-m", "gpubind", "check", "--nv", "--host", HOST, "--format", "html"]
+    pages = {
+        subprocess.run(words, check=True, capture_output=True, env={**BARE, "PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    }
+    assert len(pages) == 1
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_text_wherever_it_stands(name: str) -> None:
+    html = CHECK_DOCUMENTS["html"].render(hostile_report(name))
+    page, plain = Page(html), Page(CHECK_DOCUMENTS["html"].render(hostile_report("plain")))
+    assert [element.tag for element in page.elements] == [element.tag for element in plain.elements]
+    assert [sorted(element.attributes) for element in page.elements] == [
+        sorted(element.attributes) for element in plain.elements
+    ]
+    told = " ".join(shown(name).split())
+    (article,) = page.all("article", kind="error")
+    assert told in article.text
+    assert any(shown(name) in part["title"] for part in page.data["parts"])
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]", html)
+    assert html.encode()
+
+
+def test_no_text_ends_the_script_that_holds_it() -> None:
+    data = script_data(["</script><!--<script>", "a&b", "\u2028", "\udcff"])
+    assert not {*"<>&"} & {*data}
+    assert data.isascii()
+    (element,) = Page(f'<script type="application/json">{data}</script>').all("script")
+    assert element.texts == [str(data)]
+
+
+def test_a_template_that_names_an_unknown_value_is_a_mistake_in_gpubind() -> None:
+    with pytest.raises(Exception, match="is undefined"):
+        render("check.html")
+
+
+def test_without_the_extra_the_format_is_refused_before_anything_is_read() -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "from gpubind.cli.main import main\n"
+        "raise SystemExit(main(['check', '--host', '/does/not/exist', '--format', 'html']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=BARE)
+    assert done.returncode == UsageError.exit_code
+    assert done.stderr.startswith("error: missing-extra: ")
+    assert "pip install 'gpubind[report]'" in done.stderr
+
+
+def test_the_extra_is_loaded_only_for_a_page() -> None:
+    code = (
+        "import sys; from gpubind.cli.main import main\n"
+        f"main(['check', '-q', '--host', '{HOST}']); raise SystemExit('jinja2' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], env=BARE, stdout=subprocess.DEVNULL).returncode == 0

@@ -1,0 +1,86 @@
+"""The plan as a picture: what is in it, and which lines lead where."""
+
+from __future__ import annotations
+
+import gpubind
+from gpubind.documents.report.picture import Part, Picture, data_of, fitted, picture_of
+from gpubind.launch.prepare import preflight_on
+from gpubind.model import Request
+from gpubind.planner.planning import Query
+from gpubind.rules.linkage import linkage_of
+from tests.documents.report.pages import IMAGE, NEWER, REPORT, made
+from tests.support.commands import HOST
+
+
+def drawn(report: gpubind.documents.check.report.Report = REPORT) -> Picture:  # type: ignore[name-defined]
+    assert report.plan is not None
+    return picture_of(report.plan, report.linked, report.findings, report.checked.program)
+
+
+PICTURE = drawn()
+
+
+def labelled(picture: Picture, label: str) -> Part:
+    (part,) = [part for part in (*picture.rows, *picture.needed) if part.label == label]
+    return part
+
+
+def needs(picture: Picture, label: str) -> list[tuple[str, str]]:
+    """What the part *label* needs, and the kind of the line that leads there."""
+    names = {part.id: part.label for part in (*picture.rows, *picture.needed)}
+    begin = labelled(picture, label).id
+    return [(names[line.end], line.kind) for line in picture.lines if line.begin == begin and line.end != begin]
+
+
+def test_each_bind_each_node_and_the_program_is_in_a_row() -> None:
+    plan = REPORT.plan
+    assert plan is not None
+    titles = "\n".join(row.title for row in PICTURE.rows)
+    for path in (*(mount.target for mount in plan.mounts), *(node.target for node in plan.devices), "/opt/app"):
+        assert path in titles
+
+
+def test_the_program_leads_to_what_it_needs_and_to_what_is_missing() -> None:
+    assert needs(PICTURE, "/opt/app") == [("libcuda.so, libcuda.so.1", "use"), ("libgone.so", "broken")]
+    assert labelled(PICTURE, "libgone.so").severity == "error"
+
+
+def test_what_is_left_out_leads_to_the_symbol_version_that_is_not_defined() -> None:
+    assert labelled(PICTURE, "libnvidia-ml.so.1").kind == "left-out"
+    assert needs(PICTURE, "libnvidia-ml.so.1") == [("GLIBC_2.38", "broken"), ("libc.so.6", "use")]
+
+
+def test_without_an_image_it_says_what_an_image_must_have() -> None:
+    picture = drawn(made(None, None, NEWER))
+    assert labelled(picture, "libc.so.6").kind == "unknown"
+    assert ("needed versions", "GLIBC_2.38") in labelled(picture, "libc.so.6").facts
+
+
+def test_a_gpu_leads_to_its_nodes() -> None:
+    assert labelled(PICTURE, "/dev/nvidia0").kind == "node"
+    assert [name for name, _ in needs(PICTURE, "/dev/nvidia0")] == ["GPU 0: NVIDIA A100"]
+
+
+def test_no_two_parts_of_a_column_touch_and_all_are_in_the_picture() -> None:
+    start = preflight_on(gpubind.open_host(HOST), Query(Request(), None), IMAGE)
+    picture = picture_of(start.plan, linkage_of(start), start.plan.findings, None)
+    for column in (picture.rows, picture.needed):
+        heights = [part.y for part in column]
+        assert all(after - before >= 20 for before, after in zip(heights, heights[1:]))
+        assert max(heights) < picture.height
+    assert len({part.id for part in (*picture.rows, *picture.needed)}) == len(picture.rows) + len(picture.needed)
+
+
+def test_every_line_joins_parts_that_are_there() -> None:
+    ids = {part.id for part in (*PICTURE.rows, *PICTURE.needed)}
+    assert all(line.begin in ids and line.end in ids for line in PICTURE.lines)
+    data = data_of(PICTURE)
+    assert {part["id"] for part in data["parts"]} == ids  # type: ignore[attr-defined]
+
+
+def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end() -> None:
+    text = fitted("/usr/share/" + "x" * 90 + "/nvidia_icd.json", "middle")
+    assert text.startswith("/usr/share/x")
+    assert text.endswith("x/nvidia_icd.json")
+    assert len(text) == 47
+    assert fitted("libcuda.so.1", "middle") == "libcuda.so.1"
