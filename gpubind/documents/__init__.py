@@ -50,7 +50,7 @@ class Lasting(NamedTuple):
     document: Document
     says: Literal["mounts", "variables"]
     """`mounts`: files and nodes, for a runtime without search paths; its renderer takes the plan and the places of
-    generated files. `variables`: the environment of Apptainer or SingularityCE; its renderer takes a `Printed` and the
+    generated files. `variables`: the environment of Apptainer or SingularityCE; its renderer takes a `Prepared` and the
     caller's environment."""
     is_kept: bool = True
     """Set if it outlives the command: then it may name no private and no temporary file."""

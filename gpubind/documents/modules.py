@@ -19,49 +19,49 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.runtimes.apptainer.binds import needs_mount
 from gpubind.runtimes.apptainer.exports import Change, changes_for, older_name
 from gpubind.runtimes.edits import unsayable_path
-from gpubind.runtimes.runtime import Printed
+from gpubind.runtimes.runtime import Prepared
 
 WHAT = "a list of binds in a variable"
 LINE_LENGTH = 4094
 """Bytes of a line with its end: `fgets` gets one less than the buffer, and keeps one for the end of the string."""
 
 
-def render_lmod(printed: Printed, environ: Mapping[str, str]) -> str:
+def render_lmod(prepared: Prepared, environ: Mapping[str, str]) -> str:
     """Return the plan as a module in Lua. *environ* is ignored: a module is for every caller.
 
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
-    lines = [f"whatis({_lua(_title(printed))})"]
-    for change in lasting_changes(printed):
+    lines = [f"whatis({_lua(_title(prepared))})"]
+    for change in lasting_changes(prepared):
         words = [change.name, change.value]
         if change.op == "append":
             words.append(change.separator)
         function = "setenv" if change.op == "set" else "append_path"
         lines.append(f"{function}({', '.join(map(_lua, words))})")
-    return heading(printed.plan, "--") + _text(lines)
+    return heading(prepared.plan, "--") + _text(lines)
 
 
-def render_tcl(printed: Printed, environ: Mapping[str, str]) -> str:
+def render_tcl(prepared: Prepared, environ: Mapping[str, str]) -> str:
     """Return the plan as a module in Tcl, which Lmod reads, too. Errors: as `render_lmod`."""
-    lines = [f"module-whatis {_tcl(_title(printed))}"]
-    for change in lasting_changes(printed):
+    lines = [f"module-whatis {_tcl(_title(prepared))}"]
+    for change in lasting_changes(prepared):
         command = "setenv" if change.op == "set" else f"append-path -d {_tcl(change.separator)}"
         lines.append(f"{command} {change.name} {_tcl(change.value)}")
-    return "#%Module1.0\n" + heading(printed.plan, "#") + _text(lines)
+    return "#%Module1.0\n" + heading(prepared.plan, "#") + _text(lines)
 
 
-def lasting_changes(printed: Printed) -> Iterator[Change]:
+def lasting_changes(prepared: Prepared) -> Iterator[Change]:
     """Yield the changes of a module. Errors: `RuntimeLimitError` for a value that a module cannot express."""
-    need_plain_binds(printed)
-    for change in changes_for(printed):
+    need_plain_binds(prepared)
+    for change in changes_for(prepared):
         if change.op != "unset":
             need_sayable_value(change.name, change.value, "a module")
             yield change
 
 
-def need_plain_binds(printed: Printed) -> None:
+def need_plain_binds(prepared: Prepared) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`) for a bind that needs a variable of several lines."""
-    for bind in printed.words.binds:
+    for bind in prepared.words.binds:
         for path in (bind.source, bind.target):
             need_sayable_path(path, WHAT)
         if needs_mount(bind):
@@ -71,8 +71,8 @@ def need_plain_binds(printed: Printed) -> None:
             )
 
 
-def _title(printed: Printed) -> str:
-    return printable(f"GPU driver for {printed.start.runtime.title}: {summary(printed.plan)}")
+def _title(prepared: Prepared) -> str:
+    return printable(f"GPU driver for {prepared.start.runtime.title}: {summary(prepared.plan)}")
 
 
 def _text(lines: Iterable[str]) -> str:
@@ -88,15 +88,15 @@ def _tcl(text: str) -> str:
     return '"' + re.sub(r'[\\"$\[\]{}]', r"\\\g<0>", text) + '"'
 
 
-def render_taskprolog(printed: Printed, environ: Mapping[str, str]) -> str:
+def render_taskprolog(prepared: Prepared, environ: Mapping[str, str]) -> str:
     """Return the lines for a task whose environment is *environ*: values of its variables stay, and come first.
 
     Error findings are printed at the beginning of the task's output: a TaskProlog has no standard error.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`, `long-line`).
     """
-    need_plain_binds(printed)
+    need_plain_binds(prepared)
     lines = []
-    for change in changes_for(printed):
+    for change in changes_for(prepared):
         if change.op == "unset":
             if change.name in environ:
                 lines.append(f"unset {change.name}")
@@ -105,7 +105,7 @@ def render_taskprolog(printed: Printed, environ: Mapping[str, str]) -> str:
         if value is not None:
             need_sayable_value(change.name, value, "a line of a TaskProlog")
             lines.append(_fitting(f"export {change.name}={value}", change.name))
-    errors = [finding for finding in printed.plan.findings if finding.severity == "error"]
+    errors = [finding for finding in prepared.plan.findings if finding.severity == "error"]
     lines += [f"print gpubind: error: {finding.code}: {printable(finding.what)}" for finding in errors]
     return "".join(f"{line}\n" for line in lines)
 

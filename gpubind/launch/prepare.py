@@ -20,8 +20,7 @@ from gpubind.model import ContainerPath, HostPath, ImageFacts, Plan
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import Query, plan_host, plan_or_empty
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Runtime, Stage, Start
+from gpubind.runtimes.runtime import Prepared, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
@@ -108,21 +107,6 @@ def write_generated(
     return stage(contents, environ)
 
 
-class Prepared(NamedTuple):
-    """A start with its plan and its arguments."""
-
-    host: Host
-    """As it is planned for."""
-    plan: Plan
-    start: Start
-    """With its generated files."""
-    image: Optional[Image]
-    words: Optional[RuntimeArguments]
-    """The plan in the runtime's arguments; None if that needs an image."""
-    has_arguments: bool = False
-    """Whether the user's own options are among them."""
-
-
 def prepare(
     host: Host,
     query: Query,
@@ -161,8 +145,11 @@ def with_words(
     start = staged(plan, start, image, files)
     if host.local is None and start.bundle is not None:
         start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
-    words = start.runtime.in_line if in_line else start.runtime.words
-    return Prepared(host, plan, start, image, words(plan, start), in_line and start.runtime.reads_line)
+    words = (start.runtime.in_line if in_line else start.runtime.words)(plan, start)
+    if words is None:
+        what = "the format edits what an image has, and no such image is given"
+        raise UsageError("format-without-image", what, hint=f"give --image: {start.runtime.image_hint}")
+    return Prepared(words, start, host, plan, image, in_line and start.runtime.reads_line)
 
 
 def staged(plan: Plan, start: Start, image: Optional[Image], files: Files) -> Start:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.documents import LASTING
-from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.facts import Image
 from gpubind.launch.caller import begin
 from gpubind.launch.execute import callers_environ, find_program
-from gpubind.launch.prepare import Files, Prepared, prepare, without_choice, write_generated
+from gpubind.launch.prepare import Files, prepare, without_choice, write_generated
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import cdi_layout
 from gpubind.planner.planning import Query, plan_host
 from gpubind.runtimes import BY_VARIABLES, KEPT, PLAN_FORMATS, RUNTIMES, runtime_of_format
-from gpubind.runtimes.runtime import Printed
+from gpubind.runtimes.runtime import Prepared
 
 _PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME")
 """Where generated files are written: the caller's, whichever host is planned for."""
@@ -64,23 +63,16 @@ def _for_runtime(form: PrintForm, host: Host, query: Query, image: Optional[Imag
 
 
 def render_start(form: PrintForm, prepared: Prepared) -> tuple[Plan, str]:
-    """Return the plan of *prepared* with all findings, and its text for a runtime.
-
-    Errors: `UsageError` (code `format-without-image`); `RuntimeLimitError` for what the runtime cannot express.
-    """
+    """Return the plan of *prepared* with all findings, and its text for a runtime. Errors: as `Runtime.render`."""
+    prepared = _with_findings(prepared)
     runtime = runtime_of_format(form.name)  # that of the start may be another program of the same kind
-    if prepared.words is None:
-        what = f"--format {form.name} edits what an image has, and no such image is given"
-        raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
-    printed = _printed(prepared)
-    return printed.plan, runtime.render(form.name, printed, quoted=form.quoted)
+    return prepared.plan, runtime.render(form.name, prepared, quoted=form.quoted)
 
 
-def _printed(prepared: Prepared) -> Printed:
-    """Return *prepared* for printing: the findings about its arguments are in its plan."""
-    assert prepared.words is not None
-    plan = prepared.plan._replace(findings=(*prepared.plan.findings, *prepared.words.findings))
-    return Printed(prepared.words, prepared.start, prepared.host, plan)
+def _with_findings(prepared: Prepared) -> Prepared:
+    """Return *prepared* with the findings about its arguments in its plan."""
+    plan = prepared.plan
+    return prepared._replace(plan=plan._replace(findings=(*plan.findings, *prepared.words.findings)))
 
 
 def render_mounts(form: PrintForm, plan: Plan) -> str:
@@ -107,8 +99,8 @@ def _as_variables(form: PrintForm, host: Host, query: Query, image: Optional[Ima
     start = begin(RUNTIMES[name], programs.get(name), (), environ, host)
     if row.is_kept:
         query, host = _for_every_job(query), without_choice(host)  # each job keeps its own
-    printed = _printed(prepare(host, query, start, image, files_of(form)._replace(environ=callers)))
-    return printed.plan, row.document.render(printed, callers)
+    prepared = _with_findings(prepare(host, query, start, image, files_of(form)._replace(environ=callers)))
+    return prepared.plan, row.document.render(prepared, callers)
 
 
 def _for_every_job(query: Query) -> Query:

@@ -9,11 +9,11 @@ from gpubind.errors import BoundError, CheckError, CommandError, GpubindError, U
 from gpubind.launch.caller import begin
 from gpubind.launch.choose import StartLine
 from gpubind.launch.execute import execute, need_program
-from gpubind.launch.prepare import Files, Prepared, prepare
+from gpubind.launch.prepare import Files, prepare
 from gpubind.launch.stage import stage_alone
 from gpubind.launch.target import Notice, StartRequest, StartTarget, ignore, with_target
 from gpubind.observe import cannot_sign, has_command
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Runtime
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Prepared, Runtime
 
 if TYPE_CHECKING:
     from gpubind.model import Finding
@@ -58,7 +58,6 @@ def written(command: Command) -> tuple[str, ...]:
 
 def _planned(request: StartRequest, action: Action, line: StartLine, target: StartTarget) -> Command:
     prepared = prepare_start(request, target)
-    assert prepared.words is not None
     token = "ID" if request.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
     call = Call(target.program, action, line.image.text, line.argv, token, _is_terminal())
     command = prepared.start.runtime.command(call, prepared.start, prepared.words)
@@ -91,7 +90,6 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
         in_line=in_line,
     )
     plan, words = prepared.plan, prepared.words
-    assert words is not None
     if not (plan.drivers or request.check):
         plan = plan._replace(findings=tuple(one._replace(severity="warning") for one in plan.findings))
     return prepared._replace(plan=plan, words=words._replace(options=(*words.options, *target.options)))
@@ -104,7 +102,6 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
     the runtime would not tell.
     """
     plan, words, image = prepared.plan, prepared.words, prepared.image
-    assert words is not None
     # Only the user knows the files of a container that the user's own line makes.
     hides = target.runtime.limits.hides_missing_command and not prepared.has_arguments
     if request.check:

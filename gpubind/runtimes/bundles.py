@@ -27,7 +27,7 @@ from gpubind.runtimes.runtime import (
     Call,
     Command,
     Limits,
-    Printed,
+    Prepared,
     Runtime,
     StagedFile,
     Start,
@@ -134,8 +134,8 @@ class BundleRuntime(Runtime):
                 after.update(enumerate(option.words, option.at))
         return tuple(word for at, word in enumerate(arguments) if at not in after), tuple(after.values())
 
-    def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
-        return printed.words.document
+    def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
+        return prepared.words.document
 
 
 def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[Obstacle]:

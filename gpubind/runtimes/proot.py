@@ -27,7 +27,7 @@ from gpubind.runtimes.edits import (
     source_and_target,
 )
 from gpubind.runtimes.environment import Values, compose, known, library_path
-from gpubind.runtimes.runtime import Call, Command, Limits, Printed, Runtime, Start, one_line
+from gpubind.runtimes.runtime import Call, Command, Limits, Prepared, Runtime, Start, one_line
 
 FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
 
@@ -62,9 +62,9 @@ class Proot(Runtime):
         binds = (*same_place(paths), *own_binds(start.user.options.all("bind")))
         return own_mounts_of(binds, start.caller.environ, start.user.options.last("cwd") or _directory(start))
 
-    def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
+    def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
         """Return the words that take the place of `proot`: a command line has no other way to set a variable."""
-        words = printed.words
+        words = prepared.words
         variables = (*(f"--unset={name}" for name in words.unset), *(f"{name}={value}" for name, value in words.env))
         options = ("env", *variables, self.name, *words.options)
         return one_line(words._replace(options=options, unset=()), self.name, quoted=quoted)

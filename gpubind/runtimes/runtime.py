@@ -23,6 +23,7 @@ from gpubind.runtimes.edits import Edits, RuntimeArguments, vendor_of
 
 if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
+    from gpubind.image.facts import Image
     from gpubind.image.reference import ImageForm, Store
     from gpubind.loader.namespace import OwnMounts
 
@@ -235,13 +236,18 @@ class Start(NamedTuple):
         return (self.shell, *call.argv) if call.action == "shell" or not call.argv else call.argv
 
 
-class Printed(NamedTuple):
-    """A plan that is to be printed for a runtime."""
+class Prepared(NamedTuple):
+    """A start with its plan, in the arguments of its runtime."""
 
     words: RuntimeArguments
     start: Start
+    """With its generated files."""
     host: Host
+    """As it is planned for."""
     plan: Plan
+    image: Optional[Image] = None
+    has_arguments: bool = False
+    """Whether the user's own options are among the words."""
 
 
 class Runtime(ABC):
@@ -397,9 +403,9 @@ class Runtime(ABC):
         """Return the part of the caller's *environ* for a plan in *form*: a text may read the rest when evaluated."""
         return environ
 
-    def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
+    def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
         """Return a plan as `plan --format FORM` prints it; *quoted*: for a shell's `eval`. Errors: as `one_line`."""
-        return one_line(printed.words, self.name, quoted=quoted)
+        return one_line(prepared.words, self.name, quoted=quoted)
 
 
 _NOT_RAW = r"[\s\"'\\*?\[\]]"

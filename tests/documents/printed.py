@@ -12,7 +12,7 @@ from gpubind.host import Host
 from gpubind.model import HostPath, Plan, Request
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.exports import render_exports
-from gpubind.runtimes.runtime import Printed
+from gpubind.runtimes.runtime import Prepared
 from tests.support.starts import start_by, words
 
 HOST = gpubind.open_host("debian13-nvidia550")
@@ -21,13 +21,13 @@ HOST = gpubind.open_host("debian13-nvidia550")
 PLAN = plan(HOST, Request(), layout=SINGULARITY._replace(isolated=False))
 
 
-def printed(made: Plan = PLAN, program: str = "apptainer", on: Host = HOST) -> Printed:
+def printed(made: Plan = PLAN, program: str = "apptainer", on: Host = HOST) -> Prepared:
     staged = {target: HostPath(f"/staged{target}") for target in made.generated}
     start = start_by(program, staged=staged)
-    return Printed(words(made, start), start, on, made)
+    return Prepared(words(made, start), start, on, made)
 
 
-def after_exports(environ: Mapping[str, str], item: Printed) -> dict[str, str]:
+def after_exports(environ: Mapping[str, str], item: Prepared) -> dict[str, str]:
     """The variables of Apptainer and SingularityCE once a shell has evaluated the lines of the `-env` format."""
     done = subprocess.run(
         ["sh", "-c", f"{render_exports(item)}\nexec env -0"],

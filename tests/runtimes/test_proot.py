@@ -11,7 +11,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.proot import PROOT
-from gpubind.runtimes.runtime import Call, Printed
+from gpubind.runtimes.runtime import Call, Prepared
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start_by
@@ -71,7 +71,7 @@ def test_variables_stand_in_proots_own_environment() -> None:
 def test_the_printed_words_hold_the_variables() -> None:
     start = start_by("proot", environ={"B": "2"})
     made = make(environ=start.caller.environ, env=(EnvVar("B", "unset", None, None, "gpus"),))
-    text = PROOT.render("proot", Printed(made, start, host(rhel(), kernel()), planned()))
+    text = PROOT.render("proot", Prepared(made, start, host(rhel(), kernel()), planned()))
     assert text.startswith("env --unset=B ")
     assert " LD_LIBRARY_PATH=/.gpubind/libs " in text
     assert " proot -b " in text

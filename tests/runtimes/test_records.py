@@ -12,7 +12,7 @@ from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, runtime_of_format
 from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Printed
+from gpubind.runtimes.runtime import Prepared
 from tests.documents.printed import HOST, PLAN
 from tests.support.starts import start_by
 
@@ -35,7 +35,7 @@ def test_each_record_has_the_name_of_its_row(name: str) -> None:
 
 @pytest.mark.parametrize("chosen", PLAN_FORMATS)
 def test_each_format_that_is_quoted_says_so_in_the_table(chosen: str) -> None:
-    printed = Printed(
+    printed = Prepared(
         RuntimeArguments(("--a", "b c"), document="{}"), start_by(runtime_of_format(chosen).name), HOST, PLAN
     )
     text = runtime_of_format(chosen).render(chosen, printed, quoted=True)

@@ -69,7 +69,6 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     inspect_start(asked, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:
         return None
-    assert prepared.words is not None
     put_in, without, environ, file = prepared.words.options, {one.name for one in line.options}, request.environ, None
     if not prepared.has_arguments:
         action = _ACTIONS.get(line.subcommand[-1] if line.subcommand else "exec", "run")

@@ -15,7 +15,7 @@ from gpubind.observe import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
 from gpubind.runtimes.edits import Bind, RuntimeArguments
-from gpubind.runtimes.runtime import Printed
+from gpubind.runtimes.runtime import Prepared
 
 GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
 """The variables that say the same as its GPU flags, without their prefix."""
@@ -37,30 +37,30 @@ class Change(NamedTuple):
 _PLAIN = re.compile(r"[^,:^\\\"\s]*")
 
 
-def render_exports(printed: Printed) -> str:
+def render_exports(prepared: Prepared) -> str:
     """Return the lines for a plan, which agree with the binds of the program's own flag on that host."""
-    return lines_of(changes_for(printed))
+    return lines_of(changes_for(prepared))
 
 
-def changes_for(printed: Printed) -> tuple[Change, ...]:
+def changes_for(prepared: Prepared) -> tuple[Change, ...]:
     """Return the changes that the lines of `render_exports` make."""
-    return changes(printed.words, printed.start.runtime.name.upper(), _own_libraries(printed))
+    return changes(prepared.words, prepared.start.runtime.name.upper(), _own_libraries(prepared))
 
 
-def _own_libraries(printed: Printed) -> Optional[dict[str, str]]:
+def _own_libraries(prepared: Prepared) -> Optional[dict[str, str]]:
     """Return the libraries that Apptainer's own flags would bind here: target -> source, as Apptainer writes it.
 
     None where the user's options have a --containlibs.
     """
-    if any(word.startswith("--containlibs") for word in printed.start.user.arguments):
+    if any(word.startswith("--containlibs") for word in prepared.start.user.arguments):
         return None
-    vendors = tuple(vendor for vendor in printed.plan.request.vendors if vendor in VENDORS)
+    vendors = tuple(vendor for vendor in prepared.plan.request.vendors if vendor in VENDORS)
     if not vendors:
         return {}
     from gpubind.planner.like import like_plan  # only where variables are printed
 
     try:
-        own = like_plan(printed.host, Request(vendors=vendors, like="apptainer-1.4"))
+        own = like_plan(prepared.host, Request(vendors=vendors, like="apptainer-1.4"))
     except GpubindError:
         return {}
     return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}

@@ -40,7 +40,7 @@ from gpubind.runtimes.runtime import (
     Call,
     Command,
     Limits,
-    Printed,
+    Prepared,
     ProgramVersion,
     Runtime,
     Start,
@@ -132,10 +132,10 @@ class Apptainer(Runtime):
             return environ
         return without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
 
-    def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
+    def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
         if form == self.name:
-            return one_line(printed.words, self.name, quoted=quoted, exports=f"{self.name}-env")
-        return render_exports(printed)
+            return one_line(prepared.words, self.name, quoted=quoted, exports=f"{self.name}-env")
+        return render_exports(prepared)
 
 
 class Singularity(Apptainer):
