@@ -200,6 +200,7 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
         "gpubind.launch",
         "gpubind.launch.wrap.passing",
         "gpubind.errors",
+        "gpubind.frozen",
         "gpubind.launch.execute",
     }
     memo = {"gpubind.memo", "gpubind.observe", "gpubind.memo.questions"}
