@@ -20,7 +20,7 @@ from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
 from gpubind.formats.archive.tar import TarHeader
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.image.tar import Member, members, open_sparse
-from gpubind.model import FileKind, HostPath, Missing, RootedPath, Stat
+from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.model.budget import spend
@@ -51,6 +51,15 @@ def kept(found: Iterable[Member]) -> list[Member]:
     return listing
 
 
+_MADE = Stat("dir", 0o755, 0, 0, 0)
+
+
+def _stat(header: TarHeader) -> Stat:
+    assert header.kind is not None and header.kind != "hardlink"
+    size = header.size if header.kind == "file" else 0
+    return Stat(header.kind, header.mode, header.uid, header.gid, size, header.major, header.minor)
+
+
 @lru_cache(maxsize=1024)  # there are about five
 def _ident(head: bytes) -> Optional[ElfIdent]:
     ident = parse_ident(head) if head[:4] == b"\x7fELF" else None
@@ -60,19 +69,14 @@ def _ident(head: bytes) -> Optional[ElfIdent]:
 class Entry:
     """A file of any kind."""
 
-    __slots__ = (
-        *("gid", "ident", "kind", "layer", "link", "major", "minor"),
-        *("mode", "offset", "size", "source", "sparse", "uid"),
-    )
+    __slots__ = ("ident", "layer", "link", "offset", "source", "sparse", "stat")
 
-    def __init__(self, kind: FileKind, layer: int) -> None:
-        self.kind = kind
+    def __init__(self, stat: Stat, layer: int) -> None:
+        self.stat = stat
         self.layer = layer
         """The last layer that names it."""
         self.source = layer
         """The layer that its data is in: a lower one for a hard link to a lower layer's file."""
-        self.mode = 0o755
-        self.uid = self.gid = self.size = self.major = self.minor = 0
         self.link = ""
         self.offset = -1
         """Of its data; of a sparse file, of its header. -1 if it is not a regular file."""
@@ -80,18 +84,14 @@ class Entry:
         self.ident: Optional[ElfIdent] = None
         """Of an ELF file: it is needed often, and going back in a layer is slow."""
 
-    def describe(self, header: TarHeader, layer: int) -> None:
-        """Take the attributes that *header* has for all kinds of files."""
-        self.mode, self.uid, self.gid, self.layer = header.mode, header.uid, header.gid, layer
-
 
 class Directory(Entry):
-    """A directory, and what is in it."""
+    """A directory, and what is in it; without *stat*, one that a path needs and no member describes."""
 
     __slots__ = ("children", "parent")
 
-    def __init__(self, layer: int, parent: Optional[Directory]) -> None:
-        super().__init__("dir", layer)
+    def __init__(self, layer: int, parent: Optional[Directory], stat: Stat = _MADE) -> None:
+        super().__init__(stat, layer)
         self.children: dict[str, Entry] = {}
         self.parent = parent or self
 
@@ -127,7 +127,7 @@ class Layers:
             elif name:
                 self._put(head, name, member)
             elif header.kind == "dir":
-                self.root.describe(header, self._layer)
+                self.root.stat, self.root.layer = _stat(header), self._layer
 
     def find(self, path: str) -> Optional[Entry]:
         """Return the entry of *path*, no parent of which is a link."""
@@ -149,12 +149,12 @@ class Layers:
         old = parent.children.get(name)
         if header.kind == "hardlink":
             target = self._linked(header.link)
-            if target is None or target.kind == "dir" or target is old:
+            if target is None or target.stat.kind == "dir" or target is old:
                 return
             new = copy(target)
             new.layer = self._layer
         elif header.kind == "dir" and isinstance(old, Directory):
-            old.describe(header, self._layer)
+            old.stat, old.layer = _stat(header), self._layer
             return
         else:
             new = self._made(member, parent)
@@ -163,14 +163,12 @@ class Layers:
 
     def _made(self, member: Member, parent: Directory) -> Entry:
         """Return the entry of *member*, which is in *parent*."""
-        header = member.header
-        assert header.kind is not None and header.kind != "hardlink"
-        new = Directory(self._layer, parent) if header.kind == "dir" else Entry(header.kind, self._layer)
-        new.describe(header, self._layer)
-        new.major, new.minor, new.link = header.major, header.minor, header.link
-        if header.kind == "file":
-            new.size, new.ident = header.size, member.ident
+        header, stat = member.header, _stat(member.header)
+        new = Directory(self._layer, parent, stat) if stat.kind == "dir" else Entry(stat, self._layer)
+        new.link = header.link
+        if stat.kind == "file":
             new.offset, new.sparse = member.start if header.sparse else member.data, header.sparse
+            new.ident = member.ident
         return new
 
     def _hide(self, head: str, name: str) -> None:
@@ -208,7 +206,7 @@ class Layers:
     def _change(self, parent: Directory, name: str, new: Optional[Entry]) -> None:
         """Replace the entry *name* by *new*; remove it if that is None."""
         old = parent.children.pop(name, None)
-        if old is not None and old.kind in ("dir", "link"):  # a path that led through it leads elsewhere now
+        if old is not None and old.stat.kind in ("dir", "link"):  # a path that led through it leads elsewhere now
             self._parents.clear()
         if new is not None:
             parent.children[name] = new
@@ -300,7 +298,7 @@ class Near:
 
     def read(self, path: str, entry: Entry) -> Optional[bytes]:
         """Return the bytes of *entry*, which is at *path*; None if it is too large."""
-        if entry.size > ELF_LIMIT:
+        if entry.stat.size > ELF_LIMIT:
             return None
         if (entry.source, entry.offset) not in self._kept:
             self._keep(path.rpartition("/")[0] or "/", entry)
@@ -320,9 +318,9 @@ class Near:
         near = (entry for each in directories for entry in self._files(each, layers))
         wanted = {(entry.source, entry.offset): entry for entry in (*near, asked)}
         for entry in sorted(wanted.values(), key=lambda entry: (blobs[entry.source].place, entry.offset)):
-            is_full = self._size + entry.size > KEPT_LIMIT or len(self._kept) >= FILES_LIMIT
+            is_full = self._size + entry.stat.size > KEPT_LIMIT or len(self._kept) >= FILES_LIMIT
             if entry is asked or not (is_full or (entry.source, entry.offset) in self._kept):
-                data = blobs[entry.source].read_at(entry.offset, entry.size)
+                data = blobs[entry.source].read_at(entry.offset, entry.stat.size)
                 self._kept[entry.source, entry.offset] = data
                 self._size += len(data)
 
@@ -331,7 +329,12 @@ class Near:
         found = self._layers.find(directory)
         for entry in found.children.values() if isinstance(found, Directory) else ():
             limit = TEXT_LIMIT if entry.ident is None else ELF_LIMIT
-            if entry.kind == "file" and entry.source in layers and not entry.sparse and 0 < entry.size <= limit:
+            if (
+                entry.stat.kind == "file"
+                and entry.source in layers
+                and not entry.sparse
+                and 0 < entry.stat.size <= limit
+            ):
                 yield entry
 
 
@@ -353,20 +356,18 @@ class LayeredTree(OpenedTree):
         entry = self._layers.find(path)
         if entry is None:
             return ABSENT
-        if entry.kind != "file":
-            return Missing("unreadable", f"a {entry.kind}")
+        if entry.stat.kind != "file":
+            return Missing("unreadable", f"a {entry.stat.kind}")
         layer = self._layers.blobs[entry.source]
         label = label or f"{layer.label}: {path.lstrip('/')}"
         if entry.sparse:
             return open_sparse(layer, entry.offset, label)
         data = self._near.read(path, entry) if self._near and (layer.restarts or layer.place) else None
-        return BlobPart(layer, entry.offset, entry.size, label) if data is None else Bytes(data, label)
+        return BlobPart(layer, entry.offset, entry.stat.size, label) if data is None else Bytes(data, label)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         entry = self._layers.find(path)
-        if entry is None:
-            return ABSENT
-        return Stat(entry.kind, entry.mode, entry.uid, entry.gid, entry.size, entry.major, entry.minor)
+        return ABSENT if entry is None else entry.stat
 
     def _readlink(self, path: str) -> Union[str, Missing]:
         entry = self._layers.find(path)

@@ -8,7 +8,6 @@ from typing import Optional
 from gpubind.formats.driver.gpu_names import GpuId
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Gpu, Inventory, MigDevice
-from gpubind.model.findings import finding
 
 OPTION = "--gpus"
 
@@ -78,11 +77,6 @@ def mig_device_named(name: str, inventory: Inventory) -> Optional[Chosen]:
     known = next((known for known in inventory.mig_names if known.name == name), None)
     gpu = next((gpu for gpu in usable(inventory) if known and gpu.minor == known.minor), None)
     return mig_device(gpu, known.gi, known.ci) if known and gpu else None
-
-
-def mig_unresolved(name: str, where: str) -> Finding:
-    """Return the finding about a MIG device whose name is in no file."""
-    return finding("mig-unresolved", subject=name, where=where)
 
 
 def each_gpu_once(chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:

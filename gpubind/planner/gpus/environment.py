@@ -36,7 +36,6 @@ from gpubind.planner.gpus.choice import (
     mig_device,
     mig_device_named,
     mig_enabled,
-    mig_unresolved,
     same_model,
     usable,
 )
@@ -114,55 +113,30 @@ class GpuList:
         )
 
 
-class GpuLists(NamedTuple):
-    """The variables of an environment that list GPUs; None for one that is not set."""
-
-    slurm: Optional[GpuList]
-    """The first of Slurm's two that is not empty."""
-    cuda: Optional[GpuList]
-    rocr: Optional[GpuList]
-    hip: Optional[GpuList]
-    nvidia: Optional[GpuList]
-
-
-def lists_of(inventory: Inventory, environ: Mapping[str, str]) -> GpuLists:
-    """Return the variables of *environ*, for the GPUs of *inventory*."""
-    lists = {name: GpuList(name, inventory, environ) for name in gpu_names.RULES if name in environ}
-    slurm = next((lists[name] for name in gpu_names.SLURM_GPUS if name in lists and lists[name].value.strip()), None)
-    return GpuLists(
-        slurm=slurm,
-        cuda=lists.get(gpu_names.CUDA_VISIBLE_DEVICES),
-        rocr=lists.get(gpu_names.ROCR_VISIBLE_DEVICES),
-        hip=lists.get(gpu_names.HIP_VISIBLE_DEVICES),
-        nvidia=lists.get(gpu_names.NVIDIA_VISIBLE_DEVICES),
-    )
-
-
 def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory], environ: Mapping[str, str]) -> Choice:
     """Return what *environ* chooses of the GPUs of *inventory*, one of the *inventories* of this host."""
     if not usable(inventory):
         return Choice()
     others = [gpu for other in inventories if other is not inventory for gpu in usable(other)]
-    lists = lists_of(inventory, environ)
-    job = _given_by_slurm(lists, others)
+    lists = {name: GpuList(name, inventory, environ) for name in gpu_names.RULES if name in environ}
+    cuda, rocr = lists.get(gpu_names.CUDA_VISIBLE_DEVICES), lists.get(gpu_names.ROCR_VISIBLE_DEVICES)
+    slurm = next((lists[name] for name in gpu_names.SLURM_GPUS if name in lists and lists[name].value.strip()), None)
+    job = Choice() if slurm is None else _given_by_slurm(slurm, others, both_say=bool(cuda and rocr))
     if inventory.driver.vendor == "amd":
-        # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
-        own = (lists.rocr, lists.hip, None if others else lists.cuda)
-        if lists.rocr is None and lists.hip is not None and job.gpus is not None and not inventory.confined:
-            choice = _within_job(lists.hip, job)  # ROCr shows all of the host's, and HIP numbers those
+        hip = lists.get(gpu_names.HIP_VISIBLE_DEVICES)
+        if rocr is None and hip is not None and job.gpus is not None and not inventory.confined:
+            choice = _within_job(hip, job)  # ROCr shows all of the host's, and HIP numbers those
         else:
-            choice = _hip_within(_within_job(lists.rocr, job), lists.hip)
-        return choice._replace(already_set=any(own))
-    if lists.cuda is not None and lists.cuda.value.strip().startswith("MIG-") and mig_enabled(inventory):
+            choice = _hip_within(_within_job(rocr, job), hip)
+        # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
+        return choice._replace(already_set=any((rocr, hip, None if others else cuda)))
+    if cuda is not None and cuda.value.strip().startswith("MIG-") and mig_enabled(inventory):
         job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
-    return _at_most(_within_job(lists.cuda, job), lists.nvidia)
+    return _at_most(_within_job(cuda, job), lists.get(gpu_names.NVIDIA_VISIBLE_DEVICES))
 
 
-def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
-    """Return the GPUs that Slurm has given: numbers of device files."""
-    names = lists.slurm
-    if names is None:
-        return Choice()
+def _given_by_slurm(names: GpuList, others: Sequence[Gpu], *, both_say: bool) -> Choice:
+    """Return the GPUs that Slurm has given: numbers of device files. *both_say*: both vendors have their variables."""
     gpus = names.gpus
     # In a cgroup the kernel shows only the job's AMD GPUs, and has moved their indexes up.
     is_moved = names.vendor == "amd" and names.inventory.confined
@@ -173,7 +147,7 @@ def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
     either = [name for name in left if name not in unknown and name not in by_place.unknown]
     findings: tuple[Finding, ...] = ()
     # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
-    if either and not read.chosen and not (lists.cuda and lists.rocr):
+    if either and not read.chosen and not both_say:
         findings = (names.finding("slurm-gpu-ambiguous", name=either[0]),)
     if unknown and (read.chosen or not others):
         findings = (*findings, _unknown_name(names, read._replace(unknown=unknown)))
@@ -392,7 +366,7 @@ def _doubts(names: GpuList, read: Read) -> tuple[Finding, ...]:
     elif read.doubt == "uuid":
         found.append(names.finding("gpu-uuid-unknown", names.reader))
     if read.unresolved is not None:
-        found.append(mig_unresolved(read.unresolved, names.where))
+        found.append(finding("mig-unresolved", subject=read.unresolved, where=names.where))
     if read.repeated is not None:
         seen = ", ".join(str(chosen.gpu.index) for chosen in read.chosen)
         gpus = f"GPU{'s' if ',' in seen else ''} {seen}"

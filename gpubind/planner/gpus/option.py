@@ -9,6 +9,7 @@ from gpubind.errors import UsageError
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
 from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Inventory
+from gpubind.model.findings import finding
 from gpubind.planner.gpus import choice
 
 
@@ -53,7 +54,7 @@ def _choice(text: str, found: Sequence[_Found]) -> choice.Choice:
         gpus=choice.each_gpu_once(chosen for one in found for chosen in one.chosen),
         forwarded=((CUDA_VISIBLE_DEVICES, ",".join(dict.fromkeys(uuid or "" for uuid in uuids))),) if has_all else (),
         by_uuid=any(is_uuid(one.item.text) for one in found),
-        findings=tuple(choice.mig_unresolved(item.text, f"{choice.OPTION} {text}") for item in unresolved),
+        findings=tuple(finding("mig-unresolved", subject=m.text, where=f"{choice.OPTION} {text}") for m in unresolved),
     )
 
 

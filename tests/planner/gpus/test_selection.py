@@ -6,7 +6,6 @@ import pytest
 
 from gpubind.model import Request
 from gpubind.planner import make_plan
-from gpubind.planner.gpus.environment import lists_of
 from gpubind.planner.gpus.selection import Selection, select
 from tests.planner.gpus.cases import ALL, ERRORS, ROWS, Row
 from tests.planner.gpus.hosts import HOSTS, hexid, nvidia, uuid
@@ -79,10 +78,3 @@ def test_an_equal_choice_on_equal_nodes_has_an_equal_digest() -> None:
     assert [e.value for e in first.env] != [e.value for e in second.env]
     assert first.digest == second.digest
     assert first.digest != make_plan(HOSTS["both"], Request(gpus=f"{uuid(0)},{hexid(0)}")).digest
-
-
-def test_each_variable_is_read_by_its_own_name_whatever_the_order_of_the_rules() -> None:
-    names = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-    found = lists_of(next(iter(HOSTS.values()))[0], dict.fromkeys((*names, "SLURM_JOB_GPUS"), "0"))
-    variables = {field: one.variable for field, one in found._asdict().items() if one is not None}
-    assert variables == dict(zip(("cuda", "rocr", "hip", "nvidia"), names), slurm="SLURM_JOB_GPUS")
