@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Optional
+from typing import Optional, Union
 
+from gpubind.files.links import Link, follow
 from gpubind.files.trust import acts_as_root
 from gpubind.launch.stage import replace, write_all
-from gpubind.model.budget import LINKS_LIMIT
+from gpubind.model import Missing
+from gpubind.model.answers import LOOP, exists, is_directory
 
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -41,27 +43,21 @@ def write_file(path: str, data: bytes) -> None:
 
 
 def _place_of(path: str) -> str:
-    """Return where *path* leads, without links; a link below /proc stands for an open file, and stays."""
-    place, todo, links = "/" if path.startswith("/") else os.getcwd(), path.split("/")[::-1], 0
-    while todo:
-        name = todo.pop()
-        here = os.path.dirname(place) if name == ".." else os.path.join(place, name) if name not in ("", ".") else place
-        found = _facts(here)
-        if found is not None and stat.S_ISLNK(found.st_mode):
-            _need_own(found, os.stat(place), _THEIR_LINK, everywhere=acts_as_root())
-            if not todo and place.startswith("/proc/"):
-                return here
-            links += 1
-            if links > LINKS_LIMIT:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-            target = os.readlink(here)
-            todo.extend(target.split("/")[::-1])
-            place = "/" if target.startswith("/") else place
-        elif todo and (found is None or not stat.S_ISDIR(found.st_mode)):
-            number = errno.ENOENT if found is None else errno.ENOTDIR
-            raise OSError(number, os.strerror(number))
-        else:
-            place = here
+    """Return where *path* leads, without links; a link in a directory of open files below /proc stays."""
+
+    def step(here: str, name: str) -> Union[str, Link]:
+        there = os.path.join(here, name)
+        found = _facts(there)
+        if found is None or not stat.S_ISLNK(found.st_mode):
+            return there
+        _need_own(found, os.stat(here), _THEIR_LINK, everywhere=acts_as_root())
+        return there if here.startswith("/proc/") and here.endswith("/fd") else Link(os.readlink(there))
+
+    start = "/" if path.startswith("/") else os.getcwd()
+    place, here, _ = follow(path, start, "/", step, os.path.dirname, is_directory)
+    if isinstance(place, Missing):
+        number = errno.ELOOP if place == LOOP else errno.ENOTDIR if exists(here) else errno.ENOENT
+        raise OSError(number, os.strerror(number))
     return place
 
 

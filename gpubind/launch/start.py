@@ -59,7 +59,7 @@ def written(command: Command) -> tuple[str, ...]:
 def _planned(request: StartRequest, action: Action, line: StartLine, target: StartTarget) -> Command:
     prepared = prepare_start(request, target)
     token = "ID" if request.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
-    call = Call(target.program, action, line.image.text, line.argv, token, _is_terminal())
+    call = Call(target.program, action, line.image.text, line.argv, token, os.isatty(0))
     command = prepared.start.runtime.command(call, prepared.start, prepared.words)
     if not request.dry_run and any(token in word for word in command.argv):
         cannot_sign("the container has a name for this start only")
@@ -201,11 +201,3 @@ def _missing_command(found: Preflight) -> Optional[CommandError]:
             hint = nearest_program(container, name, where) + hint
     where = "" if "/" in name else where
     return CommandError(code, f"`{name}` {what}", found=kind != "missing", where=where, hint=hint)
-
-
-def _is_terminal() -> bool:
-    """Return whether standard input is a terminal."""
-    try:
-        return os.isatty(0)
-    except OSError:
-        return False

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 COMMANDS = ("plan", "check", "exec", "run", "shell", "wrap")
 SWITCH = "GPUBIND_MEMO"
-ON_BY_DEFAULT = True
-"""Keep answers if the user does not specify it."""
 WORDS_LIMIT = 64
 """The most words that a stored beginning of a command line may have."""
 _SIGPIPE, _SIGXFSZ = 13, 25
@@ -46,8 +44,7 @@ class Unfinished:
 
 def is_on() -> bool:
     """Return whether anything is kept: the user may turn it off, and a program with rights of others keeps nothing."""
-    switch = os.environ.get(SWITCH, "").lower()
-    is_on = switch not in ("off", "0", "no", "false") if ON_BY_DEFAULT else switch in ("on", "1", "yes", "true")
+    is_on = os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
     return is_on and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
 
 
@@ -64,7 +61,7 @@ def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
             *(_text("/proc/sys/kernel/random/boot_id"), _rights(), os.getuid(), os.getgid(), tuple(os.getgroups())),
             *(sys.flags.utf8_mode, sys.getfilesystemencoding()),
             tuple(getattr(stream, "encoding", None) for stream in (sys.stdout, sys.stderr)),
-            tuple(_is_terminal(descriptor) for descriptor in (0, 1, 2)),
+            tuple(map(os.isatty, (0, 1, 2))),
             tuple(os.environ.get(name) for name in _VARIABLES),
         )
     except OSError:
@@ -152,13 +149,6 @@ def _print(text: Union[str, bytes]) -> None:
             sys.stderr.flush()
         except (OSError, UnicodeError):
             pass
-
-
-def _is_terminal(descriptor: int) -> bool:
-    try:
-        return os.isatty(descriptor)
-    except OSError:
-        return False
 
 
 def _text(path: str) -> bytes:

@@ -38,13 +38,12 @@ from gpubind.runtimes.edits import (
     unsayable_value,
 )
 from gpubind.runtimes.environment import LIBRARY_PATH, Values, compose, is_added_to, known
-from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start, UserNamespaces
+from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start, UserNamespaces
 
 OVERLAY_VERSION = (0, 32)
 """The first that has -W."""
 OVERLAID = "/srv"
 """Of the host: with -W the tmpfs is mounted there, before image and binds are looked up."""
-"""Directories of the host that every container has."""
 ENVIRONMENT = "/ch/environment"
 """The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
 GPUBIND_ROOT = ContainerPath("/.gpubind")
@@ -63,10 +62,10 @@ class Charliecloud(Runtime):
     asks_version = True
     isolates_dev = False
 
-    def identify(self, text: str) -> ProgramVersion:
+    def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`0.38` -> (0, 38). Without $USER it says nothing."""
         match = re.search(r"(\d+)\.(\d+)", text)
-        return ProgramVersion(self, tuple(int(part) for part in match.groups()) if match else None)
+        return self, tuple(int(part) for part in match.groups()) if match else None
 
     def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
         line = self.line_of(arguments)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
@@ -18,7 +19,7 @@ from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import Plan
 from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_binds, own_mounts_of, unsayable_value
 from gpubind.runtimes.environment import Values, compose, known, library_path
-from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start
+from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
 
 AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
@@ -36,10 +37,10 @@ class Nspawn(Runtime):
     env_option = "setenv"
     passes_only_named = True
 
-    def identify(self, text: str) -> ProgramVersion:
+    def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`systemd 257 (257.13-1)` -> (257,)."""
         match = re.search(r"systemd (\d+)", text)
-        return ProgramVersion(self, (int(match[1]),) if match else None)
+        return self, (int(match[1]),) if match else None
 
     def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, and for callers other

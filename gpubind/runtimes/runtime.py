@@ -67,14 +67,6 @@ def version_in(text: str) -> Optional[tuple[int, ...]]:
     return tuple(int(part) for part in match.groups(default="0")) if match else None
 
 
-class ProgramVersion(NamedTuple):
-    """The answer of a program to `--version`."""
-
-    runtime: Runtime
-    """Of that program, whatever it is called."""
-    version: Optional[tuple[int, ...]]
-
-
 RUNSCRIPT = "/.singularity.d/runscript"
 """Run by default in an image of Apptainer or SingularityCE."""
 
@@ -292,9 +284,9 @@ class Runtime(ABC):
         """Return whether it finds images by itself: one that is not a file here may still be right."""
         return self.store is None and ("reference" in self.images or "registry" in self.images)
 
-    def identify(self, text: str) -> ProgramVersion:
-        """Return the runtime and the version in *text*, which `PROGRAM --version` printed."""
-        return ProgramVersion(self, None)
+    def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
+        """Return the program's runtime, whatever it is called, and the version in *text*, printed by `--version`."""
+        return self, None
 
     def parse_site(self, text: str) -> Mapping[str, tuple[str, ...]]:
         """Return the directives in the text of its configuration file."""

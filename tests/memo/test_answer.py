@@ -69,11 +69,9 @@ def test_a_program_with_rights_of_another_user_has_no_memo(monkeypatch: pytest.M
     assert memo_keys(WORDS) == ()
 
 
-@pytest.mark.parametrize("usual", [True, False])
-def test_the_user_has_the_last_word_whether_there_is_a_memo(usual: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "ON_BY_DEFAULT", usual)
+def test_the_user_has_the_last_word_whether_there_is_a_memo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(answer.SWITCH)
-    assert bool(memo_keys(WORDS)) is usual
+    assert memo_keys(WORDS)
     for said, is_on in (("off", False), ("0", False), ("on", True), ("1", True)):
         monkeypatch.setenv(answer.SWITCH, said)
         assert bool(memo_keys(WORDS)) is is_on

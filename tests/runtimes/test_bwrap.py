@@ -105,7 +105,7 @@ PLAN_ENV = (
 
 def shell_of(spec: Spec, environ: dict[str, str], *arguments: str) -> tuple[str, ...]:
     """The shell and its script that stand before the command."""
-    return environment(PLAN_ENV, environ, read_options(arguments), image(spec).tree).prefix
+    return environment(PLAN_ENV, environ, read_options(arguments), image(spec).tree)[1]
 
 
 def test_a_shell_of_the_image_reads_its_environment_files() -> None:
@@ -170,17 +170,17 @@ def test_the_script_gives_what_apptainer_would(tmp_path: Path, shell: list[str])
 def test_the_users_search_path_comes_first_and_nothing_is_empty() -> None:
     tree = image(sandbox("export LD_LIBRARY_PATH=/own::/other:")).tree
     given = read_options(("--setenv", "LD_LIBRARY_PATH", "/user"))
-    made = dict(environment(PLAN_ENV, {"LD_LIBRARY_PATH": "/host"}, given, tree).env)
+    made = dict(environment(PLAN_ENV, {"LD_LIBRARY_PATH": "/host"}, given, tree)[2])
     assert made["LD_LIBRARY_PATH"] == "/user:/.gpubind/libs:/own:/other"
 
 
 def test_without_a_shell_what_is_known_of_the_image_is_set() -> None:
     tree = image(sandbox("export FOO=a BAR=b\nPLAIN=x\nexport CUDA_VISIBLE_DEVICES=3")).tree
-    made = environment(PLAN_ENV, {"FOO": "host"}, read_options(("--setenv", "BAR", "user")), tree)
-    env = dict(made.env)
+    options, _, made = environment(PLAN_ENV, {"FOO": "host"}, read_options(("--setenv", "BAR", "user")), tree)
+    env = dict(made)
     assert (env["FOO"], env["BAR"], env["CUDA_VISIBLE_DEVICES"]) == ("a", "user", "0")
     assert "PLAIN" not in env
-    assert "ROCR_VISIBLE_DEVICES" in [made.options[i + 1] for i, w in enumerate(made.options) if w == "--unsetenv"]
+    assert "ROCR_VISIBLE_DEVICES" in [options[i + 1] for i, w in enumerate(options) if w == "--unsetenv"]
 
 
 def test_a_caller_whose_variables_are_cleared_keeps_the_plans_and_the_images() -> None:

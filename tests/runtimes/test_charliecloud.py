@@ -185,5 +185,5 @@ def test_a_user_is_named_for_ch_run_does_not_start_without() -> None:
 
 
 def test_versions_are_read() -> None:
-    assert CH_RUN.identify("0.38\n").version == (0, 38)
-    assert CH_RUN.identify("").version is None
+    assert CH_RUN.identify("0.38\n")[1] == (0, 38)
+    assert CH_RUN.identify("")[1] is None

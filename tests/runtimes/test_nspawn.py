@@ -99,5 +99,5 @@ def test_two_containers_of_one_image_have_names_of_their_own() -> None:
 
 
 def test_versions_are_read() -> None:
-    assert SYSTEMD_NSPAWN.identify("systemd 257 (257.13-1~deb13u1)\n+PAM").version == (257,)
-    assert SYSTEMD_NSPAWN.identify("").version is None
+    assert SYSTEMD_NSPAWN.identify("systemd 257 (257.13-1~deb13u1)\n+PAM")[1] == (257,)
+    assert SYSTEMD_NSPAWN.identify("")[1] is None

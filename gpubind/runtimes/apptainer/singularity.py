@@ -41,7 +41,6 @@ from gpubind.runtimes.runtime import (
     Command,
     Limits,
     Prepared,
-    ProgramVersion,
     Runtime,
     Start,
     UserNamespaces,
@@ -76,9 +75,9 @@ class Apptainer(Runtime):
         self.limits = Limits(user_namespaces=UserNamespaces(message, helpers, moves=True))
         self.site = f"/etc/{self.name}/{self.name}.conf"
 
-    def identify(self, text: str) -> ProgramVersion:
+    def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`apptainer version 1.4.5` -> `APPTAINER`, (1, 4, 5); `singularity-ce version 4.1.0` -> `SINGULARITY`."""
-        return ProgramVersion(APPTAINER if "apptainer" in text else SINGULARITY, version_in(text))
+        return APPTAINER if "apptainer" in text else SINGULARITY, version_in(text)
 
     def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
         return options.options_of(self.name, self.line_of(arguments), environ)

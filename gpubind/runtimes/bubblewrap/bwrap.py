@@ -97,11 +97,11 @@ class Bubblewrap(Runtime):
             options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
         for node in edits.nodes:
             options += ["--dev-bind", node.source, node.target]
-        made = environment(edits.env, start.caller.environ, given, image)
-        options += [*start.user.arguments, *made.options]  # a mount point of the user's may have to be made
+        more, prefix, env = environment(edits.env, start.caller.environ, given, image)
+        options += [*start.user.arguments, *more]  # a mount point of the user's may have to be made
         for place in reversed(rebuilt):
             options += ["--remount-ro", place]
-        return RuntimeArguments((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, edits.findings)
+        return RuntimeArguments((*options, "--", *prefix), edits.binds, env, edits.decisions, edits.findings)
 
     def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""

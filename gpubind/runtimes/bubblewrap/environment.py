@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.frozen import NamedTuple
 from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT, SEARCH_PATHS, read_environment
 from gpubind.model import EnvVar, Missing
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions
@@ -94,21 +93,14 @@ esac
 exec "$@\""""
 
 
-class BubblewrapEnvironment(NamedTuple):
-    """How a container gets its environment."""
-
-    options: tuple[str, ...]
-    """Words that come after the user's own."""
-    prefix: tuple[str, ...]
-    """What stands before the command: a shell with its script, or nothing."""
-    env: tuple[tuple[str, str], ...]
-    """What is set for certain, whatever the image's scripts say."""
-
-
 def environment(
     operations: tuple[EnvVar, ...], environ: Mapping[str, str], given: BubblewrapOptions, image: Tree
-) -> BubblewrapEnvironment:
-    """Return the environment of a container of *image*: of *environ*, *operations* and the user's own options."""
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Return the environment of a container of *image*: of *environ*, *operations* and the user's own options.
+
+    These are words after the user's own; words before the command, a shell with its script or none; and what is set
+    for certain, whatever the image's scripts say.
+    """
     callers = {} if given.cleared else {name: value for name, value in environ.items() if _PASSED.fullmatch(name)}
     dropped = ["LD_LIBRARY_PATH", *(name for name in sorted(environ) if not _PASSED.fullmatch(name))]
     users = dict(given.env)
@@ -123,7 +115,7 @@ def environment(
                 final[name] = search_path(name, operations, values) or None
         for name, value in sorted(final.items()):
             options += ["--unsetenv", name] if value is None else ["--setenv", name, value]
-        return BubblewrapEnvironment(tuple(options), (), tuple(sorted(known(final))))
+        return tuple(options), (), tuple(sorted(known(final)))
     if "LD_LIBRARY_PATH" in users:
         options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the shell itself has no use for it
     names = [
@@ -132,7 +124,7 @@ def environment(
     hidden = [name for name in names if name not in SEARCH_PATHS]
     surely = _after_scripts(operations, users)
     script = _script(operations, users, hidden, surely)
-    return BubblewrapEnvironment(tuple(options), (*shell, script, shell[0]), tuple(sorted(known(surely))))
+    return tuple(options), (*shell, script, shell[0]), tuple(sorted(known(surely)))
 
 
 def _script(

@@ -31,7 +31,6 @@ from gpubind.runtimes.runtime import (
     Call,
     Command,
     Limits,
-    ProgramVersion,
     Pull,
     Runtime,
     Start,
@@ -71,9 +70,9 @@ class Docker(Runtime):
     prints_name = False
     """Whether `pull` prints only the image on standard output without --quiet, too."""
 
-    def identify(self, text: str) -> ProgramVersion:
+    def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`Docker version 26.1.5, build a72d7cd` -> docker; a `docker` of podman's says `podman version 5.4.2`."""
-        return ProgramVersion(PODMAN if "podman" in text else DOCKER, version_in(text))
+        return PODMAN if "podman" in text else DOCKER, version_in(text)
 
     def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         return assigned(text, environ)
