@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.cli.settings import DOTS_LIMIT, SIZE_LIMIT, read_settings
+from gpubind.cli.settings import SIZE_LIMIT, read_settings
 from gpubind.errors import Format, FormatError, GpubindError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, LD_CACHE_LIMIT, read_ldcache, read_ldsoconf
 from gpubind.formats.archive import oci
@@ -22,6 +22,7 @@ from gpubind.formats.elf.dynamic import NEEDED_LIMIT, VERSIONS_LIMIT
 from gpubind.formats.elf.ldcache import ENTRIES_OF_A_NAME, parse_ldcache
 from gpubind.formats.text import json as json_format
 from gpubind.formats.text import record, shell, yaml
+from gpubind.formats.text.toml import DOTS_LIMIT
 from gpubind.image import facts
 from gpubind.image.environment import BYTES_LIMIT, FILES_LIMIT
 from gpubind.image.layers import STEPS_LIMIT

@@ -16,7 +16,7 @@ from gpubind.formats.driver import cdi, liblist
 from gpubind.formats.elf import ldcache
 from gpubind.formats.elf.dynamic import NEEDED_LIMIT
 from gpubind.formats.text import json as json_format
-from gpubind.formats.text import record, shell, yaml
+from gpubind.formats.text import record, shell, toml, yaml
 from gpubind.host import open as host_files
 from gpubind.host import programs
 from gpubind.image import cuda, environment, facts, layers
@@ -78,7 +78,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "CDI specs": (_bytes(cdi.SIZE_LIMIT), _bytes(cdi_specs.SPECS_LIMIT)),
     "conflicts of CDI devices": (str(cdi_specs.CONFLICTS_LIMIT),),
     "a record": (_bytes(record.SIZE_LIMIT),),
-    "config.toml": (_bytes(settings.SIZE_LIMIT), str(settings.DOTS_LIMIT)),
+    "config.toml": (_bytes(settings.SIZE_LIMIT), str(toml.DOTS_LIMIT)),
     "a list file": (_bytes(host_files.FILE_LIMIT), f"{liblist.ENTRIES_LIMIT:,}", f"{liblist.LINE_LIMIT:,}"),
     "layers": (str(images.LAYERS_LIMIT), f"{layers.STEPS_LIMIT:,}"),
     "records before a member of an archive": (str(archives.RECORDS_LIMIT),),

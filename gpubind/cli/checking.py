@@ -8,14 +8,15 @@ from typing import Optional, Union
 
 from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.options import open_host_of, open_image_of, query_of
-from gpubind.documents.check.report import Checked, Reasons, Report, checked_in, report_of
+from gpubind.documents.check.report import Checked, Reasons, Report, Severities, checked_in, report_of
 from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.frozen import NamedTuple
 from gpubind.image.facts import Image
 from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on
-from gpubind.model import Finding
+from gpubind.model import Finding, Plan
 from gpubind.model.budget import renew
+from gpubind.model.expectation import Expectation
 from gpubind.model.findings import finding
 from gpubind.rules.linkage import linkage_of
 from gpubind.rules.table import applying, check
@@ -39,6 +40,10 @@ class CheckRequest(NamedTuple):
     """The codes that are counted; empty for all."""
     reasons: Reasons
     """Why findings are ignored."""
+    severities: Severities
+    """Those that the site sets."""
+    expected: tuple[Expectation, ...]
+    """What each host is to have."""
     linked: bool = False
     """Whether the document shows what the plan's files are linked with."""
 
@@ -120,8 +125,31 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
         allow_writable=request.allow_writable,
         program=request.program,
     )
+    start.expected = request.expected
     rules = ((rule.code, rule.needs) for rule in applying(start))
     named = {"host": request.host, "image": reference, "program": request.program, "user": request.user}
-    checked = checked_in(image, runtime=start.backend, **named)
-    made = report_of(start.plan, check(start), request.reasons, rules, checked=checked, only=request.only)
+    expected = " and ".join(one.origin for one in request.expected) or None
+    checked = checked_in(image, runtime=start.backend, expected=expected, **named)
+    made = report_of(
+        start.plan,
+        check(start),
+        request.reasons,
+        rules,
+        checked=checked,
+        only=request.only,
+        severities=request.severities,
+    )
     return made._replace(linked=linkage_of(start)) if request.linked else made
+
+
+def errors_of_host(options: PlanOptions, plan: Plan, site: Optional[Expectation] = None) -> list[Finding]:
+    """Return the errors of *plan* and of a check of its host, as `check` counts them: with what the site changes.
+
+    *site*: what the site requires of it.
+    """
+    from gpubind.cli.settings import ignored_findings, site_severities
+
+    start = preflight_on(open_host_of(options), plan)
+    start.expected = (site,) if site is not None else ()
+    report = report_of(plan, check(start), ignored_findings(()), severities=site_severities())
+    return [finding for finding in report.findings if finding.severity == "error"]

@@ -65,7 +65,7 @@ def open_compared(given: str) -> Compared:
     if given != STDIN and (given in HOSTS or not exists(given)):
         return Compared(given, open_host(given))
     with in_file("standard input" if given == STDIN else given):
-        return Compared(given, _parsed(given, _stdin() if given == STDIN else read_file(given, SIZE_LIMIT)))
+        return Compared(given, parsed(given, _stdin() if given == STDIN else read_file(given, SIZE_LIMIT)))
 
 
 def _stdin() -> bytes:
@@ -73,7 +73,8 @@ def _stdin() -> bytes:
     return b"" if sys.stdin is None else sys.stdin.buffer.read(SIZE_LIMIT + 1)
 
 
-def _parsed(given: str, data: bytes) -> Union[Host, Plan]:
+def parsed(given: str, data: bytes) -> Union[Host, Plan]:
+    """Return the plan or the recorded host in *data*, called *given*. Errors: `FormatError`."""
     if _IS_PLAN.search(data) is not None:
         return Plan.from_dict(parse_json(data, SIZE_LIMIT, PLAN.format, keeps_halves=True))
     return RecordedHost(parse_record(data), os.path.basename(given))

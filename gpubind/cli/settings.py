@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import CONFIGURABLE, Subcommand
-from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, UsageError, like, one_of
+from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, UsageError, in_file, like, one_of
+
+if TYPE_CHECKING:
+    from gpubind.documents.check.report import Severities
+    from gpubind.model import Severity
+    from gpubind.model.expectation import Expectation
 
 SIZE_LIMIT = 256 << 10
-DOTS_LIMIT = 500
-"""Dots in a line: reading a key of many parts (`a.a.a`) takes quadratic time."""
+_WHAT = "malformed configuration file"
 
 KEYS = {
     **{each.key: (list if each.repeats else str) if each.metavar else bool for each in CONFIGURABLE},
     "format": str,
-    "ignore": dict,
+    **dict.fromkeys(("ignore", "require", "severity"), dict),
 }
 """The keys of a configuration file, and the type of each."""
 
 _TYPES: dict[type, str] = {
     bool: "true or false",
-    dict: "a table of codes and reasons",
     list: "a list of texts in quotes",
     str: "a text in quotes",
+}
+_TABLES = {
+    "ignore": "a table of codes and reasons",
+    "require": "a table of what a node is to have",
+    "severity": "a table of codes and severities",
 }
 
 
@@ -84,6 +91,38 @@ def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], st
             named, reason = _named_and_reason(word)
             found[_code_and_subject(named)] = reason or "--ignore"
     return found
+
+
+def site_severities() -> Severities:
+    """Return the severities of findings that configuration files set, each with its file.
+
+    Errors: `UsageError` (code `unknown-code`), `FormatError` (code `bad-config`) for any other word.
+    """
+    configured: dict[str, Severity] = read_settings().get("severity", {})
+    if not configured:
+        return {}
+    from gpubind.model.findings import SEVERITIES
+
+    path = file_of("severity")
+    for code, severity in configured.items():
+        if severity not in SEVERITIES:
+            raise _malformed(path, f"`severity.{code}` is `{severity}`", one_of(SEVERITIES, severity))
+    return {_code_and_subject(code, f"`severity` in {path}"): (given, path) for code, given in configured.items()}
+
+
+def site_expectation() -> Optional[Expectation]:
+    """Return what configuration files require of a node; None without `require`.
+
+    Errors: `FormatError` (code `bad-expectation`) with file and key.
+    """
+    table = read_settings().get("require")
+    if not table:
+        return None
+    from gpubind.formats.text.expectation import expectation_of_table
+
+    path = file_of("require")
+    with in_file(path):
+        return expectation_of_table(table, "require.")._replace(origin=path)
 
 
 def _words(text: str) -> list[str]:
@@ -146,26 +185,20 @@ def _read(path: str) -> dict[str, Any]:
         raise could_not_look(path, error, "a configuration file cannot be read") from error
     if data is None:
         return {}
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    dotted = next((n for n, line in enumerate(data.split(b"\n"), 1) if line.count(b".") > DOTS_LIMIT), None)
-    if dotted is not None:
-        raise _malformed(path, f"line {dotted} has more than {DOTS_LIMIT} dots")
-    try:
-        settings: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _malformed(path, str(error)) from error
+    from gpubind.formats.text.toml import parse_toml
+
+    with in_file(path):
+        settings = parse_toml(data, "bad-config", _WHAT)
     for key, value in settings.items():
         kind = KEYS.get(key)
         if kind is None:
             raise _malformed(path, f"unknown key `{key}`", one_of(sorted(KEYS), key))
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        if not isinstance(value, kind) or not all(isinstance(item, str) for item in items):
-            raise _malformed(path, f"`{key}` is not {_TYPES[kind]}")
+        has_texts = key == "require" or all(isinstance(item, str) for item in items)  # require is read on its own
+        if not isinstance(value, kind) or not has_texts:
+            raise _malformed(path, f"`{key}` is not {_TABLES.get(key) or _TYPES[kind]}")
     return settings
 
 
 def _malformed(path: str, why: str, hint: str = "") -> FormatError:
-    return FormatError("bad-config", "malformed configuration file", where=path, why=why, hint=hint)
+    return FormatError("bad-config", _WHAT, where=path, why=why, hint=hint)

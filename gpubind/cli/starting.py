@@ -10,7 +10,7 @@ from typing import Optional
 from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.options import open_host_of, query_of
 from gpubind.cli.output import report_memo, reporter
-from gpubind.cli.settings import ignored_findings
+from gpubind.cli.settings import ignored_findings, site_severities
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
 from gpubind.launch.execute import callers_environ
 from gpubind.launch.target import StartRequest
@@ -43,6 +43,7 @@ def start_request(
         check=check,
         allow_writable=allow_writable,
         reasons=ignored_findings(()) if check else {},
+        severities=site_severities() if check else {},
         report=reporter(quiet=quiet, verbose=verbose > 0),
     )
 

@@ -164,9 +164,12 @@ def _need_no_error(request: StartRequest, found: Preflight) -> None:
     from gpubind.documents.check.report import report_of
     from gpubind.rules.table import check
 
-    outcome = report_of(found.plan, check(found), request.reasons)
+    outcome = report_of(found.plan, check(found), request.reasons, severities=request.severities)
     for finding in outcome.findings:
         request.report(finding)
+    for finding, was, by in outcome.changed:
+        what = f"{finding.subject}: {finding.severity}, it was {was} ({by})"
+        request.report(Notice("changed", finding.code, what, is_detail=True))
     for finding, reason in outcome.ignored:
         request.report(Notice("ignored", finding.code, f"{finding.what} ({reason})"))
     errors = [finding.code for finding in outcome.findings if finding.severity == "error"]

@@ -20,7 +20,7 @@ from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime
 
 if TYPE_CHECKING:
-    from gpubind.documents.check.report import Reasons
+    from gpubind.documents.check.report import Reasons, Severities
     from gpubind.image.facts import Image
 
 _Made = TypeVar("_Made")
@@ -66,6 +66,8 @@ class StartRequest(NamedTuple):
     allow_writable: bool = False
     reasons: Reasons = MappingProxyType({})
     """Why a check ignores findings."""
+    severities: Severities = MappingProxyType({})
+    """Those that the site sets."""
     report: Callable[[Message], None] = ignore
 
     @property

@@ -16,6 +16,7 @@ from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
 from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
+from gpubind.model.expectation import Expectation
 from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
@@ -32,6 +33,8 @@ class Preflight:
     image: Optional[Image] = None
     container: Optional[Container] = None
     chain: Optional[Chain] = None
+    expected: tuple[Expectation, ...] = ()
+    """What the host is to have, by the user and the site."""
 
     def __init__(
         self,

@@ -11,12 +11,12 @@ from gpubind.model import Finding, Severity
 from gpubind.model.findings import texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime
-from gpubind.rules.host import amd, driver, nodes, platform, services
+from gpubind.rules.host import amd, driver, expected, nodes, platform, services
 from gpubind.rules.image import cuda, frameworks, graphics, image, libc, libraries
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
 MODULES = (
-    *(amd, driver, nodes, platform, services),
+    *(amd, driver, expected, nodes, platform, services),
     *(cuda, frameworks, graphics, image, libc, libraries),
     *(program, runtime),
 )
@@ -58,10 +58,11 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
 
 
 def applying(preflight: Preflight) -> tuple[Rule, ...]:
-    """Return those of the rules `asked` that are about the vendors of the plan, its runtime and its --like."""
+    """Return those of the rules `asked` that are about the vendors of the plan, its runtime, --like and --expect."""
     request = preflight.plan.request
     vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or {"nvidia", "amd"}
-    plans_of = (None, preflight.backend, "like" if request.like is not None else None)
+    like, expected = request.like is not None, bool(preflight.expected)
+    plans_of = (None, preflight.backend, "like" if like else None, "expectation" if expected else None)
     return tuple(
         rule
         for rule in asked(preflight)

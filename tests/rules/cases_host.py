@@ -8,6 +8,7 @@ from typing import Any, Optional
 from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.model import CAPABILITIES
+from gpubind.model.expectation import Expectation
 from tests.rules.situations import Case, Situation, without
 from tests.support.amd import kernel as amds_kernel
 from tests.support.amd import opt
@@ -106,6 +107,11 @@ NO_USERNS: Spec = {"/proc/sys/user/max_user_namespaces": "0\n"}
 USUAL = "/lib64/ld-linux-x86-64.so.2"
 WHOLE_LIST = "\n".join((*(f"{stem}.so" for stem in SONAMES), "libvdpau_nvidia.so", "nvidia-drm_gbm.so"))
 NIX = "/nix/store/x-glibc-2.38/lib/ld-linux-x86-64.so.2"
+
+GOOD = Expectation(
+    "node.toml", (V,), (("NVIDIA A100", 2),), ("compute", "utility"), ("libcuda.so", "libnvidia-nvvm.so")
+)
+NVVM = ("/usr/lib64/libnvidia-nvvm.so.4", f"/usr/lib64/libnvidia-nvvm.so.{V}")
 
 CDI = "/etc/cdi/nvidia.json"
 CDI_ON: dict[str, Any] = {"source": "cdi"}
@@ -216,6 +222,25 @@ CASES: dict[str, Case] = {
             healthy({"/dev/gdrdrv": Node("char", 505, 0), "/dev/infiniband/umad0": Node("char", 231, 0)}),
             facts={"environ": {"NVIDIA_GDRCOPY": "enabled"}},
         ),
+    ),
+    "expected-capability": Case(
+        Situation(healthy(), expected=(GOOD._replace(capabilities=("ngx",)),)),
+        # The host has what is left out on request.
+        Situation(healthy(), expected=(GOOD._replace(capabilities=("graphics",)),), request={"caps": ("utility",)}),
+    ),
+    "expected-driver": Case(
+        Situation(healthy(), expected=(GOOD._replace(drivers=("550.54",)), GOOD._replace(drivers=("55",)))),
+        Situation(healthy(), expected=(GOOD._replace(drivers=("550",)),)),
+    ),
+    "expected-gpus": Case(
+        Situation(healthy(gpus=1), expected=(GOOD,)),
+        # A job's choice changes nothing.
+        Situation(healthy(), expected=(GOOD,), request={"gpus": "0"}),
+    ),
+    "expected-library": Case(
+        Situation(lacking(*NVVM), expected=(GOOD,)),
+        # Another driver has other libraries.
+        Situation(lacking(*NVVM), expected=(GOOD._replace(drivers=("535.54.03",)),)),
     ),
     "gpu-excluded": Case(Situation(healthy(information(excluded="Yes"))), Situation(healthy(information()))),
     "gpu-node-missing": Case(

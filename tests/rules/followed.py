@@ -100,6 +100,10 @@ FOLLOWED: dict[str, Followed] = {
     "vendor-neutral-left-out": Followed(
         "give --image", CASES["vendor-neutral-left-out"].fires._replace(image=image(glibc(), GLVND))
     ),
+    # What a node is to have.
+    "expected-capability": almost("expected-capability", "correct what is expected"),
+    "expected-driver": almost("expected-driver", "correct what is expected"),
+    "expected-library": with_parts("expected-library", "reinstall the driver's packages", *healthy()),
     # Variables.
     "gpu-order-unknown": with_environ(
         "gpu-order-unknown", "CUDA_DEVICE_ORDER=PCI_BUS_ID", CUDA_DEVICE_ORDER="PCI_BUS_ID"

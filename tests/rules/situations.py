@@ -15,6 +15,7 @@ from gpubind.image.facts import Image
 from gpubind.inventory.vendors import nothing_to_bind
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import Finding, Plan, Request
+from gpubind.model.expectation import Expectation
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
 from gpubind.rules.preflight import Preflight, preflight
@@ -49,6 +50,7 @@ class Situation(NamedTuple):
     """Nodes that a device cgroup forbids."""
     may_be_library: bool = False
     """Whether the program may be a library: nothing is started."""
+    expected: tuple[Expectation, ...] = ()
 
 
 class Case(NamedTuple):
@@ -76,7 +78,7 @@ def started(situation: Situation) -> Preflight:
     start = situation.start
     if start is not None and situation.image is not None:
         start = start._replace(tree=situation.image.tree)
-    return preflight(
+    begun = preflight(
         machine,
         made,
         situation.image,
@@ -86,6 +88,8 @@ def started(situation: Situation) -> Preflight:
         own_mounts=situation.own_mounts,
         may_be_library=situation.may_be_library,
     )
+    begun.expected = situation.expected
+    return begun
 
 
 def unplanned(error: GpubindError, situation: Situation) -> Plan:

@@ -14,6 +14,7 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.documents.check.report import Report
+    from gpubind.model.expectation import Expectation
 
 Texts = Optional[Sequence[str]]
 
@@ -34,6 +35,7 @@ def check(
     output: Optional[str],
     only: Texts,
     ignore: Texts,
+    expect: Optional[str],
     strict: bool,
     quiet: bool,
     verbose: int,
@@ -44,7 +46,7 @@ def check(
     """
     from gpubind.cli.checking import CheckRequest, check_each
     from gpubind.cli.output import progress, report_memo, write_document
-    from gpubind.cli.settings import ignored_findings, known_codes
+    from gpubind.cli.settings import ignored_findings, known_codes, site_severities
     from gpubind.documents.check.report import verdict
 
     report_memo(wanted=verbose > 1)
@@ -68,6 +70,8 @@ def check(
         only=known_codes(only or ()),
         reasons=ignored_findings(ignore or ()),
         linked=chosen == "html" and max(len(image or ()), len(host or ())) < 2,
+        severities=site_severities(),
+        expected=_expected(options, expect, like, is_here=not host),
     )
     with progress(quiet=quiet):
         reports = check_each(request, image or [None], host or [None])
@@ -75,6 +79,23 @@ def check(
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):
         raise SystemExit(EXIT_FINDING)
+
+
+def _expected(
+    options: PlanOptions, path: Optional[str], like: Optional[str], *, is_here: bool
+) -> tuple[Expectation, ...]:
+    """Return what each host is to have: by the file *path*, and by the site, for this machine only."""
+    from gpubind.cli.options import query_of
+    from gpubind.cli.settings import site_expectation
+
+    if path is not None and like is not None:
+        raise UsageError("expect-with-like", "--expect is about what a host has, and --like about what a program takes")
+    found = [site_expectation() if is_here and like is None else None]
+    if path is not None:
+        from gpubind.cli.expecting import read_expectation
+
+        found.insert(0, read_expectation(path, query_of(options)))
+    return tuple(expected for expected in found if expected is not None)
 
 
 def _format(asked: Optional[str], *, json: bool, quiet: bool) -> str:
@@ -167,6 +188,12 @@ COMMANDS = {
                 repeats=True,
                 choices=_codes,
                 commas=True,
+            ),
+            Option(
+                "--expect FILE",
+                "What the host is to have, and what it lacks is an error: a record or plan of a good node, or the file "
+                "of `gpubind record --expect`.",
+                "Filtering",
             ),
             declared.STRICT,
             Option(

@@ -15,7 +15,7 @@ from gpubind.model.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
-    from gpubind.model import Plan
+    from gpubind.model import Finding, Plan
 
 
 def plan(
@@ -59,23 +59,23 @@ def plan(
 
             planned = plan_host(host, query, opened)
             text = _render(planned, chosen, output, verbose=bool(verbose))
-    write_document(text, output)
+    errors = _errors_of_host(options, planned) if strict else []
+    if not (errors and output is not None):  # a file of a plan that does not work is not written
+        write_document(text, output)
     if not quiet and chosen != "json":
         (report if verbose else report_folded)(planned.findings)
-    if strict:
-        _need_no_error(options, planned, quiet=quiet)
-
-
-def _need_no_error(options: PlanOptions, planned: Plan, *, quiet: bool) -> None:
-    """Exit with 1 on an error finding, of the plan or of the check of its host, which is reported then."""
-    from gpubind.api import check
-    from gpubind.cli.output import report
-
-    errors = [finding for finding in check(open_host_of(options), planned) if finding.severity == "error"]
-    if not quiet:
-        report(finding for finding in errors if finding not in planned.findings)
-    if errors or any(finding.severity == "error" for finding in planned.findings):
+    if errors:
+        if not quiet:
+            report(finding for finding in errors if finding not in planned.findings)
         raise SystemExit(EXIT_FINDING)
+
+
+def _errors_of_host(options: PlanOptions, planned: Plan) -> list[Finding]:
+    """Return the errors that `check` would have about the host, for the vendors of the plan."""
+    from gpubind.cli.checking import errors_of_host
+    from gpubind.cli.settings import site_expectation
+
+    return errors_of_host(options, planned, site_expectation() if options.host is None else None)
 
 
 def _format(formats: Sequence[str], json: bool) -> tuple[str, bool]:
@@ -155,7 +155,7 @@ COMMANDS = {
                 "Launch",
                 preset="variable",
             ),
-            declared.STRICT._replace(help="Check the host, too, and exit 1 on an error finding."),
+            declared.STRICT._replace(help="Check the host, too. On an error finding, exit 1, and write no file."),
             Option(
                 "--format FORMAT",
                 f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "

@@ -6,9 +6,10 @@ import os
 
 from gpubind.cli.declarations import EXIT_CODES, OUTPUT, PLAN_OPTIONS, Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, query_of
+from gpubind.errors import EXIT_FINDING
 
 
-def record(options: PlanOptions, *, output: str, description: str, hostname: bool) -> None:
+def record(options: PlanOptions, *, output: str, description: str, hostname: bool, expect: bool) -> None:
     """Write this host to a file, for --host FILE anywhere.
 
     The record answers every plan and check as this host does, also with the --library-path, --cdi-dir and --list that
@@ -24,6 +25,9 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     from gpubind.planner.planning import trust_findings
 
     name = os.uname().nodename if hostname else None
+    if expect:
+        _write_expectation(options, output, ": ".join(filter(None, (name, description))))
+        return
     host = open_host_of(options)
     query = query_of(options)
     listfile = query.read_listfile()
@@ -31,6 +35,24 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     text = record_host(host, description, name, request=request, listfile=listfile)
     report((*trust_findings(host, request, listfile), *not_looked_at(host)), brief=True)
     write_document(text, output)
+
+
+def _write_expectation(options: PlanOptions, output: str, comment: str) -> None:
+    """Write what nodes like this one are to have. Errors: those of a plan; exit code 1 for a node with an error."""
+    from gpubind.cli.checking import errors_of_host
+    from gpubind.cli.output import report, write_document
+    from gpubind.documents.expectation import render_expectation
+    from gpubind.launch.comparing import without_job
+    from gpubind.planner.expected import expectation_of
+    from gpubind.planner.planning import plan_host
+
+    query = query_of(options)
+    plan = plan_host(without_job(open_host_of(options)), query)
+    errors = errors_of_host(options, plan)
+    report(errors)
+    if errors:
+        raise SystemExit(EXIT_FINDING)
+    write_document(render_expectation(expectation_of(plan), comment), output)
 
 
 _SHARED = ("--root", "--dev-root", "--library-path", "--cdi-dir", "--list")
@@ -43,10 +65,19 @@ COMMANDS = {
             OUTPUT._replace(help="The record to write; - for standard output.", required=True),
             Option("--description TEXT", "A line that says which host this is.", "Which host", default=""),
             Option("--hostname", "Keep this machine's name in the record.", "Which host"),
+            Option(
+                "--expect",
+                "Write a few lines instead, for check --expect FILE: driver, GPUs, capabilities; not if the check of "
+                "this host has an error.",
+                "Output",
+            ),
         ),
         common=("--output", "--description", "--root", "--dev-root", "--library-path"),
-        examples=(("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),),
-        exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2]),
+        examples=(
+            ("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),
+            ("keep what a good node has, to check others", "gpubind record --expect -o node.toml"),
+        ),
+        exit_codes=(("0", "done"), ("1", "an error finding, with --expect"), EXIT_CODES[0], EXIT_CODES[2]),
         shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
     )
 }

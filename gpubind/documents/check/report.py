@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, Plan, PlannedDriver
+from gpubind.model import Finding, Plan, PlannedDriver, Severity
 from gpubind.model.findings import counted
+from gpubind.planner import finding_order
 from gpubind.version import __version__
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ _ASSIGNMENT = re.compile(r"^([A-Z_]+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"']*))
 
 Reasons = Mapping[tuple[str, Optional[str]], str]
 """The reasons to ignore findings, by code and subject; a subject of None stands for every one."""
+Severities = Mapping[tuple[str, Optional[str]], tuple[Severity, str]]
+"""The severities that a site sets, each with the file that sets it, by code and subject as in `Reasons`."""
 
 
 class Checked(NamedTuple):
@@ -40,6 +44,8 @@ class Checked(NamedTuple):
     runtime: Optional[str] = None
     user: Optional[str] = None
     """Of --as-user."""
+    expected: Optional[str] = None
+    """The files with what the host is to have."""
 
 
 def checked_in(opened: Optional[Image], /, **named: Optional[str]) -> Checked:
@@ -59,6 +65,16 @@ def parse_os_release(text: str) -> Optional[str]:
     return f"{name} {values.get('VERSION_ID', '')}".strip()[:80] if name else None
 
 
+class Changed(NamedTuple):
+    """A finding whose severity a site has changed."""
+
+    finding: Finding
+    """As it is in the report."""
+    was: Severity
+    by: str
+    """The file that says so."""
+
+
 class Report(NamedTuple):
     """The outcome of a check."""
 
@@ -75,6 +91,8 @@ class Report(NamedTuple):
     """Errors and warnings of codes that --only does not name."""
     linked: tuple[LinkedFile, ...] = ()
     """What the plan's files are linked with, for a document that shows it."""
+    changed: tuple[Changed, ...] = ()
+    """The findings among them whose severity the site has changed."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:
@@ -90,12 +108,14 @@ def report_of(
     *,
     checked: Optional[Checked] = None,
     only: Iterable[str] = (),
+    severities: Severities = MappingProxyType({}),
 ) -> Report:
-    """Return *findings* as a report, divided by the *reasons* to ignore some.
+    """Return *findings* as a report, divided by the *reasons* to ignore some, with the site's *severities*.
 
     *rules*: those that apply, as (code, needs). *only*: the codes to report; all of them if it is empty.
     """
     codes = frozenset(only)
+    findings, changed = _with_severities(findings, severities)
     counted: list[Finding] = []
     ignored: list[tuple[Finding, str]] = []
     others: list[Finding] = []
@@ -109,7 +129,23 @@ def report_of(
         else:
             counted.append(finding)
     asked = tuple(rule for rule in rules if not codes or rule[0] in codes)
-    return Report(plan, tuple(counted), tuple(ignored), asked, checked or Checked(), tuple(others))
+    told = tuple(one for one in changed if one.finding in counted)
+    kept = tuple(counted), tuple(ignored)
+    return Report(plan, *kept, asked, checked or Checked(), not_counted=tuple(others), changed=told)
+
+
+def _with_severities(
+    findings: Iterable[Finding], severities: Severities
+) -> tuple[tuple[Finding, ...], tuple[Changed, ...]]:
+    """Return *findings* with the site's *severities*, worst first again, and those that have another one now."""
+    found, changed = [], []
+    for finding in findings:
+        given = severities.get((finding.code, finding.subject)) or severities.get((finding.code, None))
+        if given is not None and given[0] != finding.severity:
+            changed.append(Changed(finding._replace(severity=given[0]), finding.severity, given[1]))
+            finding = changed[-1].finding
+        found.append(finding)
+    return tuple(sorted(found, key=finding_order)) if changed else tuple(found), tuple(changed)
 
 
 def verdict(findings: Iterable[Finding]) -> str:
@@ -175,6 +211,10 @@ def check_document(report: Report) -> dict[str, Any]:
         "findings": [finding.to_dict() for finding in report.findings],
         "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
         "not_counted": [finding.to_dict() for finding in report.not_counted],
+        "changed": [
+            {"code": finding.code, "subject": finding.subject, "severity": finding.severity, "was": was, "by": by}
+            for finding, was, by in report.changed
+        ],
     }
 
 

@@ -39,6 +39,9 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
         if verbose or finding.severity != "note":
             for line in render_finding(finding).splitlines():
                 lines += [line] if line.lstrip().startswith("$ ") else _wrapped(line, width, _INDENT)
+    for finding, was, by in report.changed if verbose else ():
+        what = f"changed: {finding.code}: {finding.subject}: {finding.severity}, it was {was} ({by})"
+        lines += _wrapped(what, width, _INDENT)
     for finding, reason in report.ignored:
         lines += _wrapped(f"ignored: {finding.code}: {finding.what} ({reason})", width, _INDENT)
     if notes and not verbose:

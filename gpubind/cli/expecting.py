@@ -1,0 +1,33 @@
+"""What a node is to have: read what --expect names, and write such a file from a good node."""
+
+from __future__ import annotations
+
+from gpubind.errors import in_file
+from gpubind.formats.text.expectation import parse_expectation
+from gpubind.formats.text.record import SIZE_LIMIT
+from gpubind.host.open import read_file
+from gpubind.model import Plan
+from gpubind.model.expectation import Expectation
+from gpubind.planner.expected import expectation_of
+from gpubind.planner.planning import Query, plan_host
+
+
+def read_expectation(path: str, query: Query) -> Expectation:
+    """Return what the file *path* expects of a node: a few lines of TOML, or a plan or record of a good node.
+
+    A record is planned for the vendors and by the sources of *query*. Errors: `FormatError` (codes `bad-expectation`,
+    `bad-plan`, `bad-record`, ...), `HostReadError`.
+    """
+    data = read_file(path, SIZE_LIMIT)
+    if not data.lstrip().startswith(b"{"):
+        with in_file(path):
+            return parse_expectation(data)._replace(origin=path)
+    from gpubind.cli.diffing import parsed
+    from gpubind.launch.comparing import without_job
+
+    with in_file(path):
+        good = parsed(path, data)
+    if not isinstance(good, Plan):
+        request = query.request._replace(gpus=None, like=None)
+        good = plan_host(without_job(good), query._replace(request=request))
+    return expectation_of(good, path)

@@ -1,0 +1,34 @@
+"""What a node is to have, as `gpubind record --expect` writes it: TOML of a few lines, without names of machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from gpubind.documents.text import printable
+from gpubind.model.expectation import Expectation
+
+
+def render_expectation(expectation: Expectation, comment: str = "") -> str:
+    """Return drivers, GPUs and capabilities of *expectation*, below *comment*. The libraries are a record's matter."""
+    drivers = expectation.drivers
+    lines = [f"# {printable(comment)}"] if comment else []
+    lines.append("# gpubind check --expect FILE: what such a node is to have")
+    if drivers:
+        lines.append(f"driver = {_text(drivers[0]) if len(drivers) == 1 else _list(drivers)}")
+    lines.append(f"capabilities = {_list(expectation.capabilities)}")
+    unnamed = sum(number for model, number in expectation.gpus if not model)
+    if unnamed:  # a model that the driver does not tell: then the number of all says more
+        lines.append(f"gpus = {sum(number for _, number in expectation.gpus)}")
+    else:
+        lines += ["", "[gpus]", *(f"{_text(model)} = {number}" for model, number in expectation.gpus)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(_text, texts))}]"
+
+
+def _text(text: str) -> str:
+    """Return *text* as a basic string of TOML, which is written as in JSON once it is printable."""
+    return json.dumps(printable(text), ensure_ascii=False)

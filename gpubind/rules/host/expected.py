@@ -1,0 +1,67 @@
+"""What a node is to have and lacks: by --expect, and by the site's configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpubind.model import Finding, Gpu
+from gpubind.model.findings import counted, finding
+from gpubind.planner.expected import expectation_of
+from gpubind.rules.preflight import Preflight
+
+
+def expected_driver(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a driver of another version than the expected one."""
+    for expected in preflight.expected:
+        has = expectation_of(preflight.plan).drivers
+        for version in expected.drivers:
+            if not any(_is_of(version, one) for one in has):
+                shown = " and ".join(has) or "none"
+                yield finding("expected-driver", subject=version, where=expected.origin, has=shown)
+
+
+def _is_of(expected: str, version: str) -> bool:
+    return version == expected or version.startswith(f"{expected}.")
+
+
+def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a number of GPUs, of a model or in all, that is not the expected one; one without its node is not there."""
+    gpus = [gpu for gpu in preflight.plan.gpus if gpu.index is not None and not _lacks_node(preflight, gpu)]
+    for expected in preflight.expected:
+        for model, number in expected.gpus:
+            has = sum(model in ("", gpu.model) for gpu in gpus)
+            if has != number:
+                yield finding(
+                    "expected-gpus",
+                    subject=f"{has} of {number} {model}".strip(),
+                    case=("more",) if has > number else (),
+                    severity="warning" if has > number else "error",
+                    where=expected.origin,
+                    has=has,
+                    expected=counted(number, "GPU"),
+                    model=f" of the model {model}" if model else "",
+                )
+
+
+def _lacks_node(preflight: Preflight, gpu: Gpu) -> bool:
+    node = gpu.render if gpu.vendor == "amd" else None if gpu.minor is None else f"/dev/nvidia{gpu.minor}"
+    return node is not None and preflight.host.dev.lacks(node)
+
+
+def expected_capability(preflight: Preflight) -> Iterator[Finding]:
+    """Yield an expected capability for which the host has no library."""
+    for expected in preflight.expected:
+        has = expectation_of(preflight.plan).capabilities
+        for name in expected.capabilities:
+            if name not in has:
+                yield finding("expected-capability", subject=name, where=expected.origin)
+
+
+def expected_library(preflight: Preflight) -> Iterator[Finding]:
+    """Yield libraries that a good node has and this one lacks, for the same driver: another one has others."""
+    for expected in preflight.expected:
+        has = expectation_of(preflight.plan)
+        gone = [name for name in expected.libraries if name not in has.libraries]
+        if gone and has.drivers == expected.drivers:
+            where = f"{expected.origin}: {', '.join(gone)}"
+            yield finding("expected-library", subject=gone[0], where=where, number=counted(len(gone), "library"))
