@@ -67,15 +67,14 @@ def make_huge(sif: str, path: str) -> str:
     """*sif* with its file system 10 GiB into the file, which is sparse; *path*."""
     with open(sif, "rb") as file:
         data = bytearray(file.read())
-    header = parse_sif_header(bytes(data[:HEADER_SIZE]))
-    table = data[header.descriptors_offset :][: header.descriptors * DESCRIPTOR_SIZE]
-    descriptors = parse_sif_descriptors(bytes(table), header, len(data))
+    table, size = parse_sif_header(bytes(data[:HEADER_SIZE]))
+    descriptors = parse_sif_descriptors(bytes(data[table:][:size]), table, size, len(data))
     number = next(n for n, descriptor in enumerate(descriptors) if descriptor.primary)
     system = descriptors[number]
-    at = header.descriptors_offset + number * DESCRIPTOR_SIZE
+    at = table + number * DESCRIPTOR_SIZE
     struct.pack_into("<q", data, at + DESCRIPTOR_OFFSET_AT, HUGE_SIZE)
     with open(path, "wb") as file:
-        file.write(data[: header.descriptors_offset + len(table)])
+        file.write(data[: table + size])
         file.seek(HUGE_SIZE)
         file.write(data[system.offset : system.offset + system.size])
     return path

@@ -220,17 +220,14 @@ class Layers:
         """Return the directory *path*, with links followed, made if it is missing; None if links loop."""
         if path in self._parents:
             return self._parents[path]
-        found = self._walk(path, make)
+        step = self._make if make else self._find
+        at = follow(path, self.root, self.root, step, lambda here: here.parent, self._is_directory)[0]
+        found = at if isinstance(at, Directory) else None
         if found is not None or make:
             if len(self._parents) > PARENTS_KEPT:
                 self._parents.clear()
             self._parents[path] = found
         return found
-
-    def _walk(self, path: str, make: bool) -> Optional[Directory]:
-        step = self._make if make else self._find
-        found = follow(path, self.root, self.root, step, lambda here: here.parent, self._is_directory)[0]
-        return found if isinstance(found, Directory) else None
 
     def _is_directory(self, _: Directory) -> bool:
         """Count a name on the way; what it is looked for in is always a directory."""

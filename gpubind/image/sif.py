@@ -26,9 +26,8 @@ def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
     Errors: `FormatError` (`bad-sif`, `bad-squashfs`), `HostReadError` (`encrypted-image`, `unsupported-image`).
     """
     with in_file(blob.label):
-        header = sif.parse_sif_header(blob.read_at(0, sif.HEADER_SIZE))
-        table = blob.read_at(header.descriptors_offset, header.descriptors * sif.DESCRIPTOR_SIZE)
-        descriptors = sif.parse_sif_descriptors(table, header, blob.size)
+        table, size = sif.parse_sif_header(blob.read_at(0, sif.HEADER_SIZE))
+        descriptors = sif.parse_sif_descriptors(blob.read_at(table, size), table, size, blob.size)
         partition = sif.primary_partition(descriptors)
     if partition is None:
         raise _unsupported(blob.label, descriptors)

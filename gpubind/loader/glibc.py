@@ -115,16 +115,14 @@ def _modules(host: Loader, image: Loader) -> Iterator[_Replaced]:
 def _programs(host: Loader, image: Loader) -> Iterator[_Replaced]:
     """Yield the programs of glibc that both have; a link to busybox or coreutils is not one."""
     for name in PROGRAMS:
-        found = [_program(loader, name) for loader in (host, image)]
-        if found[0] is not None and found[1] is not None:
-            yield name, "binary", found[0], found[1]
-
-
-def _program(loader: Loader, name: str) -> Optional[RootedPath]:
-    places = (loader.tree.lenient.find(f"{directory}/{name}") for directory in _PROGRAM_DIRECTORIES)
-    found = next((at for at in places if isinstance(at, Found)), None)
-    is_own = found is not None and found.stat.kind == "file" and found.path.rpartition("/")[2] == name
-    return found.path if found is not None and is_own else None
+        own = []
+        for tree in (host.tree.lenient, image.tree.lenient):
+            places = (tree.find(f"{directory}/{name}") for directory in _PROGRAM_DIRECTORIES)
+            found = next((at for at in places if isinstance(at, Found)), None)
+            if found is not None and found.stat.kind == "file" and found.path.rpartition("/")[2] == name:
+                own.append(found.path)
+        if len(own) == 2:
+            yield name, "binary", own[0], own[1]
 
 
 def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFit, request: Request) -> ImageFit:

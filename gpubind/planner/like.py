@@ -57,22 +57,20 @@ class Flavour(NamedTuple):
     program: str
     family: str
     """Below /etc: the directory of its list files; in data/like.json: the names in its own ones."""
-    plain_files: bool
-    """Whether an absolute entry without `.so` is a file at its own path; else it is a program."""
-    inherits: bool
-    """Whether libraries of a surrounding container are taken first."""
-    together: bool
-    """Whether both vendors' flags work together; else NVIDIA's takes precedence."""
+
+    @property
+    def is_apptainers(self) -> bool:
+        """Whether both vendors' flags work together, where else NVIDIA's takes precedence; libraries of a surrounding
+        container are taken first; and an absolute entry without `.so` is a file at its own path, and not a program.
+        """
+        return self.family == "apptainer"
 
 
-_APPTAINER_14 = Flavour("apptainer-1.4", "Apptainer 1.4", "apptainer", plain_files=True, inherits=True, together=True)
 FLAVOURS = {
-    "apptainer": _APPTAINER_14,
-    "apptainer-1.4": _APPTAINER_14,
-    "apptainer-1.5": _APPTAINER_14._replace(name="apptainer-1.5", program="Apptainer 1.5"),
-    "singularity": Flavour(
-        "singularity", "SingularityCE 4.5", "singularity", plain_files=False, inherits=False, together=False
-    ),
+    "apptainer": Flavour("apptainer-1.4", "Apptainer 1.4", "apptainer"),
+    "apptainer-1.4": Flavour("apptainer-1.4", "Apptainer 1.4", "apptainer"),
+    "apptainer-1.5": Flavour("apptainer-1.5", "Apptainer 1.5", "apptainer"),
+    "singularity": Flavour("singularity", "SingularityCE 4.5", "singularity"),
 }
 
 
@@ -104,7 +102,7 @@ def like_plan(host: Host, request: Request) -> Plan:
         raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint=hint)
     findings: list[Finding] = []
     vendors = request.vendors or VENDORS[:1]
-    if len(vendors) > 1 and not flavour.together:
+    if len(vendors) > 1 and not flavour.is_apptainers:
         vendors = VENDORS[:1]
         findings.append(finding("like-one-vendor", subject="--rocm", program=flavour.program))
     lists = [_List(host, flavour, vendor) for vendor in vendors]
@@ -178,7 +176,7 @@ class _List:
                 self._bind_libraries(claim, (path, *self._links_to(path)), path)
             elif entry.kind == "library-path":
                 self._reject(claim, path)
-            elif entry.kind == "binary" or not self.flavour.plain_files:
+            elif entry.kind == "binary" or not self.flavour.is_apptainers:
                 self._program(claim)
             elif self.tree.has(path):
                 self.binds.append(_Bind(claim, path, ContainerPath(path), "file", path))
@@ -191,7 +189,7 @@ class _List:
             case = None
             if entry.kind == "binary" and "/" in entry.text:
                 case = "relative"
-            elif entry.kind == "file" and self.flavour.plain_files:
+            elif entry.kind == "file" and self.flavour.is_apptainers:
                 found = self.tree.stat(entry.text)
                 case = "forbidden" if isinstance(found, Missing) and found.why == "forbidden" else None
             if case is not None:
@@ -203,7 +201,7 @@ class _List:
     def _nested_libraries(self) -> Iterator[str]:
         """Bind the libraries of a surrounding container, and yield their names."""
         claim = Claim("path", NESTED_LIBRARIES, "nested", NESTED_LIBRARIES, self.vendor)
-        for name in self.tree.names(NESTED_LIBRARIES) if self.flavour.inherits else ():
+        for name in self.tree.names(NESTED_LIBRARIES) if self.flavour.is_apptainers else ():
             path = RootedPath(f"{NESTED_LIBRARIES}/{name}")
             found = self.tree.lstat(path)
             if not isinstance(found, Missing) and found.kind == "file":

@@ -24,7 +24,11 @@ def with_rocm(
     """Return *sided*, the host's side of *asked*, with the findings about ROCm; *files* are all files of the host."""
     members = [file for file in asked if file.group == "rocm"]
     if "rocm" in sided.images or not any(file.group == "rocm" for file in files):
-        return sided._replace(findings=(*sided.findings, *_missing(request, fit)))
+        if fit is None or fit.own_userspace is not None:
+            return sided
+        case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
+        missing = finding("userspace-missing", subject="userspace", case=case)
+        return sided._replace(findings=(*sided.findings, missing))
     alone = _without_library([file for file in sided.files if file.group == "rocm"])
     kept = tuple(file for file in sided.files if file not in alone)
     decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]
@@ -54,14 +58,6 @@ def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
         for file, library in libraries.items()
         if library not in names
     }
-
-
-def _missing(request: Request, fit: Optional[ImageFit]) -> list[Finding]:
-    """Return the finding that a container has no ROCm at all, neither the image's nor the host's."""
-    if fit is None or fit.own_userspace is not None:
-        return []
-    case = "asked" if request.userspace == "image" else "nowhere"
-    return [finding("userspace-missing", subject="userspace", case=case)]
 
 
 def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int) -> list[Finding]:

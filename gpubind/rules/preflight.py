@@ -202,13 +202,12 @@ def _container(
     left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
     mounts = [mount for mount in plan.mounts if mount.target not in left_out]
     own = image.facts.env.get("LD_LIBRARY_PATH", "")
-    return Container(image.loader, host.driver, mounts, plan.env, own, own_mounts, host.local, lambda: _processor(host))
 
+    def processor() -> Optional[Cpu]:
+        data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)  # older records do not have it
+        return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 
-def _processor(host: Host) -> Optional[Cpu]:
-    """Return the host's processor, as the loader sees it; None if it is not known, as in older records."""
-    data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)
-    return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
+    return Container(image.loader, host.driver, mounts, plan.env, own, own_mounts, host.local, processor)
 
 
 def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[OwnMounts] = None) -> str:

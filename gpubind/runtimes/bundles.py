@@ -14,7 +14,7 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, Process, absolute, edited, for_start
+from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, absolute, edited, for_start
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
@@ -105,7 +105,7 @@ class BundleRuntime(Runtime):
                 raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)
         before, after = self._split(start.user.arguments)
         name = f"gpubind-{call.token}"
-        text = for_start(words.document, bundle, Process(argv, call.terminal))
+        text = for_start(words.document, bundle, argv, call.terminal)
         run = ("run", "--bundle", STAGED_DIRECTORY, *after, name)
         return Command((call.program, *before, *run), start.caller.environ, StagedFile(CONFIG, text))
 

@@ -13,7 +13,6 @@ from gpubind.formats.archive.bundle import (
     Bundle,
     BundleEdits,
     BundleMount,
-    Process,
     edited,
     for_start,
     parse_bundle,
@@ -150,7 +149,7 @@ def test_what_the_user_changes_after_an_edit_stays() -> None:
 def test_a_bundle_elsewhere_finds_what_its_paths_named() -> None:
     mounts = [{"destination": "/a", "type": "bind", "source": "data"}, {"destination": "/t", "source": "tmpfs"}]
     found = bundle(mounts=mounts)._replace(directory="/srv/b")
-    made = json.loads(for_start(found.text, found, Process(("ls", "-l"), terminal=False)))
+    made = json.loads(for_start(found.text, found, ("ls", "-l"), False))
     assert made["root"]["path"] == "/srv/b/rootfs"
     assert [mount["source"] for mount in made["mounts"]] == ["/srv/b/data", "tmpfs"]
     assert (made["process"]["args"], made["process"]["terminal"]) == (["ls", "-l"], False)

@@ -21,16 +21,14 @@ FILE = sif(SifObject(b"Bootstrap: docker", data_type=0x4001), SifObject(b"x" * 5
 
 
 def parse(data: bytes) -> tuple[SifDescriptor, ...]:
-    header = parse_sif_header(data)
-    table = data[header.descriptors_offset :][: header.descriptors * DESCRIPTOR_SIZE]
-    found = parse_sif_descriptors(table, header, len(data))
+    table, size = parse_sif_header(data)
+    found = parse_sif_descriptors(data[table:][:size], table, size, len(data))
     primary_partition(found)
     return found
 
 
 def test_header_and_descriptors_are_read() -> None:
-    header = parse_sif_header(FILE)
-    assert header == (4, 4096)
+    assert parse_sif_header(FILE) == (4096, 4 * DESCRIPTOR_SIZE)
     definition, partition = parse(FILE)
     assert (definition.file_system, definition.primary) == (None, False)
     assert FILE[definition.offset :][: definition.size] == b"Bootstrap: docker"

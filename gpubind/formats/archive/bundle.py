@@ -122,14 +122,6 @@ class BundleEdits(NamedTuple):
     """Each variable's value; None removes it."""
 
 
-class Process(NamedTuple):
-    """Changes of a bundle's process for a start."""
-
-    args: tuple[str, ...]
-    terminal: Optional[bool]
-    """None: as the bundle has it."""
-
-
 class _Annotation(NamedTuple):
     """Edits, as the annotation records them."""
 
@@ -176,12 +168,15 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
     return _dumps(document, bundle.text)
 
 
-def for_start(text: str, bundle: Bundle, process: Process) -> str:
-    """Return *text*, the edited config.json of *bundle*, for a bundle in another directory that runs *process*."""
+def for_start(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional[bool]) -> str:
+    """Return *text*, the edited config.json of *bundle*, for a bundle in another directory that runs *args*.
+
+    *terminal* None: as the bundle has it.
+    """
     document = json.loads(text)
-    document["process"]["args"] = list(process.args)
-    if process.terminal is not None:
-        document["process"]["terminal"] = process.terminal
+    document["process"]["args"] = list(args)
+    if terminal is not None:
+        document["process"]["terminal"] = terminal
     document["root"]["path"] = absolute(bundle, document["root"]["path"])
     for mount in document.get("mounts") or ():
         if _DECODER.value(BundleMount, mount).is_bind and mount.get("source"):

@@ -30,14 +30,6 @@ _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 _damaged = Format("bad-sif", "damaged SIF file").damaged
 
 
-class SifHeader(NamedTuple):
-    """The global header."""
-
-    descriptors: int
-    """Slots in the table of descriptors, used or not."""
-    descriptors_offset: int
-
-
 class SifDescriptor(NamedTuple):
     """One object in the file; *offset* and *size* are checked to lie in it."""
 
@@ -50,8 +42,8 @@ class SifDescriptor(NamedTuple):
     """Whether it is the partition that a container runs from."""
 
 
-def parse_sif_header(data: bytes) -> SifHeader:
-    """Return the header in the first `HEADER_SIZE` bytes of a file.
+def parse_sif_header(data: bytes) -> tuple[int, int]:
+    """Return where the table of descriptors is, by the first `HEADER_SIZE` bytes of a file, and its size in bytes.
 
     Errors: `FormatError` (code `bad-sif`) with the byte offset.
     """
@@ -67,20 +59,18 @@ def parse_sif_header(data: bytes) -> SifHeader:
         raise _damaged(f"a table of descriptors at byte {table}", 96)
     if table_size != total * DESCRIPTOR_SIZE:
         raise _damaged(f"{total} descriptors in {table_size} bytes", 104)
-    return SifHeader(total, table)
+    return table, table_size
 
 
-def parse_sif_descriptors(data: bytes, header: SifHeader, file_size: int) -> tuple[SifDescriptor, ...]:
-    """Return the used descriptors in *data*, the bytes of the table; *file_size* is the whole file's, in bytes.
+def parse_sif_descriptors(data: bytes, base: int, table_size: int, file_size: int) -> tuple[SifDescriptor, ...]:
+    """Return the used descriptors in *data*, the table of *table_size* bytes at *base* of a file.
 
     Errors: `FormatError` (code `bad-sif`) with the byte offset: a short table, an object outside the file.
     """
-    base = header.descriptors_offset
-    if len(data) < header.descriptors * DESCRIPTOR_SIZE:
+    if len(data) < table_size:
         raise _damaged("truncated table of descriptors", base + len(data))
     found = []
-    for number in range(header.descriptors):
-        at = number * DESCRIPTOR_SIZE
+    for at in range(0, table_size, DESCRIPTOR_SIZE):
         if not data[at + 4]:  # unused
             continue
         fields = _DESCRIPTOR.unpack_from(data, at)

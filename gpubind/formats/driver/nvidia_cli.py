@@ -6,8 +6,6 @@ Sources: libnvidia-container `src/cli/list.c` (order and content), `src/cli/main
 
 from __future__ import annotations
 
-from typing import Optional
-
 from gpubind.errors import Format
 from gpubind.frozen import NamedTuple
 
@@ -31,14 +29,6 @@ class NvidiaCliList(NamedTuple):
     """Resolved real files, 64-bit and 32-bit: `libcuda.so.550.54.14`, never `libcuda.so.1`."""
     others: tuple[str, ...]
     """Programs (resolved), sockets and the MPS directory: a path does not tell which."""
-
-
-class NvidiaCliFailure(NamedTuple):
-    """Why the program gave no answer."""
-
-    error_class: Optional[str]
-    """`initialization`, `detection`, `ldcache`, ...; None if the message names none."""
-    message: str
 
 
 def list_argv(root: str) -> tuple[str, ...]:
@@ -71,22 +61,23 @@ def parse_list(text: str) -> NvidiaCliList:
     return NvidiaCliList(**{kind: tuple(paths) for kind, paths in kinds.items()})
 
 
-def parse_failure(stderr: str) -> NvidiaCliFailure:
-    """Return the class and the message in the standard error of a call that failed.
+def parse_failure(stderr: str) -> tuple[str, str]:
+    """Return the code and the message of a call that failed, by its standard error.
 
-    The first line of the program's form takes precedence; without one, the last line that is not empty.
+    The code is `failed`, or the program's own class of error (`initialization-error`, `detection-error`). The first
+    line of the program's form takes precedence; without one, the last line that is not empty.
     """
     last = ""
     for line in stderr.split("\n"):
         line = line.strip()
         program, colon, message = line.partition(": ")
         if colon and program.startswith(PROGRAM):
-            error_class, error, rest = message.partition(" error: ")
-            if error and error_class.isascii() and error_class.replace("-", "").isalpha() and error_class.islower():
-                return NvidiaCliFailure(error_class, rest[:MESSAGE_LIMIT])
-            return NvidiaCliFailure(None, message[:MESSAGE_LIMIT])
+            kind, error, rest = message.partition(" error: ")
+            if error and kind.isascii() and kind.replace("-", "").isalpha() and kind.islower():
+                return f"{kind}-error", rest[:MESSAGE_LIMIT]
+            return "failed", message[:MESSAGE_LIMIT]
         last = line or last
-    return NvidiaCliFailure(None, last[:MESSAGE_LIMIT] or "no message")
+    return "failed", last[:MESSAGE_LIMIT] or "no message"
 
 
 def _kind(path: str) -> str:

@@ -42,9 +42,8 @@ def claims(host: Host) -> Union[Serving, PassedOver]:
         absent = answer.why == "absent"
         return PassedOver(SOURCE, answer.why, f"there is no `{PROGRAM}` to ask" if absent else answer.detail)
     if answer.status != 0:
-        failure = parse_failure(answer.stderr)
-        code = f"{failure.error_class}-error" if failure.error_class else "failed"
-        return PassedOver(SOURCE, code, f"`{PROGRAM} list` ended with {answer.status}: {failure.message}")
+        code, message = parse_failure(answer.stderr)
+        return PassedOver(SOURCE, code, f"`{PROGRAM} list` ended with {answer.status}: {message}")
     try:
         listed = parse_list(answer.stdout)
     except FormatError as error:

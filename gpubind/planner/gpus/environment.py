@@ -322,21 +322,14 @@ def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> M
 
 
 def _numbered(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
-    if rule.device_files:
-        gpu = _by_device_file(number, gpus, index=certain)
-        return Chosen(gpu) if gpu else "unknown"
-    if number >= len(gpus):
-        return "unknown"
-    return Chosen(gpus[number]) if certain else "order"
-
-
-def _by_device_file(number: int, gpus: Sequence[Gpu], *, index: bool) -> Optional[Gpu]:
-    """Return the GPU whose device file has *number*; with *index*, also AMD's by index: gres.conf may count them."""
+    """Return the GPU with *number*: its device file's, or, if *certain*, AMD's index, which gres.conf may have."""
+    if not rule.device_files:
+        return "unknown" if number >= len(gpus) else Chosen(gpus[number]) if certain else "order"
     for gpu in gpus:
         is_its = gpu.minor == number if gpu.vendor == "nvidia" else gpu.render == f"/dev/dri/renderD{number}"
-        if is_its or (index and number < _RENDER_BASE and gpu.vendor == "amd" and gpu.index == number):
-            return gpu
-    return None
+        if is_its or (certain and number < _RENDER_BASE and gpu.vendor == "amd" and gpu.index == number):
+            return Chosen(gpu)
+    return "unknown"
 
 
 def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:

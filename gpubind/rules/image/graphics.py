@@ -94,16 +94,12 @@ def _manifests(preflight: Preflight) -> Iterator[tuple[Mount, Icd]]:
     """Yield the plan's manifests, except damaged ones, which the planner reports."""
     for mount in preflight.plan.mounts:
         if mount.target.endswith((".json", ".icd")):
-            icd = _parsed(_content(mount, preflight.host.driver))
+            driver = preflight.host.driver
+            inside = driver.rooted(mount.source or "")
+            data = Missing("absent") if inside is None else driver.read(inside)
+            icd = _parsed(data if mount.content is None else mount.content.encode("utf-8", "surrogateescape"))
             if icd is not None:
                 yield mount, icd
-
-
-def _content(mount: Mount, driver: Tree) -> Union[bytes, Missing]:
-    if mount.content is not None:
-        return mount.content.encode("utf-8", "surrogateescape")
-    inside = driver.rooted(mount.source or "")
-    return Missing("absent") if inside is None else driver.read(inside)
 
 
 def _parsed(data: Union[bytes, Missing]) -> Optional[Icd]:

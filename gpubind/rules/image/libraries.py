@@ -14,7 +14,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
 from gpubind.loader.container import Container, Failure
-from gpubind.model import Capability, Finding, Missing, Mount, Plan, RootedPath, Severity
+from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity
 from gpubind.model.findings import cases_of, finding, worst
 from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
@@ -108,8 +108,11 @@ def library_version(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a library of the plan that dlopen refuses, since glibc 2.41, for the executable stack that it asks for."""
-    if isinstance(preflight, ProgramPreflight) and _has_executable_stack(preflight):
-        return
+    if isinstance(preflight, ProgramPreflight) and preflight.chain.stop is None and preflight.chain.file is not None:
+        started = preflight.container.load(preflight.chain.file.path).files
+        facts = [file.tree.elf(file.at) for file in started]
+        if any(not isinstance(elf, Missing) and elf.executable_stack for elf in facts):
+            return  # the program's stack is executable from its start
     for cause in _causes(preflight, "stack"):
         yield _refused("executable-stack", cause, ())
 
@@ -181,19 +184,12 @@ def _passed_over(preflight: Preflight) -> Iterator[Finding]:
             yield finding("library-unreadable", subject=name, vendor=decision.vendor, where=where, message=why)
 
 
-def _has_executable_stack(preflight: ProgramPreflight) -> bool:
-    """Return whether the program's stack is executable from its start: by itself, or by what it is linked with."""
-    chain = preflight.chain
-    if chain.stop is not None or chain.file is None:
-        return False
-    facts = [file.tree.elf(file.at) for file in preflight.container.load(chain.file.path).files]
-    return any(not isinstance(elf, Missing) and elf.executable_stack for elf in facts)
-
-
 def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Severity:
     """Return an error for CUDA and capabilities that were requested by name; a note for those by default."""
     name = basename(mount.target)
-    capability = _capability(mount, table)
+    capability = mount.capability
+    if capability in (None, "compat32"):  # which a 32-bit library has in addition to another
+        capability = capability_of(table.section(name, mount.target), driver_version_of(name))
     request = preflight.plan.request
     by_name = request.caps_explicit and capability in request.capabilities
     if known(name).minor:
@@ -202,13 +198,6 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
         return "error"
     hides = preflight.image.loader.of(mount.arch).find(name) is not None
     return "warning" if hides or capability in ("compute", "utility") else "note"
-
-
-def _capability(mount: Mount, table: NameTable) -> Optional[Capability]:
-    if mount.capability not in (None, "compat32"):  # which a 32-bit library has in addition to another
-        return mount.capability
-    name = basename(mount.target)
-    return capability_of(table.section(name, mount.target), driver_version_of(name))
 
 
 def _use(names: tuple[str, ...]) -> str:
