@@ -59,13 +59,14 @@ def page_of(command: Subcommand) -> Page:
 def overview() -> Page:
     """Return the help of gpubind itself."""
     rows = tuple((name, _paragraphs(command_of(name).help)[0]) for name in MODULES)
+    about = ("NVIDIA 550.163.01, two GPUs", "eight AMD MI300X, ROCm 6.2; synthetic")
     return Page(
         usage="gpubind [OPTIONS] COMMAND [ARGS]...",
         text=("Plan what a container must get from this GPU host, explain it, and hand it to any container runtime.",),
         sections=(
             ("Commands", rows),
             ("Options", (_row(VERSION), _row(HELP))),
-            ("Bundled hosts, for --host", _hosts()),
+            ("Bundled hosts, for --host", tuple(zip(HOSTS, about))),
         ),
         examples=(
             ("see a plan, on any machine", f"gpubind plan --nv --host {HOSTS[0]}"),
@@ -93,17 +94,11 @@ def render_page(page: Page, width: int) -> str:
     return "\n".join([*lines, "", *_wrapped(page.end, "", "", width)]) + "\n"
 
 
-def _hosts() -> Rows:
-    about = ("NVIDIA 550.163.01, two GPUs", "eight AMD MI300X, ROCm 6.2; synthetic")
-    return tuple(zip(HOSTS, about))
-
-
 def _paragraphs(text: str) -> tuple[str, ...]:
     return tuple(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def _row(parameter: Union[Option, Argument]) -> tuple[str, str]:
-    """Return the names and the description of *parameter*, with its default and its variable."""
     if isinstance(parameter, Argument):
         return parameter.metavar, parameter.help
     has_default = isinstance(parameter.default, str) and parameter.default and "[" not in parameter.help

@@ -164,7 +164,6 @@ def _complain(text: str) -> None:
 
 
 def _bug(error: Exception) -> str:
-    """Return the message about *error*, which is a mistake in gpubind."""
     from gpubind.documents.text import render_error
 
     trace = error.__traceback__

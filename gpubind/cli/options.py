@@ -132,7 +132,6 @@ def query_of(options: PlanOptions, like: Optional[str] = None) -> Query:
 
 
 def _option(field: str) -> str:
-    """Return the option that sets a field of `Request`."""
     others = {"cdi_devices": "cdi-device", "cdi_directories": "cdi-dir", "listfile": "list", "vendors": "nv and --rocm"}
     return f"--{others.get(field) or field.replace('_', '-')}"
 

@@ -95,7 +95,6 @@ def _runtime_options_apart(words: Words) -> Words:
 
 
 def _with_a_command(words: Words) -> Words:
-    """Make `exec` without a command `shell`."""
     _, rest = _options("exec", words[1:])
     is_whole = words[0] != "exec" or len(rest) != 1 or rest[0].startswith("-")
     return words if is_whole else ("shell", *words[1:])
@@ -146,5 +145,4 @@ def _options(command: str, words: Words) -> tuple[Words, Words]:
 
 
 def _spellings(command: str) -> dict[str, bool]:
-    """Return each spelling of an option of *command*, and whether it takes a value."""
     return {name: bool(each.metavar) for each in command_of(command).options for name in each.spellings}

@@ -113,7 +113,6 @@ def _print_grid(grid: Grid, console: Console) -> None:
 
 
 def _list(table: Table, console: Console) -> None:
-    """Print each row as its first cell, and the others below it with their titles."""
     indent = " " * _indent(table)
     for row in table.rows:
         if isinstance(row, Heading):

@@ -182,7 +182,6 @@ def _kind(code: str) -> str:
 
 
 def _texts(decision: Decision) -> list[str]:
-    """Return the names by which a Decision can be found."""
     paths = [path for path in (decision.path, decision.target) if path]
     return [decision.subject, *paths, *(path.rpartition("/")[2] for path in paths)]
 
@@ -266,7 +265,6 @@ def unmarked(page: str, width: int) -> str:
 
 
 def _paragraphs(page: str) -> list[str]:
-    """Return each paragraph of *page* in one line."""
     paragraphs: list[str] = []
     for line in page.splitlines():
         before = paragraphs[-1] if paragraphs else ""

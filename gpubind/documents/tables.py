@@ -91,7 +91,7 @@ def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
         table_of(_BINDS, _binds(bundled)),
         table_of(_BINDS, _binds(others)),
         table_of(_NODES, _nodes(plan)),
-        table_of(_VARIABLES, _variables(plan)),
+        table_of(_VARIABLES, [(one.name, one.op, one.value or "", one.rule) for one in plan.env]),
     ]
     return [*tables, table_of(_LEFT_OUT, _left_out(plan))] if verbose else tables
 
@@ -125,7 +125,6 @@ def bind_groups(mounts: Iterable[Mount]) -> list[BindGroup]:
 
 
 def _binds(mounts: list[Mount]) -> list[Union[Row, Heading]]:
-    """Return a row a host file, below a heading for its group."""
     rows: list[Union[Row, Heading]] = []
     for title, directory, files in bind_groups(mounts):
         rows.append(Heading(f"{title}{', from ' + directory if directory else ''}"))
@@ -143,10 +142,6 @@ def _nodes(plan: Plan) -> list[Union[Row, Heading]]:
         group, number = node.group or str(node.gid), f"{node.major}:{node.minor}"
         rows.append((node.target, number, f"{node.mode:04o}", group, node.access, gpu, node.capability or "all"))
     return rows
-
-
-def _variables(plan: Plan) -> list[Union[Row, Heading]]:
-    return [(variable.name, variable.op, variable.value or "", variable.rule) for variable in plan.env]
 
 
 def _left_out(plan: Plan) -> list[Union[Row, Heading]]:

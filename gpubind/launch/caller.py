@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Optional
 
 from gpubind.errors import UsageError
-from gpubind.files import Tree, glob
+from gpubind.files import glob
 from gpubind.files.regular import read_regular
 from gpubind.host import Host
 from gpubind.host.open import read_file
@@ -49,6 +49,8 @@ def begin(
     _need_whole(options)
     here = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
+    tree = host.local
+    nodes = () if tree is None else tuple(tree.real(path) for named in runtime.nodes for path in glob(tree, named))
     caller = CallerFacts(
         environ=environ,
         home=_home(),
@@ -62,7 +64,7 @@ def begin(
         version=version,
         site=site or {},
         machine=host.uname.machine,
-        nodes=_matches(host.local, runtime.nodes),
+        nodes=nodes,
         files=tuple(HostPath(path) for path in runtime.files if not is_live or exists(path)),
         inits=tuple(HostPath(path) for path in runtime.inits if may(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,
@@ -70,11 +72,6 @@ def begin(
         has_selinux=is_here and _text_if_there("/sys/fs/selinux/enforce") == "1",
     )
     return Start(runtime, caller, known, UserOptions(arguments, options, values, unread))
-
-
-def _matches(tree: Optional[Tree], patterns: Iterable[str]) -> tuple[HostPath, ...]:
-    """Return the paths on this machine that match *patterns*; none of a host that is another machine."""
-    return () if tree is None else tuple(tree.real(path) for pattern in patterns for path in glob(tree, pattern))
 
 
 def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:

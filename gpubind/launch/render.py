@@ -51,7 +51,6 @@ def print_plan(form: PrintForm, host: Host, query: Query, image: Optional[Image]
 
 
 def _for_runtime(form: PrintForm, host: Host, query: Query, image: Optional[Image]) -> tuple[Plan, str]:
-    """Return the plan, and its text for a runtime."""
     runtime = runtime_of_format(form.name)
     callers = callers_environ()
     if host.local is None:  # the text for a recorded host is the same for every caller
@@ -70,7 +69,6 @@ def render_start(form: PrintForm, prepared: Prepared) -> tuple[Plan, str]:
 
 
 def _with_findings(prepared: Prepared) -> Prepared:
-    """Return *prepared* with the findings about its arguments in its plan."""
     plan = prepared.plan
     return prepared._replace(plan=plan._replace(findings=(*plan.findings, *prepared.words.findings)))
 

@@ -89,7 +89,8 @@ def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfini
         for number, key in enumerate(keys):
             memo = read_memo(place, key, secret)
             rest = tuple(words[number + 1 :]) if number < WORDS_LIMIT else ()
-            if memo is None or not _is_for(memo, rest):
+            # A memo of a whole line is for that line only; one of its beginning is for any command after it.
+            if memo is None or (rest if memo["rest"] is None else rest[:1] in ((), ("--",))):
                 continue
             changed = first_change(memo["trace"])
             if changed is None:
@@ -110,13 +111,6 @@ def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoRetur
     for number in (_SIGPIPE, _SIGXFSZ):
         signal(number, SIG_DFL)
     os.execve(path, argv, environ)
-
-
-def _is_for(memo: dict[str, Any], rest: tuple[str, ...]) -> bool:
-    """Return whether *memo* is for a command line that ends in *rest*: if it has the whole line, *rest* is empty."""
-    if memo["rest"] is None:
-        return not rest
-    return bool(rest) and rest[0] != "--"
 
 
 def _answer(memo: dict[str, Any], rest: tuple[str, ...]) -> Union[int, Unfinished]:
@@ -157,7 +151,6 @@ def _text(path: str) -> bytes:
 
 
 def _rights() -> tuple[bytes, ...]:
-    """Return the capabilities and restrictions of this process."""
     lines = _text("/proc/self/status").split(b"\n")
     return tuple(line for line in lines if line.startswith((b"Cap", b"NoNewPrivs", b"Seccomp:")))
 

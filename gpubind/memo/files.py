@@ -74,7 +74,6 @@ def open_directory(path: str, others: int = 0o077) -> Optional[int]:
 
 
 def _above(path: str) -> list[str]:
-    """Return all directories above *path*."""
     above = [os.path.dirname(path)]
     while above[-1] not in ("/", ""):
         above.append(os.path.dirname(above[-1]))
@@ -162,6 +161,5 @@ def unpacked(data: bytes, name: str, secret: bytes) -> Optional[dict[str, Any]]:
 
 
 def _checksum(body: bytes, name: str, secret: bytes) -> bytes:
-    """Return the checksum, keyed by *secret*, of *body* in the file *name*."""
     head = FORM + name.encode("utf-8", "surrogateescape") + b"\0"
     return digest(head + body, secret)

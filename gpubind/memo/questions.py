@@ -134,7 +134,6 @@ def _content(path: str) -> tuple[Any, ...]:
 
 
 def _names(path: str) -> bytes:
-    """Return a directory by the names in it."""
     place = posix.open(path, _READ_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         _need_there(place, path)
@@ -170,7 +169,6 @@ def _access(question: tuple[str, int, bool]) -> bool:
 
 
 def _user(uid: int) -> Optional[tuple[Any, ...]]:
-    """Return the entry of *uid* in the user database."""
     import pwd
 
     try:

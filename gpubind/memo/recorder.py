@@ -170,7 +170,6 @@ def _noted(
 
 
 def _about(kind: str) -> Callable[..., Optional[Question]]:
-    """Return what makes a question of *kind* of a function's arguments."""
 
     def question_of(
         recorder: Recorder, path: Any, *, dir_fd: Optional[int] = None, follow_symlinks: bool = True

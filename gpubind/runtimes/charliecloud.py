@@ -247,7 +247,6 @@ def _users(start: Start, name: str) -> Optional[str]:
 
 
 def _images_own(plan: Plan, image: Optional[Tree]) -> str:
-    """Return the image's own LD_LIBRARY_PATH, without empty elements."""
     value = plan.image.env.get("LD_LIBRARY_PATH", "") if plan.image else ""
     for line in ((image.text(ENVIRONMENT) if image is not None else None) or "").splitlines():
         name, equals, text = line.partition("=")

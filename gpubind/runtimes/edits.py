@@ -191,7 +191,6 @@ def is_utf8(text: str) -> bool:
 
 
 def _no_mount_point(mount: Mount, detail: str) -> Decision:
-    """Return the Decision about a mount without a place in the container."""
     return Decision(
         vendor=mount.vendor,
         subject=mount.target,

@@ -79,12 +79,10 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
 
 
 def _short(name: str) -> str:
-    """Return the beginning of *name* where it is too long to be repeated."""
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
 
 
 def _next_step(seen: str) -> str:
-    """Return the hint for *seen*, which is unknown."""
     from gpubind.documents.explanation import nearest_message
 
     near = nearest_message(seen)

@@ -66,7 +66,6 @@ def _gpubind(length: int) -> tuple[str, ...]:
 
 
 def _become(words: Sequence[str], environ: Mapping[str, str], *, dry_run: bool) -> None:
-    """Replace this process by *words*, a command line of the user's; print them in a dry run."""
     if dry_run:
         import shlex
 

@@ -93,7 +93,6 @@ def _facts(image: ImageFacts, checked: Checked) -> str:
 
 
 def _folded(theme: str, notes: list[Finding], width: int) -> Iterable[str]:
-    """Return all notes of a theme in one sentence."""
     if not notes:
         return ()
     if theme == "extras":
@@ -114,6 +113,5 @@ def _wrapped(line: str, width: int, indent: str) -> list[str]:
 
 
 def _coloured(line: str) -> str:
-    """Return *line* with its first word in colour, if that is a verdict or a severity."""
     word, colon, rest = line.partition(":")
     return f"\x1b[{_COLOURS[word]}m{word}{colon}\x1b[0m{rest}" if colon and word in _COLOURS else line

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpubind.documents.text import printable, summary
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
-from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Plan
+from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.runtimes.edits import Edits, edits_of, is_utf8, unsayable_path, unsayable_value
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -54,7 +54,8 @@ def fixed_env(plan: Plan) -> tuple[EnvVar, ...]:
 
 def groups_of(edits: Edits) -> tuple[int, ...]:
     """Return the groups that may open nodes which other users may not, except root's."""
-    return tuple(sorted({node.gid for node in edits.nodes if _is_for_its_group(node)}))
+    nodes = (node for node in edits.nodes if node.mode & 0o006 != 0o006 and node.mode & 0o060 == 0o060)
+    return tuple(sorted({node.gid for node in nodes if node.gid}))
 
 
 def need_sayable_path(path: str, what: str) -> None:
@@ -113,7 +114,3 @@ def _unsayable(text: str) -> str:
     if not is_utf8(text):
         return "it is not UTF-8"
     return "it has a control character in it" if _CONTROL.search(text) else ""
-
-
-def _is_for_its_group(node: DeviceNode) -> bool:
-    return bool(node.gid) and node.mode & 0o006 != 0o006 and node.mode & 0o060 == 0o060

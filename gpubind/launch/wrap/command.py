@@ -233,7 +233,6 @@ def _prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
 
 
 def _changed(environ: Mapping[str, str], prefix: Sequence[Prefix]) -> Mapping[str, str]:
-    """Return *environ* as the prefix passes it on to the runtime."""
     for one in prefix:
         changed: dict[str, str] = {} if one.clears else dict(environ)
         for name, value in one.sets:
@@ -321,7 +320,6 @@ def _unreadable(words: tuple[str, ...], at: int, trouble: Trouble, start: Option
 def _started(
     prefix: tuple[Prefix, ...], at: int, subcommand: tuple[str, ...], head: Line, line: Line, start: StartCommand
 ) -> Wrapped:
-    """Return the start of a line, without its GPUs."""
     words, others = line.words, list(line.others)
     image, image_at, name = None, None, None
     if start.shape in ("image", "instance") and others:

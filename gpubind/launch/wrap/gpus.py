@@ -159,11 +159,12 @@ def _oci_request(
     if not requests and not image_decides:
         return _of_nodes(options)
     lists = [one.gpus for one in requests]
+    listed = dict.fromkeys(name for one in lists for name in (one or "").split(","))
     # Capabilities that --gpus names take precedence over the variable.
     caps = next((one.caps for one in requests if one.caps is not None), None)
     return GpuRequest(
         vendors=_ordered({*(vendor for one in requests for vendor in one.vendors), *([vendor] if vendor else [])}),
-        gpus="all" if "all" in lists else None if None in lists or not lists else _joined(lists),
+        gpus="all" if "all" in lists else None if None in lists or not lists else ",".join(listed),
         caps=_capabilities(env.get(CAPS, ""), f"{CAPS}={env.get(CAPS)}") if caps is None else caps,
         cdi=names or tuple(name for one in requests for name in one.cdi),
         flags=(
@@ -176,10 +177,6 @@ def _oci_request(
         reads_image=True,
         image_decides=image_decides,
     )
-
-
-def _joined(lists: Sequence[Optional[str]]) -> str:
-    return ",".join(dict.fromkeys(name for one in lists for name in (one or "").split(",")))
 
 
 def _of_nodes(options: Sequence[GivenOption]) -> Optional[GpuRequest]:
@@ -295,7 +292,6 @@ def _id_of(device: str) -> Optional[str]:
 
 
 def _of_docker(option: GivenOption) -> GpuRequest:
-    """Return the request of docker's --gpus: a line of CSV, each field `key=value`, or a count."""
     fields: dict[str, str] = {}
     for field in parse_list(option.value):
         key, equals, value = field.partition("=")
@@ -351,7 +347,6 @@ def _of_amd(name: str) -> Sequence[str]:
 
 
 def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
-    """Return *names* as a list for `gpubind --gpus`. Errors: `UsageError` (code `wrap-gpus`)."""
     names = [name.strip() for name in names]
     if "all" in names:
         return "all"
@@ -375,7 +370,6 @@ def _capabilities(text: str, source: Union[GivenOption, str]) -> Optional[tuple[
 
 
 def _environment(options: Iterable[GivenOption], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that -e gives the container."""
     env: dict[str, str] = {}
     for option in options:
         env.update(assigned(option.value, environ) if option.name == "env" else {})

@@ -75,7 +75,9 @@ def is_newer(start: Start) -> bool:
 
 
 def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
-    value = _to_the_letter(variable.value or "", start)
+    value = variable.value or ""
+    if not is_literal(start.user.options):  # the container's shell evaluates it in double quotes, though quotes stay
+        value = _ESCAPED.sub(r"\\\g<0>", value)
     if variable.name == "PATH" and variable.op in ("prepend", "append") and value:
         name = f"{variable.op.upper()}_PATH"
         users_own = specified(start, name)
@@ -190,17 +192,11 @@ def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
 
 
 def _sets_none(image: ImageFacts) -> bool:
-    """Return whether *image* surely sets no LD_LIBRARY_PATH."""
     return "LD_LIBRARY_PATH" not in image.undecided and not image.env.get("LD_LIBRARY_PATH")
 
 
 def _left_last(whose: Literal["image", "env-file"], name: str, ours: str) -> Finding:
     return finding("library-path-last", subject="LD_LIBRARY_PATH", case=whose, where=ours, name=name)
-
-
-def _to_the_letter(value: str, start: Start) -> str:
-    """Return *value* for the container's shell, which evaluates it in double quotes, though quotes stay."""
-    return value if is_literal(start.user.options) else _ESCAPED.sub(r"\\\g<0>", value)
 
 
 def env_word(name: str, value: str) -> str:

@@ -133,7 +133,6 @@ def older_name(name: str) -> Optional[str]:
 
 
 def _line(change: Change) -> list[str]:
-    """Return the lines of one change, but for what is unset."""
     name, quoted = change.name, shlex.quote(change.value)
     if change.op == "set":
         return [f"export {name}={quoted}"]

@@ -91,7 +91,7 @@ class Bubblewrap(Runtime):
             options += [option, path, path]
         for path in homes:
             options += ["--bind", path, path]
-        if start.caller.working_directory and _is_visible(start.caller.working_directory, homes):
+        if start.caller.working_directory and _inside(start.caller.working_directory, ["/tmp", *homes]):
             options += ["--chdir", start.caller.working_directory]
         for bind in edits.binds:
             options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
@@ -128,7 +128,7 @@ def _directory(plan: Plan, start: Start, image: Tree, given: BubblewrapOptions) 
     working, home = start.caller.working_directory, start.caller.environ.get("HOME", "")
     if working is None:
         return None
-    if _is_visible(working, _user_directories(plan, start)) or image.has(working):
+    if _inside(working, ["/tmp", *_user_directories(plan, start)]) or image.has(working):
         return ContainerPath(working)
     return ContainerPath(home if home in start.caller.directories else "/")
 
@@ -170,11 +170,6 @@ def _user_directories(plan: Plan, start: Start) -> list[str]:
         if outside and path in start.caller.directories and not _inside(path, [*VIRTUAL, "/tmp", "/var/tmp", *paths]):
             paths.append(path)
     return paths
-
-
-def _is_visible(working: str, homes: list[str]) -> bool:
-    """Return whether the caller's working directory is there in the container."""
-    return _inside(working, ["/tmp", *homes])
 
 
 def _inside(path: str, directories: list[str]) -> bool:

@@ -19,7 +19,6 @@ from gpubind.files import Tree
 from gpubind.model import EnvVar, Missing, Mount, Plan
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import GivenOption
 from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
 from gpubind.runtimes.edits import Obstacle, RuntimeArguments, edits_of
 from gpubind.runtimes.environment import Values, compose, known
@@ -86,7 +85,10 @@ def in_line(plan: Plan, start: Start) -> RuntimeArguments:
     image = start.tree
     options = PROGRAMS["bwrap"].read(start.user.arguments).options
     given = read_options(start.user.arguments)
-    at = _root_at(options)
+    roots = [i for i, one in enumerate(options) if one.name in BWRAP_BINDS and one.words[2:3] == ("/",)]
+    at = roots[-1] if roots else None
+    # Without a /dev of the container no node has a place.
+    makes_dev = any(one.words[-1] == "/dev" for one in options if one.name in (*_FRESH, *BWRAP_BINDS))
     if any(option.name == "ro-overlay" and option.words[-1] == "/" for option in options):
         hint = "use --tmp-overlay / instead: nothing is written to the layers then, either"
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
@@ -97,7 +99,7 @@ def in_line(plan: Plan, start: Start) -> RuntimeArguments:
     targets = [bind.target for bind in edits.binds]
     places = {"/", *(place_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()
     ours = [
-        *_dev(options),
+        *(() if makes_dev else ("--dev", "/dev")),
         *(word for b in edits.binds for word in ("--ro-bind" if b.read_only else "--bind", b.source, b.target)),
         *(word for node in edits.nodes for word in ("--dev-bind", node.source, node.target)),
     ]
@@ -117,18 +119,6 @@ def in_line(plan: Plan, start: Start) -> RuntimeArguments:
     if not writable:
         words += [word for place in sorted(places, reverse=True) for word in ("--remount-ro", place)]
     return RuntimeArguments(tuple(words), edits.binds, known(dict(env)), edits.decisions, edits.findings)
-
-
-def _root_at(options: Sequence[GivenOption]) -> Optional[int]:
-    """Return which of the options binds the root, if one does."""
-    found = [i for i, option in enumerate(options) if option.name in BWRAP_BINDS and option.words[2:3] == ("/",)]
-    return found[-1] if found else None
-
-
-def _dev(options: Sequence[GivenOption]) -> tuple[str, ...]:
-    """Return the words for a /dev of the container, where the user makes none: without one no node has a place."""
-    makes = any(option.words[-1] == "/dev" for option in options if option.name in (*_FRESH, *BWRAP_BINDS))
-    return () if makes else ("--dev", "/dev")
 
 
 def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optional[Obstacle]:

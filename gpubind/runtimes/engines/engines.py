@@ -207,7 +207,6 @@ class Podman(Docker):
 
 
 def _need_local(start: Start) -> None:
-    """Errors: `RuntimeLimitError` (code `remote-engine`)."""
     if start.facts.remote is not None:
         raise RuntimeLimitError(
             "remote-engine",
