@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from gpubind.errors import UsageError
+from gpubind.errors import HostReadError
 from gpubind.frozen import NamedTuple
 
 _REPORT = ("jinja2", "markupsafe")
@@ -24,7 +24,7 @@ class Document(NamedTuple):
     """Whether it is the form of one check: several have no place in it."""
 
     def load(self) -> Callable[..., str]:
-        """Return the renderer. Errors: `UsageError` (code `missing-extra`) where its packages are not installed."""
+        """Return the renderer. Errors: `HostReadError` (code `missing-package`) where a package is not installed."""
         from importlib import import_module
 
         try:
@@ -32,10 +32,9 @@ class Document(NamedTuple):
         except ModuleNotFoundError as error:
             if error.name not in _REPORT:
                 raise
-            hint = "`pip install 'gpubind[report]'`, or your distribution's package: python3-jinja2"
-            raise UsageError(
-                "missing-extra", f"the Python package `{error.name}` is needed for HTML", hint=hint
-            ) from error
+            hint = "pip install 'gpubind[report]', or the distribution's python3-jinja2"
+            what = f"the Python package `{error.name}` is needed for a page"
+            raise HostReadError("missing-package", what, hint=hint) from error
         renderer: Callable[..., str] = getattr(module, self.function)
         return renderer
 
@@ -90,4 +89,10 @@ CHECK_DOCUMENTS = {
 """Of a `Report`."""
 SEVERAL_DOCUMENTS = {"html": Document("report.matrix", "render_matrix_html")}
 """Of a sequence of `Report`s, where the form of several is not made of those of one."""
+DIFF_DOCUMENTS = {
+    "text": Document("diff.text", "render_diff_text"),
+    "json": Document("diff.text", "render_diff_json"),
+    "html": Document("report.diff", "render_diff_html"),
+}
+"""Of a `Comparison`."""
 CHECK_FORMATS = tuple(CHECK_DOCUMENTS)

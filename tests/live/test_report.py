@@ -10,6 +10,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from gpubind.documents.report.check import render_check_html
+from gpubind.documents.report.groups import Card, render_groups
+from gpubind.documents.report.matrix import FoundIn
+from gpubind.model import Finding
 from tests.documents.report.pages import HOSTILE, hostile_report
 from tests.live.browser import Browser, browser
 from tests.support.commands import gpubind
@@ -24,6 +27,7 @@ COMMANDS = {
     "host": ("check", "--nv", *HOSTS[:2]),
     "amd": ("check", "--rocm", *HOSTS[2:]),
     "matrix": ("check", *HOSTS, *IMAGE),
+    "diff": ("diff", "--nv", HOSTS[1], HOSTS[3], HOSTS[1]),
 }
 WIDTHS = (60, 250, 400, 1000, 1600, 2000)
 PICTURES = (400, 1000, 1600)
@@ -37,9 +41,21 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, command in COMMANDS.items():
         done = gpubind(*command, "--format", "html", "-o", str(made / f"{name}.html"))
         assert (done.returncode in (0, 1), done.stderr) == (True, "")
+    (made / "many.html").write_text(render_groups(*MANY))
     for number, name in enumerate(HOSTILE):
         (made / f"hostile{number}.html").write_text(render_check_html(hostile_report(name)))
     return made
+
+
+PAGES = (*COMMANDS, "many")
+NODES = tuple(f"gpu{number:05}" for number in range(10_000))
+LOST = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", hint="load the module")
+CARDS = (
+    Card("g0", "error", "error", "gpu[00000-00019]", NODES[:20], ("uvm-missing",)),
+    Card("g1", "lost", "timed out", "gpu[00020-00299]", NODES[20:300]),
+    Card("g2", "ok", "ok", "gpu[00300-09999]", NODES[300:]),
+)
+MANY = ("fleet", "error", "10000 nodes", "9700 ok", CARDS, [FoundIn(LOST, ("gpu[00000-00019]",), ("g0",))])
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +71,7 @@ def check(chromium: Browser, pages: Path) -> Browser:
     return chromium.open(pages / "check.html")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_requests_nothing_else_and_nothing_complains(chromium: Browser, pages: Path, name: str) -> None:
     page = pages / f"{name}.html"
     chromium.requests()
@@ -65,7 +81,7 @@ def test_a_page_requests_nothing_else_and_nothing_complains(chromium: Browser, p
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", PAGES)
 def test_no_page_is_wider_than_the_window(
     chromium: Browser, pages: Path, name: str, scheme: str, tmp_path: Path
 ) -> None:
@@ -105,7 +121,7 @@ return poor;
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_text_has_enough_contrast(chromium: Browser, pages: Path, name: str, scheme: str) -> None:
     chromium.open(pages / f"{name}.html", 1000, scheme)
     chromium.run("for (const one of document.querySelectorAll('details')) one.open = true")
@@ -215,7 +231,7 @@ def test_a_cell_of_a_matrix_shows_its_findings_only(chromium: Browser, pages: Pa
     assert page.run(shown) == every
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_prints_whole_and_closes_again_what_was_closed(chromium: Browser, pages: Path, name: str) -> None:
     page = chromium.open(pages / f"{name}.html", scheme="dark")
     closed = "return document.querySelectorAll('details:not([open])').length"
@@ -227,6 +243,18 @@ def test_a_page_prints_whole_and_closes_again_what_was_closed(chromium: Browser,
     printed = page.printed()
     assert printed.startswith(b"%PDF-")
     assert 1 <= printed.count(b"/Type /Page\n") <= 12
+
+
+def test_a_node_among_ten_thousand_is_found_with_its_group(chromium: Browser, pages: Path) -> None:
+    page = chromium.open(pages / "many.html")
+    page.driver.find_element(By.ID, "search").send_keys("gpu00271")
+    assert page.run("return [...document.querySelectorAll('.nodes .hit')].map((one) => one.title)") == ["gpu00271"]
+    assert page.driver.find_element(By.ID, "hits").text == "1 of 10000; gpu00271: timed out"
+
+
+def test_a_page_of_ten_thousand_nodes_opens_within_three_seconds(chromium: Browser, pages: Path) -> None:
+    took = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
+    assert min(chromium.open(pages / "many.html").run(took) for _ in range(3)) < 3000
 
 
 @pytest.mark.parametrize("number", range(len(HOSTILE)))

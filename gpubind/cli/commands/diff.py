@@ -14,18 +14,27 @@ from gpubind.cli.declarations import (
     OUTPUT,
     PLAN_OPTIONS,
     Argument,
+    Option,
     PlanOptions,
     Subcommand,
 )
 from gpubind.cli.options import query_of
-from gpubind.errors import EXIT_FINDING
+from gpubind.documents import DIFF_DOCUMENTS
+from gpubind.errors import EXIT_FINDING, UsageError, one_of
 from gpubind.model.data import HOSTS
 
 Texts = Optional[Sequence[str]]
 
 
 def diff(
-    options: PlanOptions, *, compared: Sequence[str], image: Texts, like: Texts, json: bool, output: Optional[str]
+    options: PlanOptions,
+    *,
+    compared: Sequence[str],
+    image: Texts,
+    like: Texts,
+    format_: Optional[str],
+    json: bool,
+    output: Optional[str],
 ) -> None:
     """Say in what hosts, plans or drivers differ.
 
@@ -36,11 +45,16 @@ def diff(
     from gpubind.cli.diffing import snapshots_of
     from gpubind.cli.output import progress, write_document
     from gpubind.documents.diff.comparison import compare
-    from gpubind.documents.diff.text import render_diff_json, render_diff_text
 
+    chosen = "json" if json else format_ or "text"
+    if format_ not in (None, chosen):
+        raise UsageError("two-formats", "--json and another --format exclude each other")
+    if chosen not in DIFF_DOCUMENTS:
+        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(DIFF_DOCUMENTS, chosen))
+    render = DIFF_DOCUMENTS[chosen].load()
     with progress(quiet=False):
         comparison = compare(snapshots_of(compared, query_of(options), like or (), image or ()))
-    write_document(render_diff_json(comparison) if json else render_diff_text(comparison), output)
+    write_document(render(comparison), output)
     if not comparison.is_equal:
         raise SystemExit(EXIT_FINDING)
 
@@ -57,6 +71,12 @@ COMMANDS = {
                 repeats=True,
             ),
             IMAGE._replace(help=f"{IMAGE_HELP} Repeatable: only what `check` says of these is compared.", repeats=True),
+            Option(
+                "--format FORMAT",
+                f"What to print: {', '.join(DIFF_DOCUMENTS)}. [text]",
+                "Output",
+                choices=tuple(DIFF_DOCUMENTS),
+            ),
             JSON._replace(help="Print gpubind.diff/1."),
             OUTPUT,
         ),

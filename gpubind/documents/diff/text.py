@@ -15,7 +15,7 @@ WIDEST_NAME = 40
 """Columns of the names of things; a longer one moves the rest of its line."""
 _MAIN = ("number", "severity", "value", "verdict")
 """Fields that need no name: their section says what they are."""
-_CAUSES = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these files"}
+CAUSES = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these files"}
 
 Fold = Callable[[Sequence[str]], str]
 """Makes one short name of the names of several hosts."""
@@ -37,7 +37,7 @@ def _lines(group: EqualHosts) -> list[str]:
     left = max((len(row[0]) for row in told), default=0)
     middle = max((len(row[1]) for row in told if len(row[1]) <= WIDEST_NAME), default=0)
     lines = [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip() for row in told]
-    for cause, what in _CAUSES.items():
+    for cause, what in CAUSES.items():
         names = list(dict.fromkeys(one.name for one in group.differences if one.follows == cause))
         lines += [f"  following from {what}: {printable(listed(names))}"] if names else []
     return lines

@@ -41,6 +41,7 @@ def findings_of(report: Report) -> dict[str, Any]:
         "serious": [finding for finding in report.findings if finding.severity != "note"],
         "notes": {theme: found for theme, found in themes.items() if found},
         "ignored": report.ignored,
+        "changed": report.changed,
         "not_counted": not_counted(report) if report.not_counted else None,
     }
 

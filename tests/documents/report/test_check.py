@@ -38,6 +38,16 @@ def test_ignored_findings_keep_their_reason_and_commands_their_lines() -> None:
     assert "".join(command.texts).split() == ["one", "two"]
 
 
+def test_a_severity_that_the_site_has_changed_is_said() -> None:
+    finding = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing")
+    report = report_of(
+        REPORT.plan, (finding,), {}, severities={("uvm-missing", None): ("warning", "/etc/gpubind/config.toml")}
+    )
+    page = Page(render_check_html(report))
+    assert page.all("h1")[0].text.startswith("warning")
+    assert "/dev/nvidia-uvm: warning, it was error (/etc/gpubind/config.toml)" in page.all("p", kind="ignored")[0].text
+
+
 def test_gpus_nodes_and_variables_are_tables() -> None:
     cells = {cell.text for cell in PAGE.all("td")}
     assert {"NVIDIA A100", "/dev/nvidia0", "LD_LIBRARY_PATH"} <= cells

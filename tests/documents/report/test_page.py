@@ -10,7 +10,7 @@ import pytest
 
 from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.documents.report.page import render, script_data, shown
-from gpubind.errors import UsageError
+from gpubind.errors import HostReadError
 from tests.documents.report.pages import HOSTILE, REPORT, hostile_report
 from tests.support.commands import BARE, HOST
 from tests.support.html import Page
@@ -80,8 +80,8 @@ def test_without_the_extra_the_format_is_refused_before_anything_is_read() -> No
         "raise SystemExit(main(['check', '--host', '/does/not/exist', '--format', 'html']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=BARE)
-    assert done.returncode == UsageError.exit_code
-    assert done.stderr.startswith("error: missing-extra: ")
+    assert done.returncode == HostReadError.exit_code
+    assert done.stderr.startswith("error: missing-package: ")
     assert "pip install 'gpubind[report]'" in done.stderr
 
 

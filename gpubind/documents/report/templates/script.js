@@ -118,7 +118,7 @@
   }
 
   // Mark what has the text that is searched; Enter chooses the first.
-  function searching(root, elements, texts, choose) {
+  function searching(root, elements, texts, choose, told) {
     const input = one("#search"), hits = one("#hits");
     input.parentElement.hidden = false;
     function find() {
@@ -127,7 +127,7 @@
       const marked = new Set(found);
       root.classList.toggle("searching", wanted !== "");
       for (const [id, element] of elements) element.classList.toggle("hit", marked.has(id));
-      hits.textContent = wanted ? `${found.length} of ${texts.size}` : "";
+      hits.textContent = wanted ? `${found.length} of ${texts.size}${told && found.length ? `; ${told(found[0])}` : ""}` : "";
       return found;
     }
     input.addEventListener("input", find);
@@ -155,11 +155,21 @@
     one("button", told).addEventListener("click", () => choose(chosen));
   }
 
+  // Machines are found by their names; the answer says in which group.
+  function machines(squares) {
+    const drawn = new Map(squares.map((square, at) => [at, square]));
+    const texts = new Map(squares.map((square, at) => [at, square.title.toLowerCase()]));
+    const groupOf = (square) => square.closest(".group");
+    const told = (at) => `${squares[at].title}: ${one(".tag", groupOf(squares[at])).textContent}`;
+    searching(one("main"), drawn, texts, (at) => groupOf(squares[at]).scrollIntoView({ block: "nearest" }), told);
+  }
+
   // A closed part of the page would be missing on paper.
   const closed = [];
   addEventListener("beforeprint", () => { for (const element of all("details:not([open])")) closed.push(element), element.open = true; });
   addEventListener("afterprint", () => { for (const element of closed.splice(0)) element.open = false; });
 
   if (data && data.parts) plan(data);
+  if (one(".nodes i")) machines(all(".nodes i"));
   if (one("[data-cell]")) choosing(all("[data-cell]"));
 })();

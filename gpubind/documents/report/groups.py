@@ -1,0 +1,45 @@
+"""The page of many machines: a card for each group of equal ones, with a square for each machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Optional
+
+from gpubind.documents.report.matrix import FoundIn
+from gpubind.documents.report.page import render
+from gpubind.documents.tables import Table
+from gpubind.frozen import NamedTuple
+
+SQUARES_FROM = 13
+"""Machines from which on each is drawn, and can be searched: fewer are read."""
+
+Level = Literal["ok", "warning", "error", "lost"]
+"""How a group is coloured; `lost`: its machines did not answer."""
+
+
+class Card(NamedTuple):
+    """A group of equal machines."""
+
+    id: str
+    level: Level
+    word: str
+    """What it is, in a word or two: `error`, `timed out`, `the reference`."""
+    title: str
+    """Its machines, as one short text."""
+    names: tuple[str, ...]
+    lines: tuple[str, ...] = ()
+    """What is to say about it."""
+    table: Optional[Table] = None
+    """What it has otherwise than the largest group."""
+    folded: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What follows from that, by its cause."""
+
+
+def render_groups(
+    kind: str, verdict: str, title: str, what: str, cards: Sequence[Card], found: Optional[Sequence[FoundIn]] = None
+) -> str:
+    """Return the page of *cards*. *found*: the findings with the cards that have them; None if none are looked for."""
+    has_squares = sum(len(card.names) for card in cards) >= SQUARES_FROM
+    with_findings = {cell for one in found or () for cell in one.cells}
+    values = {"kind": kind, "verdict": verdict, "title": title, "what": what, "cards": cards, "found": found}
+    return render("groups.html", facts=(), has_squares=has_squares, with_findings=with_findings, **values)

@@ -1,0 +1,66 @@
+"""Pages of many machines: what hosts have otherwise, and a square for each machine."""
+
+from __future__ import annotations
+
+from gpubind.documents.diff.comparison import Comparison, Difference, EqualHosts, compare
+from gpubind.documents.report.diff import render_diff_html
+from gpubind.documents.report.groups import SQUARES_FROM, Card, render_groups
+from gpubind.documents.report.matrix import FoundIn
+from gpubind.launch.comparing import take_snapshot
+from gpubind.model import Finding, Request
+from gpubind.planner.planning import Query
+from tests.documents.report.pages import HOSTILE
+from tests.support.driver import host, kernel, rhel
+from tests.support.html import Page
+
+LOST = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing")
+
+
+def compared(*gpus: int) -> Page:
+    """The page of hosts with so many GPUs each."""
+    hosts = [host(rhel(), kernel(gpus=number)) for number in gpus]
+    snapshots = [take_snapshot(f"n{at}", one, Query(Request())) for at, one in enumerate(hosts, 1)]
+    return Page(render_diff_html(compare(snapshots)))
+
+
+def test_the_reference_comes_first_and_each_other_group_says_what_it_has_otherwise() -> None:
+    page = compared(2, 1, 2)
+    assert page.all("h1")[0].text == "different 3 hosts"
+    assert [card.text.split()[0] for card in page.all("h3")] == ["the", "different"]
+    assert [cell.text for cell in page.all("td")] == ["gpus", "NVIDIA A100", "number", "2", "1"]
+    assert "/dev/nvidia1" in page.all("details", kind="folded")[0].text
+
+
+def test_equal_hosts_are_said_to_be_equal() -> None:
+    page = compared(2, 2)
+    assert page.all("h1")[0].text == "equal 2 hosts"
+    assert page.all("td") == []
+
+
+def test_few_machines_are_read_and_many_are_drawn() -> None:
+    for number, squares in ((SQUARES_FROM - 1, 0), (SQUARES_FROM, SQUARES_FROM)):
+        page = compared(*[1] * number)
+        assert len(page.all("i")) == squares
+        assert len(page.all("input")) == bool(squares)
+
+
+def test_only_a_group_with_findings_offers_to_show_them() -> None:
+    cards = [Card("g0", "error", "error", "a", ("a",)), Card("g1", "ok", "ok", "b", ("b",))]
+    page = Page(render_groups("fleet", "error", "2 nodes", "", cards, [FoundIn(LOST, ("a",), ("g0",))]))
+    assert [
+        button.attributes["data-cell"]
+        for button in page.all("button", kind="trace")
+        if "data-cell" in button.attributes
+    ] == ["g0"]
+
+
+def test_hostile_names_of_machines_and_things_are_text() -> None:
+    def page(name: str) -> Page:
+        difference = Difference("library", name, "size", name, None)
+        follows = Difference("device", name, "presence", "present", "absent", "gpus")
+        groups = (EqualHosts("0", (name,) * SQUARES_FROM, ()), EqualHosts("1", (name,), (difference, follows)))
+        return Page(render_diff_html(Comparison(groups)))
+
+    plain = [(element.tag, [*element.attributes]) for element in page("plain").elements]
+    for name in HOSTILE:
+        assert [(element.tag, [*element.attributes]) for element in page(name).elements] == plain
