@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import Optional
 
-from gpubind.model.host import DeviceNode, EnvVar, Gpu, Mount
+from gpubind.model.host import DeviceNode, EnvVar, Gpu, HostFile, Inventory, Mount
 
-__all__ = ["digest", "sha256", "without_uuids"]
+__all__ = ["digest", "node_digest", "sha256", "without_uuids"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ else:  # for short texts: `hashlib` loads OpenSSL, which takes longer than a pla
             from hashlib import sha256
 
 _OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
+_REQUESTED = ("/dev/gdrdrv", "/dev/infiniband/")
+"""The nodes of GPUDirect, which only a variable requests."""
 _OF_MOUNT = (*_OF_FILE, "options", "required", "size", "content")
 _UUID = r"(?i)(?:GPU|MIG)-[0-9a-f][0-9a-f-]*"
 
@@ -43,6 +45,38 @@ def digest(
         [[e.name, e.op, without_uuids(e.value, gpus), e.separator] for e in env],
     ]
     return sha256(json.dumps(document, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def node_digest(inventories: Iterable[Inventory]) -> str:
+    """Return sha256 (hex) over what a node has, which no choice and no variable of a job changes.
+
+    It is equal for equal nodes, as `digest` is. What only a variable requests is left out; so are sockets and
+    directories, which are there while a service runs, and 32-bit libraries, which only a request finds.
+    """
+    document = [
+        [
+            [getattr(each.driver, name) for name in ("vendor", "version", "kernel_version", "kind")],
+            sorted(_row(file) for file in each.files if _is_of_node(file)),
+            sorted(
+                json.dumps([d.target, d.type, d.capability])
+                for d in each.devices
+                if not d.target.startswith(_REQUESTED)
+            ),
+            [[gpu.index is None, gpu.model, [[device.gi, device.ci] for device in gpu.mig]] for gpu in each.gpus],
+        ]
+        for each in inventories
+    ]
+    return sha256(json.dumps(document, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def _is_of_node(file: HostFile) -> bool:
+    return file.kind not in ("socket", "directory") and not file.compat32 and not file.named_at.startswith("NVIDIA_")
+
+
+def _row(file: HostFile) -> str:
+    content = file.content.decode("latin-1") if file.content is not None else None
+    values = [getattr(file, name) for name in ("kind", "names", "target", "soname", "capability", "version", "size")]
+    return json.dumps([*values, content])
 
 
 def without_uuids(value: Optional[str], gpus: Iterable[Gpu]) -> Optional[str]:

@@ -83,7 +83,7 @@ class PlannedDriver(NamedTuple):
 
 
 PLAN_SCHEMA = "gpubind.plan/1"
-_MEMBERS = ("gpus", "libdir", "libdir32", "mounts", "devices", "env", "decisions", "findings", "digest")
+_MEMBERS = ("gpus", "libdir", "libdir32", "mounts", "devices", "env", "decisions", "findings", "digest", "node_digest")
 """What stands in the document of a plan as it is."""
 
 
@@ -106,6 +106,9 @@ class Plan(NamedTuple):
     findings: tuple[Finding, ...]
     digest: str
     """sha256 over what a container would get, without anything that names the machine."""
+    node_digest: Optional[str] = None
+    """sha256 over what the node has, without anything that names it; no choice of a job changes it. None if it is not
+    known: with --like, or from a document of an earlier gpubind."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document `gpubind.plan/1` (data/plan.schema.json), as `json.loads` would give it."""

@@ -28,7 +28,7 @@ from gpubind.model import (
     Vendor,
     Verdict,
 )
-from gpubind.model.digest import digest
+from gpubind.model.digest import digest, node_digest
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
 from gpubind.planner.sides import host_side, libc_side
@@ -64,7 +64,8 @@ def make_plan(
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
     """
     layout = with_libdir(layout, request.libdir)
-    selected = _selected(tuple(inventories), request, environ or {}, layout)
+    of_node = tuple(inventories)
+    selected = _selected(of_node, request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
     shares = [*(_share(one, request, layout, fit) for one in inventories), _libc_share(request, layout, fit)]
     mounts, placed = _placed(pair for share in shares for pair in share.mounts)
@@ -103,6 +104,7 @@ def make_plan(
         ),
         findings=tuple(sorted(findings, key=finding_order)),
         digest=digest(mounts, devices, env, gpus),
+        node_digest=node_digest(of_node) if of_node else None,
     )
 
 

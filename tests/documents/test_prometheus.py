@@ -42,7 +42,7 @@ def test_a_good_host_is_0_and_has_its_driver_its_plan_and_its_gpus() -> None:
     assert samples["gpubind_check_status"] == [({}, 0)]
     assert samples["gpubind_finding"] == []
     assert samples["gpubind_driver_info"] == [({"vendor": "nvidia", "version": V, "cuda_max": "12.4"}, 1)]
-    assert samples["gpubind_plan_info"] == [({"digest": report.plan.digest}, 1)]
+    assert samples["gpubind_plan_info"] == [({"digest": report.plan.digest, "node_digest": report.plan.node_digest}, 1)]
     assert samples["gpubind_gpus"] == [({"state": "listed"}, 2), ({"state": "chosen"}, 2), ({"state": "usable"}, 2)]
 
 

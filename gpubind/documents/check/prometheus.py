@@ -44,8 +44,9 @@ def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
     drivers = [planned.driver for planned in report.drivers]
     info = [_Sample(1, {"vendor": d.vendor, "version": d.version or "", "cuda_max": d.cuda_max or ""}) for d in drivers]
     yield "driver_info", "A driver of the host, and the newest CUDA that it serves.", info
-    digest = [_Sample(1, {"digest": report.plan.digest})] if report.plan is not None and report.plan.drivers else []
-    yield "plan_info", "The plan that was checked: equal for equal nodes that are asked the same.", digest
+    plans = [report.plan] if report.plan is not None and report.plan.drivers else []
+    digests = [_Sample(1, {"digest": plan.digest, "node_digest": plan.node_digest or ""}) for plan in plans]
+    yield "plan_info", "The plan that was checked, and what the node has: equal for equal nodes.", digests
     states = _states(report.plan).items() if report.plan is not None else ()
     what = "GPUs of the host: that the kernel driver lists, that a container gets, and of these with a device node."
     yield "gpus", what, [_Sample(number, {"state": state}) for state, number in states]

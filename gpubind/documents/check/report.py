@@ -199,7 +199,7 @@ def render_check_json(report: Report) -> str:
 
 
 def check_document(report: Report) -> dict[str, Any]:
-    """Return the check document; `plan` is the digest of the plan that was checked, null where there is none."""
+    """Return the check document; `plan` and `node` are digests of its plan, null where there is none."""
     plan = report.plan
     return {
         "schema": SCHEMA,
@@ -207,6 +207,7 @@ def check_document(report: Report) -> dict[str, Any]:
         "verdict": verdict(report.findings),
         "checked": _checked(report),
         "plan": plan.digest if plan is not None and plan.drivers else None,
+        "node": plan.node_digest if plan is not None else None,
         "image": None if plan is None or plan.image is None else plan.image.to_dict(),
         "findings": [finding.to_dict() for finding in report.findings],
         "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
