@@ -1,7 +1,7 @@
 """`python -m tests.law.records --hosts 100 --seed 7`: a record answers what its host answers.
 
 Hosts by chance (`build/layouts.py`), each recorded, each asked many things by chance: plans, checks, explanations,
-lists of GPUs. The record's answer is the host's, byte for byte. What a record was not told of (`--list`,
+lists of GPUs, snapshots. The record's answer is the host's, byte for byte. What a record was not told of (`--list`,
 `--library-path`, `--cdi-dir`) it may refuse, and never answers otherwise.
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 import gpubind
+from gpubind.documents.diff.snapshot import snapshot_of
 from gpubind.documents.explanation import Answer, explain, render_json
 from gpubind.documents.gpus import list_gpus, render_gpus_json
 from gpubind.errors import GpubindError, NotRecordedError
@@ -26,7 +27,7 @@ from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.inventory.vendors import read_inventories
-from gpubind.model import CAPABILITIES, Request
+from gpubind.model import CAPABILITIES, ContainerPath, Request
 from gpubind.model.plain import text_of
 from gpubind.planner.gpus.selection import select
 from gpubind.planner.like import FLAVOURS
@@ -41,6 +42,7 @@ ASKED = 200
 MOUNTED = 0.3
 """The share of hosts that are real files; they have no device nodes."""
 SIDES = ("auto", "host", "image")
+FORMS = ("cdi", "compose", "kubernetes")
 NAMES = (
     "libcuda.so.1",
     "libcuda.so",
@@ -65,6 +67,9 @@ class Question(NamedTuple):
     image: Optional[Image]
     backend: Optional[str]
     name: str
+    program: Optional[str]
+    form: Optional[str]
+    """Of a document of mounts, in whose layout it is planned, too."""
     may_be_refused: bool
 
 
@@ -107,15 +112,19 @@ def question(rng: random.Random, at: Layout) -> Question:
         userspace=rng.choice(SIDES),  # type: ignore[arg-type]
         cuda_compat=rng.choice(SIDES),  # type: ignore[arg-type]
         libc=rng.choice(SIDES),  # type: ignore[arg-type]
+        libdir=ContainerPath("/opt/driver") if like is None and rng.random() < 0.1 else None,
     )
     unknown = [path for path in library_path if path not in at.library_path]
     unknown += [path for path in directories if path not in at.cdi_directories]
+    opened = image(*rng.choice(IMAGES)) if rng.random() < 0.4 and like is None else None
     return Question(
         request,
         listfile,
-        image(*rng.choice(IMAGES)) if rng.random() < 0.4 and like is None else None,
+        opened,
         rng.choice((None, None, None, *RUNTIMES)),
         rng.choice(NAMES),
+        rng.choice((None, "sh", "nvidia-smi", "/usr/bin/python3", "./a.out")) if opened is not None else None,
+        rng.choice((None, None, *FORMS)),
         bool(unknown) or listfile not in (None, at.listfile),
     )
 
@@ -136,9 +145,13 @@ def answer(host: Host, asked: Question) -> str:
         start = gpubind.open_runtime(host, backend) if backend is not None else None
         made = gpubind.plan(host, asked.request, asked.listfile, asked.image, start=start)
         told.append(made.to_json())
-        findings = gpubind.check(host, made, asked.image, backend=backend)
+        findings = gpubind.check(host, made, asked.image, backend=backend, program=asked.program)
         told.append(text_of(gpubind.check_document(made, findings, asked.image)))
         told.append(render_json(Answer(asked.name, explanation=explain(made, asked.name))))
+        told.append(str(snapshot_of("host", made, findings)))
+        if asked.form is not None and asked.request.like is None:
+            layout = gpubind.open_layout(host, asked.form, asked.image)
+            told.append(gpubind.plan(host, asked.request, asked.listfile, asked.image, layout).to_json())
     except NotRecordedError:
         raise
     except GpubindError as error:
