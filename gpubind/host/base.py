@@ -149,6 +149,10 @@ class Host:
         why = "a record holds no users"
         raise UsageError("unknown-user", f"unknown user `{name}`", why=why, hint="ask on the host itself")
 
+    def user_name(self, uid: int) -> Optional[str]:
+        """Return the name of the user *uid*; None if it is not known, as in a record."""
+        return None
+
     def liblist(self, name: str) -> ListFile:
         """Return the list file *name* in force: the user's, else the site's, else the shipped one."""
         raise NotImplementedError

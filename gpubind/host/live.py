@@ -66,6 +66,12 @@ class LiveHost(Host):
         host.driver, host.dev, host.local = (trees[tree.root] for tree in (self.driver, self.dev, self.local))
         return host
 
+    def user_name(self, uid: int) -> Optional[str]:
+        try:
+            return pwd.getpwuid(uid).pw_name if self.driver.root == "/" else None
+        except KeyError:
+            return None
+
     def may_open(self, path: HostPath) -> bool:
         if self.identity.euid != os.geteuid() != 0:
             return True  # the kernel cannot be asked for another user

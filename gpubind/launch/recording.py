@@ -16,12 +16,14 @@ from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.text.record import (
     SIZE_LIMIT,
+    Record,
     RecordedDirectory,
     RecordedEntry,
     RecordedRoot,
     dump_record,
     parse_record,
 )
+from gpubind.formats.text.redaction import Redaction
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.recorded import RecordedHost
@@ -33,6 +35,7 @@ from gpubind.launch.prepare import preflight_on
 from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.budget import renew
+from gpubind.model.data import HOSTS, read_data
 from gpubind.model.verb import verb
 from gpubind.planner import empty_plan
 from gpubind.planner.like import FLAVOURS
@@ -43,6 +46,10 @@ from gpubind.rules.table import check
 from gpubind.runtimes import RUNTIMES
 from gpubind.version import __version__
 
+FIRST_USER = 1000
+"""The users below are the system's. Source: login.defs(5), UID_MIN."""
+COMMON_TEXTS = ("findings", "errors", "names", "plan.schema", *(f"hosts/{name}" for name in HOSTS))
+"""Data with the words that gpubind and drivers use: none of them names a user or a machine."""
 RECORD_TIMES = 10
 """Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
 
@@ -65,12 +72,14 @@ def record(
     *,
     request: Request = Request(),  # noqa: B008 - a frozen value
     listfile: Optional[ListFile] = None,
+    redact: bool = False,
 ) -> str:
     """Return *host* as the text of a record: what `--host FILE` reads.
 
     It answers whatever *host* answers, also to requests with the `library_path` and `cdi_directories` of *request* and
-    with *listfile*. Errors: `UsageError` (code `home-in-record`) for such a directory in a home; `FormatError`
-    for a malformed list file; `HostReadError` (code `unfaithful-record`) where the record would answer otherwise.
+    with *listfile*. *redact*: with stand-ins for the names of users, machines and GPUs. Errors: `UsageError` (code
+    `home-in-record`) for such a directory in a home; `FormatError` for a malformed list file; `HostReadError` (code
+    `unfaithful-record`) where the record would answer otherwise.
     """
     request = checked(request)
     if listfile is not None:
@@ -86,16 +95,40 @@ def record(
     look_around(surveyed)
     questions = tuple(_questions(surveyed, request, listfile))
     expected = [_answer(surveyed.anew(), question) for question in questions]
-    text = dump_record(surveyed.recorded(description, hostname), __version__)
+    found = surveyed.recorded(description, hostname)
+    redaction = redaction_of(host, found) if redact else None
+    text = dump_record(found if redaction is None else redaction.record(found), __version__)
     if len(text) > SIZE_LIMIT:
         why = f"{len(text)} bytes; {SIZE_LIMIT} can be read again"
         raise HostReadError("unreadable-file", "this host is too large for a record", where=host.driver.root, why=why)
     again = parse_record(text.encode())
     for question, answer in zip(questions, expected):
+        if redaction is not None:
+            question, answer = question._replace(request=redaction.of(question.request)), redaction.text(answer)
         replayed = _answer(RecordedHost(again, host.label), question)
-        if replayed != answer:
+        is_same = replayed == answer if redaction is None else _in_any_order(replayed) == _in_any_order(answer)
+        if not is_same:
             raise _unfaithful(host, question, answer, replayed)
     return text
+
+
+def redaction_of(host: Host, record: Record) -> Redaction:
+    """Return the stand-ins for the names in *record*, of *host*."""
+    trees = [tree for tree in (record.driver, record.dev) if tree is not None]
+    entries = [
+        entry for tree in trees for directory in tree.directories.values() for entry in directory.entries.values()
+    ]
+    uids = {record.euid, *(entry.stat.uid for entry in entries if isinstance(entry.stat, Stat))}
+    users = [host.user_name(uid) for uid in sorted(uids) if uid >= FIRST_USER]
+    hosts = dict.fromkeys(name for name in (host.hostname, record.hostname) if name)
+    common = b"".join(read_data(f"model/data/{name}.json") for name in COMMON_TEXTS).decode()
+    return Redaction(record, hosts, filter(None, users), common)
+
+
+def _in_any_order(answer: str) -> str:
+    """Return the lines of *answer* sorted, as names may be, and without the digest of names."""
+    lines = sorted(line.strip().rstrip(",") for line in answer.splitlines())
+    return "\n".join(line for line in lines if not line.startswith('"digest"'))
 
 
 def _unfaithful(host: Host, question: Question, expected: str, answer: str) -> HostReadError:

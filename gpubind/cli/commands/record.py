@@ -9,7 +9,7 @@ from gpubind.cli.options import open_host_of, query_of
 from gpubind.errors import EXIT_FINDING
 
 
-def record(options: PlanOptions, *, output: str, description: str, hostname: bool, expect: bool) -> None:
+def record(options: PlanOptions, *, output: str, description: str, hostname: bool, redact: bool, expect: bool) -> None:
     """Write this host to a file, for --host FILE anywhere.
 
     The record answers every plan and check as this host does, also with the --library-path, --cdi-dir and --list that
@@ -26,13 +26,13 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
 
     name = os.uname().nodename if hostname else None
     if expect:
-        _write_expectation(options, output, ": ".join(filter(None, (name, description))))
+        _write_expectation(options, output, ": ".join(filter(None, ("" if redact else name, description))))
         return
     host = open_host_of(options)
     query = query_of(options)
     listfile = query.read_listfile()
     request = query._replace(listfile=None).checked()
-    text = record_host(host, description, name, request=request, listfile=listfile)
+    text = record_host(host, description, name, request=request, listfile=listfile, redact=redact)
     report((*trust_findings(host, request, listfile), *not_looked_at(host)), brief=True)
     write_document(text, output)
 
@@ -66,13 +66,19 @@ COMMANDS = {
             Option("--description TEXT", "A line that says which host this is.", "Which host", default=""),
             Option("--hostname", "Keep this machine's name in the record.", "Which host"),
             Option(
+                "--redact",
+                "Write stand-ins for UUIDs and serial numbers of GPUs, and for names of machines and users, also in "
+                "texts and paths. One name has one stand-in.",
+                "Which host",
+            ),
+            Option(
                 "--expect",
                 "Write a few lines instead, for check --expect FILE: driver, GPUs, capabilities; not if the check of "
                 "this host has an error.",
                 "Output",
             ),
         ),
-        common=("--output", "--description", "--root", "--dev-root", "--library-path"),
+        common=("--output", "--description", "--hostname", "--redact", "--root"),
         examples=(
             ("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),
             ("keep what a good node has, to check others", "gpubind record --expect -o node.toml"),
