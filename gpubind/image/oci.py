@@ -142,7 +142,9 @@ def _from_index(
     manifests = _manifests(blobs, chosen)
     descriptor = _fitting(manifests, arch, blobs.label)
     manifest = blobs.described(descriptor, oci.parse_oci_manifest)
-    if not oci.is_config_type(manifest.config.media_type, descriptor.media_type):
+    # Old registries name no type in schema 2.
+    is_unnamed = (manifest.config.media_type, descriptor.media_type) == ("application/octet-stream", oci.SCHEMA_2)
+    if manifest.config.media_type not in oci.CONFIG_TYPES and not is_unnamed:
         raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
     for layer in manifest.layers:
         if layer.media_type.endswith("+encrypted"):

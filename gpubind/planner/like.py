@@ -287,13 +287,10 @@ def _no_ldcache(flavour: Flavour, vendor: Vendor, host: Host, why: str) -> Findi
 
 
 def _collision(flavour: Flavour, there: Mount, mount: Mount) -> Finding:
+    where = f"{there.source}, {mount.source}"
+    case = "library" if mount.kind == "library" else "other"
     return finding(
-        "like-collision",
-        subject=mount.target,
-        case="library" if mount.kind == "library" else "other",
-        vendor=mount.vendor,
-        where=f"{there.source}, {mount.source}",
-        program=flavour.program,
+        "like-collision", subject=mount.target, case=case, vendor=mount.vendor, where=where, program=flavour.program
     )
 
 

@@ -108,13 +108,9 @@ def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
     ident = None if loader is None else loader.tree.ident(loader.at)
     if isinstance(ident, ElfIdent) and (ident.bits, ident.machine) == (elf.ident.bits, elf.ident.machine):
         return
-    found = finding(
-        "program-interpreter",
-        subject=preflight.chain.names[-1],
-        case="absent" if loader is None else "of-another-machine",
-        where=file.path,
-        loader=elf.interpreter,
-    )
+    case = "absent" if loader is None else "of-another-machine"
+    subject = preflight.chain.names[-1]
+    found = finding("program-interpreter", subject=subject, case=case, where=file.path, loader=elf.interpreter)
     yield softened(found, preflight.container.unseen if loader is None else ())
 
 

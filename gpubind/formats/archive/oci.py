@@ -28,12 +28,12 @@ OPAQUE = ".wh..wh..opq"
 OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
 """The storage drivers that unpack each layer into a separate directory."""
 
-_SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
+SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", _SCHEMA_2)
+MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", SCHEMA_2)
 CONFIG_TYPES = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
@@ -136,11 +136,6 @@ class Inspected(NamedTuple):
 def variables(env: Iterable[str]) -> dict[str, str]:
     """Return the variables of lines `NAME=VALUE`. Of one that is set twice, the last value."""
     return dict(line.partition("=")[::2] for line in env)
-
-
-def is_config_type(media_type: str, manifest_type: str) -> bool:
-    """Return whether *media_type* is an image's configuration. Old registries name no type in schema 2."""
-    return media_type in CONFIG_TYPES or (media_type, manifest_type) == ("application/octet-stream", _SCHEMA_2)
 
 
 def is_layer_type(media_type: str) -> bool:

@@ -92,7 +92,7 @@ def parse_exports(text: str, before: Exports) -> Exports:
         return before.with_nothing_known(text)
     script = _Script(text, before)
     try:
-        while not script.is_at_end():
+        while script.take(_BETWEEN) and script.at < len(text):  # blank lines and comments are between statements
             script.statement()
     except _NotPlainError:
         return script.exports().with_nothing_known(text)
@@ -131,11 +131,6 @@ class _Script:
         if match:
             self.at = match.end()
         return match
-
-    def is_at_end(self) -> bool:
-        """Return whether no statement follows, after blank lines and comments."""
-        self.take(_BETWEEN)
-        return self.at == len(self.text)
 
     def statement(self) -> None:
         """Run the next statement."""

@@ -96,13 +96,9 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
     gone = [d for d in preflight.plan.decisions if d.rule == "dangling" and d.found_by == LD_CACHE]
     if gone:
         root = preflight.host.driver.root
-        yield finding(
-            "stale-ldcache",
-            subject=LD_CACHE_PATH,
-            where=f"{root.rstrip('/')}{LD_CACHE_PATH}: " + ", ".join(str(decision.path) for decision in gone[:5]),
-            files=counted(len(gone), "driver file"),
-            ldconfig=ldconfig(root),
-        )
+        where = f"{root.rstrip('/')}{LD_CACHE_PATH}: " + ", ".join(str(decision.path) for decision in gone[:5])
+        files = counted(len(gone), "driver file")
+        yield finding("stale-ldcache", subject=LD_CACHE_PATH, where=where, files=files, ldconfig=ldconfig(root))
 
 
 def name_collision(preflight: Preflight) -> Iterator[Finding]:

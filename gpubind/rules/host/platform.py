@@ -56,13 +56,9 @@ def tegra(preflight: Preflight) -> Iterator[Finding]:
     """Yield a Jetson, whose list files name what a container needs. Source: nvidia-container-toolkit, csv mode."""
     if preflight.driver is not None and preflight.driver.kind == "tegra":
         lists = [name for name in preflight.host.dev.names(TEGRA_LISTS) if name.endswith(".csv")]
-        yield finding(
-            "tegra",
-            subject="/etc/nv_tegra_release",
-            case="with-lists" if lists else None,
-            where="/etc/nv_tegra_release, " + ", ".join(f"{TEGRA_LISTS}/{name}" for name in lists or ("*.csv",)),
-            lists=", ".join(lists),
-        )
+        where = "/etc/nv_tegra_release, " + ", ".join(f"{TEGRA_LISTS}/{name}" for name in lists or ("*.csv",))
+        case = "with-lists" if lists else None
+        yield finding("tegra", subject="/etc/nv_tegra_release", case=case, where=where, lists=", ".join(lists))
 
 
 def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:

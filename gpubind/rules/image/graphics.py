@@ -10,7 +10,7 @@ from gpubind.files import Tree
 from gpubind.formats.driver.icd import Icd, parse_icd
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import PCI_DEVICES
-from gpubind.model import Capability, Finding, Missing, Mount
+from gpubind.model import Capability, Finding, Missing, Mount, Severity
 from gpubind.model.findings import finding
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
@@ -119,12 +119,9 @@ def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
         return  # the imitated program leaves it out, whatever the host has
     names = preflight.libraries
     if preflight.wants("graphics") and "libEGL_nvidia.so.0" in names and GBM_BACKEND not in names:
-        yield finding(
-            "gbm-backend-missing",
-            subject=GBM_BACKEND,
-            severity="warning" if preflight.wants_by_name("graphics") else "note",
-            where=f"no {GBM_BACKEND} and no {ALLOCATOR} beside {names['libEGL_nvidia.so.0']}",
-        )
+        where = f"no {GBM_BACKEND} and no {ALLOCATOR} beside {names['libEGL_nvidia.so.0']}"
+        severity: Severity = "warning" if preflight.wants_by_name("graphics") else "note"
+        yield finding("gbm-backend-missing", subject=GBM_BACKEND, severity=severity, where=where)
 
 
 def render_node_missing(preflight: Preflight) -> Iterator[Finding]:

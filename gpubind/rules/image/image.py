@@ -11,7 +11,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
 from gpubind.image.facts import image_library
 from gpubind.loader.container import Located
-from gpubind.model import Finding, ImageLibrary
+from gpubind.model import Finding, ImageLibrary, Severity
 from gpubind.model.findings import cases_of, counted, finding
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
@@ -94,12 +94,9 @@ def image_env_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a search path of the image that only its shell can compute."""
     names = [name for name in preflight.image.facts.undecided if name in SEARCH_PATHS]
     if names:
+        echoed = " ".join(f"${name}" for name in names)
         yield finding(
-            "image-env-undecided",
-            subject=", ".join(names),
-            where=ENVIRONMENT,
-            names=" and ".join(names),
-            echoed=" ".join(f"${name}" for name in names),
+            "image-env-undecided", subject=", ".join(names), where=ENVIRONMENT, names=" and ".join(names), echoed=echoed
         )
 
 
@@ -112,13 +109,9 @@ def stub_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
         first, behind = ("libcuda", "libcuda-behind") if name in LIBCUDAS else ("nvml", "nvml-behind")
         own = preflight.image.loader.find(name) or ""
         if found.mount is None and found.tree.is_stub(found.at):
+            severity: Severity = "error" if name in LIBCUDAS else "warning"
             yield finding(
-                "stub-in-image",
-                subject=name,
-                case=first,
-                severity="error" if name in LIBCUDAS else "warning",
-                where=found.path,
-                path=found.path,
+                "stub-in-image", subject=name, case=first, severity=severity, where=found.path, path=found.path
             )
         elif found.mount is not None and own and preflight.image.tree.is_stub(own):
             cases = ("behind", behind)
