@@ -59,6 +59,8 @@ from gpubind.loader.places import parse_cpuinfo
 from gpubind.model import CudaNote, Plan, Request
 from gpubind.model.budget import one_command
 from gpubind.model.data import read_data
+from gpubind.rules.linkage import linkage_of
+from gpubind.rules.preflight import preflight
 from gpubind.runtimes import RUNTIMES
 from tests.fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
 from tests.support.driver import V, cache, kernel, libraries
@@ -271,8 +273,9 @@ def _look(image: Image) -> None:
     """All that is made of an image: the findings in every form, the plan for every runtime, its words."""
     findings = check(_host(), _plan(), image, program=PROGRAM)
     made = plan(_host(), Request(vendors=("nvidia",)), image=image)
+    linked = linkage_of(preflight(_host(), made, image, program=PROGRAM))
     for document in CHECK_DOCUMENTS.values():
-        _encoded(document.render(Report(made, findings, ())))
+        _encoded(document.render(Report(made, findings, (), linked=linked)))
     _write(made, image)
 
 

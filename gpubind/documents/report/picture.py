@@ -153,7 +153,7 @@ def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) ->
         rows = (_file(f"r{next(number)}", place, same, files) for place, same in group.files)
         yield _Group(group.title, group.directory, tuple(rows))
     nodes = []
-    for node in plan.devices:
+    for node in sorted(plan.devices, key=lambda node: natural(node.target)):
         facts = [("number", f"{node.type} {node.major}:{node.minor}"), ("mode", f"{node.mode:04o}")]
         facts += [("group", node.group or str(node.gid)), ("access", node.access)]
         facts += [] if node.gpu is None else [("GPU", str(node.gpu))]
