@@ -1,11 +1,12 @@
 """Survey a host for a record: a fixed survey, not a trace of one plan.
 
 Every record has listings, links and small texts of each place where a driver, its devices or a site's configuration
-may be, so that it also answers later versions of gpubind. `gpubind/recording.py` adds what planning asks in addition.
+may be, so that it also answers later versions of gpubind. `gpubind/launch/recording.py` adds what planning asks in addition.
 """
 
 from __future__ import annotations
 
+import json
 import re
 
 from gpubind.files import Tree
@@ -17,6 +18,7 @@ from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host
 from gpubind.host.surveyed import CPUINFO, GROUPS, SurveyedHost, SurveyedTree
 from gpubind.model import Missing, layouts
 from gpubind.model.arch import WITH_DRIVERS
+from gpubind.model.data import read_data
 
 RUN_TIMEOUT_S = 30.0
 DEPTH_LIMIT = 8
@@ -25,20 +27,7 @@ ROCM_NAME = re.compile(r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace).*\.so|
 """Names of libraries and programs that are recorded with all that they need."""
 DEPENDENCIES_LIMIT = 500
 
-_ALL_FACTS = (
-    "/etc/cdi",
-    "/run/cdi",
-    "/var/run/cdi",
-    "/proc/",
-    "/dev/",
-    "/sys/",
-    "/run/nvidia-",
-    "/var/run/nvidia-",
-    "/usr/share/nvidia/files.d",
-)
-"""Directories of which every name is recorded with facts: sockets, pid files, the driver's file list."""
 _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
-
 
 BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd")
 """Below each directory of libraries; the first is that directory itself."""
@@ -62,79 +51,15 @@ def library_places(tree: Tree, machine: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(places))
 
 
-_MANIFESTS = ("egl", "glvnd", "vulkan", "vulkansc")
-_PACKAGED = ("firmware/nvidia", "modprobe.d", "systemd/system", "udev/rules.d")
-_SERVICES = ("cdi", "nvidia-fabricmanager", "nvidia-persistenced")
-WHOLE_DIRECTORIES = (
-    "/dev/nvidia-caps",
-    "/dev/nvidia-caps-imex-channels",
-    "/dev/dri",
-    "/dev/infiniband",
-    "/etc/OpenCL",
-    "/etc/cdi",
-    "/etc/nvidia",
-    "/etc/nvidia-container-runtime/host-files-for-container.d",
-    "/etc/modprobe.d",
-    "/etc/init.d",
-    "/etc/ld.so.conf.d",
-    "/etc/X11/xorg.conf.d",
-    "/opt/amdgpu/share/libdrm",
-    "/proc/driver/nvidia",
-    "/proc/driver/nvidia-caps",
-    "/proc/driver/nvidia-nvswitch",
-    "/sys/class/drm",
-    "/sys/class/kfd/kfd/topology/nodes",
-    "/sys/module/nvidia_drm/parameters",
-    "/tmp/nvidia-mps",
-    "/usr/lib/nvidia",
-    "/usr/lib/systemd/system-sleep",
-    "/usr/lib/wsl/drivers",
-    "/usr/lib/xorg/modules",
-    "/usr/lib64/xorg/modules",
-    "/usr/share/X11/xorg.conf.d",
-    "/usr/share/dbus-1/system.d",
-    "/usr/share/initramfs-tools/hooks",
-    "/usr/share/libdrm",
-    "/usr/share/nvidia",
-    "/.singularity.d/libs",
-    *(f"{base}/{name}" for base in ("/etc", "/usr/share", "/usr/local/share") for name in _MANIFESTS),
-    *(f"{base}/{name}" for base in ("/lib", "/usr/lib") for name in _PACKAGED),
-    *(f"{base}/{name}" for base in ("/run", "/var/run") for name in _SERVICES),
-)
-"""Directories with all below them; names without a relation to GPUs are recorded without facts."""
+def _paths(kind: str) -> tuple[str, ...]:
+    """Return the paths of that *kind* in data/survey.json: `/{etc,run}/cdi` are two."""
+    return tuple(path for pattern in json.loads(read_data("model/data/survey.json"))[kind] for path in _each(pattern))
 
-SINGLE_PATHS = (
-    *(f"/etc/apptainer/{name}.conf" for name in ("apptainer", "nvliblist", "rocmliblist")),
-    *(f"/etc/singularity/{name}.conf" for name in ("singularity", "nvliblist", "rocmliblist")),
-    "/dev/dxg",
-    "/dev/gdrdrv",
-    "/dev/kfd",
-    "/dev/nvidiactl",
-    "/etc/cufile.json",
-    "/etc/group",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/nv_tegra_release",
-    "/etc/nvidia-imex/nodes_config.cfg",
-    "/etc/os-release",
-    "/proc/cpuinfo",
-    "/proc/devices",
-    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-    "/proc/sys/kernel/unprivileged_userns_clone",
-    "/proc/sys/user/max_user_namespaces",
-    "/run/udev",
-    *(f"{prefix}/bin/bwrap" for prefix in ("/usr", "/usr/local")),
-    *(
-        f"{prefix}/{name}/bin/starter-suid"
-        for prefix in layouts.STARTER_PREFIXES
-        for name in ("apptainer", "singularity")
-    ),
-    *(
-        f"/sys/module/{module}{fact}"
-        for module in ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_fs", "amdgpu", "nouveau")
-        for fact in ("", "/version", "/initstate")
-    ),
-)
+
+def _each(pattern: str) -> list[str]:
+    head, brace, rest = pattern.partition("{")
+    words, _, tail = rest.partition("}")
+    return [head + word + end for word in words.split(",") for end in _each(tail)] if brace else [pattern]
 
 
 def look_around(host: SurveyedHost) -> None:
@@ -152,9 +77,16 @@ class _Survey:
     def __init__(self, tree: SurveyedTree) -> None:
         self.tree = tree
         self.listed: dict[str, tuple[str, ...]] = {}
+        self._all_facts = _paths("facts")
+        """Directories of which every name is recorded with facts: sockets, pid files, the driver's file list."""
 
     def look(self, host: Host) -> None:
-        for path in SINGLE_PATHS:
+        helpers = (
+            f"{prefix}/{name}/bin/starter-suid"
+            for prefix in layouts.STARTER_PREFIXES
+            for name in ("apptainer", "singularity")
+        )
+        for path in (*_paths("single"), *helpers):
             self.tree.look_at(path, text=path in _TEXTS)
         configured = read_ldsoconf(self.tree)
         for path in configured.files:
@@ -172,7 +104,7 @@ class _Survey:
         self.list("/dev/char")
         self.list("/etc/apparmor.d")
         self._pci_devices()
-        for directory in WHOLE_DIRECTORIES:
+        for directory in _paths("whole"):  # names without a relation to GPUs are recorded without facts
             self.walk(directory)
         mps = host.variable(MPS_PIPE_DIRECTORY)
         if mps.startswith("/"):
@@ -237,7 +169,7 @@ class _Survey:
 
     def walk(self, directory: str, depth: int = 0) -> None:
         """Record *directory* and everything below it."""
-        for name in self.list(directory, all_facts=directory.startswith(_ALL_FACTS)):
+        for name in self.list(directory, all_facts=directory.startswith(self._all_facts)):
             path = f"{directory}/{name}"
             found = self.tree.lstat(path)
             if not isinstance(found, Missing) and found.kind == "dir" and depth < DEPTH_LIMIT:
