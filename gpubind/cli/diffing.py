@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Optional, Union
 
-from gpubind.documents.diff.snapshot import FILES, Snapshot, snapshot_of
+from gpubind.documents.diff.snapshot import FILES, SECTIONS, Snapshot, snapshot_of
 from gpubind.errors import UsageError, in_file
 from gpubind.formats.text.json import parse_json
 from gpubind.formats.text.record import SIZE_LIMIT, parse_record
@@ -92,40 +93,49 @@ def snapshots_of(words: Sequence[str], query: Query, flavours: Sequence[str], im
     if len(words) * len(views) < 2:
         hint = "name two or more of: a plan, a record, `live`, a directory; or one of them with --like"
         raise UsageError("nothing-to-compare", "there is one thing only, and nothing to compare it with", hint=hint)
-    compared = [open_compared(word) for word in words]
-    has_plan = any(isinstance(one.of, Plan) for one in compared)
-    if has_plan and (flavours or images):
-        which = next(one.given for one in compared if isinstance(one.of, Plan))
-        why = "it answers one request, and --like and --image make others"
-        raise UsageError("plan-not-host", "a plan takes the place of a host", where=which, why=why)
+    queries = [query._replace(request=query.request._replace(like=view)) for view in views]
     opened: Opened = {}
-    taken = []
-    for name, one in zip(_names(compared), compared):
-        for view in views:
+    names, taken, has_plan = [], [], False
+    gc.enable()  # a record is dropped before the next is read: there may be thousands, and each has cycles
+    for word in words:
+        compared = open_compared(word)
+        has_plan = has_plan or isinstance(compared.of, Plan)
+        if isinstance(compared.of, Plan) and (flavours or images):
+            why = "it answers one request, and --like and --image make others"
+            raise UsageError("plan-not-host", "a plan takes the place of a host", where=word, why=why)
+        names.append(compared.name)
+        for asked in queries:
             renew()  # each has the bounds of a separate command
-            called = name if len(views) == 1 else f"{name} ({view or OWN})"
-            asked = query._replace(request=query.request._replace(like=view))
-            taken.append(_snapshot(called, one.of, asked, images, opened, only_plans=has_plan))
-    if flavours and None in views:  # other programs have no plan of drivers and nodes
+            taken.append(_snapshot(compared.of, asked, images, opened))
+    called = _called(words, names, views)
+    return [one._replace(name=name) for one, name in zip(_alike(taken, has_plan, views), called)]
+
+
+def _called(words: Sequence[str], names: Sequence[str], views: Sequence[Optional[str]]) -> list[str]:
+    """Return the names of snapshots; of things that have the same name, what was given."""
+    number = Counter(names)
+    unique = [name if number[name] == 1 else word for word, name in zip(words, names)]
+    return [name if len(views) == 1 else f"{name} ({view or OWN})" for name in unique for view in views]
+
+
+def _alike(taken: Sequence[Snapshot], has_plan: bool, views: Sequence[Optional[str]]) -> Sequence[Snapshot]:
+    """Return *taken* with only what each of them can have."""
+    if len(views) > 1 and None in views:  # other programs have no plan of drivers and nodes
         return [one.only((*FILES, "variable")) for one in taken]
     has_kernels = all(any(fact.section == "kernel" for fact in one.facts) for one in taken)
-    return taken if has_kernels else [one.without("kernel") for one in taken]
+    if has_plan:
+        return [one.as_of_plan for one in taken]
+    return (
+        taken if has_kernels else [one.only([section for section in SECTIONS if section != "kernel"]) for one in taken]
+    )
 
 
-def _names(compared: Sequence[Compared]) -> list[str]:
-    """Return the names of *compared*; where two have the same, what was given."""
-    number = Counter(one.name for one in compared)
-    return [one.name if number[one.name] == 1 else one.given for one in compared]
-
-
-def _snapshot(
-    name: str, of: Union[Host, Plan], query: Query, images: Sequence[str], opened: Opened, *, only_plans: bool
-) -> Snapshot:
+def _snapshot(of: Union[Host, Plan], query: Query, images: Sequence[str], opened: Opened) -> Snapshot:
     if isinstance(of, Plan):
-        return snapshot_of(name, of)
+        return snapshot_of("", of)
     if images:
-        return snapshot_of_images(name, of, query, [(image, _opened(image, of, opened)) for image in images])
-    return take_snapshot(name, of, query, of_plan=only_plans)
+        return snapshot_of_images("", of, query, [(image, _opened(image, of, opened)) for image in images])
+    return take_snapshot("", of, query)
 
 
 def _opened(reference: str, host: Host, opened: Opened) -> Image:

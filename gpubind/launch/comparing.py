@@ -11,7 +11,7 @@ from gpubind.host import Host
 from gpubind.host.base import ROCM_PATH
 from gpubind.image.facts import Image
 from gpubind.launch.prepare import preflight_on
-from gpubind.planner.planning import Query, plan_or_empty
+from gpubind.planner.planning import Query
 from gpubind.rules.table import check
 
 OF_A_HOST = ("PATH", ROCM_PATH)
@@ -25,15 +25,9 @@ def without_job(host: Host) -> Host:
     return other
 
 
-def take_snapshot(name: str, host: Host, query: Query, *, of_plan: bool = False) -> Snapshot:
-    """Return the snapshot of *host*, called *name*, with what a check of it finds.
-
-    *of_plan*: only what a document of its plan has, too. Errors: as `plan_host`.
-    """
-    host = without_job(host)
-    if of_plan:
-        return snapshot_of(name, plan_or_empty(host, query))
-    found = preflight_on(host, query)
+def take_snapshot(name: str, host: Host, query: Query) -> Snapshot:
+    """Return the snapshot of *host*, called *name*, with what a check of it finds. Errors: as `plan_host`."""
+    found = preflight_on(without_job(host), query)
     return snapshot_of(name, found.plan, check(found), host.uname.release or None)
 
 

@@ -101,8 +101,8 @@ def _consequences(
     old: Mapping[_Key, Fact], new: Mapping[_Key, Fact]
 ) -> Callable[[Difference, Optional[Fact]], Optional[Cause]]:
     """Return the function that says which other difference of two hosts a difference is a consequence of."""
-    versions = [{k: f.fields["version"] for (s, k), f in facts.items() if s == "driver"} for facts in (old, new)]
-    numbers = [[f.fields["number"] for (s, _), f in facts.items() if s == "gpus"] for facts in (old, new)]
+    versions = [{k: f.fields.get("version") for (s, k), f in facts.items() if s == "driver"} for facts in (old, new)]
+    numbers = [[f.fields.get("number") for (s, _), f in facts.items() if s == "gpus"] for facts in (old, new)]
     files = [{key for key in facts if key[0] in FILES} for facts in (old, new)]
 
     def cause(difference: Difference, fact: Optional[Fact]) -> Optional[Cause]:

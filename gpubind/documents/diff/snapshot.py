@@ -23,6 +23,7 @@ Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "dev
 SECTIONS: tuple[Section, ...] = get_args(Section)
 """In the order of documents. `image`: the verdict about an image on the host."""
 FILES: tuple[Section, ...] = ("library", "program", "file")
+CHECK = "check"
 _STATIC_MAJORS = (195, 226)
 """Of NVIDIA's GPUs and of DRM; the kernel gives out all others. Source: Documentation/admin-guide/devices.txt."""
 
@@ -38,8 +39,8 @@ class Fact(NamedTuple):
     fields: dict[str, Optional[str]]
     """What is compared, the most important first; None if there is none, or it is not known."""
     of: str = ""
-    """The vendor of a file or node, and for a node of one GPU ` GPU`, for a file of the driver's version ` driver`. It
-    is not compared."""
+    """The vendor of a file or node, and for a node of one GPU ` GPU`, for a file of the driver's version ` driver`;
+    `CHECK` for a finding that the plan does not have. It is not compared."""
 
 
 class Snapshot(NamedTuple):
@@ -52,16 +53,18 @@ class Snapshot(NamedTuple):
     @property
     def digest(self) -> str:
         """Return sha256 (hex) over what is compared."""
-        compared = [[fact.section, fact.key, fact.fields] for fact in self.facts]
+        compared = [[fact.section, fact.key, sorted(fact.fields.items())] for fact in self.facts]
         return sha256(json.dumps(compared, separators=(",", ":")).encode("ascii")).hexdigest()
+
+    @property
+    def as_of_plan(self) -> Snapshot:
+        """Return it with only what a document of the host's plan has, too."""
+        facts = tuple(fact for fact in self.facts if fact.section != "kernel" and fact.of != CHECK)
+        return self._replace(facts=facts)
 
     def only(self, sections: Collection[Section]) -> Snapshot:
         """Return it without what is in other sections."""
         return self._replace(facts=tuple(fact for fact in self.facts if fact.section in sections))
-
-    def without(self, section: Section) -> Snapshot:
-        """Return it without what is in *section*."""
-        return self.only(tuple(one for one in SECTIONS if one != section))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values, for another machine."""
@@ -76,19 +79,14 @@ class Snapshot(NamedTuple):
 _DECODER = Decoder(Format("bad-snapshot", "gpubind did not make this snapshot of a host"))
 
 
-def snapshot_of(
-    name: str,
-    plan: Plan,
-    findings: Optional[Iterable[Finding]] = None,
-    release: Optional[str] = None,
-) -> Snapshot:
+def snapshot_of(name: str, plan: Plan, checked: Iterable[Finding] = (), release: Optional[str] = None) -> Snapshot:
     """Return the snapshot of the host of *plan*, called *name*.
 
-    *findings* are those of a check of it; without them those of the plan are used. Notes are about what is compared
-    anyway. *release*: of its kernel. A document of a plan has neither, so what it is compared with has neither.
+    *checked*: the findings of a check of it, whose notes are about what is compared anyway. *release*: of its kernel.
     """
     facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variables(plan)]
-    facts += _findings(plan, plan.findings if findings is None else findings)
+    facts += _findings(plan, plan.findings, "")
+    facts += _findings(plan, (one for one in checked if one not in plan.findings), CHECK)
     if release is not None:
         facts.append(Fact("kernel", "release", "release", {"value": release}))
     return sorted_snapshot(name, facts)
@@ -202,7 +200,7 @@ def _variables(plan: Plan) -> Iterator[Fact]:
             yield Fact("variable", variable.name, variable.name, {"value": value, "operation": variable.op})
 
 
-def _findings(plan: Plan, findings: Iterable[Finding]) -> Iterator[Fact]:
+def _findings(plan: Plan, findings: Iterable[Finding], of: str) -> Iterator[Fact]:
     versions = [driver.version for driver, *_ in plan.drivers if driver.version]
     for finding in dict.fromkeys(one for one in findings if one.severity != "note"):
         subject = without_uuids(finding.subject, plan.gpus) or ""
@@ -211,4 +209,4 @@ def _findings(plan: Plan, findings: Iterable[Finding]) -> Iterator[Fact]:
         name = f"{finding.code}({subject})"
         for version in versions:
             subject = _any_version(subject, version)
-        yield Fact("finding", f"{finding.code}({subject})", name, {"severity": finding.severity})
+        yield Fact("finding", f"{finding.code}({subject})", name, {"severity": finding.severity}, of)
