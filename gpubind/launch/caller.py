@@ -16,7 +16,7 @@ from gpubind.host.open import read_file
 from gpubind.launch.execute import probe_version
 from gpubind.model import HostPath, Plan
 from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, real_path
-from gpubind.runtimes.cmdline.reader import Options
+from gpubind.runtimes.cmdline.reader import Line
 from gpubind.runtimes.runtime import CallerFacts, Runtime, RuntimeFacts, Start, UserOptions
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
@@ -46,7 +46,7 @@ def begin(
         if runtime.site is not None and exists(runtime.site):
             site = runtime.parse_site(_text(read_file(runtime.site, TEXT_LIMIT)))
     options = runtime.options_of(arguments, environ)
-    _need_whole(options)
+    _need_whole(runtime.line_of(arguments))
     here = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
     tree = host.local
@@ -112,14 +112,15 @@ def _read_env_files(
     return values, unread
 
 
-def _need_whole(options: Options) -> None:
+def _need_whole(line: Line) -> None:
     """Errors: `UsageError` for a --backend-arg with which the program would misread the arguments after it."""
-    if options.incomplete is not None:
-        what = f"`{options.incomplete}` of --backend-arg lacks its value"
+    if line.trouble is not None:
+        what = f"`{line.words[line.trouble.at]}` of --backend-arg lacks its value"
         hint = "give the value in the same argument, --backend-arg=--bind=/a:/b, or in one more --backend-arg after it"
         raise UsageError("incomplete-argument", what, hint=hint)
-    if options.image and not options.unknown:
-        what = f"`{options.image[0]}` of --backend-arg is not an option: the program would take it for the image"
+    left = [line.words[at] for at in line.others] or line.words[line.end :]  # a lone `--`, too
+    if left and not line.skipped:
+        what = f"`{left[0]}` of --backend-arg is not an option: the program would take it for the image"
         raise UsageError("incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD follow them")
 
 

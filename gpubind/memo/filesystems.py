@@ -16,8 +16,7 @@ _BLOCK = {**dict.fromkeys(("ext2", "ext3", "ext4"), "ext4"), "f2fs": "f2fs", "xf
 """File systems of a block device, each with its directory in /sys/fs: that has one more for each mounted device."""
 _IN_MEMORY = ("devtmpfs", "ramfs", "tmpfs")
 """Their times are the kernel's own: no file of another one has the same."""
-_HONEST = ("bcachefs", "zfs")
-"""Others, by their line in mountinfo."""
+_HONEST = (*_BLOCK, *_IN_MEMORY, "bcachefs", "btrfs", "overlay", "zfs")
 _DEVICES = "/sys/dev/block"
 YOUNG_NS = 20_000_000
 """A file that was written less than this before it was signed could be written again without showing: file systems
@@ -41,6 +40,7 @@ class MountedFileSystem(NamedTuple):
     place: str
     kind: str
     source: str
+    options: str
     line: tuple[str, str]
     """What distinguishes it in mountinfo, except numbers that differ between namespaces."""
 
@@ -73,38 +73,55 @@ class FileSystems:
         """
         mount = self._mount(path, device)
         if mount is not None and mount not in self._known:
-            self._known[mount] = _standing(mount)
+            self._known[mount] = self._standing(mount, frozenset())
         return None if mount is None else self._known[mount]
 
+    def _standing(
+        self, mount: MountedFileSystem, above: frozenset[MountedFileSystem]
+    ) -> Optional[tuple[Question, ...]]:
+        """Return the same for *mount*, on which the overlays *above* lie."""
+        if mount.kind in _IN_MEMORY:
+            return ()
+        if mount.kind in _BLOCK:
+            return _inode_of(f"/sys/fs/{_BLOCK[mount.kind]}", _device_name(mount.device))
+        if mount.kind == "btrfs":
+            return _inode_of("/sys/fs/btrfs", _btrfs(mount.source))
+        if mount.kind not in (*_HONEST, *_NETWORK):
+            return None
+        questions: tuple[Question, ...] = (("mounted", mount.line),)
+        for layer in _layers(mount.options) if mount.kind == "overlay" else ():
+            below = self._below(layer, above | {mount})
+            if below is None and mount.place:
+                return None
+            questions += below or ()  # the layers of a container are out of its sight, and stay as long as it lives
+        return questions
+
+    def _below(self, directory: str, above: frozenset[MountedFileSystem]) -> Optional[tuple[Question, ...]]:
+        """Return the same for the *directory* of a layer: an overlay is as honest as its layers."""
+        if not directory.startswith("/") or not _exists(directory):
+            return None
+        mount = self._at(os.path.realpath(directory), above)
+        return None if mount is None or mount.kind in _NETWORK else self._standing(mount, above)
+
     def _mount(self, path: str, device: int) -> Optional[MountedFileSystem]:
-        """Return what is mounted on *device*; else at *path*, or last above it.
+        # A subvolume of btrfs, and a layer of an overlay, have other device numbers.
+        return self._by_device.get(device) or self._at(path)
 
-        A subvolume of btrfs, and a layer of an overlay, have other device numbers.
-        """
-        above = (mount for mount in self._by_place if f"{path}/".startswith(f"{mount.place}/"))
-        return self._by_device.get(device) or next(above, None)
-
-
-def _standing(mount: MountedFileSystem) -> Optional[tuple[Question, ...]]:
-    """Return the same for *mount*. Of overlays, only a root is trusted: its layers stay as long as its container."""
-    if mount.kind in _IN_MEMORY:
-        return ()
-    if mount.kind in _BLOCK:
-        return _inode_of(f"/sys/fs/{_BLOCK[mount.kind]}", _device_name(mount.device))
-    if mount.kind == "btrfs":
-        return _inode_of("/sys/fs/btrfs", _btrfs(mount.source))
-    is_honest = mount.kind in (*_HONEST, *_NETWORK) or (mount.kind == "overlay" and not mount.place)
-    return (("mounted", mount.line),) if is_honest else None
+    def _at(self, path: str, without: frozenset[MountedFileSystem] = frozenset()) -> Optional[MountedFileSystem]:
+        """Return what is mounted at *path*, or last above it."""
+        at = (mount for mount in self._by_place if f"{path}/".startswith(f"{mount.place}/"))
+        return next((mount for mount in at if mount not in without), None)
 
 
 def _mount(line: str) -> MountedFileSystem:
     left, _, right = line.partition(" - ")
     _, _, device, root, place = left.split(" ")[:5]
-    kind, source = right.split(" ")[:2]
+    kind, source, options = right.split(" ", 2)
     major, _, minor = device.partition(":")
     parts = (f" {device} {root} {place} ", f" - {right}")
-    number = os.makedev(int(major), int(minor))
-    return MountedFileSystem(number, _unescaped(place).rstrip("/"), kind, _unescaped(source), parts)
+    return MountedFileSystem(
+        os.makedev(int(major), int(minor)), _unescaped(place).rstrip("/"), kind, _unescaped(source), options, parts
+    )
 
 
 def _unescaped(text: str) -> str:
@@ -142,6 +159,15 @@ def _inode_of(directory: str, name: str) -> Optional[tuple[Question, ...]]:
     """Return the question about the inode of *name* in *directory* of sysfs, which is unique; None if it is missing."""
     path = f"{directory}/{name}"
     return (("inode", path),) if name and _exists(path) else None
+
+
+def _layers(options: str) -> list[str]:
+    """Return the layers of an overlay. Source: Documentation/filesystems/overlayfs.rst."""
+    named = [option.partition("=") for option in re.split(r"(?<!\\),", _unescaped(options))]
+    lower = [value for name, _, value in named if name == "lowerdir"]
+    single = [value for name, _, value in named if name in ("lowerdir+", "datadir+", "upperdir")]
+    several = [layer for value in lower for layer in re.split(r"(?<!\\)::?", value)]
+    return [re.sub(r"\\(.)", r"\1", layer) for layer in (*several, *single)]
 
 
 def is_young(found: os.stat_result, now: int, trust: Trust) -> bool:

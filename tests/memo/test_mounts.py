@@ -12,28 +12,32 @@ from gpubind.memo.filesystems import FileSystems
 
 MOUNTINFO = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw
+23 22 0:5 / /over rw - overlay overlay ro,lowerdir=BASE/a:BASE/b\\\\072c
+24 22 0:6 / /loose rw - overlay overlay ro,lowerdir=a:b
 25 22 0:7 / /home rw - nfs4 server:/home rw,vers=4.2
 26 22 0:8 / /tmp rw - tmpfs tmpfs rw
-27 22 7:0 / /a rw - squashfs /dev/loop0 ro
+27 22 7:0 / BASE/a rw - squashfs /dev/loop0 ro
+28 22 0:9 / /self rw - overlay overlay rw,lowerdir=/self,upperdir=BASE/b:c
 29 22 0:11 / /over\\040there rw - zfs pool/a\\040b rw
 """
 
 
 @pytest.fixture
 def file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystems:
-    (tmp_path / "mountinfo").write_text(MOUNTINFO)
+    for name in ("a", "b:c"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mountinfo").write_text(MOUNTINFO.replace("BASE", str(tmp_path)))
     monkeypatch.setattr(filesystems, "MOUNTS", str(tmp_path / "mountinfo"))
     monkeypatch.setattr(filesystems, "_device_name", lambda device: {0x801: "sda1"}.get(device, ""))
     monkeypatch.setattr(filesystems, "_exists", lambda path: path == "/sys/fs/ext4/sda1" or os.path.lexists(path))
     return FileSystems()
 
 
-def test_an_overlay_is_trusted_only_as_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = "22 1 0:5 / PLACE rw - overlay overlay rw,lowerdir=/a:/b\n"
-    (tmp_path / "mountinfo").write_text("".join(line.replace("PLACE", place) for place in ("/", "/over")))
-    monkeypatch.setattr(filesystems, "MOUNTS", str(tmp_path / "mountinfo"))
-    assert FileSystems().trust("/x", os.makedev(9, 9)) == "times"
-    assert FileSystems().trust("/over/x", os.makedev(9, 9)) == "none"
+def test_an_overlay_is_as_honest_as_its_layers(file_systems: FileSystems, tmp_path: Path) -> None:
+    device = {path: os.makedev(0, minor) for path, minor in (("/over", 5), ("/loose", 6), ("/self", 9))}
+    assert file_systems.trust("/over/x", device["/over"]) == "none"  # a squashfs is among them
+    assert file_systems.trust("/loose/x", device["/loose"]) == "none"  # nobody knows which directories these are
+    assert file_systems.trust(f"{tmp_path}/b:c", os.makedev(8, 1)) == "times"
 
 
 def test_a_file_system_stands_by_its_number_in_sysfs_or_by_what_mountinfo_says(file_systems: FileSystems) -> None:

@@ -17,6 +17,7 @@ from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.cmdline.reader import Trouble
 from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.engines.engines import DOCKER, INITS, PODMAN, mount_word
@@ -446,8 +447,8 @@ def test_options_are_read_by_the_programs_own_table(program: str) -> None:
     given = RUNTIMES[program].options_of(words, {"HOME": "/h"})
     assert dict(given.env) == {"A": "1", "B": "x=y", "HOME": "/h"}
     assert (given.has("interactive"), given.has("tty"), given.all("net")) == (True, True, ("host",))
-    assert RUNTIMES[program].options_of(("--volume",), {}).incomplete == "--volume"
-    assert RUNTIMES[program].options_of(("--nonsense", "x"), {}).unknown == ("--nonsense",)
+    assert RUNTIMES[program].line_of(("--volume",)).trouble == Trouble("no-value", 0)
+    assert RUNTIMES[program].line_of(("--nonsense", "x")).skipped == (Trouble("unknown", 0),)
 
 
 def test_a_file_of_variables_is_read_to_the_letter() -> None:

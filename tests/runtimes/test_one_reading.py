@@ -10,6 +10,7 @@ from gpubind.errors import UsageError
 from gpubind.launch.wrap.command import Wrapped, arguments_of, own_options, parse_command
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.programs import PROGRAMS, StartCommand
+from gpubind.runtimes.cmdline.reader import Trouble
 from gpubind.runtimes.cmdline.values import parse_list, parse_map
 
 IMAGE, COMMAND = "./image", "true"
@@ -63,7 +64,8 @@ def test_wrap_and_what_a_container_brings_read_the_same_options(runtime: str, da
     if wrapped is None:
         return
     read = RUNTIMES[runtime].options_of(arguments_of(wrapped), {})
-    assert (read.unknown, read.image, read.incomplete) == ((), (), None)
+    line = RUNTIMES[runtime].line_of(arguments_of(wrapped))
+    assert (line.skipped, line.others, line.end, line.trouble) == ((), (), len(line.words), None)
     gpu_flags = {option.at for option in wrapped.gpus.flags}
     users = [option for option in wrapped.options if option.at not in gpu_flags]
     for name in {option.name for option in users}:
@@ -111,12 +113,12 @@ def test_backend_arguments_are_read_by_the_programs_rules(
 
 @pytest.mark.parametrize(("runtime", "words"), [("proot", ("--bind", "/a:/b")), ("udocker", ("-e", "-x"))])
 def test_an_option_that_its_program_refuses_without_a_value_is_refused(runtime: str, words: tuple[str, ...]) -> None:
-    assert RUNTIMES[runtime].options_of(words, {}).incomplete == words[0]
+    assert RUNTIMES[runtime].line_of(words).trouble == Trouble("no-value", 0)
     with pytest.raises(UsageError):
         own_options(runtime, "exec", (*words, "img", "cmd"))
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_end_of_the_options_is_not_an_option(runtime: str) -> None:
-    read = RUNTIMES[runtime].options_of(("--",), {})
-    assert (*read.image, *read.unknown) == ("--",)
+    line = RUNTIMES[runtime].line_of(("--",))
+    assert line.skipped or line.end == 0

@@ -9,6 +9,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
+from gpubind.runtimes.cmdline.reader import Trouble
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.proot import PROOT
 from gpubind.runtimes.runtime import Call, Prepared
@@ -89,5 +90,5 @@ def test_options_are_read_as_proot_reads_them() -> None:
     options = PROOT.options_of(["-b", "/a:/b", "--bind=/c", "-0", "-w", "/d"], {})
     assert options.all("bind") == ("/a:/b", "/c")
     assert options.last("cwd") == "/d"
-    assert PROOT.options_of(["-b"], {}).incomplete == "-b"
-    assert PROOT.options_of(["/image"], {}).image == ("/image",)
+    assert PROOT.line_of(["-b"]).trouble == Trouble("no-value", 0)
+    assert PROOT.line_of(["/image"]).others == (0,)

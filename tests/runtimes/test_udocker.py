@@ -10,6 +10,7 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import EnvVar, HostPath, Request
+from gpubind.runtimes.cmdline.reader import Trouble
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Call
 from gpubind.runtimes.udocker import UDOCKER
@@ -104,8 +105,8 @@ def test_a_container_is_run_by_its_name() -> None:
 
 
 def test_an_option_without_its_value_is_noticed() -> None:
-    assert UDOCKER.options_of(["--volume"], {}).incomplete == "--volume"
-    assert UDOCKER.options_of(["--index", "https://x", "--registry", "https://y"], {}).incomplete is None
+    assert UDOCKER.line_of(["--volume"]).trouble == Trouble("no-value", 0)
+    assert UDOCKER.line_of(["--index", "https://x", "--registry", "https://y"]).trouble is None
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def options_of(program: str, line: Line, environ: Mapping[str, str]) -> Options:
             elements = parse_list(option.value) if option.name in _LISTS else [option.value]
             values.setdefault(option.name, []).extend(elements)
     _add_variables(values, program, environ)
-    return Options.of(line, env, {name: tuple(given) for name, given in values.items()})
+    return Options({name: tuple(given) for name, given in values.items()}, env)
 
 
 def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[str, str]) -> None:

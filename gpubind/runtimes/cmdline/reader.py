@@ -113,25 +113,14 @@ class Options(NamedTuple):
     """The values of each option that is given, by its name."""
     env: Mapping[str, str] = MappingProxyType({})
     """The variables that they set in the container."""
-    unknown: tuple[str, ...] = ()
-    """Words that are not options of the program, as far as gpubind knows those."""
-    image: tuple[str, ...] = ()
-    """The words after the options, also a lone `--`: the program would take the first one for the image."""
-    incomplete: Optional[str] = None
-    """The last option, if it lacks its value: it would take the next word for it."""
 
     @classmethod
-    def of(cls, line: Line, env: Mapping[str, str], values: Optional[Mapping[str, tuple[str, ...]]] = None) -> Options:
-        """Return the options of *line*, which set *env*; with other *values* where those do not all come from it."""
-        unknown = tuple(line.words[trouble.at] for trouble in line.skipped)
-        image = tuple(line.words[at] for at in line.others)
-        incomplete = line.words[line.trouble.at] if line.trouble is not None else None
-        if incomplete is None and not image:
-            image = line.words[line.end :]
-        found: dict[str, tuple[str, ...]] = {}
-        for option in line.options if values is None else ():
-            found[option.name] = (*found.get(option.name, ()), option.value)
-        return cls(found if values is None else values, env, unknown, image, incomplete)
+    def of(cls, line: Line, env: Mapping[str, str]) -> Options:
+        """Return the options of *line*, which set *env*."""
+        values: dict[str, tuple[str, ...]] = {}
+        for option in line.options:
+            values[option.name] = (*values.get(option.name, ()), option.value)
+        return cls(values, env)
 
     def has(self, name: str) -> bool:
         """Return whether the switch *name* is on."""
