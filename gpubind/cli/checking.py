@@ -14,10 +14,9 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.facts import Image
 from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on
-from gpubind.model import Finding, Plan
+from gpubind.model import Finding, Plan, finding
 from gpubind.model.budget import renew
 from gpubind.model.expectation import Expectation
-from gpubind.model.findings import finding
 from gpubind.rules.linkage import linkage_of
 from gpubind.rules.table import applying, check
 from gpubind.runtimes import known_runtime

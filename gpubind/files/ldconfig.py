@@ -10,8 +10,7 @@ from gpubind.files.glob import glob
 from gpubind.files.tree import Tree
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache, parse_ldsoconf
 from gpubind.frozen import NamedTuple
-from gpubind.model import Missing
-from gpubind.model.budget import spend
+from gpubind.model import Missing, spend
 
 LD_CACHE_PATH = "/etc/ld.so.cache"
 LD_CACHE_LIMIT = 16 << 20

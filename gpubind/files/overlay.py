@@ -19,9 +19,7 @@ from gpubind.files.opened import OpenedTree
 from gpubind.files.regular import open_regular
 from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
 from gpubind.frozen import NamedTuple
-from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.model.answers import ABSENT
-from gpubind.model.budget import spend
+from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat, spend
 
 T = TypeVar("T")
 

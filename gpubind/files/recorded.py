@@ -10,8 +10,7 @@ from gpubind.errors import NotRecordedError
 from gpubind.files.tree import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.text.record import RecordedEntry, RecordedRoot
-from gpubind.model import Missing, Stat
-from gpubind.model.answers import ABSENT
+from gpubind.model import ABSENT, Missing, Stat
 
 T = TypeVar("T")
 

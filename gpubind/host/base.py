@@ -9,9 +9,8 @@ from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, HostPath, Missing
+from gpubind.model import Finding, HostPath, Missing, finding
 from gpubind.model.data import read_data
-from gpubind.model.findings import finding
 
 _AnyHost = TypeVar("_AnyHost")
 

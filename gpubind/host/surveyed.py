@@ -17,8 +17,7 @@ from gpubind.formats.driver.names import STUBBED
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.formats.text import record
 from gpubind.host.base import LIST_FILES, Host, ListFile, RunResult
-from gpubind.model import Missing, Stat
-from gpubind.model.answers import ABSENT
+from gpubind.model import ABSENT, Missing, Stat
 
 GPU_NAME = re.compile(
     r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvngx|nv-fabric|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"

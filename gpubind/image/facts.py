@@ -15,9 +15,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import read_cuda, version_in
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.loader.loader import Loader, newest
-from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
-from gpubind.model.answers import ABSENT
-from gpubind.model.arch import architecture
+from gpubind.model import ABSENT, ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, architecture
 
 if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle

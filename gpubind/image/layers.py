@@ -20,10 +20,8 @@ from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
 from gpubind.formats.archive.tar import TarHeader
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.image.tar import Member, members, open_sparse
-from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.model.answers import ABSENT
+from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat, spend
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.model.budget import spend
 
 STEPS_LIMIT = 10_000_000
 """Names in the paths of all members, and entries under whiteouts: an image of 400,000 files has about 4 million."""

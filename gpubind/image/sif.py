@@ -13,9 +13,7 @@ from gpubind.files.compressed import missing_package
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive import sif, squashfs
 from gpubind.formats.archive.squashfs_blocks import PACKAGES, Unpack, unpacker
-from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.model.answers import ABSENT
-from gpubind.model.budget import spend
+from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat, spend
 
 ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
 

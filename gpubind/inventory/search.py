@@ -16,9 +16,7 @@ from gpubind.formats.elf.elf import NotElf
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor
-from gpubind.model.arch import architecture
-from gpubind.model.findings import finding
+from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor, architecture, finding
 from gpubind.model.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
 
 LD_CACHE = "ld.so.cache"

@@ -19,8 +19,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.inventory.nodes import AMD_MODULE
 from gpubind.inventory.nvidia import inventory as nvidia
-from gpubind.model import Finding, Inventory, PassedOver, Request, Vendor
-from gpubind.model.findings import finding
+from gpubind.model import Finding, Inventory, PassedOver, Request, Vendor, finding
 
 
 class Surveyed(NamedTuple):

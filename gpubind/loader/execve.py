@@ -13,8 +13,7 @@ from gpubind.errors import like
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Container, Located
-from gpubind.model import Missing
-from gpubind.model.arch import architecture
+from gpubind.model import Missing, architecture
 
 SCRIPTS_LIMIT = 5
 """Interpreters of interpreters that the kernel follows: fs/exec.c, exec_binprm."""

@@ -21,8 +21,7 @@ from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import Loader, newest, prefix_of
 from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit
-from gpubind.model import Group, HostFile, ImageFacts, Missing, RootedPath, Side
-from gpubind.model.arch import architecture
+from gpubind.model import Group, HostFile, ImageFacts, Missing, RootedPath, Side, architecture
 
 if TYPE_CHECKING:
     from gpubind.loader.container import Container

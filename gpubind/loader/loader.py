@@ -17,8 +17,7 @@ from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
 from gpubind.frozen import NamedTuple
-from gpubind.model import Found, Missing, RootedPath
-from gpubind.model.arch import architecture
+from gpubind.model import Found, Missing, RootedPath, architecture
 from gpubind.model.cuda import version_key
 
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")

@@ -16,8 +16,7 @@ from gpubind.files import Tree
 from gpubind.files.links import Link, follow
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.frozen import NamedTuple
-from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
-from gpubind.model.answers import ABSENT
+from gpubind.model import ABSENT, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Optional, TypeVar
 
 from gpubind.errors import HostReadError, UnseenError
-from gpubind.model import Missing
+from gpubind.model.files import Missing
 from gpubind.observe import cannot_sign
 
 ABSENT = Missing("absent")

@@ -22,8 +22,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Literal, Optional, Union
 
-from gpubind.model import Finding, Severity, Vendor
 from gpubind.model.data import read_data
+from gpubind.model.host import Finding, Severity, Vendor
+
+__all__ = ["cases_of", "counted", "finding", "worst"]
 
 TEXTS = "model/data/findings.json"
 MENDED_BY = ("command", "option", "variable", "image", "host", "person", "nothing")

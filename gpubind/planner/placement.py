@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model import ContainerPath
-from gpubind.model.arch import architecture
+from gpubind.model import ContainerPath, architecture
 
 
 class Layout(NamedTuple):

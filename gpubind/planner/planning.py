@@ -10,8 +10,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind, read_inventories
-from gpubind.model import Finding, Inventory, Plan, Request, Severity
-from gpubind.model.findings import finding
+from gpubind.model import Finding, Inventory, Plan, Request, Severity, finding
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.planner.plan import empty_plan, make_plan
 from gpubind.planner.request import checked

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.loader.verdict import ImageFit, Unfit
-from gpubind.model import Finding, HostFile, Request
-from gpubind.model.findings import cases_of, finding
+from gpubind.model import Finding, HostFile, Request, cases_of, finding
 from gpubind.planner.sides import Sided, left_out
 
 CORE = ("libhsa-runtime64.so.1", "libamdhip64.so")

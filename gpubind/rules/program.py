@@ -14,8 +14,7 @@ from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
 from gpubind.loader.container import Failure, Located
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
-from gpubind.model import Finding, Missing
-from gpubind.model.findings import cases_of, finding
+from gpubind.model import Finding, Missing, cases_of, finding
 from gpubind.rules.missing import lacking, softened, unseen_libraries, unseen_programs
 from gpubind.rules.preflight import ProgramPreflight, search_path
 

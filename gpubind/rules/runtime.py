@@ -10,8 +10,7 @@ from gpubind.formats.driver.cdi import SIZE_LIMIT
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.cdi.specs import SOURCE, read_registry, registry_findings, stale_findings
-from gpubind.model import Finding, Missing
-from gpubind.model.findings import finding
+from gpubind.model import Finding, Missing, finding
 from gpubind.rules.preflight import Preflight
 
 CHAR = "/dev/char"

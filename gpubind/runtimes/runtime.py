@@ -13,8 +13,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import ContainerPath, Finding, HostPath, Plan, Vendor
-from gpubind.model.findings import counted, finding
+from gpubind.model import ContainerPath, Finding, HostPath, Plan, Vendor, counted, finding
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.model import Finding, Plan
+from gpubind.model import Finding, Plan, finding
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.model.findings import finding
 from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import (
     Edits,

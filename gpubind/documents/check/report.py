@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, Plan, PlannedDriver, Severity
-from gpubind.model.findings import counted
+from gpubind.model import Finding, Plan, PlannedDriver, Severity, counted
 from gpubind.planner import finding_order
 from gpubind.version import __version__
 

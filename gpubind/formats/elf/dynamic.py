@@ -15,8 +15,7 @@ from typing import BinaryIO, Literal, Optional
 from gpubind.errors import Format, FormatError
 from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, VersionNeed, parse_ident
 from gpubind.frozen import NamedTuple
-from gpubind.model import CudaNote
-from gpubind.model.arch import architecture
+from gpubind.model import CudaNote, architecture
 
 SEGMENTS_LIMIT = 4096
 NEEDED_LIMIT = 4096

@@ -20,8 +20,7 @@ from gpubind.formats.driver.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName,
 from gpubind.formats.driver.names import driver_version_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat
-from gpubind.model.findings import finding
+from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat, finding
 
 SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")

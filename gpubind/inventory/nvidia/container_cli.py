@@ -17,8 +17,7 @@ from gpubind.formats.driver.kernel import PROC_CAPABILITIES
 from gpubind.formats.driver.nvidia_cli import PROGRAM, list_argv, parse_failure, parse_list
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim, Serving
-from gpubind.model import Finding, MigName, MigNode, Missing, PassedOver, Request
-from gpubind.model.findings import finding
+from gpubind.model import Finding, MigName, MigNode, Missing, PassedOver, Request, finding
 
 SOURCE = PROGRAM
 AT = "list"

@@ -17,8 +17,7 @@ from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
 from gpubind.inventory.claims import Answer, Claim, Serving, sorted_out
 from gpubind.inventory.nodes import DRM, Devices, DriverNode, drm_nodes, natural, read_nodes, render_node
-from gpubind.model import Capability, ContainerPath, Finding, Found, Gpu, HostFile, MigDevice, MigNode, Missing
-from gpubind.model.findings import finding
+from gpubind.model import Capability, ContainerPath, Finding, Found, Gpu, HostFile, MigDevice, MigNode, Missing, finding
 
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")

@@ -25,8 +25,7 @@ from typing import Literal, Optional, Union
 
 from gpubind.formats.driver import gpu_names
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, Gpu, Inventory, Severity
-from gpubind.model.findings import counted, finding
+from gpubind.model import Finding, Gpu, Inventory, Severity, counted, finding
 from gpubind.planner.gpus.choice import (
     Choice,
     Chosen,

@@ -8,8 +8,7 @@ from typing import Optional
 from gpubind.errors import UsageError
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
 from gpubind.frozen import NamedTuple
-from gpubind.model import Gpu, Inventory
-from gpubind.model.findings import finding
+from gpubind.model import Gpu, Inventory, finding
 from gpubind.planner.gpus import choice
 
 

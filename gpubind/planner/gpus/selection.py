@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
-from gpubind.model.findings import finding
+from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory, finding
 from gpubind.planner.gpus.choice import OPTION, Choice, Chosen, usable
 from gpubind.planner.gpus.container_variables import container_variables
 from gpubind.planner.gpus.environment import chosen_by_environment

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
 from gpubind.formats.driver.mknod import node_command
 from gpubind.inventory.amd.devices import KFD, TOPOLOGY, Topology, read_topology
-from gpubind.model import Finding, Gpu, Inventory, Plan
-from gpubind.model.findings import counted, finding
+from gpubind.model import Finding, Gpu, Inventory, Plan, counted, finding
 from gpubind.rules.preflight import Preflight
 
 

@@ -13,8 +13,7 @@ from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import unusable
 from gpubind.inventory.search import LD_CACHE, ldconfig
-from gpubind.model import ContainerPath, Decision, Finding, Severity
-from gpubind.model.findings import cases_of, counted, finding
+from gpubind.model import ContainerPath, Decision, Finding, Severity, cases_of, counted, finding
 from gpubind.rules.preflight import Preflight
 
 NOUVEAU = "/sys/module/nouveau"

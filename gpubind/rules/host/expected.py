@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpubind.model import Finding, Gpu
-from gpubind.model.findings import counted, finding
+from gpubind.model import Finding, Gpu, counted, finding
 from gpubind.planner.expected import expectation_of
 from gpubind.rules.preflight import Preflight
 

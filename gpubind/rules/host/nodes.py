@@ -10,8 +10,7 @@ from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, SLURM_GPUS
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, read_mig_nodes, right_of
-from gpubind.model import Finding, Gpu
-from gpubind.model.findings import counted, finding
+from gpubind.model import Finding, Gpu, counted, finding
 from gpubind.rules.preflight import Preflight
 
 UVM = "/dev/nvidia-uvm"

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, STORAGE, is_asked, nodes_of
-from gpubind.model import Finding, Missing
-from gpubind.model.findings import finding
+from gpubind.model import Finding, Missing, finding
 from gpubind.rules.preflight import Preflight
 
 UDEV = "/run/udev"

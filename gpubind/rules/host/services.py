@@ -8,8 +8,7 @@ from typing import Optional
 
 from gpubind.host import Host
 from gpubind.inventory.nvidia.devices import mps_directory
-from gpubind.model import Finding
-from gpubind.model.findings import finding
+from gpubind.model import Finding, finding
 from gpubind.rules.preflight import Preflight
 
 NVSWITCHES = "/proc/driver/nvidia-nvswitch/devices"

@@ -15,9 +15,8 @@ from gpubind.errors import FormatError
 from gpubind.formats.driver.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
 from gpubind.formats.driver.require import holds
 from gpubind.frozen import NamedTuple
-from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing
+from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing, cases_of, finding
 from gpubind.model.cuda import minimum_driver, minor_compatible, minor_floor
-from gpubind.model.findings import cases_of, finding
 from gpubind.planner.compat import RULE
 from gpubind.rules.preflight import ImagePreflight
 

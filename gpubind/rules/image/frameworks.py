@@ -11,9 +11,8 @@ from posixpath import basename, dirname
 
 from gpubind.image.cuda import framework_libraries, packages_of, wheel_directories
 from gpubind.loader.container import Failure
-from gpubind.model import Finding
+from gpubind.model import Finding, finding
 from gpubind.model.cuda import Framework, frameworks
-from gpubind.model.findings import finding
 from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
 

@@ -10,8 +10,7 @@ from gpubind.files import Tree
 from gpubind.formats.driver.icd import Icd, parse_icd
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import PCI_DEVICES
-from gpubind.model import Capability, Finding, Missing, Mount, Severity
-from gpubind.model.findings import finding
+from gpubind.model import Capability, Finding, Missing, Mount, Severity, finding
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
 GBM_BACKEND = "nvidia-drm_gbm.so"

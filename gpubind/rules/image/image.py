@@ -11,8 +11,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
 from gpubind.image.facts import image_library
 from gpubind.loader.container import Located
-from gpubind.model import Finding, ImageLibrary, Severity
-from gpubind.model.findings import cases_of, counted, finding
+from gpubind.model import Finding, ImageLibrary, Severity, cases_of, counted, finding
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")

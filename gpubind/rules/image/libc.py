@@ -8,9 +8,8 @@ from typing import Optional
 
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.formats.elf.private import private_symbols
-from gpubind.model import Finding, Found, Missing
+from gpubind.model import Finding, Found, Missing, finding
 from gpubind.model.cuda import version_key
-from gpubind.model.findings import finding
 from gpubind.rules.preflight import ImagePreflight
 
 SIZE_LIMIT = 4 << 20

@@ -14,8 +14,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
 from gpubind.loader.container import Container, Failure
-from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity
-from gpubind.model.findings import cases_of, finding, worst
+from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity, cases_of, finding, worst
 from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 

@@ -11,8 +11,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Literal, Optional
 
-from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan
-from gpubind.model.findings import finding
+from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan, finding
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.options import SpecifiedValue, is_clean, is_fixed, is_literal, specified
 from gpubind.runtimes.cmdline.values import map_word

@@ -14,8 +14,7 @@ from types import MappingProxyType
 from typing import Optional
 
 from gpubind.loader.namespace import UserBind
-from gpubind.model import ContainerPath, Finding, HostPath, Missing, Mount, Plan
-from gpubind.model.findings import finding
+from gpubind.model import ContainerPath, Finding, HostPath, Missing, Mount, Plan, finding
 from gpubind.model.layouts import STARTER_PREFIXES
 from gpubind.planner import placement
 from gpubind.planner.placement import Layout

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
-from gpubind.model import ContainerPath, DeviceNode, Missing, Plan
-from gpubind.model.findings import finding
+from gpubind.model import ContainerPath, DeviceNode, Missing, Plan, finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
