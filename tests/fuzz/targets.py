@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +15,12 @@ from typing import NamedTuple, Optional
 from gpubind.api import check, open_host, plan
 from gpubind.documents import CHECK_DOCUMENTS, LASTING, PLAN_DOCUMENTS
 from gpubind.documents.check.report import Report
+from gpubind.documents.diff.comparison import compare
+from gpubind.documents.diff.snapshot import Snapshot, snapshot_of
+from gpubind.documents.diff.text import render_diff_json, render_diff_text
 from gpubind.documents.explanation import explain, render_explanation
 from gpubind.documents.text import printable, render_finding
-from gpubind.errors import GpubindError
+from gpubind.errors import Format, GpubindError
 from gpubind.files.blob import Blob
 from gpubind.files.compressed import unpacked
 from gpubind.formats.archive.bundle import parse_bundle
@@ -48,6 +52,7 @@ from gpubind.formats.driver.require import holds
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.elf.elf import is_stub, parse_ident
 from gpubind.formats.elf.ldcache import parse_ldcache, parse_ldsoconf
+from gpubind.formats.text.json import parse_json
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.formats.text.yaml import parse_yaml
@@ -139,6 +144,18 @@ def _record(data: bytes) -> None:
     assert parse_record(dump_record(record, "1").encode()) == record
 
 
+def _snapshot_seeds() -> tuple[bytes, ...]:
+    return (json.dumps(snapshot_of("node1", _plan(), release="6.1").to_dict()).encode(),)
+
+
+def _snapshot(data: bytes) -> None:
+    """What a node says of itself: compared with a good one, as text and as a document."""
+    told = Snapshot.from_dict(parse_json(data, 1 << 20, SNAPSHOT, keeps_halves=True))
+    compared = compare([snapshot_of("node2", _plan()), told])
+    _encoded(render_diff_text(compared))
+    _encoded(render_diff_json(compared))
+
+
 def _shell(data: bytes) -> None:
     before = Exports({"PATH": None})
     exports = parse_exports(data.decode("utf-8", "surrogateescape"), before)
@@ -168,6 +185,7 @@ def _tar(data: bytes) -> None:
         assert 0 <= member.start < member.data
 
 
+SNAPSHOT = Format("bad-snapshot", "no snapshot")
 SMALL_TAR = tar({"/etc/ld.so.conf": "/opt\n", "/lib": Link("usr/lib"), "/" + "n" * 200: "x", "/a": Link("t" * 200)})
 LISTS = (read_data("etc/nvliblist.conf"), b"[libs]\nlibcuda.so\n")
 
@@ -186,6 +204,7 @@ PARSERS: dict[str, Target] = {
     "elf": Target(_elf_seeds, _elf, (b"\x7fELF", b"\xfe\xff\xff\x6f", b"\xfc\xff\xff\x6f"), 6),
     "ld-cache": Target(_caches, _cache, (b"glibc-ld.so.cache1.1", b"ld.so-1.7.0\0", b"\x24\xa0\xd7\x42")),
     "record": Target(lambda: (_small_record(),), _record, JSON_WORDS, 2),
+    "snapshot": Target(_snapshot_seeds, _snapshot, JSON_WORDS, 2),
     "tar": Target(lambda: (SMALL_TAR, packed(SMALL_TAR), zstd(SMALL_TAR)), _tar, (b"ustar\0", b"ustar  \0"), 5),
     "list": Target(lambda: LISTS, lambda data: parse_liblist(data, "l"), (b"[", b"]")),
     "shell": _of_seeds("shell", _shell, SHELL_WORDS),
