@@ -19,13 +19,14 @@ def render_diff_html(comparison: Comparison, fold: Fold = listed) -> str:
     reference, *others = comparison.groups
     title = counted(sum(len(group.hosts) for group in comparison.groups), "host")
     what = f"{len(reference.hosts)} as {reference.hosts[0]}, and {counted(len(others), 'group')} different from it"
-    cards = [_card(number, group, fold) for number, group in enumerate(comparison.groups)]
+    cards = [card_of(number, group, fold) for number, group in enumerate(comparison.groups)]
     if not others:
         return render_groups("diff", "equal", title, "A container would get the same of each", cards)
     return render_groups("diff", "different", title, what, cards)
 
 
-def _card(number: int, group: EqualHosts, fold: Fold) -> Card:
+def card_of(number: int, group: EqualHosts, fold: Fold) -> Card:
+    """Return the card of the group with this *number*; that of the reference is 0."""
     if number == 0:
         return Card("g0", "ok", "the reference", fold(group.hosts), group.hosts)
     rows = [_row(one) for one in group.differences if one.follows is None]

@@ -15,6 +15,8 @@ SQUARES_FROM = 13
 
 Level = Literal["ok", "warning", "error", "lost"]
 """How a group is coloured; `lost`: its machines did not answer."""
+LEVELS: tuple[Level, ...] = ("error", "lost", "warning", "ok")
+"""The worst first."""
 
 
 class Card(NamedTuple):

@@ -186,7 +186,9 @@ def _file(name: str, place: str, same: tuple[Mount, ...], files: dict[str, Linke
     facts = [("on the host", source), *(("in the container", target) for target in targets)]
     facts += [("what", f"{first.kind}{f' for {first.capability}' if first.capability else ''}")]
     facts += [("size", size_text(first.size)), ("listed by", first.rule)]
-    facts += [("the loader", file.fault) for file in map(files.get, targets) if file is not None and file.fault]
+    known = [files[target] for target in targets if target in files]
+    facts += [("covered by", f"a bind of yours over {file.path}") for file in known if file.origin == "user"]
+    facts += [("the loader", file.fault) for file in known if file.fault]
     title = f"{source} is {' and '.join(targets)} in the container"
     shown = place if first.source is not None else source
     return Part(name, "file", 0, ", ".join(names), title, shown, facts=tuple(facts)), (*targets, *names)
@@ -270,7 +272,7 @@ def _block(key: str, wanted: _Wanted, severities: dict[str, Severity]) -> Iterat
     facts += [("needed versions", ", ".join(sorted(wanted.versions, key=natural)))] if wanted.versions else []
     severity = severities.get(use.name) if kind == "missing" else None
     yield Part(f"n-{key}", kind, 0, use.name, told, severity=severity, facts=tuple(facts))
-    for version in wanted.lacking:
+    for version in sorted(wanted.lacking, key=natural):
         title = f"{version} is not defined by {use.path}"
         severity = severities.get(version) or _severity_of(row.severity for row in wanted.consumers)
         yield Part(_version_id(use, version), "version", 0, version, title, severity=severity)

@@ -84,3 +84,9 @@ def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end() -> None:
     assert text.endswith("x/nvidia_icd.json")
     assert len(text) == 47
     assert fitted("libcuda.so.1", "middle") == "libcuda.so.1"
+
+
+def test_a_bind_of_the_user_over_a_file_of_the_plan_is_said() -> None:
+    linked = tuple(file._replace(origin="user") if "libcuda.so" in file.path else file for file in REPORT.linked)
+    facts = labelled(drawn(REPORT._replace(linked=linked)), "libcuda.so, libcuda.so.1").facts
+    assert ("covered by", "a bind of yours over /.gpubind/libs/libcuda.so.1") in facts
