@@ -134,6 +134,12 @@ def test_the_health_check_drains_and_resumes(up: Up) -> None:
     assert [line for line in page.splitlines() if " gpubind: " in line and line not in shown.splitlines()] == []
 
 
+def test_a_node_that_a_job_has_broken_is_drained_when_it_ends(up: Up) -> None:
+    with up(*PROLOG) as five:
+        five.run("srun", "-w", "n1", "--gres=gpu:1", "rm", "/dev/nvidia-uvm")
+        wait(five, {"n1": "drained gpubind: uvm-missing(/dev/nvidia-uvm)"})
+
+
 def test_another_fault_changes_the_reason(up: Up) -> None:
     with up(*HEALTH) as five:
         shell(five, {"n1": "rm /dev/nvidia-uvm"})
