@@ -136,6 +136,13 @@ def test_nvml_that_was_asked_for_by_name_and_is_missing_is_an_error() -> None:
     assert severities("no-nvml", Situation(parts, request=by_name)) == ["error"]
 
 
+@pytest.mark.parametrize("data", [b"", b"text", b"\x7fELF\2\1\1"], ids=["empty", "text", "header"])
+def test_a_damaged_nvml_is_an_error_as_any_damaged_library_is(data: bytes) -> None:
+    parts = healthy({"/usr/lib64/libnvidia-ml.so.550.54.14": data})
+    assert severities("no-nvml", Situation(parts)) == ["error"]
+    assert severities("no-nvml", Situation(parts, request={"caps": ("compute",)})) == []
+
+
 def test_the_command_for_a_stale_cache_names_the_root() -> None:
     situation = CASES["stale-ldcache"].fires
     assert the("stale-ldcache", *situation.parts).command == "ldconfig"

@@ -18,6 +18,8 @@ from gpubind.rules.preflight import Preflight
 
 NOUVEAU = "/sys/module/nouveau"
 NVML = "libnvidia-ml.so.1"
+DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
+"""Rules of Decisions about damaged libraries. A linker script is not damaged."""
 
 
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
@@ -61,11 +63,13 @@ def no_gpu(preflight: Preflight) -> Iterator[Finding]:
 def no_nvml(preflight: Preflight) -> Iterator[Finding]:
     """Yield CUDA without NVML, a separate package in distributions: nvidia-smi and every monitor fail."""
     names = preflight.libraries
+    about = [decision for decision in preflight.plan.decisions if decision.subject == NVML]
     # A library that was found and left out has its own finding.
-    left_out = any(decision.subject == NVML and decision.verdict == "left-out" for decision in preflight.plan.decisions)
+    left_out = any(decision.verdict == "left-out" for decision in about)
     if preflight.wants("utility") and "libcuda.so.1" in names and NVML not in names and not left_out:
         refused = unusable(preflight.host, preflight.plan.decisions, NVML)
-        severity: Severity = "error" if preflight.wants_by_name("utility") else "warning"
+        is_damaged = refused is not None and any(decision.rule in DAMAGED for decision in about)
+        severity: Severity = "error" if is_damaged or preflight.wants_by_name("utility") else "warning"
         facts = refused or {"case": "absent", "where": names["libcuda.so.1"]}
         yield finding("no-nvml", subject=NVML, severity=severity, **facts)
 

@@ -15,11 +15,10 @@ from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
 from gpubind.loader.container import Container, Failure
 from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity, cases_of, finding, worst
+from gpubind.rules.host.driver import DAMAGED
 from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 
-_DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
-"""Rules of Decisions about damaged libraries. A linker script is not damaged."""
 _WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
 """Libraries whose damage is part of another finding, `no-libcuda` and `no-nvml`."""
 
@@ -177,7 +176,7 @@ def _passed_over(preflight: Preflight) -> Iterator[Finding]:
     known = {library_stem(basename(mount.target)) for mount in preflight.plan.mounts} | _WITH_FINDING
     for decision in preflight.plan.decisions:
         name, stem = decision.subject, library_stem(decision.subject)
-        if decision.rule in _DAMAGED and decision.verdict == "rejected" and stem not in known:
+        if decision.rule in DAMAGED and decision.verdict == "rejected" and stem not in known:
             known.add(stem)
             where, why = preflight.host.driver.real(RootedPath(decision.path or "")), decision.detail
             yield finding("library-unreadable", subject=name, vendor=decision.vendor, where=where, message=why)
