@@ -124,7 +124,10 @@ class Errors:
                 os.mknod(f"{self.amd}{path}", 0o020000 | item.mode, os.makedev(item.major, item.minor))
         self.archive = bench.base / "image.tar"
         self.archive.write_bytes(archive(docker_archive([tar({**IMAGE, **glibc("2.16")})])))
-        (bench.home / ".config/gpubind/config.toml").write_text('ignore = { "no-mount-point" = "known" }\n')
+        (bench.home / ".config/gpubind/config.toml").write_text(
+            'ignore = { "no-mount-point" = "known" }\nseverity = { "manifest-missing" = "warning" }\n'
+            "require = { gpus = 2 }\n"
+        )
         self.right: dict[str, tuple[Outcome, list[str]]] = {}
 
     def commands(self) -> dict[str, tuple[str, ...]]:
@@ -138,6 +141,7 @@ class Errors:
             "check-program": ("check", *root, "--image", image, "--program", "true", "--json"),
             "check-sif": ("check", *root, "--image", str(bench.sif), "--json"),
             "check-archive": ("check", *root, "--image", str(self.archive), "--json"),
+            "expect": ("check", *root, "--expect", str(bench.expected), "--json"),
             "check-backend": ("check", *root, "--image", image, "--backend", "bwrap", "--json"),
             "apptainer": ("exec", *run, "--backend", "apptainer", image, "true"),
             "auto": ("exec", *run, str(bench.sif), "true"),

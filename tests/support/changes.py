@@ -16,7 +16,14 @@ from tests.support.trees import Node
 Change = Callable[[Bench, random.Random], None]
 
 VALUES = ("", "0", "1", "all", "none", "/opt/x", "GPU-00000000", "yes")
-CONFIG = ('caps = "compute"\n', 'gpus = "0"\n', "strict = true\n", 'caps = "utility"\n', "broken = \n")
+CONFIG = (
+    'caps = "compute"\n',
+    'gpus = "0"\n',
+    "strict = true\n",
+    "[require]\ngpus = 3\n",
+    'caps = "utility"\n',
+    "broken = \n",
+)
 LINES = ("libcuda.so\n", "libnvidia-ml.so\nlibcuda.so\n", "nvidia-smi\nlibcuda.so\n", "# nothing\n")
 COMMANDS = (
     ("true", "x"),

@@ -60,6 +60,9 @@ class Outcome(NamedTuple):
     became: Optional[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]]
 
 
+EXPECTED = f'driver = "{V}"\ncapabilities = ["compute"]\n[gpus]\n"NVIDIA A100" = 2\n'
+
+
 class Became(BaseException):
     """The process is another program now."""
 
@@ -71,6 +74,7 @@ class Bench:
         self.base = base
         self.host, self.image, self.home = base / "host", base / "image", base / "home"
         self.work, self.memos, self.sif = base / "work", base / "memos", base / "bin/image.sif"
+        self.expected = self.home / "node.toml"
         self.command: tuple[str, ...] = COMMAND
         """What the container is to run."""
         self.environ: dict[str, str] = {}
@@ -94,6 +98,7 @@ class Bench:
             (base / "bin" / name).write_bytes(data)
             (base / "bin" / name).chmod(0o755)
         self.sif.write_bytes(SIFS[0])
+        self.expected.write_text(EXPECTED)
         self.start()
         for place in ("host", "image", "bin", "home"):
             shutil.copytree(base / place, base / "pristine" / place, symlinks=True)
@@ -147,6 +152,7 @@ class Bench:
             "words": ("plan", *root, "--format", "apptainer", "--image", image),
             "check": ("check", *root, "--image", image),
             "program": ("check", *root, "--image", image, "--program", "true", "--json"),
+            "expect": ("check", *root, "--gpus", "all", "--expect", str(self.expected), "--format", "slurm"),
             "sif": ("check", *root, "--image", str(self.sif), "--json"),
             "apptainer": ("exec", *root, "--backend", "apptainer", image, *run),
             "auto": ("exec", "-v", *root, str(self.sif), *run),
