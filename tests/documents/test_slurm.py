@@ -48,6 +48,8 @@ def test_what_does_not_fit_is_counted_and_the_first_of_each_code_comes_first() -
 def test_a_long_path_is_named_by_its_end_and_a_longer_name_by_its_code() -> None:
     directory = "/usr/lib/x86_64-linux-gnu/nvidia/current-of-this-host"
     assert render_slurm(of(("bad-icd", f"{directory}/nvidia.json"))) == "gpubind: bad-icd(nvidia.json)\n"
+    model = "7 of 8 NVIDIA RTX 6000 Ada Generation GPU"
+    assert render_slurm(of(("expected-gpus", model))) == f"gpubind: expected-gpus({model})\n"
     assert render_slurm(of(("bad-icd", "n" * 200))) == "gpubind: bad-icd\n"
 
 

@@ -38,6 +38,7 @@ def test_each_key_is_read() -> None:
         ("capabilities = ['cuda']", "`capabilities` names `cuda`", "compute"),
         ("[", "", ""),
         ("\udcff", "utf-8", ""),
+        ("#" * (256 << 10 | 1), "262144 at most", ""),
         (".".join("a" * 600) + " = 1", "more than 500 dots", ""),
     ],
 )

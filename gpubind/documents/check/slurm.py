@@ -14,6 +14,7 @@ from gpubind.errors import GpubindError
 
 LIMIT = 100
 """Characters of the line."""
+_MARGIN = len("gpubind: warning  +999 (999 not counted)")
 HEAD = "gpubind:"
 """Its beginning, by which a script knows its own reasons."""
 
@@ -49,6 +50,7 @@ def _line(head: str, told: Sequence[tuple[str, str]], tail: str = "") -> str:
 
 
 def _item(code: str, subject: str) -> str:
-    """Return the code with its subject: the base name of a long path, and nothing of what is longer still."""
-    forms = (f"{code}({printable(named)})" for named in (subject, basename(subject)) if named)
-    return next((form for form in forms if len(form) <= LIMIT // 2), code)
+    """Return the code with its subject: of a long path the base name, and nothing of what no line has room for."""
+    forms = [f"{code}({printable(named)})" for named in (subject, basename(subject)) if named]
+    fitting = (form for room in (LIMIT // 2, LIMIT - _MARGIN) for form in forms if len(form) <= room)
+    return next(fitting, code)

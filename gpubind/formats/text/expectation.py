@@ -22,12 +22,15 @@ from gpubind.model.expectation import Expectation
 
 _WHAT = "malformed expectation of a node"
 KEYS = ("driver", "gpus", "capabilities")
+SIZE_LIMIT = 256 << 10
 GPUS_LIMIT = 4096
 """GPUs of a node, and models that it may have."""
 
 
 def parse_expectation(data: bytes) -> Expectation:
     """Return what *data* expects. Errors: `FormatError` (code `bad-expectation`)."""
+    if len(data) > SIZE_LIMIT:
+        raise _malformed(f"{len(data)} bytes; {SIZE_LIMIT} at most")
     return expectation_of_table(parse_toml(data, "bad-expectation", _WHAT))
 
 
