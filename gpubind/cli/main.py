@@ -169,16 +169,8 @@ def _bug(error: Exception) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    where = f"{_from_package(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "?"
+    # Several files have one base name.
+    where = f"{'/'.join(trace.tb_frame.f_code.co_filename.split('/')[-3:])}:{trace.tb_lineno}" if trace else "?"
     what, why = f"{type(error).__name__}: {error}"[:300], "this is a mistake in gpubind, not in what you did"
     hint = "please report it, with the output of `gpubind record`"
     return render_error(GpubindError("bug", what, where=where, why=why, hint=hint))
-
-
-def _from_package(path: str) -> str:
-    """Return *path* from its package on, `gpubind/files/tree.py`: several files have one base name."""
-    packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    above = [
-        directory.rstrip("/") for directory in (packages, *sys.path) if path.startswith(f"{directory.rstrip('/')}/")
-    ]
-    return os.path.relpath(path, max(above, key=len)) if above else os.path.basename(path)

@@ -11,7 +11,7 @@ from gpubind.api import plan
 from gpubind.host import Host
 from gpubind.model import HostPath, Plan, Request
 from gpubind.planner.placement import SINGULARITY
-from gpubind.runtimes.apptainer.exports import render_exports
+from gpubind.runtimes.apptainer.exports import changes_for, lines_of
 from gpubind.runtimes.runtime import Prepared
 from tests.support.starts import start_by, words
 
@@ -30,7 +30,7 @@ def printed(made: Plan = PLAN, program: str = "apptainer", on: Host = HOST) -> P
 def after_exports(environ: Mapping[str, str], item: Prepared) -> dict[str, str]:
     """The variables of Apptainer and SingularityCE once a shell has evaluated the lines of the `-env` format."""
     done = subprocess.run(
-        ["sh", "-c", f"{render_exports(item)}\nexec env -0"],
+        ["sh", "-c", f"{lines_of(changes_for(item))}\nexec env -0"],
         env={**environ, "PATH": os.environ["PATH"]},
         capture_output=True,
     )

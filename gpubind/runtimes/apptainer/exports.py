@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -34,16 +33,8 @@ class Change(NamedTuple):
     """Where the user's value has one of these, the first gives way to `value`: it refers to the same, after ours."""
 
 
-_PLAIN = re.compile(r"[^,:^\\\"\s]*")
-
-
-def render_exports(prepared: Prepared) -> str:
-    """Return the lines for a plan, which agree with the binds of the program's own flag on that host."""
-    return lines_of(changes_for(prepared))
-
-
 def changes_for(prepared: Prepared) -> tuple[Change, ...]:
-    """Return the changes that the lines of `render_exports` make."""
+    """Return the changes for a plan, which agree with the binds of the program's own flag on that host."""
     return changes(prepared.words, prepared.start.runtime.name.upper(), _own_libraries(prepared))
 
 
@@ -121,7 +112,7 @@ def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
     words: dict[str, str] = {}
     for bind in binds:
         path = own.get(bind.target, bind.source)
-        if bind.target.startswith(f"{LAYOUT.libdir}/") and _PLAIN.fullmatch(path + bind.target):
+        if bind.target.startswith(f"{LAYOUT.libdir}/") and not needs_mount(bind._replace(source=path)):
             name = bind.target.rpartition("/")[2]
             words[bind.target] = path if path.endswith(f"/{name}") else f"{path}:{bind.target}"
     return words

@@ -21,7 +21,7 @@ from gpubind.planner.placement import Layout
 from gpubind.runtimes.apptainer import binds, environment, options
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, named_binds, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word
-from gpubind.runtimes.apptainer.exports import render_exports, without_gpu_switches, without_variables
+from gpubind.runtimes.apptainer.exports import changes_for, lines_of, without_gpu_switches, without_variables
 from gpubind.runtimes.apptainer.options import dev_of, is_fixed, specified
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
@@ -133,7 +133,7 @@ class Apptainer(Runtime):
     def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
         if form == self.name:
             return one_line(prepared.words, self.name, quoted=quoted, exports=f"{self.name}-env")
-        return render_exports(prepared)
+        return lines_of(changes_for(prepared))
 
 
 class Singularity(Apptainer):
