@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import tempfile
@@ -20,6 +21,12 @@ os.environ["GPUBIND_MEMO"] = "off"  # a test tells what a command does, not what
 # A busy machine is slow, and that is no fault of what is tested.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile gpubind once: where Python may not write what it compiles, each command of a test would do it again."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(__file__).parent.parent / "gpubind", quiet=2)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,8 +9,9 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import zstandard
 
@@ -35,6 +36,8 @@ from tests.support.squashfs import SifObject, Squashfs, metadata, sif, squashfs
 from tests.support.trees import Dir, Fifo, Link, Node, Spec, make_tree
 
 CASES: dict[str, Callable[[Path], str]] = {}
+Data = Union[bytes, Callable[[], bytes]]
+"""Bytes; a function for those that take long to make."""
 BASE = glibc("2.36")
 MIB = 1 << 20
 
@@ -44,16 +47,20 @@ def case(make: Callable[[Path], str]) -> Callable[[Path], str]:
     return make
 
 
-def of_layers(name: str, *layers: bytes) -> None:
+def made(data: Data) -> bytes:
+    return data if isinstance(data, bytes) else data()
+
+
+def of_layers(name: str, *layers: Data) -> None:
     """A case: an OCI layout with these layers."""
-    CASES[name] = lambda path: write(path / "image", oci_layout(layers, layer_type=LAYER))
+    CASES[name] = lambda path: write(path / "image", oci_layout([*map(made, layers)], layer_type=LAYER))
 
 
-def of_file(name: str, data: bytes) -> None:
+def of_file(name: str, data: Data) -> None:
     """A case: a file."""
 
     def make(path: Path) -> str:
-        (path / "image").write_bytes(data)
+        (path / "image").write_bytes(made(data))
         return str(path / "image")
 
     CASES[name] = make
@@ -190,7 +197,8 @@ of_layers(
     tar([("a", "x"), ("a/b", "x"), ("a/b/c", "x"), ("a", "x"), ("a/b/c/d", Fifo())], directories=False),
 )
 of_layers(
-    "the_same_name_often", tar([("a", "x"), ("a", Dir()), ("a", Link("a")), ("a/b", "x")] * 2000, directories=False)
+    "the_same_name_often",
+    lambda: tar([("a", "x"), ("a", Dir()), ("a", Link("a")), ("a/b", "x")] * 2000, directories=False),
 )
 of_layers("deep_directories", tar([("/".join(["d"] * 2000) + f"/{n}", "x") for n in range(200)], directories=False))
 of_layers("too_deep_directories", tar([("/".join(["d"] * 100_000), "x")], directories=False))
@@ -217,10 +225,10 @@ def pax(records: bytes, kind: bytes = b"x", size: int = -1) -> bytes:
 
 
 END = tar({"/lib/libc.so.6": elf("libc.so.6")})
-of_layers("a_huge_pax_record", packed(pax(b"9" * (64 * MIB)) + END))
+of_layers("a_huge_pax_record", lambda: packed(pax(b"9" * (64 * MIB)) + END))
 of_layers("a_pax_record_of_digits", pax(b"9" * 900_000) + END)
 of_layers("a_claimed_pax_record", pax(b"", size=1 << 32) + END)
-of_layers("pax_records_in_a_row", pax(b"6 a=b\n") * 100_000 + END)
+of_layers("pax_records_in_a_row", lambda: pax(b"6 a=b\n") * 100_000 + END)
 of_layers("global_pax_records", b"".join(pax(b"%d %d=%s\n" % (1017, n, b"x" * 1000), b"g") for n in range(50)) + END)
 of_layers("long_names_in_a_row", pax(b"n" * 1000, b"L") * 20 + END)
 of_layers("a_pax_size_that_lies", pax(b"31 size=99999999999999999999999\n") + END)
@@ -246,14 +254,14 @@ def gzip_of(*parts: tuple[bytes, int]) -> bytes:
 
 HUGE = tar({"/lib/libc.so.6": Claim(1 << 40)}, form=tarfile.GNU_FORMAT, end=False)
 ZEROS = bytes(8 * MIB)
-of_layers("a_gzip_bomb", gzip_of((ZEROS, 512)))
-of_layers("a_gzip_bomb_in_a_file", gzip_of((HUGE, 1), (ZEROS, 512)))
-of_layers("a_gzip_bomb_in_a_gzip_bomb", packed(gzip_of((HUGE, 1), (ZEROS, 512))))
-of_layers("a_zstd_bomb", zstd(HUGE) + zstd(ZEROS) * 1024)
-of_file("an_archive_that_is_a_bomb", gzip_of((HUGE, 1), (ZEROS, 512)))
-of_file("an_archive_that_is_a_zstd_bomb", zstd(HUGE) + zstd(ZEROS) * 1024)
-of_layers("gzip_members_without_content", packed(b"") * 100_000)
-of_layers("a_million_small_files", gzip_of((tar([(f"f{n:06}", "") for n in range(1000)], end=False), 1000)))
+of_layers("a_gzip_bomb", lambda: gzip_of((ZEROS, 512)))
+of_layers("a_gzip_bomb_in_a_file", lambda: gzip_of((HUGE, 1), (ZEROS, 512)))
+of_layers("a_gzip_bomb_in_a_gzip_bomb", lambda: packed(gzip_of((HUGE, 1), (ZEROS, 512))))
+of_layers("a_zstd_bomb", lambda: zstd(HUGE) + zstd(ZEROS) * 1024)
+of_file("an_archive_that_is_a_bomb", lambda: gzip_of((HUGE, 1), (ZEROS, 512)))
+of_file("an_archive_that_is_a_zstd_bomb", lambda: zstd(HUGE) + zstd(ZEROS) * 1024)
+of_layers("gzip_members_without_content", lambda: packed(b"") * 100_000)
+of_layers("a_million_small_files", lambda: gzip_of((tar([(f"f{n:06}", "") for n in range(1000)], end=False), 1000)))
 
 
 @case
@@ -533,28 +541,36 @@ def listing(count: int, length: int = 11) -> bytes:
     return b"".join(struct.pack("<III", len(run) - 1, 0, 1) + b"".join(run) for run in runs)
 
 
-def of_shared_listing(name: str, listed: bytes, directories: list[bytes], sizes: list[int]) -> None:
+def shared_listing(listed: bytes, directories: list[bytes], sizes: list[int]) -> bytes:
     """Directories whose listing is the same, or starts with the same; the root follows it."""
     room = len(directory(0))
     own = b"".join(entry(name, room * (number + 1)) for number, name in enumerate(sorted(directories)))
     inodes = b"".join(directory(size + 3) for size in sizes)
     end = len(table(listed[: len(listed) // 8192 * 8192]))
     root = directory(len(own) + 3, end, len(listed) % 8192)
-    of_file(name, raw(root + inodes, listed + own))
+    return raw(root + inodes, listed + own)
 
 
-LISTED = listing(NAMES)
+@cache
+def listed() -> bytes:
+    return listing(NAMES)
+
+
 SEVEN = [b"bin", b"etc", b"lib", b"a", b"l", b"d", b"up"]
-of_shared_listing("squashfs_of_seven_directories_with_one_great_listing", LISTED, SEVEN, [len(LISTED)] * 7)
-of_shared_listing(
-    "squashfs_of_seven_directories_with_parts_of_one_listing",
-    LISTED,
-    SEVEN,
-    [len(LISTED) - part * (12 + 256 * 19) - (12 + NAMES % 256 * 19) for part in range(7)],
+of_file(
+    "squashfs_of_seven_directories_with_one_great_listing",
+    lambda: shared_listing(listed(), SEVEN, [len(listed())] * 7),
 )
-of_shared_listing("squashfs_of_one_great_directory", LISTED, [b"etc"], [len(LISTED)])
-of_shared_listing(
-    "squashfs_of_a_directory_of_long_names", listing(120_000, 250), [b"etc", b"lib"], [120_000 * 258 + 469 * 12] * 2
+of_file(
+    "squashfs_of_seven_directories_with_parts_of_one_listing",
+    lambda: shared_listing(
+        listed(), SEVEN, [len(listed()) - part * (12 + 256 * 19) - (12 + NAMES % 256 * 19) for part in range(7)]
+    ),
+)
+of_file("squashfs_of_one_great_directory", lambda: shared_listing(listed(), [b"etc"], [len(listed())]))
+of_file(
+    "squashfs_of_a_directory_of_long_names",
+    lambda: shared_listing(listing(120_000, 250), [b"etc", b"lib"], [120_000 * 258 + 469 * 12] * 2),
 )
 
 
@@ -600,16 +616,21 @@ def squashfs_of_libraries_with_a_million_blocks(path: Path) -> str:
     return str(path / "image")
 
 
-def of_metadata(name: str, compression: int, packed: bytes) -> None:
+def of_metadata(name: str, compression: int, packed: Data) -> None:
     """squashfs whose inodes are one block of another compression."""
-    of_file(name, of_tables(struct.pack("<H", len(packed)) + packed, b"", metadata(bytes(4)), compression=compression))
+
+    def tables() -> bytes:
+        block = made(packed)
+        return of_tables(struct.pack("<H", len(block)) + block, b"", metadata(bytes(4)), compression=compression)
+
+    of_file(name, tables)
 
 
 ALONE = bytes([0x5D])
 of_metadata("squashfs_of_lzma_with_a_dictionary_of_gigabytes", 2, ALONE + b"\xff" * 4 + b"\xff" * 8 + bytes(99))
 of_metadata("squashfs_of_lzma_of_an_exabyte", 2, ALONE + bytes([0, 0, 1, 0]) + bytes(7) + b"\x10" + bytes(99))
-of_metadata("squashfs_of_lzma_that_is_a_bomb", 2, lzma.compress(bytes(MIB), lzma.FORMAT_ALONE))
-of_metadata("squashfs_of_xz_that_is_a_bomb", 4, lzma.compress(bytes(64 * MIB)))
+of_metadata("squashfs_of_lzma_that_is_a_bomb", 2, lambda: lzma.compress(bytes(MIB), lzma.FORMAT_ALONE))
+of_metadata("squashfs_of_xz_that_is_a_bomb", 4, lambda: lzma.compress(bytes(64 * MIB)))
 of_metadata("squashfs_of_xz_that_ends_early", 4, lzma.compress(bytes(8192))[:-9])
 of_metadata("squashfs_of_zstd_that_is_a_bomb", 6, zstd(bytes(8 * MIB)))
 of_metadata("squashfs_of_zstd_that_claims_an_exabyte", 6, b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 7 + b"\x0f" + bytes(99))
