@@ -1,12 +1,17 @@
-"""A headless Chromium, Debian's own, that opens pages of the report and says what they did."""
+"""A headless Chromium, Debian's own, that opens pages of the report and says what they did.
+
+`python -m tests.live.browser docs/check-page.webp` makes the picture of docs/check.md.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from selenium import webdriver
@@ -76,3 +81,22 @@ def browser() -> Iterator[Browser]:
         yield Browser(driver)
     finally:
         driver.quit()
+
+
+def main(out: str) -> None:
+    """Write the picture of docs/check.md: the plan of the example image on a bundled host."""
+    from gpubind.model.data import HOSTS
+    from tests.support.commands import gpubind
+
+    image = ("--image", "docs/examples/cuda13.sif", "--program", "/opt/app/solve")
+    with browser() as opened, NamedTemporaryFile(suffix=".html") as page:
+        gpubind("check", "--nv", *image, "--host", HOSTS[0], "--format", "html", "-o", page.name)
+        opened.open(Path(page.name))
+        top = opened.run("return document.getElementById('plan').getBoundingClientRect().top + scrollY")
+        clip = {"x": 10, "y": top, "width": 980, "height": 760, "scale": 1}
+        asked = {"captureBeyondViewport": True, "clip": clip, "format": "webp", "quality": 60}
+        Path(out).write_bytes(base64.b64decode(opened.driver.execute_cdp_cmd("Page.captureScreenshot", asked)["data"]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
