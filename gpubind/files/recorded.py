@@ -49,14 +49,10 @@ class RecordedTree(Tree):
         return entry
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        entry = self._entry(path)
-        return entry if isinstance(entry, Missing) else entry.stat
+        return self._fact(path, lambda entry: entry.stat)
 
     def _readlink(self, path: str) -> Union[str, Missing]:
-        entry = self._entry(path)
-        if isinstance(entry, Missing):
-            return entry
-        return ABSENT if entry.link is None else entry.link
+        return self._fact(path, lambda entry: entry.link)
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         directory = self._directories.get(path)
@@ -92,8 +88,7 @@ class RecordedTree(Tree):
         return self._unrecorded(path) if fact is None else fact
 
     def _is_stub(self, path: str) -> bool:
-        entry = self._entry(path)
-        return not isinstance(entry, Missing) and entry.stub
+        return self._fact(path, lambda entry: entry.stub) is True
 
     def _unrecorded(self, path: str) -> Missing:
         what = f"the record `{self._label}` does not cover this path"

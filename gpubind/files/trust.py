@@ -92,12 +92,6 @@ def _is_open_to_all(found: os.stat_result) -> bool:
     return bool(found.st_mode & _OTHERS_MAY_WRITE) and not stat.S_ISLNK(found.st_mode)
 
 
-def _look(path: str) -> tuple[os.stat_result, Optional[str]]:
-    """Return the facts of *path*, and where it leads, if it is a link."""
-    found = os.lstat(path)
-    return found, os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
-
-
 def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result]]]:
     """Return each directory, link and file on the way to *path*, with its facts, or None if it may not be looked at.
 
@@ -109,7 +103,8 @@ def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result
         here = f"{at}/{name}"
         real = root + here
         try:
-            found, target = tried(lambda: _look(real))
+            found = tried(lambda: os.lstat(real))
+            target = tried(lambda: os.readlink(real)) if stat.S_ISLNK(found.st_mode) else None
         except (OSError, ValueError) as error:
             answer = answer_in(error)
             if answer is None:

@@ -146,7 +146,9 @@ class Layers:
             return
         old = parent.children.get(name)
         if header.kind == "hardlink":
-            target = self._linked(header.link)
+            at, _, end = normpath("/" + header.link.lstrip("/")).rpartition("/")
+            source = self._parent(at, make=False)
+            target = source.children.get(end) if source is not None else None
             if target is None or target.stat.kind == "dir" or target is old:
                 return
             new = copy(target)
@@ -208,11 +210,6 @@ class Layers:
             self._parents.clear()
         if new is not None:
             parent.children[name] = new
-
-    def _linked(self, target: str) -> Optional[Entry]:
-        head, _, name = normpath("/" + target.lstrip("/")).rpartition("/")
-        parent = self._parent(head, make=False)
-        return parent.children.get(name) if parent is not None else None
 
     def _parent(self, path: str, *, make: bool = True) -> Optional[Directory]:
         """Return the directory *path*, with links followed, made if it is missing; None if links loop."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Union
 
 from gpubind.errors import HostReadError, in_file
@@ -150,10 +149,10 @@ def _unpacker(compression: str, label: str) -> Unpack:
             why=f"it is {compression}",
             hint="gzip, lz4, lzma, lzo, xz and zstd can be read",
         )
-    return partial(_counted, unpack)
 
+    def counted(data: bytes, limit: int) -> bytes:
+        unpacked = unpack(data, limit)
+        spend("unpacked", len(unpacked))
+        return unpacked
 
-def _counted(unpack: Unpack, data: bytes, limit: int) -> bytes:
-    unpacked = unpack(data, limit)
-    spend("unpacked", len(unpacked))
-    return unpacked
+    return counted

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from posixpath import dirname
 from typing import Optional
 
 from gpubind.formats.driver.cuda_compat import Node, is_data_centre, is_newer, refusal, serves, wanted_cuda
@@ -38,7 +39,7 @@ def cuda_compat(
         if taken and layout.searched and not _puts_first(fit.facts, library):
             taken, why = False, "this layout adds to no search path: set LD_LIBRARY_PATH when the container is started"
         elif taken and not layout.searched:
-            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", _directory(library), ":", RULE))
+            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", dirname(library.path), ":", RULE))
         decisions.append(_decision(library, "taken" if taken else "left-out", why))
     return tuple(env), tuple(decisions)
 
@@ -60,7 +61,7 @@ def _judged(request: Request, node: Node, fit: ImageFit) -> Iterator[tuple[Image
 def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -> tuple[bool, str]:
     if request.cuda_compat == "host":
         return False, "the host's libcuda was asked for"
-    if not _PLAIN_DIRECTORY.fullmatch(_directory(library)):
+    if not _PLAIN_DIRECTORY.fullmatch(dirname(library.path)):
         return False, "its directory has a name that LD_LIBRARY_PATH cannot hold"
     if request.cuda_compat == "image":
         return True, "it was asked for"
@@ -108,10 +109,6 @@ def _helps(facts: ImageFacts, node: Node) -> tuple[bool, str]:
 def _puts_first(facts: ImageFacts, library: ImageLibrary) -> bool:
     """Return whether the image's own LD_LIBRARY_PATH leads to *library*, as far as that is known."""
     return library.path == facts.own_libcuda and "LD_LIBRARY_PATH" not in facts.undecided
-
-
-def _directory(library: ImageLibrary) -> str:
-    return library.path.rpartition("/")[0]
 
 
 def _decision(library: Optional[ImageLibrary], verdict: Verdict, why: str) -> Decision:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Optional
 
 from gpubind.formats.driver import gpu_names as variables
 from gpubind.formats.driver.gpu_names import PCI_ORDER
@@ -63,8 +64,12 @@ class _Container(NamedTuple):
         if choice.forwarded:
             yield from _forwarded(choice.forwarded)
         elif choice.everything:
-            if variable in self.environ:  # only what the caller's own would take away again has to be set
-                yield from _all(variable, self.inventory)
+            gpus = usable(self.inventory)
+            if variable in self.environ and gpus:  # only what the caller's own would take away again has to be set
+                # All numbers together mean all GPUs, in whatever order they are counted; nothing names whole GPUs and
+                # MIG devices at once.
+                numbers = ",".join(map(str, range(len(_open(self.inventory)))))
+                yield _set(variable, None if any(gpu.mig for gpu in gpus) else numbers)
         elif choice.gpus == ():
             yield _set(variable, NO_GPU)
         elif choice.already_set and choice.by_uuid and choice.by == CUDA:
@@ -106,7 +111,7 @@ class _Container(NamedTuple):
             yield _set(variable, NO_GPU)  # none of them can be opened
         elif variable in self.environ:
             # A MIG device has no number. Only the nodes choose it, and a number of the caller's would hide it.
-            yield _unset(variable)
+            yield _set(variable, None)
 
     def _counted(self) -> list[Gpu]:
         """Return the GPUs that programs in the container can open, in the order of their numbers."""
@@ -125,12 +130,9 @@ class _Container(NamedTuple):
         ]
 
 
-def _set(variable: str, value: str) -> EnvVar:
-    return EnvVar(variable, "set", value, None, "gpus")
-
-
-def _unset(variable: str) -> EnvVar:
-    return EnvVar(variable, "unset", None, None, "gpus")
+def _set(variable: str, value: Optional[str]) -> EnvVar:
+    """Return *variable* with *value*; None unsets it."""
+    return EnvVar(variable, "unset" if value is None else "set", value, None, "gpus")
 
 
 def _forwarded(pairs: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
@@ -138,15 +140,6 @@ def _forwarded(pairs: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
     for name, value in pairs:
         if _PLAIN.fullmatch(value):
             yield EnvVar(name, "set", value, None, "handed-on")
-
-
-def _all(variable: str, inventory: Inventory) -> Iterator[EnvVar]:
-    gpus = usable(inventory)
-    if any(gpu.mig for gpu in gpus):
-        yield _unset(variable)  # nothing names whole GPUs and MIG devices at once
-    elif gpus:
-        # All numbers together mean all GPUs, in whatever order they are counted.
-        yield _set(variable, ",".join(map(str, range(len(_open(inventory))))))
 
 
 def _open(inventory: Inventory) -> list[Gpu]:
