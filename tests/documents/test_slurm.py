@@ -45,6 +45,12 @@ def test_what_does_not_fit_is_counted_and_the_first_of_each_code_comes_first() -
     assert line == "gpubind: gpu-node-missing(/dev/nvidia0) uvm-missing(/dev/nvidia-uvm) +7\n"
 
 
+def test_a_code_that_is_new_is_named_where_its_subject_has_no_room() -> None:
+    nodes = [("control-node-missing", "/dev/nvidiactl"), ("gpu-node-missing", "/dev/nvidia0")]
+    line = render_slurm(of(*nodes, ("gpu-node-missing", "/dev/nvidia1"), ("uvm-missing", "/dev/nvidia-uvm")))
+    assert line == "gpubind: control-node-missing(/dev/nvidiactl) gpu-node-missing(/dev/nvidia0) uvm-missing +1\n"
+
+
 def test_a_long_path_is_named_by_its_end_and_a_longer_name_by_its_code() -> None:
     directory = "/usr/lib/x86_64-linux-gnu/nvidia/current-of-this-host"
     assert render_slurm(of(("bad-icd", f"{directory}/nvidia.json"))) == "gpubind: bad-icd(nvidia.json)\n"
@@ -80,6 +86,6 @@ def test_whatever_is_found_it_is_one_line_of_at_most_100_characters(named: list[
 @pytest.mark.parametrize("number", range(1, 12))
 def test_the_number_of_what_is_left_out_and_the_items_are_all_errors(number: int) -> None:
     line = render_slurm(of(*((f"code-{at}-of-many", f"/dev/subject{at}") for at in range(number))))
-    shown = line.count("(")
+    shown = line.count("code-")
     left = int(line.rpartition(" +")[2]) if " +" in line else 0
     assert shown + left == number

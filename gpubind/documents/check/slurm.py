@@ -39,12 +39,14 @@ def render_slurm_error(error: GpubindError) -> str:
 def _line(head: str, told: Sequence[tuple[str, str]], tail: str = "") -> str:
     codes = [code for code, _ in told]
     again = [codes[:at].count(code) for at, code in enumerate(codes)]
-    items = [_item(*one) for _, one in sorted(zip(again, told), key=lambda pair: pair[0])]
-    line = head
-    for at, item in enumerate(items, 1):
-        more = f" +{len(items) - at}" if at < len(items) else ""
-        if len(f"{line} {item}{more}{tail}") > LIMIT:
-            return f"{line} +{len(items) - at + 1}{tail}\n"
+    line, left = head, len(told)
+    for number, one in sorted(zip(again, told), key=lambda pair: pair[0]):
+        left -= 1
+        more = f" +{left}" if left else ""
+        forms = (_item(*one), one[0]) if number == 0 else (_item(*one),)  # of a code that is new, at least that
+        item = next((form for form in forms if len(f"{line} {form}{more}{tail}") <= LIMIT), None)
+        if item is None:
+            return f"{line} +{left + 1}{tail}\n"
         line += f" {item}"
     return f"{line}{tail}\n"
 
