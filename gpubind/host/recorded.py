@@ -2,14 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Optional, Union
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Optional, TypeVar, Union
 
+from gpubind.errors import NotRecordedError
 from gpubind.files import Tree
-from gpubind.files.recorded import RecordedTree
-from gpubind.formats.text.record import Record
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.formats.text.record import Record, RecordedEntry, RecordedRoot
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, plan_variables, shipped_liblist
-from gpubind.model import Missing
+from gpubind.model import ABSENT, Missing, Stat
+
+T = TypeVar("T")
+
+
+class RecordedTree(Tree):
+    """The files of a recorded host. A name that a recorded listing lacks is absent.
+
+    A path outside the record's survey is `unrecorded` if *is_lenient*, else a `NotRecordedError` (`not-recorded`).
+    """
+
+    def __init__(self, recorded: RecordedRoot, label: str, *, is_lenient: bool = False) -> None:
+        super().__init__(recorded.root)
+        self._recorded = recorded
+        self._directories = recorded.directories
+        self._label = label
+        self._is_lenient = is_lenient
+
+    @cached_property
+    def lenient(self) -> Tree:
+        if self._is_lenient:
+            return self
+        lenient = RecordedTree(self._recorded, self._label, is_lenient=True)
+        lenient.unseen = self.unseen
+        return lenient
+
+    def _entry(self, path: str) -> Union[RecordedEntry, Missing]:
+        parent, _, name = path.rpartition("/")
+        directory = self._directories.get(parent or "/")
+        if directory is None:
+            return self._unrecorded(path)
+        entry = directory.entries.get(name)
+        if entry is None:
+            if name in directory.others or directory.listed is False:
+                return self._unrecorded(path)
+            return RecordedEntry(directory.listed if isinstance(directory.listed, Missing) else ABSENT)
+        return entry
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        return self._fact(path, lambda entry: entry.stat)
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        return self._fact(path, lambda entry: entry.link)
+
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        directory = self._directories.get(path)
+        if directory is None or directory.listed is False:
+            return self._unrecorded(path)
+        if isinstance(directory.listed, Missing):
+            return directory.listed
+        present = [name for name, entry in directory.entries.items() if entry.stat != ABSENT]
+        return present + list(directory.others)
+
+    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+        body = self._body(path)
+        if isinstance(body, bytes) and len(body) > limit:
+            return Missing("unreadable", f"larger than {limit} bytes")
+        return body
+
+    def _head(self, path: str, size: int) -> Union[bytes, Missing]:
+        body = self._body(path)
+        return body if isinstance(body, Missing) else body[:size]
+
+    def _body(self, path: str) -> Union[bytes, Missing]:
+        return self._fact(path, lambda entry: entry.body)
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        return self._fact(path, lambda entry: entry.ident)
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        return self._fact(path, lambda entry: entry.elf)
+
+    def _fact(self, path: str, of: Callable[[RecordedEntry], Union[T, Missing, None]]) -> Union[T, Missing]:
+        entry = self._entry(path)
+        fact = entry if isinstance(entry, Missing) else of(entry)
+        return self._unrecorded(path) if fact is None else fact
+
+    def _is_stub(self, path: str) -> bool:
+        return self._fact(path, lambda entry: entry.stub) is True
+
+    def _unrecorded(self, path: str) -> Missing:
+        what = f"the record `{self._label}` does not cover this path"
+        if self._is_lenient:
+            return Missing("unrecorded", what)
+        raise NotRecordedError(
+            "not-recorded",
+            what,
+            where=path,
+            why="it was made by a survey that did not look there",
+            hint="record the host again, with the same --library-path, --cdi-dir and --list, or plan on the host",
+        )
 
 
 class RecordedHost(Host):

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
-from gpubind.files.recorded import RecordedTree
 from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.text.record import (
@@ -26,7 +25,7 @@ from gpubind.formats.text.record import (
 from gpubind.formats.text.redaction import Redaction
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
-from gpubind.host.recorded import RecordedHost
+from gpubind.host.recorded import RecordedHost, RecordedTree
 from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image

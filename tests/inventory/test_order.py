@@ -9,8 +9,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.documents.text import render_json
-from gpubind.files.recorded import RecordedTree
-from gpubind.host.recorded import RecordedHost
+from gpubind.host.recorded import RecordedHost, RecordedTree
 from gpubind.model import Missing, Request
 from tests.support.driver import debian, kernel, rhel, ubuntu
 from tests.support.trees import Spec, record

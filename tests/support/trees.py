@@ -19,7 +19,6 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.files.live import LiveTree
-from gpubind.files.recorded import RecordedTree
 from gpubind.formats.elf.dynamic import parse_elf
 from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, is_stub, parse_ident
 from gpubind.formats.text.record import (
@@ -30,7 +29,7 @@ from gpubind.formats.text.record import (
     RecordedRoot,
     RecordedRun,
 )
-from gpubind.host.recorded import RecordedHost
+from gpubind.host.recorded import RecordedHost, RecordedTree
 from gpubind.model import HostPath, Missing, Stat
 
 ABSENT, FORBIDDEN = Missing("absent"), Missing("forbidden", "permission denied")

@@ -7,8 +7,8 @@ from typing import Any, Optional, Union
 import pytest
 
 from gpubind.errors import NotRecordedError
-from gpubind.files.recorded import RecordedTree
 from gpubind.formats.text.record import RecordedDirectory, RecordedEntry, RecordedRoot
+from gpubind.host.recorded import RecordedTree
 from gpubind.model import HostPath, Missing, Stat
 from tests.support.elf import elf
 from tests.support.trees import ABSENT, FORBIDDEN, Hidden, Item, Link, Node, recorded_root, recorded_tree
