@@ -97,7 +97,10 @@ def test_standard_input_is_a_host(three: tuple[str, str, str]) -> None:
 def test_two_directories_are_two_drivers_and_nothing_of_this_machine_counts(tmp_path: Path) -> None:
     old, new = (str(make_tree(tmp_path / version, libraries("/usr/lib64", version)).root) for version in (V, "570.1"))
     assert differences(old, new) == [("driver", "nvidia", "version", V, "570.1")]
-    assert not [one for one in differences(old, recorded(tmp_path / "r.json", rhel())) if one[0] == "kernel"]
+    node = recorded(tmp_path / "r.json", libraries("/usr/lib64"), kernel())
+    assert differences(old, node) == []
+    (tmp_path / V / f"usr/lib64/libcuda.so.{V}").write_bytes(b"\x7fELF")
+    assert ("finding", "no-libcuda(libcuda.so.1)", "severity", None, "error") in differences("--nv", new, old)
 
 
 def test_this_machine_is_live(tmp_path: Path) -> None:
@@ -128,6 +131,24 @@ def test_of_images_only_what_changes_for_them_is_told(tmp_path: Path) -> None:
     assert told == [("image", new, "verdict", "error cuda-too-new", "ok")]
     text = gpubind("diff", "--nv", "--image", new, *hosts).stdout
     assert text == f"old1, old2: equal (2)\nnew differs from old1:\n  image  {new}  error cuda-too-new -> ok\n"
+
+
+def test_a_fault_of_a_host_is_told_once_and_not_for_each_image(tmp_path: Path) -> None:
+    lame = {path: item for path, item in kernel().items() if "uvm" not in path and "235" not in path}
+    hosts = [recorded(tmp_path / "good.json", rhel(), kernel()), recorded(tmp_path / "lame.json", rhel(), lame)]
+    plain = [str(make_tree(tmp_path / name, glibc()).root) for name in ("one", "two")]
+    told = differences("--nv", "--image", plain[0], "--image", plain[1], *hosts)
+    assert [one[0] for one in told] == ["finding"]
+    assert told[0][1:] == ("uvm-missing(/dev/nvidia-uvm)", "severity", None, "error")
+
+
+def test_a_driver_that_no_node_has_yet_is_compared_from_its_directory(tmp_path: Path) -> None:
+    old = recorded(tmp_path / "old.json", rhel("470.1"), kernel("470.1"))
+    new = str(make_tree(tmp_path / "570", rhel("570.1")).root)
+    image = images(tmp_path)
+    (tmp_path / "image/usr/local/cuda/version.json").write_text('{"cuda": {"version": "12.4.0"}}')
+    assert differences("--nv", "--image", image, old, new) == [("image", image, "verdict", "error cuda-too-new", "ok")]
+    assert differences("--nv", old, new) == [("driver", "nvidia", "version", "470.1", "570.1")]
 
 
 def test_an_image_that_cannot_be_read_is_an_error_and_not_equal(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Optional, Union
 
-from gpubind.documents.diff.snapshot import FILES, SECTIONS, Snapshot, snapshot_of
+from gpubind.documents.diff.snapshot import FILES, Snapshot, snapshot_of
 from gpubind.errors import UsageError, in_file
 from gpubind.formats.text.json import parse_json
 from gpubind.formats.text.record import SIZE_LIMIT, parse_record
@@ -44,11 +44,13 @@ class Compared(NamedTuple):
     given: str
     """On the command line."""
     of: Union[Host, Plan]
+    is_root: bool = False
+    """Whether it is a directory with a driver: the rest is of this machine, and is not compared."""
 
     @property
     def name(self) -> str:
         """Return the name of the machine, if it is known; else that of the file, without its ending."""
-        known = self.of.hostname if isinstance(self.of, Host) else None
+        known = self.of.hostname if isinstance(self.of, Host) and not self.is_root else None
         return known or os.path.basename(self.given.rstrip("/")).rpartition(".json")[0] or self.given
 
 
@@ -60,9 +62,7 @@ def open_compared(given: str) -> Compared:
     if given == LIVE:
         return Compared(given, LiveHost())
     if given != STDIN and is_directory(given):
-        root = LiveHost(given, given)
-        root.hostname, root.uname = None, root.uname._replace(release="")  # nothing of this machine
-        return Compared(given, root)
+        return Compared(given, LiveHost(given, given), is_root=True)
     if given != STDIN and (given in HOSTS or not exists(given)):
         return Compared(given, open_host(given))
     with in_file("standard input" if given == STDIN else given):
@@ -95,11 +95,11 @@ def snapshots_of(words: Sequence[str], query: Query, flavours: Sequence[str], im
         raise UsageError("nothing-to-compare", "there is one thing only, and nothing to compare it with", hint=hint)
     queries = [query._replace(request=query.request._replace(like=view)) for view in views]
     opened: Opened = {}
-    names, taken, has_plan = [], [], False
+    names, taken, has_plan, roots = [], [], False, 0
     gc.enable()  # a record is dropped before the next is read: there may be thousands, and each has cycles
     for word in words:
         compared = open_compared(word)
-        has_plan = has_plan or isinstance(compared.of, Plan)
+        has_plan, roots = has_plan or isinstance(compared.of, Plan), roots + compared.is_root
         if isinstance(compared.of, Plan) and (flavours or images):
             why = "it answers one request, and --like and --image make others"
             raise UsageError("plan-not-host", "a plan takes the place of a host", where=word, why=why)
@@ -107,8 +107,11 @@ def snapshots_of(words: Sequence[str], query: Query, flavours: Sequence[str], im
         for asked in queries:
             renew()  # each has the bounds of a separate command
             taken.append(_snapshot(compared.of, asked, images, opened))
-    called = _called(words, names, views)
-    return [one._replace(name=name) for one, name in zip(_alike(taken, has_plan, views), called)]
+    if len(views) > 1 and None in views:  # other programs have no plan of drivers and nodes
+        taken = [one.only((*FILES, "variable")) for one in taken]
+    taken = [one.as_of_root for one in taken] if 0 < roots < len(words) else taken
+    taken = [one.as_of_plan for one in taken] if has_plan else taken
+    return [one._replace(name=name) for one, name in zip(taken, _called(words, names, views))]
 
 
 def _called(words: Sequence[str], names: Sequence[str], views: Sequence[Optional[str]]) -> list[str]:
@@ -116,18 +119,6 @@ def _called(words: Sequence[str], names: Sequence[str], views: Sequence[Optional
     number = Counter(names)
     unique = [name if number[name] == 1 else word for word, name in zip(words, names)]
     return [name if len(views) == 1 else f"{name} ({view or OWN})" for name in unique for view in views]
-
-
-def _alike(taken: Sequence[Snapshot], has_plan: bool, views: Sequence[Optional[str]]) -> Sequence[Snapshot]:
-    """Return *taken* with only what each of them can have."""
-    if len(views) > 1 and None in views:  # other programs have no plan of drivers and nodes
-        return [one.only((*FILES, "variable")) for one in taken]
-    has_kernels = all(any(fact.section == "kernel" for fact in one.facts) for one in taken)
-    if has_plan:
-        return [one.as_of_plan for one in taken]
-    return (
-        taken if has_kernels else [one.only([section for section in SECTIONS if section != "kernel"]) for one in taken]
-    )
 
 
 def _snapshot(of: Union[Host, Plan], query: Query, images: Sequence[str], opened: Opened) -> Snapshot:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from copy import copy
 
 from gpubind.documents.check.report import verdict
-from gpubind.documents.diff.snapshot import Fact, Snapshot, image_fact, snapshot_of, sorted_snapshot
+from gpubind.documents.diff.snapshot import Snapshot, finding_facts, image_fact, snapshot_of, sorted_snapshot
 from gpubind.host import Host
 from gpubind.host.base import ROCM_PATH
 from gpubind.image.facts import Image
@@ -28,16 +28,17 @@ def without_job(host: Host) -> Host:
 def take_snapshot(name: str, host: Host, query: Query) -> Snapshot:
     """Return the snapshot of *host*, called *name*, with what a check of it finds. Errors: as `plan_host`."""
     found = preflight_on(without_job(host), query)
-    return snapshot_of(name, found.plan, check(found), host.uname.release or None)
+    return snapshot_of(name, found.plan, check(found), host.uname.release)
 
 
 def snapshot_of_images(name: str, host: Host, query: Query, images: Iterable[tuple[str, Image]]) -> Snapshot:
-    """Return what a check says of each of *images*, by their names, on *host*. Errors: as `plan_host`."""
+    """Return what a check says of *host*, and what in addition of each of *images*. Errors: as `plan_host`."""
     host = without_job(host)
-    return sorted_snapshot(name, [_verdict(host, query, *image) for image in images])
-
-
-def _verdict(host: Host, query: Query, reference: str, image: Image) -> Fact:
-    findings = check(preflight_on(host, query, image))
-    codes = dict.fromkeys(one.code for one in findings if one.severity != "note")
-    return image_fact(reference, " ".join(filter(None, (verdict(findings), ",".join(codes)))))
+    found = preflight_on(host, query)
+    of_host = check(found)
+    facts = [*finding_facts(found.plan, of_host)]
+    for reference, image in images:
+        findings = [one for one in check(preflight_on(host, query, image)) if one not in of_host]
+        codes = dict.fromkeys(one.code for one in findings if one.severity != "note")
+        facts.append(image_fact(reference, " ".join(filter(None, (verdict(findings), ",".join(codes))))))
+    return sorted_snapshot(name, facts)

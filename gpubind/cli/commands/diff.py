@@ -70,7 +70,10 @@ COMMANDS = {
                 help=f"{LIKE.help} Repeatable: each is compared; one of one host, with gpubind's own plan.",
                 repeats=True,
             ),
-            IMAGE._replace(help=f"{IMAGE_HELP} Repeatable: only what `check` says of these is compared.", repeats=True),
+            IMAGE._replace(
+                help=f"{IMAGE_HELP} Repeatable: only what `check` says, of the hosts and of these, is compared.",
+                repeats=True,
+            ),
             Option(
                 "--format FORMAT",
                 f"What to print: {', '.join(DIFF_DOCUMENTS)}. [text]",

@@ -23,6 +23,8 @@ Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "dev
 SECTIONS: tuple[Section, ...] = get_args(Section)
 """In the order of documents. `image`: the verdict about an image on the host."""
 FILES: tuple[Section, ...] = ("library", "program", "file")
+OF_A_ROOT: tuple[Section, ...] = ("driver", *FILES, "image")
+MODULE = "kernel module"
 CHECK = "check"
 _STATIC_MAJORS = (195, 226)
 """Of NVIDIA's GPUs and of DRM; the kernel gives out all others. Source: Documentation/admin-guide/devices.txt."""
@@ -62,6 +64,15 @@ class Snapshot(NamedTuple):
         facts = tuple(fact for fact in self.facts if fact.section != "kernel" and fact.of != CHECK)
         return self._replace(facts=facts)
 
+    @property
+    def as_of_root(self) -> Snapshot:
+        """Return it with only what a directory with a driver has, too: no kernel, no devices, and no check of them."""
+        facts = (fact for fact in self.facts if fact.section in OF_A_ROOT)
+        without = (
+            fact._replace(fields={**fact.fields, MODULE: None}) if MODULE in fact.fields else fact for fact in facts
+        )
+        return self._replace(facts=tuple(without))
+
     def only(self, sections: Collection[Section]) -> Snapshot:
         """Return it without what is in other sections."""
         return self._replace(facts=tuple(fact for fact in self.facts if fact.section in sections))
@@ -85,8 +96,8 @@ def snapshot_of(name: str, plan: Plan, checked: Iterable[Finding] = (), release:
     *checked*: the findings of a check of it, whose notes are about what is compared anyway. *release*: of its kernel.
     """
     facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variables(plan)]
-    facts += _findings(plan, plan.findings, "")
-    facts += _findings(plan, (one for one in checked if one not in plan.findings), CHECK)
+    facts += finding_facts(plan, plan.findings)
+    facts += finding_facts(plan, (one for one in checked if one not in plan.findings), CHECK)
     if release is not None:
         facts.append(Fact("kernel", "release", "release", {"value": release}))
     return sorted_snapshot(name, facts)
@@ -112,7 +123,7 @@ def image_fact(image: str, verdict: str) -> Fact:
 def _drivers(plan: Plan) -> Iterator[Fact]:
     for driver, *_ in plan.drivers:
         module = "loaded" if driver.kernel_version == driver.version else driver.kernel_version
-        fields = {"version": driver.version, "kernel module": module, "kind": driver.kind}
+        fields = {"version": driver.version, MODULE: module, "kind": driver.kind}
         yield Fact("driver", driver.vendor, driver.vendor, fields)
 
 
@@ -200,7 +211,8 @@ def _variables(plan: Plan) -> Iterator[Fact]:
             yield Fact("variable", variable.name, variable.name, {"value": value, "operation": variable.op})
 
 
-def _findings(plan: Plan, findings: Iterable[Finding], of: str) -> Iterator[Fact]:
+def finding_facts(plan: Plan, findings: Iterable[Finding], of: str = "") -> Iterator[Fact]:
+    """Yield a fact for each error and warning of *findings*, about the host of *plan*."""
     versions = [driver.version for driver, *_ in plan.drivers if driver.version]
     for finding in dict.fromkeys(one for one in findings if one.severity != "note"):
         subject = without_uuids(finding.subject, plan.gpus) or ""
