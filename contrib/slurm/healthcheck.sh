@@ -22,7 +22,7 @@ why=$(/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$gpubind" check "$vend
 status=$?
 case $status in
     0) [ "$1" != drain ] || exit 0 ;;
-    1) ;;
+    1) echo "$why" ;; # slurmd logs it
     *) /usr/bin/logger -t gpubind "exit code $status: ${why:-no answer}"; exit 0 ;;
 esac
 
