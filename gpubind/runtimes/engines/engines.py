@@ -22,6 +22,7 @@ from gpubind.model import ContainerPath, DeviceNode, Missing, Plan, finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
+from gpubind.runtimes.cmdline.tables import options_of
 from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, unsayable_path
 from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
@@ -62,10 +63,6 @@ class Docker(Runtime):
     remote = staticmethod(remote_docker)
     policies: Mapping[str, When] = MappingProxyType({"missing": "missing", "always": "always", "never": "never"})
     """By the value of --pull."""
-    pull_options: tuple[str, ...] = ("disable-content-trust", "platform", "quiet")
-    """Those of `run` that `pull` has, too."""
-    pull_globals: tuple[str, ...] = ("debug", "log-level", "tls", "tlscacert", "tlscert", "tlskey", "tlsverify")
-    """Those before the subcommand that do not name another store."""
     prints_name = False
     """Whether `pull` prints only the image on standard output without --quiet, too."""
 
@@ -79,9 +76,9 @@ class Docker(Runtime):
     def pull(self, options: Options, own: Mapping[str, str], image: str) -> Pull:
         """Return how the program gets *image*. It refuses an unknown policy itself."""
         when = self.policies.get(options.last("pull") or "missing", "never") if not image.startswith("-") else "never"
-        before = [f"--{name}={own[name]}" for name in self.pull_globals if name in own]
+        before = [f"--{name}={value}" for name, value in own.items()]
         given = {name.removeprefix("override-"): values for name, values in options.values.items()}
-        words = [f"--{name}={value}" for name in self.pull_options for value in given.get(name, ())]
+        words = [f"--{name}={value}" for name in options_of(f"{self.name} pull").names for value in given.get(name, ())]
         no_more = ("--pull=never",) if when in ("always", "newer") else ()
         return Pull(when, (*before, "pull", *words, image), self.prints_name or options.has("quiet"), no_more)
 
@@ -187,11 +184,6 @@ class Podman(Docker):
     policies = MappingProxyType(
         {**Docker.policies, "ifmissing": "missing", "ifnotpresent": "missing", "newer": "newer", "ifnewer": "newer"}
     )
-    pull_options = (
-        *("arch", "authfile", "cert-dir", "creds", "decryption-key", "disable-content-trust", "log-level", "os"),
-        *("platform", "quiet", "registries-conf", "retry", "retry-delay", "signature-policy", "tls-verify", "variant"),
-    )
-    pull_globals = ("log-level", "registries-conf")
     prints_name = True
     unset_option = "--unsetenv"
 
