@@ -132,7 +132,7 @@ def test_what_is_there_counts_before_what_its_name_looks_like(tmp_path: Path, mo
 def test_the_runtime_that_was_chosen_is_said_with_v_alone(tmp_path: Path) -> None:
     env = programs_in(tmp_path, "bwrap", "apptainer")
     words = ("--host", HOST, "--dry-run", images(tmp_path)["tree"], "true")
-    said = "note: backend: apptainer, the first in PATH of those that start a directory\n"
+    said = "note: backend: apptainer, the first in PATH that starts such an image\n"
     loud = gpubind("exec", "-v", *words, env=env)
     assert loud.stderr.startswith(said)
     assert said not in gpubind("exec", *words, env=env).stderr + loud.stdout

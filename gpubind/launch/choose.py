@@ -14,18 +14,6 @@ from gpubind.model.answers import lexists, why_absent
 from gpubind.runtimes import RUNTIMES, known_runtime
 from gpubind.runtimes.runtime import Action, Runtime
 
-_TITLES: Mapping[Optional[ImageForm], str] = {
-    "directory": "a directory",
-    "file": "a file",
-    "bundle": "an OCI bundle",
-    "layout": "an OCI layout",
-    "archive": "an archive of images",
-    "reference": "an image of a store",
-    "registry": "an image of a registry",
-    "source": "an image of such a source",
-    None: "images",
-}
-
 
 class StartLine(NamedTuple):
     """The words of a start, as its runtime reads them."""
@@ -105,7 +93,7 @@ def choose_runtime(word: str, environ: Mapping[str, str], *, elsewhere: bool = F
     except RuntimeLimitError:
         if not elsewhere:
             raise
-        why = f"the usual one for {_TITLES[form]}: none is in PATH here"
+        why = "the usual one for such an image: none is in PATH here"
         return ChosenRuntime(RUNTIMES[next(_starting(form))], image, why, word)
     if image.form is None and found.store is not None and "file" not in found.images:
         from gpubind.image.open import nearest
@@ -116,7 +104,7 @@ def choose_runtime(word: str, environ: Mapping[str, str], *, elsewhere: bool = F
         raise HostReadError("no-image", "the image cannot be read", where=word, why=why, hint=hint)
     if form == "directory" and found.store is not None and not image.is_path:
         image = parse_reference(f"./{word}")
-    return ChosenRuntime(found, image, f"the first in PATH of those that start {_TITLES[form]}", word)
+    return ChosenRuntime(found, image, "the first in PATH that starts such an image", word)
 
 
 def _automatic(
