@@ -12,18 +12,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import NameTable, capability_of
 from gpubind.inventory.search import LD_CACHE, Accepted, Candidate, Refused, Search
-from gpubind.model import (
-    CAPABILITIES,
-    Capability,
-    Decision,
-    Found,
-    Group,
-    HostFile,
-    Missing,
-    RootedPath,
-    Step,
-    Verdict,
-)
+from gpubind.model import CAPABILITIES, Capability, Decision, Found, Group, HostFile, Missing, RootedPath, Step, Verdict
 
 _NEUTRAL: dict[Optional[Group], Capability] = {"glvnd": "graphics", "opencl": "compute"}
 """The capability of each vendor-neutral group."""

@@ -21,14 +21,7 @@ from gpubind.inventory.libraries import Libraries, unmatched
 from gpubind.inventory.locate import locate
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, driver_kind, pci_displays
 from gpubind.inventory.nvidia import container_cli
-from gpubind.inventory.nvidia.devices import (
-    Kernel,
-    hidden_gpus,
-    only,
-    read_devices,
-    read_kernel,
-    read_mig_nodes,
-)
+from gpubind.inventory.nvidia.devices import Kernel, hidden_gpus, only, read_devices, read_kernel, read_mig_nodes
 from gpubind.inventory.search import Accepted, Search, existing_directories, read_cache
 from gpubind.model import (
     Decision,

@@ -14,14 +14,7 @@ from typing import Optional
 
 from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
-from gpubind.launch.wrap.gpus import (
-    GpuRequest,
-    charliecloud_request,
-    docker_request,
-    is_gpu_flag,
-    podman_request,
-    singularity_request,
-)
+from gpubind.launch.wrap import gpus
 from gpubind.launch.wrap.prefix import HINT, Prefix, read_prefix
 from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS, Program, StartCommand
 from gpubind.runtimes.cmdline.reader import (
@@ -76,7 +69,7 @@ class Wrapped(NamedTuple):
     """The command in the container, as far as the line names one."""
     place: int
     """Where other options go: after the user's, so that those do not undo them."""
-    gpus: GpuRequest
+    gpus: gpus.GpuRequest
 
     @property
     def is_rootfs(self) -> bool:
@@ -268,7 +261,7 @@ def _may_ask(program: Program, start: Optional[StartCommand], line: Line) -> boo
         rest.append((start, _read_on(program, start, line.words, line.trouble.at)))
     while rest:
         start, line = rest.pop()
-        if start is not None and any(is_gpu_flag(program.family, option) for option in line.options):
+        if start is not None and any(gpus.is_gpu_flag(program.family, option) for option in line.options):
             return True
         if line.trouble is not None:
             for at in (line.trouble.at + 1, line.trouble.at + 2):
@@ -345,7 +338,7 @@ def _started(
         name,
         tuple(words[position] for position in others),
         line.end,
-        GpuRequest(),
+        gpus.GpuRequest(),
     )
 
 
@@ -370,16 +363,16 @@ def _rootfs(line: Line) -> Optional[str]:
 
 def _request(
     wrapped: Wrapped, program: Program, line: Line, environ: Mapping[str, str], site: Collection[str]
-) -> Optional[GpuRequest]:
+) -> Optional[gpus.GpuRequest]:
     """Return the GPUs that *wrapped* asks for; None if it asks for none."""
     if program.family == "singularity":
-        return singularity_request(wrapped.runtime, line, environ, site)
+        return gpus.singularity_request(wrapped.runtime, line, environ, site)
     if program.family == "docker":
         nvidia = basename(wrapped.words[wrapped.program_at]) == "nvidia-docker"
-        return docker_request(wrapped.options, environ, nvidia=nvidia)
+        return gpus.docker_request(wrapped.options, environ, nvidia=nvidia)
     if program.family == "podman":
-        return podman_request((*wrapped.globals, *wrapped.options), environ)
-    return charliecloud_request(wrapped.options) if program.family == "ch-run" else GpuRequest(asked=False)
+        return gpus.podman_request((*wrapped.globals, *wrapped.options), environ)
+    return gpus.charliecloud_request(wrapped.options) if program.family == "ch-run" else gpus.GpuRequest(asked=False)
 
 
 def _need_all(wrapped: Wrapped, program: Program, start: StartCommand) -> None:

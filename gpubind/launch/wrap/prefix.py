@@ -15,15 +15,7 @@ from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import (
-    GETOPT,
-    NICE,
-    SINGLE_DASH,
-    Line,
-    Reader,
-    Trouble,
-    read_options,
-)
+from gpubind.runtimes.cmdline.reader import GETOPT, NICE, SINGLE_DASH, Line, Reader, Trouble, read_options
 from gpubind.runtimes.cmdline.tables import options_of
 
 HINT = "write `gpubind wrap --` right before the runtime's own name: `... gpubind wrap -- singularity exec ...`"

@@ -14,16 +14,9 @@ from typing import Optional
 from gpubind.files import Tree
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, FileKind, Missing, Plan
+from gpubind.runtimes.bubblewrap import root
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
-from gpubind.runtimes.bubblewrap.root import (
-    MADE_BY_BWRAP,
-    REBUILD_LIMIT,
-    in_line,
-    place_to_rebuild,
-    rebuild_obstacle,
-    rebuilt_words,
-)
 from gpubind.runtimes.edits import RuntimeArguments, edits_of, same_place
 from gpubind.runtimes.environment import own_variables
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start, UserNamespaces
@@ -64,7 +57,7 @@ class Bubblewrap(Runtime):
     nodes = NODES
     files = FILES
     reads_line = True
-    in_line = staticmethod(in_line)
+    in_line = staticmethod(root.in_line)
 
     def overrides(self, start: Start, name: str) -> bool:
         given = read_options(start.user.arguments)
@@ -78,14 +71,14 @@ class Bubblewrap(Runtime):
         image, given = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
-        edits = edits_of(plan, start.stage.files, given.binds, lambda mount, _: rebuild_obstacle(mount, image))
+        edits = edits_of(plan, start.stage.files, given.binds, lambda mount, _: root.rebuild_obstacle(mount, image))
         homes = _user_directories(plan, start)
         files = _files(start, image)
-        places = [place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
-        places += [place_to_rebuild(image, path, through_links=False) for path in files]
+        places = [root.place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
+        places += [root.place_to_rebuild(image, path, through_links=False) for path in files]
         rebuilt = sorted({"/", *(place for place in places if place is not None)})
-        separate = {*MADE_BY_BWRAP, *files}
-        options = [word for place in rebuilt for word in rebuilt_words(image, place, without=separate)]
+        separate = {*root.MADE_BY_BWRAP, *files}
+        options = [word for place in rebuilt for word in root.rebuilt_words(image, place, without=separate)]
         options += ["--proc", "/proc", "--dev", "/dev"]
         for option, path in _of_host(start, image):
             options += [option, path, path]
@@ -149,7 +142,7 @@ def _files(start: Start, image: Tree) -> list[str]:
     Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on
     one. A very large /etc is rebuilt only for files of the network.
     """
-    made: tuple[str, ...] = FILES[:3] if len(image.names("/etc")) <= REBUILD_LIMIT else NETWORK
+    made: tuple[str, ...] = FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else NETWORK
     if isinstance(image.readlink("/etc"), str):
         made = ()
     return [path for path in start.facts.files if path in made or _has(image, path, "file")]

@@ -27,17 +27,7 @@ from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, un
 from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import own_variables
-from gpubind.runtimes.runtime import (
-    Call,
-    Command,
-    Limits,
-    Pull,
-    Runtime,
-    Start,
-    UserNamespaces,
-    When,
-    version_in,
-)
+from gpubind.runtimes.runtime import Call, Command, Limits, Pull, Runtime, Start, UserNamespaces, When, version_in
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, Store
