@@ -31,7 +31,7 @@ from gpubind.model.data import read_data
 from gpubind.model.findings import texts
 from tests.support.commands import gpubind
 from tests.support.driver import host, kernel, rhel
-from tests.support.measure import is_less_work, piece_of_work
+from tests.support.measure import LITTLE_S, is_less_work, piece_of_work
 from tests.support.page import hold
 
 PLAN = plan(host(rhel(), kernel()), Request())
@@ -330,8 +330,8 @@ def hostile_lines(pattern: str) -> Iterator[str]:
 @pytest.mark.parametrize("name", PATTERNS)
 def test_no_pattern_of_a_message_takes_more_than_linear_time(name: str) -> None:
     times = {line: processor_time(PATTERNS[name], line) for line in hostile_lines(PATTERNS[name].pattern)}
-    limit = 20 * piece_of_work()
-    assert [line[:80] for line, seconds in times.items() if seconds > limit] == []
+    long = {line[:80]: seconds for line, seconds in times.items() if seconds > LITTLE_S}
+    assert not long or max(long.values()) < 20 * piece_of_work(), long
 
 
 def processor_time(pattern: re.Pattern[str], line: str) -> float:

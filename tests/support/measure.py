@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 TIMES = 3
 """How often the piece of work is done before and after what is measured: a machine may become busy in between."""
+LITTLE_S = 0.02
+"""Processor time that is little work on any machine, and is not measured further."""
 _DATA = bytes(range(256)) * 256
 
 
