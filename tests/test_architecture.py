@@ -28,11 +28,24 @@ ROOMS = (
     "rules",
     "documents",
     "launch",
+    "fleet",
     "api",
     "cli",
     "__main__",
 )
-IO = ("observe.py", "memo", "model/answers.py", "model/data", "files", "host", "image", "launch", "cli", "__main__.py")
+IO = (
+    "observe.py",
+    "memo",
+    "model/answers.py",
+    "model/data",
+    "files",
+    "host",
+    "image",
+    "launch",
+    "fleet",
+    "cli",
+    "__main__.py",
+)
 """The rooms and files that touch files, the environment or processes."""
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}

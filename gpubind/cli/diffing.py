@@ -81,16 +81,20 @@ def parsed(given: str, data: bytes) -> Union[Host, Plan]:
     return RecordedHost(parse_record(data), os.path.basename(given))
 
 
-def snapshots_of(words: Sequence[str], query: Query, flavours: Sequence[str], images: Sequence[str]) -> list[Snapshot]:
+def snapshots_of(
+    words: Sequence[str], query: Query, flavours: Sequence[str], images: Sequence[str], *, is_compared: bool = True
+) -> list[Snapshot]:
     """Return a snapshot of each thing that *words* name: as each of *flavours* sees it, if there are some.
 
     One host and one flavour are compared with each other. With *images* only what a check says of these is in a
-    snapshot. Errors: as `open_compared`, `plan_host`; `UsageError` (codes `nothing-to-compare`, `plan-not-host`).
+    snapshot. One thing is enough if it is not *is_compared*.
+
+    Errors: as `open_compared`, `plan_host`; `UsageError` (codes `nothing-to-compare`, `plan-not-host`).
     """
     views: list[Optional[str]] = [*flavours] or [None]
-    if len(words) == len(flavours) == 1:
+    if len(words) == len(flavours) == 1 and is_compared:
         views = [None, *views]
-    if len(words) * len(views) < 2:
+    if len(words) * len(views) < 2 and is_compared:
         hint = "name two or more of: a plan, a record, `live`, a directory; or one of them with --like"
         raise UsageError("nothing-to-compare", "there is one thing only, and nothing to compare it with", hint=hint)
     queries = [query._replace(request=query.request._replace(like=view)) for view in views]

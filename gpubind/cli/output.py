@@ -88,11 +88,25 @@ def report_memo(*, wanted: bool) -> None:
 
 def progress(*, quiet: bool) -> AbstractContextManager[None]:
     """Show on a terminal the progress of long reads within, unless *quiet*."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+    if quiet or not _has_terminal():
         return nullcontext()
     from gpubind.cli.progress import progress_line
 
     return progress_line()
+
+
+def counting(what: str, total: int) -> AbstractContextManager[Callable[[], None]]:
+    """Show on a terminal how many of *total* things are done: the context's value is called for each."""
+    if not _has_terminal():
+        return nullcontext(lambda: None)
+    from gpubind.cli.tables import counter
+
+    return counter(what, total)
+
+
+def _has_terminal() -> bool:
+    """Return whether standard error is a terminal on which a line can be changed."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _say(text: str) -> None:

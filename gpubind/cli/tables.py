@@ -7,7 +7,8 @@ then, a row becomes a list: its first cell, and the others below it with their t
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from textwrap import TextWrapper
 from typing import Optional
 
@@ -45,6 +46,17 @@ def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour
             _say(last, console, style="bold")
         blocks.append(captured.get())
     return "\n".join(blocks)
+
+
+@contextmanager
+def counter(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show on standard error how many of *total* things are done, as long as the context is."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)
 
 
 def _block(table: Table, console: Console) -> str:

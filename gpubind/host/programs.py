@@ -81,8 +81,38 @@ def ask(
 ) -> tuple[int, bytes, bytes]:
     """Run *program*, which reads nothing; return its status, its standard output and its standard error.
 
-    If it does not end in time, or prints more than *limit* bytes, it is killed with all that it has started. Its
-    standard output goes to the file *into*, if given. *meanwhile* is called at times.
+    As `listen`; it is killed, too, if it prints more than *limit* bytes. Its standard output goes to the file *into*,
+    if given.
+    """
+    printed = {False: b"", True: b""}
+
+    def keep(is_error: bool, chunk: bytes) -> None:
+        printed[is_error] += chunk
+        if len(printed[is_error]) > limit:
+            raise OSError(f"{name} prints more than {limit} bytes")
+
+    status = listen(program, argv, name, timeout_s, environ, keep, into=into, meanwhile=meanwhile)
+    return status, printed[False], printed[True]
+
+
+def listen(
+    program: str,
+    argv: tuple[str, ...],
+    name: str,
+    timeout_s: float,
+    environ: Mapping[str, str],
+    heard: Callable[[bool, bytes], None],
+    *,
+    reads: Union[IO[bytes], int, None] = None,
+    into: Optional[IO[bytes]] = None,
+    meanwhile: Callable[[], None] = lambda: None,
+    patience_s: float = 0.0,
+) -> int:
+    """Run *program*, and return its status. What it prints goes to *heard*: whether it is an error, and a chunk of it.
+
+    Its standard input is the file *reads*, or empty. If it does not end in time, or *heard* raises an error, it is
+    killed with all that it has started, after it was asked to end and had *patience_s* for that. Its standard output
+    goes to the file *into*, if given. *meanwhile* is called at times.
 
     Errors: `OSError`, whose text calls the program *name*: also for a program that a signal has killed.
     """
@@ -94,7 +124,7 @@ def ask(
         process = subprocess.Popen(
             argv,
             executable=program,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if reads is None else reads,
             stdout=into or subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,
@@ -102,25 +132,22 @@ def ask(
         )
     except OSError as error:
         raise OSError(error.errno, f"{name} cannot be started: {error.strerror}") from error
-    printed = {stream: b"" for stream in (process.stderr, process.stdout) if stream is not None}
+    streams = [stream for stream in (process.stderr, process.stdout) if stream is not None]
     try:
-        for stream, chunk in _chunks(printed, deadline, meanwhile):
-            printed[stream] += chunk
-            if len(printed[stream]) > limit:
-                raise OSError(f"{name} prints more than {limit} bytes")
+        for stream, chunk in _chunks(streams, deadline, meanwhile):
+            heard(stream is process.stderr, chunk)
         # A program may have closed both of its outputs, and go on.
         status = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"{name} did not answer within {timeout_s:g} s") from error
     finally:
         if process.returncode is None:  # late, without end, or interrupted
-            _kill(process)
-        for stream in printed:
+            _kill(process, patience_s)
+        for stream in streams:
             stream.close()
     if status < 0:
         raise ChildProcessError(f"{name} was killed by signal {-status}")
-    message, *answer = printed.values()
-    return status, answer[0] if answer else b"", message
+    return status
 
 
 def _chunks(
@@ -142,11 +169,16 @@ def _chunks(
             meanwhile()
 
 
-def _kill(process: Popen[bytes]) -> None:
+def _kill(process: Popen[bytes], patience_s: float) -> None:
     """Kill *process* with all that it has started, and wait for it as long as killed programs take."""
     import signal
     import subprocess
 
+    if patience_s:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+            return
     os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(KILL_S)

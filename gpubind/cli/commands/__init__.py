@@ -13,6 +13,7 @@ MODULES = {
     **{name: name for name in ("plan", "record", "gpus", "explain", "check", "diff")},
     **dict.fromkeys(STARTS, "start"),
     "wrap": "wrap",
+    "fleet": "fleet",
     "completion": "completion",
 }
 """The module of each command, which has it in `COMMANDS`; in the order in which help lists them."""

@@ -32,6 +32,7 @@ def diff(
     compared: Sequence[str],
     image: Texts,
     like: Texts,
+    snapshot: bool,
     format_: Optional[str],
     json: bool,
     output: Optional[str],
@@ -45,6 +46,7 @@ def diff(
     from gpubind.cli.diffing import snapshots_of
     from gpubind.cli.output import progress, write_document
     from gpubind.documents.diff.comparison import compare
+    from gpubind.documents.diff.snapshot import render_snapshot
 
     chosen = "json" if json else format_ or "text"
     if format_ not in (None, chosen):
@@ -53,7 +55,11 @@ def diff(
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(DIFF_DOCUMENTS, chosen))
     render = DIFF_DOCUMENTS[chosen].load()
     with progress(quiet=False):
-        comparison = compare(snapshots_of(compared, query_of(options), like or (), image or ()))
+        taken = snapshots_of(compared, query_of(options), like or (), image or (), is_compared=not snapshot)
+    if snapshot:
+        write_document("".join(map(render_snapshot, taken)), output)
+        return
+    comparison = compare(taken)
     write_document(render(comparison), output)
     if not comparison.is_equal:
         raise SystemExit(EXIT_FINDING)
@@ -73,6 +79,11 @@ COMMANDS = {
             IMAGE._replace(
                 help=f"{IMAGE_HELP} Repeatable: only what `check` says, of the hosts and of these, is compared.",
                 repeats=True,
+            ),
+            Option(
+                "--snapshot",
+                "Print what is compared of each host, gpubind.snapshot/1, and compare nothing: `fleet diff` does so.",
+                "Output",
             ),
             Option(
                 "--format FORMAT",

@@ -17,8 +17,9 @@ from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode, Finding, HostPath, Mount, Plan
 from gpubind.model.digest import sha256, without_uuids
-from gpubind.model.plain import Decoder
+from gpubind.model.plain import Decoder, text_of
 
+SCHEMA = "gpubind.snapshot/1"
 Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "device", "variable", "finding", "image"]
 SECTIONS: tuple[Section, ...] = get_args(Section)
 """In the order of documents. `image`: the verdict about an image on the host."""
@@ -78,13 +79,18 @@ class Snapshot(NamedTuple):
         return self._replace(facts=tuple(fact for fact in self.facts if fact.section in sections))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values, for another machine."""
-        return {"name": self.name, "facts": [fact._asdict() for fact in self.facts]}
+        """Return the document `gpubind.snapshot/1`, for another machine."""
+        return {"schema": SCHEMA, "name": self.name, "facts": [fact._asdict() for fact in self.facts]}
 
     @classmethod
     def from_dict(cls, value: object) -> Snapshot:
         """Return what `to_dict` gave. Errors: `FormatError` (code `bad-snapshot`)."""
         return sorted_snapshot(*_DECODER.value(cls, value))
+
+
+def render_snapshot(snapshot: Snapshot) -> str:
+    """Return the document `gpubind.snapshot/1`."""
+    return text_of(snapshot.to_dict())
 
 
 _DECODER = Decoder(Format("bad-snapshot", "gpubind did not make this snapshot of a host"))

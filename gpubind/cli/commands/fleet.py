@@ -1,0 +1,123 @@
+"""fleet: the same over a cluster."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from gpubind.cli import declarations as declared
+from gpubind.cli.commands import command_of
+from gpubind.cli.declarations import Argument, Option, Subcommand
+from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED
+
+ACTIONS = ("check", "plan", "record", "diff")
+_NOT_SENT = ("--cdi-hook", "--stage-dir")
+"""Options about formats that are not asked of nodes."""
+ENGINES = ("slurm", "clustershell")
+
+
+def fleet(
+    *,
+    action: str,
+    nodes: str,
+    engine: Optional[str],
+    timeout: str,
+    fanout: Optional[str],
+    bootstrap: bool,
+    json: bool,
+    output: Optional[str],
+    verbose: int,
+    **asked: Any,
+) -> None:
+    """Check, plan, record or compare many nodes at once.
+
+    Each node runs its gpubind with these options, where --gpus is all by default, and answers in one line. Nodes with
+    equal answers are one row. A node that does not answer has a row that says why.
+
+    An engine starts the command on each node: srun of Slurm, in the allocation that you have or in a new one; or
+    ClusterShell, by ssh or by the worker that its configuration names. Their files and variables configure them.
+    """
+    from json import dumps
+
+    from gpubind.cli.asking import ask_fleet, fleet_request
+    from gpubind.cli.output import write_document
+    from gpubind.documents.diff.text import diff_document
+
+    request = fleet_request(action, nodes, engine, timeout, fanout, asked, is_sent=bootstrap)
+    outcome = ask_fleet(request, action, output, json=json)
+    if not json:
+        path = None if action == "record" else output
+        write_document(outcome.text(path, verbose=verbose > 0), path)
+    elif outcome.comparison is not None:
+        write_document(dumps(diff_document(outcome.comparison)) + "\n", None)
+    if outcome.is_interrupted:
+        raise SystemExit(EXIT_INTERRUPTED)
+    if not outcome.is_good or not (outcome.comparison is None or outcome.comparison.is_equal):
+        raise SystemExit(EXIT_FINDING)
+
+
+def _forwarded() -> tuple[Option, ...]:
+    """Return the options that nodes get: those of the commands, without those about output. No variable sets them."""
+    options = [*declared.PLAN_OPTIONS, declared.IMAGE]
+    options += [option for action in ACTIONS for option in command_of(action).own if option.group != "Output"]
+    named = {option.name: option for option in reversed(options) if option.name not in _NOT_SENT}
+    return tuple(option._replace(preset="", required=False) for option in [*named.values()][::-1])
+
+
+_OWN = (
+    Option(
+        "-w, --nodes NODES",
+        "Which nodes: `node[001-256]`, `@group` of ClusterShell's configuration.",
+        "Launch",
+        required=True,
+    ),
+    Option(
+        "--engine ENGINE",
+        f"What starts the command on nodes: {' or '.join(ENGINES)}. [slurm if srun is in PATH]",
+        "Launch",
+        choices=ENGINES,
+    ),
+    Option("--timeout SECONDS", "How long a node may take to answer.", "Launch", default="60"),
+    Option(
+        "--fanout NUMBER",
+        "How many nodes are asked at once. [slurm: all; clustershell: 64, or what its configuration says]",
+        "Launch",
+    ),
+    Option(
+        "--bootstrap",
+        "Send this gpubind.pyz to nodes that have no gpubind: it lies in a private directory as long as it runs.",
+        "Launch",
+    ),
+    declared.JSON._replace(
+        help="Print a line of JSON for each node, gpubind.fleet/1, as soon as it answers; of diff, "
+        "then one of all, gpubind.diff/1."
+    ),
+    declared.OUTPUT._replace(
+        help="Write to a file; of record, the directory in which each node has a file. [standard output]"
+    ),
+    declared.VERBOSE._replace(help="Show notes, too.", repeats=True),
+)
+COMMANDS = {
+    "fleet": Subcommand(
+        "fleet",
+        fleet,
+        fleet.__doc__ or "",
+        (*_forwarded(), *_OWN),
+        (Argument("action", "|".join(ACTIONS), "What each node does: the command of that name.", choices=ACTIONS),),
+        shared=(),
+        common=("--nodes", "--engine", "--nv", "--image", "--json"),
+        examples=(
+            ("which nodes are not as they should be", "gpubind fleet check --nv -w 'node[001-256]'"),
+            ("on which of them an image runs", "gpubind fleet check --nv --image /images/app.sif -w @gpu"),
+            ("in what they differ", "gpubind fleet diff --nv -w 'node[001-256]'"),
+            ("a record of each", "gpubind fleet record -o records -w 'node[001-256]'"),
+        ),
+        exit_codes=(
+            ("0", "every node answered, and none has an error, or differs"),
+            ("1", "an error on a node, a difference, or a node without an answer"),
+            ("2", "usage error"),
+            ("4", "a file cannot be written, or ClusterShell is not installed"),
+            ("6", "the engine is missing"),
+            ("130", "interrupted: what has arrived is printed"),
+        ),
+    )
+}

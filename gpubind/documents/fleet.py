@@ -1,0 +1,224 @@
+"""The answers of many nodes: as a table in which equal nodes are one row, and as a line of JSON each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Optional, Union
+
+from gpubind.documents.check.report import verdict
+from gpubind.documents.diff.comparison import Comparison, compare
+from gpubind.documents.diff.snapshot import Snapshot
+from gpubind.documents.diff.text import Fold
+from gpubind.documents.tables import Column, Table, table_of
+from gpubind.documents.text import printable, render_error, render_finding
+from gpubind.errors import Format, GpubindError
+from gpubind.frozen import NamedTuple
+from gpubind.model import Finding
+from gpubind.model.plain import Decoder
+from gpubind.version import __version__
+
+SCHEMA = "gpubind.fleet/1"
+Status = Literal["answered", "crashed", "garbled", "timed-out", "unreachable", "not-asked"]
+_TOLD = 4
+"""So many findings are named in a row; the others are counted."""
+
+
+class NodeDriver(NamedTuple):
+    """A driver of a node."""
+
+    vendor: str
+    version: Optional[str] = None
+
+
+class NodeState(NamedTuple):
+    """What a node says of itself, by which equal nodes are found."""
+
+    digest: Optional[str] = None
+    """Of the plan."""
+    drivers: tuple[NodeDriver, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class NodeError(NamedTuple):
+    """The error with which gpubind ended on a node."""
+
+    code: str
+    what: str
+    where: Optional[str] = None
+    why: Optional[str] = None
+    hint: Optional[str] = None
+
+
+class NodeRecord(NamedTuple):
+    """The record that a node has made of itself."""
+
+    text: str
+
+
+Said = Union[NodeState, NodeError, NodeRecord, Snapshot]
+
+
+class NodeAnswer(NamedTuple):
+    """The answer of a node, or why there is none."""
+
+    node: str
+    status: Status
+    exit: Optional[int] = None
+    """Of gpubind on the node."""
+    why: str = ""
+    """Why there is no answer."""
+    document: Optional[dict[str, Any]] = None
+    said: Optional[Said] = None
+    """What gpubind says there."""
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether the node answered, and neither found an error nor ended with one."""
+        return self.status == "answered" and self.exit == 0
+
+
+_KIND = Format("bad-answer", "this is not the answer of a node")
+_CODE = re.compile("[a-z0-9-]{1,80}")
+_CHECK = Decoder(_KIND, keys={"digest": "plan", "drivers": "checked.drivers"})
+_PLAIN = Decoder(_KIND)
+_READERS: dict[str, Callable[[object], Said]] = {
+    "gpubind.check/1": lambda document: _CHECK.value(NodeState, document),
+    "gpubind.plan/1": lambda document: _PLAIN.value(NodeState, document),
+    "gpubind.error/1": lambda document: _PLAIN.value(NodeError, document),
+    "gpubind.snapshot/1": Snapshot.from_dict,
+}
+
+
+def read_document(data: bytes) -> tuple[dict[str, Any], Said]:
+    """Return the document of a node, and what it says.
+
+    Errors: `FormatError` (codes `bad-answer`, `bad-snapshot`), `ValueError`.
+    """
+    document = json.loads(data)
+    schema = str(document.get("schema")) if isinstance(document, dict) else "none"
+    if schema not in _READERS:
+        raise _KIND.damaged(f"its schema is `{schema[:60]}`", "schema")
+    said = _READERS[schema](document)
+    codes = [said.code] if isinstance(said, NodeError) else []
+    codes += [finding.code for finding in said.findings] if isinstance(said, NodeState) else []
+    if not all(map(_CODE.fullmatch, codes)):  # it is shown as it is
+        raise _KIND.damaged("a code is not one", "code")
+    return document, said
+
+
+class NodeGroup(NamedTuple):
+    """Nodes with equal answers."""
+
+    nodes: tuple[str, ...]
+    answer: NodeAnswer
+    """The first of them."""
+
+
+class Folding:
+    """Answers, of which one of each kind is kept."""
+
+    def __init__(self) -> None:
+        self._groups: dict[object, tuple[list[str], NodeAnswer]] = {}
+
+    def add(self, answer: NodeAnswer) -> None:
+        """Take *answer* in."""
+        self._groups.setdefault(_key(answer), ([], answer))[0].append(answer.node)
+
+    def groups(self) -> list[NodeGroup]:
+        """Return the groups, the largest first; those that did not answer are the last."""
+        found = [NodeGroup(tuple(nodes), answer) for nodes, answer in self._groups.values()]
+        return sorted(found, key=lambda group: (group.answer.said is None, -len(group.nodes), min(group.nodes)))
+
+
+def _key(answer: NodeAnswer) -> object:
+    said = answer.said
+    if isinstance(said, NodeState):
+        findings = tuple((finding.severity, finding.code, finding.subject) for finding in said.findings)
+        return answer.exit, said.digest, said.drivers, findings
+    if isinstance(said, Snapshot):
+        return said.digest
+    if said is not None:
+        return answer.exit, said if isinstance(said, NodeError) else "recorded"
+    # What a node prints instead of an answer may be different each time.
+    return answer.status, None if answer.status == "garbled" else answer.why.replace(answer.node, "NODE")
+
+
+def answers_table(groups: Iterable[NodeGroup], folded: Fold) -> Table:
+    """Return a row a group. *folded* writes several nodes as one set."""
+    columns = (Column("nodes", kept=True), Column("number", right=True, kept=True), Column("answer", kept=True))
+    rows = [
+        (folded(group.nodes), str(len(group.nodes)), _answer_of(group), *_about(group.answer.said)) for group in groups
+    ]
+    return table_of((*columns, Column("driver"), Column("digest")), rows)
+
+
+def _answer_of(group: NodeGroup) -> str:
+    first = group.answer
+    if len(group.nodes) > 1 and first.status == "garbled":
+        return answer_line(first._replace(why=f"{first.node}, for example: {first.why}"))
+    return answer_line(first)
+
+
+def _about(said: object) -> tuple[str, str]:
+    if not isinstance(said, NodeState):
+        return "", ""
+    drivers = (f"{driver.vendor} {driver.version or 'of unknown version'}" for driver in said.drivers)
+    return ", ".join(drivers), (said.digest or "")[:12]
+
+
+def answer_line(answer: NodeAnswer) -> str:
+    """Return *answer* in a line: `error uvm-missing (/dev/nvidia-uvm)`, `timed-out: no answer within 60 s`."""
+    said = answer.said
+    if isinstance(said, NodeError):
+        return f"exit {answer.exit} {said.code}: {said.what}"
+    if isinstance(said, NodeRecord):
+        return "recorded"
+    if said is None or isinstance(said, Snapshot):
+        return answer.status.replace("-", " ") + (f": {answer.why}" if answer.why else "")
+    worst = verdict(said.findings)
+    found = [f"{one.code} ({one.subject})" for one in said.findings if one.severity == worst]
+    more = [f"{len(found) - _TOLD} more"] if len(found) > _TOLD else []
+    return " ".join(filter(None, (worst, ", ".join([*found[:_TOLD], *more]))))
+
+
+def comparison_of(groups: Iterable[NodeGroup]) -> Optional[Comparison]:
+    """Return in what the nodes differ that have sent a snapshot; None if none has."""
+    found = [(group.nodes, group.answer.said) for group in groups if isinstance(group.answer.said, Snapshot)]
+    compared = compare(said for _, said in found).groups
+    named = (equal._replace(hosts=nodes) for equal, (nodes, _) in zip(compared, found))
+    return Comparison(tuple(named)) if compared else None
+
+
+def render_groups(groups: Iterable[NodeGroup], folded: Fold, *, verbose: bool = False) -> str:
+    """Return the errors and warnings of each group in full; *verbose*: its notes, too."""
+    lines = []
+    for group in groups:
+        said = group.answer.said
+        findings = said.findings if isinstance(said, NodeState) else ()
+        told = "".join(render_finding(finding) for finding in findings if verbose or finding.severity != "note")
+        if isinstance(said, NodeError):
+            about = {name: getattr(said, name) or "" for name in ("where", "why", "hint")}
+            told = render_error(GpubindError(said.code, said.what, **about))
+        if told:
+            lines.append(f"\n{printable(folded(group.nodes))}:\n{told}")
+    return "".join(lines)
+
+
+def summary_of(groups: Iterable[NodeGroup]) -> str:
+    """Return how many nodes there are of each kind: `64 nodes: 60 ok, 3 error, 1 without an answer`."""
+    numbers: dict[str, int] = {}
+    for nodes, answer in groups:
+        said = answer.said
+        kind = verdict(said.findings) if isinstance(said, NodeState) else "ok" if answer.is_good else "failed"
+        kind = kind if said is not None else "without an answer"
+        numbers[kind] = numbers.get(kind, 0) + len(nodes)
+    return f"{sum(numbers.values())} nodes: " + ", ".join(f"{number} {kind}" for kind, number in numbers.items())
+
+
+def render_answer(answer: NodeAnswer) -> str:
+    """Return *answer* as a line of JSON (data/fleet.schema.json)."""
+    members = {name: getattr(answer, name) for name in ("node", "status", "exit", "document")}
+    line = {"schema": SCHEMA, "gpubind": __version__, **members, "why": answer.why or None}
+    return json.dumps(line) + "\n"

@@ -1,0 +1,81 @@
+"""Ask nodes, by one of two engines."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from typing import Literal, Optional, get_args
+
+from gpubind.documents.fleet import NodeAnswer, read_document
+from gpubind.errors import UsageError
+from gpubind.fleet.answers import FleetCall, Listener, Reader, command_on_nodes, new_nonce
+from gpubind.frozen import NamedTuple
+from gpubind.launch.execute import callers_environ, find_program
+from gpubind.model.answers import is_file
+
+Engine = Literal["slurm", "clustershell"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+
+
+class FleetRequest(NamedTuple):
+    """What is asked of which nodes, and how."""
+
+    nodes: tuple[str, ...]
+    words: tuple[str, ...]
+    """The command line of gpubind on each node."""
+    engine: Engine
+    timeout_s: int
+    fanout: Optional[int]
+    is_sent: bool
+    """Whether nodes have no gpubind, and are sent this one."""
+
+
+def engine_here() -> Engine:
+    """Return the engine of this machine: Slurm if `srun` is in PATH."""
+    return "slurm" if find_program("srun", callers_environ()) is not None else "clustershell"
+
+
+def ask(
+    request: FleetRequest,
+    answered: Callable[[NodeAnswer], None],
+    reader: Reader = read_document,
+) -> None:
+    """Give the answer of each node to *answered*, once, as they come. *reader* reads what gpubind prints there.
+
+    What is interrupted gives the answers of the other nodes, too, and then `KeyboardInterrupt`.
+    Errors: `UsageError` (code `not-one-file`), `RuntimeLimitError` (code `no-engine`).
+    """
+    gc.enable()  # ten thousand nodes make cycles
+    nonce = new_nonce()
+    argv = command_on_nodes(request.words, nonce, request.timeout_s, is_sent=request.is_sent)
+    program = own_file() if request.is_sent else None
+    call = FleetCall(request.nodes, argv, program, request.timeout_s, request.fanout)
+    listener = Listener(nonce, request.nodes, answered, reader=reader)
+    try:
+        if request.engine == "slurm":
+            from gpubind.fleet.slurm import ask_slurm
+
+            ask_slurm(call, listener)
+        else:
+            from gpubind.fleet.clustershell import ask_clustershell
+
+            ask_clustershell(call, listener)
+    except KeyboardInterrupt:
+        _end(listener, "interrupted")
+        raise
+    _end(listener, "the engine says nothing about it")
+
+
+def _end(listener: Listener, why: str) -> None:
+    for node in listener.waiting:
+        listener.ended(node, None, why, "not-asked")
+
+
+def own_file() -> str:
+    """Return the one file that this gpubind is. Errors: `UsageError` (code `not-one-file`)."""
+    archive: Optional[str] = getattr(globals().get("__loader__"), "archive", None)
+    if archive is None or not is_file(archive):
+        hint = "start gpubind.pyz, which `make dist` makes, or install gpubind on the nodes"
+        raise UsageError("not-one-file", "only gpubind.pyz can be sent to nodes", where=__file__, hint=hint)
+    return os.path.abspath(archive)

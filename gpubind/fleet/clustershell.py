@@ -1,0 +1,62 @@
+"""Ask nodes by ClusterShell: by the worker that its configuration names, which is ssh unless a site says otherwise.
+
+Each node is heard as it speaks, and not by lines: a line without an end would be kept in memory.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.fleet.answers import FleetCall, Listener
+
+WORKERS = ("ssh", "rsh", "exec")
+"""Those that start a program for each node; others start one for many nodes."""
+
+
+def ask_clustershell(call: FleetCall, listener: Listener) -> None:
+    """Ask the nodes of *call*, and give what they print to *listener*.
+
+    Errors: `RuntimeLimitError` (code `no-engine`).
+    """
+    from ClusterShell.Event import EventHandler
+    from ClusterShell.NodeSet import NodeSet
+    from ClusterShell.Task import task_self
+
+    task = task_self()
+    worker_name = task.default("distant_workername")
+    if worker_name not in WORKERS:
+        hint = f"set `distant_workername` in ClusterShell's defaults.conf: {', '.join(WORKERS)}"
+        raise RuntimeLimitError("no-engine", f"ClusterShell's worker `{worker_name}` is not supported", hint=hint)
+    kind: Any = task.default("distant_worker")
+    client: Any = kind.SHELL_CLASS
+
+    def read(self: Any, stream: str) -> None:
+        if not listener.heard(str(self.key), stream == self.worker.SNAME_STDERR, self._read(stream)):
+            self.abort()
+
+    def close(self: Any, abort: bool, timeout: bool) -> None:
+        client._close(self, abort, timeout)
+        if timeout:
+            listener.ended(str(self.key), None, f"no answer within {call.timeout_s:g} s", "timed-out")
+
+    def hung_up(self: Any, worker: Any, node: Any, status: int) -> None:
+        listener.ended(str(node), status)
+
+    node_client = type("NodeClient", (client,), {"_handle_read": read, "_close": close})
+    node_worker = type("NodeWorker", (kind,), {"SHELL_CLASS": node_client})
+    handler = type("NodeHandler", (EventHandler,), {"ev_hup": hung_up})()
+    if call.fanout is not None:
+        task.set_info("fanout", call.fanout)
+    nodes, command = NodeSet.fromlist(call.nodes), shlex.join(call.argv)
+    worker = node_worker(nodes, handler=handler, timeout=call.timeout_s, command=command, stderr=True)
+    if call.program is not None:
+        with open(call.program, "rb") as program:
+            worker.write(program.read())
+    worker.set_write_eof()
+    task.schedule(worker)
+    try:
+        task.resume()
+    finally:
+        task.abort()

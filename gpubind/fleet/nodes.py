@@ -1,0 +1,69 @@
+"""Sets of nodes, as ClusterShell writes them: `gpu[001-256]`, `@rack3`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
+
+NODES_LIMIT = 100_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,252}")
+"""A name that no shell, no option and no path of a file reads as something else."""
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_HINT = "such as `node[001-064,070]`, or `@group` of ClusterShell's configuration"
+
+
+def parse_nodes(text: str) -> tuple[str, ...]:
+    """Return the names of the nodes in the set *text*, in their order.
+
+    Errors: `UsageError` (code `bad-nodes`), `HostReadError` (code `missing-package`), `RuntimeLimitError` (code
+    `no-engine`) for a damaged configuration of ClusterShell.
+    """
+    need_clustershell()
+    from configparser import Error as ConfigurationError
+
+    try:
+        return _parsed(text)
+    except ConfigurationError as error:
+        why = " ".join(str(error).split())
+        raise RuntimeLimitError("no-engine", "ClusterShell cannot read its configuration", why=why) from error
+
+
+def _parsed(text: str) -> tuple[str, ...]:
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeUtils import GroupResolverError
+
+    if any(int(last[:9]) - int(first[:9]) > NODES_LIMIT or len(last) > 9 for first, last in _RANGE.findall(text)):
+        raise _bad(text, f"more than {NODES_LIMIT} nodes")
+    try:
+        names = tuple(map(str, NodeSet(text)))
+    except (NodeSetException, GroupResolverError, ValueError) as error:
+        raise _bad(text, str(error)) from error
+    wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
+    if wrong is not None:
+        raise _bad(text, f"`{wrong}` is not the name of a node")
+    if not names or len(names) > NODES_LIMIT:
+        raise _bad(text, f"more than {NODES_LIMIT} nodes" if names else "there is no node in it")
+    return names
+
+
+def folded(nodes: Iterable[str]) -> str:
+    """Return *nodes* as one set: `gpu[001-031,033-256]`."""
+    from ClusterShell.NodeSet import NodeSet
+
+    return str(NodeSet.fromlist(nodes))
+
+
+def need_clustershell() -> None:
+    """Errors: `HostReadError` (code `missing-package`) if ClusterShell is not installed."""
+    try:
+        import ClusterShell  # noqa: F401
+    except ImportError as error:
+        hint = "pip install 'gpubind[fleet]', or the distribution's python3-clustershell"
+        what = "the Python package `ClusterShell` is needed for sets of nodes"
+        raise HostReadError("missing-package", what, hint=hint) from error
+
+
+def _bad(text: str, why: str) -> UsageError:
+    return UsageError("bad-nodes", "this is not a set of nodes", where=text[:200], why=why, hint=_HINT)

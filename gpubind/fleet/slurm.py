@@ -1,0 +1,216 @@
+"""Ask nodes by `srun`: one task a node, in the caller's allocation or one of gpubind's own.
+
+A step in which one node cannot be reached is aborted on all others. So it is started again without that node, in the
+same allocation: a new one would wait for Slurm to clean up. Seen with Slurm 22.05.
+
+The allocation is that of a shell whose input is a pipe of this process: it ends with this process, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Optional
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.fleet.answers import FleetCall, Listener
+from gpubind.fleet.nodes import folded, parse_nodes
+from gpubind.host.programs import ask, listen
+from gpubind.launch.execute import callers_environ, find_program
+
+_ASK_S = 30.0
+_END_S = 10.0
+"""How long Slurm's programs may take to end what they have started."""
+_LAUNCH_FAILED = re.compile(r"Task launch for \S+ failed on node (\S+): (.*)")
+_LABELLED = re.compile(rb" *([0-9]+): ?(.*)", re.DOTALL)
+_LINE_LIMIT = 1 << 20
+_UNUSABLE = ("down", "drain", "fail", "error", "unknown", "powered_down", "powering_down", "reboot", "inval", "future")
+"""The beginnings of states in which a node starts nothing. Source: sinfo(1), NODE STATE CODES."""
+_FULL = "allocated"
+
+
+def ask_slurm(call: FleetCall, listener: Listener) -> None:
+    """Ask the nodes of *call*, and give what they print to *listener*.
+
+    Errors: `RuntimeLimitError` (code `no-engine`).
+    """
+    environ = {name: value for name, value in callers_environ().items() if name != "SLURM_HOSTFILE"}
+    programs = {name: _need(name, environ) for name in ("srun", "sinfo", "salloc")}
+    allocation = environ.get("SLURM_JOB_ID")
+    if allocation is not None:
+        inside = frozenset(parse_nodes(environ.get("SLURM_JOB_NODELIST", "")))
+        for node in call.nodes:
+            if node not in inside:
+                listener.ended(node, None, f"it is not in the allocation of job {allocation}", "not-asked")
+    for node, why in _unusable(programs["sinfo"], listener.waiting, environ, may_be_full=allocation is not None):
+        listener.ended(node, None, why, "unreachable")
+
+    def steps(job: str) -> None:
+        waiting = listener.waiting
+        size = call.fanout or len(waiting)
+        for at in range(0, len(waiting), size):
+            _ask_batch(programs["srun"], call, listener, waiting[at : at + size], job, environ)
+
+    if allocation is not None:
+        steps(allocation)
+    elif listener.waiting:
+        why = _within_allocation(programs["salloc"], listener.waiting, call, environ, steps)
+        for node in listener.waiting:
+            listener.ended(node, None, f"Slurm gave no allocation: {why}", "unreachable")
+
+
+def _need(name: str, environ: Mapping[str, str]) -> str:
+    program = find_program(name, environ)
+    if program is None:
+        hint = "load Slurm's module, or ask the nodes by ssh: --engine clustershell"
+        why = "it is not there, or users other than root could change it" if os.geteuid() == 0 else ""
+        where = environ.get("PATH", "")
+        raise RuntimeLimitError("no-engine", f"`{name}` of Slurm is not in PATH", where=where, why=why, hint=hint)
+    return program
+
+
+def _unusable(
+    sinfo: str, nodes: Sequence[str], environ: Mapping[str, str], *, may_be_full: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield each of *nodes* on which Slurm starts nothing, with the reason. What Slurm cannot say is tried."""
+    if not nodes:
+        return
+    argv = (sinfo, "--noheader", "--Node", "--nodes", folded(nodes), "--format", "%N|%T|%E")
+    try:
+        status, printed, _ = ask(sinfo, argv, "`sinfo`", _ASK_S, environ, limit=64 << 20)
+    except OSError:
+        return
+    lines = [line.split("|", 2) for line in printed.decode("utf-8", "replace").splitlines()]
+    states = {line[0]: (line[1], line[2].strip()) for line in lines if len(line) == 3}
+    for node in nodes if status == 0 else ():
+        state, reason = states.get(node, ("", ""))
+        if not state:
+            yield node, "Slurm does not know it"
+        elif state.startswith(_UNUSABLE) or state.endswith("*") or (state.startswith(_FULL) and not may_be_full):
+            full = "jobs have all of it; ask within an allocation, or by --engine clustershell"
+            why = full if state.startswith(_FULL) else reason if reason.lower() != "none" else ""
+            yield node, f"Slurm says {state}" + (f": {why}" if why else "")
+
+
+def _within_allocation(
+    salloc: str, nodes: Sequence[str], call: FleetCall, environ: Mapping[str, str], work: Callable[[str], None]
+) -> str:
+    """Call *work* with the job of an allocation of *nodes*; return why there is none. Errors: those of *work*."""
+    batches = 1 if call.fanout is None else -(-len(nodes) // call.fanout)
+    wait_s = max(1, call.timeout_s)
+    whole_s = wait_s + batches * (call.timeout_s + _END_S)
+    argv = (
+        *(salloc, f"--nodes={len(nodes)}", f"--nodelist={folded(nodes)}", "--ntasks-per-node=1", "--no-bell"),
+        *(f"--immediate={wait_s}", f"--time={1 + int(whole_s / 60)}", "--job-name=gpubind"),
+        *("sh", "-c", 'echo "job $SLURM_JOB_ID"; cat'),
+    )
+    errors, printed, failures = bytearray(), bytearray(), list[BaseException]()
+    held, release = os.pipe()
+
+    def heard(is_error: bool, chunk: bytes) -> None:
+        nonlocal release
+        (errors if is_error else printed).extend(chunk[:_LINE_LIMIT])
+        match = re.search(rb"job ([0-9]+)\n", printed)
+        if match is None or release < 0:
+            return
+        try:
+            work(match.group(1).decode())
+        except BaseException as error:  # noqa: BLE001 - it is raised below, when Slurm has the nodes back
+            failures.append(error)
+        os.close(release)
+        release = -1
+
+    try:
+        with open(held, "rb") as reads:
+            listen(salloc, argv, "`salloc`", whole_s, environ, heard, reads=reads, patience_s=_END_S)
+    except OSError as error:
+        errors.extend(str(error).encode())
+    finally:
+        if release >= 0:
+            os.close(release)
+    if failures:
+        raise failures[0]
+    return _last_error(errors.decode("utf-8", "replace").splitlines())
+
+
+def _ask_batch(
+    srun: str, call: FleetCall, listener: Listener, nodes: Iterable[str], job: str, environ: Mapping[str, str]
+) -> None:
+    """Ask *nodes* within *job*, again without those that a step does not reach: each has an answer, or a reason."""
+    deadline = time.monotonic() + call.timeout_s
+    asked = set(nodes)
+    while waiting := [node for node in listener.waiting if node in asked]:
+        left_s = max(0.0, deadline - time.monotonic())
+        step = _Step(waiting, listener)
+        is_late = False
+        try:
+            step.run(srun, call, job, left_s, environ)
+        except TimeoutError:
+            is_late = True
+        except OSError as error:
+            step.errors.append(str(error))
+        for node, why in step.unreached.items():
+            listener.ended(node, None, why, "unreachable")
+        waiting = [node for node in waiting if node in listener.waiting]
+        if step.unreached and not is_late:
+            listener.again(waiting)
+            continue
+        for node in waiting:
+            if is_late:
+                listener.ended(node, None, f"no answer within {call.timeout_s:g} s", "timed-out")
+            else:
+                listener.ended(node, None, _last_error([one for one in step.errors if node in one] or step.errors))
+
+
+class _Step:
+    """One `srun`, whose task N runs on the Nth node."""
+
+    def __init__(self, nodes: Sequence[str], listener: Listener) -> None:
+        self.nodes = nodes
+        self.unreached: dict[str, str] = {}
+        """The nodes on which nothing was started, with the reason."""
+        self.errors: list[str] = []
+        """What srun itself says."""
+        self._listener = listener
+        self._rest = {False: b"", True: b""}
+
+    def run(self, srun: str, call: FleetCall, job: str, timeout_s: float, environ: Mapping[str, str]) -> None:
+        """Errors: `TimeoutError`, `OSError`."""
+        number = len(self.nodes)
+        argv = (
+            *(srun, f"--jobid={job}", "--overlap", f"--nodes={number}", f"--ntasks={number}", "--ntasks-per-node=1"),
+            # In the order of the list, so that the number of a task says which node it is on.
+            *("--distribution=arbitrary", f"--nodelist={','.join(self.nodes)}", "--label", "--no-kill"),
+            *("--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--cpu-bind=none", "--job-name=gpubind"),
+            *(f"--input={'none' if call.program is None else 'all'}", *call.argv),
+        )
+        with open(call.program or os.devnull, "rb") as reads:
+            listen(srun, argv, "`srun`", timeout_s, environ, self._heard, reads=reads, patience_s=_END_S)
+
+    def _heard(self, is_error: bool, chunk: bytes) -> None:
+        *lines, rest = (self._rest[is_error] + chunk).split(b"\n")
+        self._rest[is_error] = rest[:_LINE_LIMIT]
+        for line in lines:
+            match = _LABELLED.fullmatch(line)
+            number = int(match.group(1)[:9]) if match is not None else len(self.nodes)
+            if match is not None and number < len(self.nodes):
+                # srun breaks long lines; there is no line end in an answer.
+                text = match.group(2) + (b"\n" if is_error else b"")
+                self._listener.heard(self.nodes[number], is_error, text, is_named=True)
+            elif is_error:
+                self._said(line.decode("utf-8", "replace"))
+
+    def _said(self, line: str) -> None:
+        failed = _LAUNCH_FAILED.search(line)
+        if failed is not None and failed.group(1) in self.nodes:
+            self.unreached[failed.group(1)] = failed.group(2)
+        elif len(self.errors) < 2 * len(self.nodes) + 100:
+            self.errors.append(line[:500])
+
+
+def _last_error(lines: Sequence[str]) -> str:
+    """Return the last of *lines* that is an error of Slurm's, without the name of its program."""
+    told: Optional[str] = next((line for line in reversed(lines) if "error: " in line), lines[-1] if lines else None)
+    return (told or "").rpartition("error: ")[2].strip()

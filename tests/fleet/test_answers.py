@@ -1,0 +1,194 @@
+"""What nodes print, and what becomes of it: each node has one answer, whatever it prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import pytest
+
+from gpubind.documents.fleet import NodeAnswer, NodeError, NodeState
+from gpubind.fleet import answers
+from gpubind.fleet.answers import ANSWER_LIMIT, NOISE_LIMIT, Listener, command_on_nodes, new_nonce
+
+NONCE = "0123abcd"
+CHECK: dict[str, Any] = {"schema": "gpubind.check/1", "plan": "d" * 64, "checked": {"drivers": []}, "findings": []}
+OK = json.dumps(CHECK)
+FINDING = {"code": "uvm-missing", "severity": "error", "vendor": "nvidia", "subject": "/dev/nvidia-uvm", "what": "gone"}
+
+
+def line(body: str, status: int = 0, node: str = "n1", nonce: str = NONCE) -> bytes:
+    return f'{{"fleet":"{nonce}","node":"{node}","document":{body},"exit":{status},"end":"{nonce}"}}\n'.encode()
+
+
+def heard(*chunks: bytes, error: bytes = b"", status: Optional[int] = 0, is_named: bool = False) -> NodeAnswer:
+    """The answer of node n1, which prints *chunks*."""
+    found: list[NodeAnswer] = []
+    listener = Listener(NONCE, ["n1"], found.append)
+    if error:
+        listener.heard("n1", True, error)
+    for chunk in chunks:
+        listener.heard("n1", False, chunk, is_named=is_named)
+    listener.ended("n1", status)
+    (answer,) = found
+    return answer
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 100_000])
+def test_an_answer_is_put_together_from_pieces_of_any_size(size: int) -> None:
+    data = line(json.dumps({**CHECK, "findings": [FINDING]}), 1)
+    answer = heard(*(data[at : at + size] for at in range(0, len(data), size)))
+    assert (answer.status, answer.exit) == ("answered", 1)
+    assert isinstance(answer.said, NodeState)
+    assert [finding.code for finding in answer.said.findings] == ["uvm-missing"]
+
+
+def test_what_a_login_prints_around_an_answer_is_ignored() -> None:
+    assert heard(b"Welcome to n1\n" + line(OK) + b"bye\n").is_good
+
+
+def test_an_answer_with_another_nonce_is_not_one() -> None:
+    assert heard(line(OK, nonce="ffff")).status == "garbled"
+
+
+def test_a_node_that_knows_its_name_answers_for_no_other() -> None:
+    answer = heard(line(OK, node="n2"), is_named=True)
+    assert (answer.status, answer.why) == ("garbled", "it answers as `n2`")
+
+
+def test_the_document_of_an_error_is_an_answer() -> None:
+    error = {"schema": "gpubind.error/1", "code": "no-image", "what": "the image cannot be read", "where": None}
+    answer = heard(line(json.dumps(error), 4))
+    assert answer.status == "answered"
+    assert not answer.is_good
+    assert answer.said == NodeError("no-image", "the image cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "expected"),
+    [
+        ("nonsense", 0, ("garbled", "it prints `nonsense`")),
+        ('{"schema":"gpubind.check/1","findings":3}', 0, ("garbled", "a list is wanted, not a number")),
+        ('{"schema":"other/1"}', 0, ("garbled", "its schema is `other/1`")),
+        ("[]", 1, ("garbled", "its schema is `none`")),
+        ("[" * 100_000, 0, ("garbled", "100000 bytes in all")),
+        ("NaN", 0, ("garbled", "its schema is `none`")),
+        ("", 127, ("crashed", "gpubind is not in the node's PATH: sh: gpubind: not found")),
+        ("", 137, ("crashed", "gpubind was killed by signal 9")),
+        ("", 70, ("crashed", "gpubind ended with status 70: sh: gpubind: not found")),
+    ],
+)
+def test_what_is_no_document_is_said_as_such(body: str, status: int, expected: tuple[str, str]) -> None:
+    answer = heard(line(body, status), error=b"sh: gpubind: not found\n")
+    assert (answer.status, answer.document, answer.said) == (expected[0], None, None)
+    assert expected[1] in answer.why
+
+
+@pytest.mark.parametrize(
+    ("printed", "error", "status", "expected"),
+    [
+        (b"", b"ssh: connect to host n1 port 22: Connection refused", 255, "unreachable"),
+        (b"", b"", 1, "crashed"),
+        (b"\x1b[2J\x07", b"", 0, "garbled"),
+        (line(OK)[:-40], b"", 0, "garbled"),
+    ],
+)
+def test_a_node_without_an_answer_has_a_status_and_a_reason(
+    printed: bytes, error: bytes, status: int, expected: str
+) -> None:
+    answer = heard(printed, error=error, status=status)
+    assert answer.status == expected
+    assert answer.why
+
+
+def test_of_an_error_the_line_that_says_so_is_the_reason() -> None:
+    error = b"slow file system\nerror: unreadable-host: the host cannot be read\n  where: /sys\n"
+    assert heard(error=error, status=4).why == "error: unreadable-host: the host cannot be read"
+
+
+def test_a_node_is_not_listened_to_after_too_much_noise() -> None:
+    found: list[NodeAnswer] = []
+    listener = Listener(NONCE, ["n1", "n2"], found.append)
+    goes_on = [listener.heard("n1", False, b"x" * 8192) for _ in range(2 * NOISE_LIMIT // 8192)]
+    assert goes_on.index(False) == NOISE_LIMIT // 8192
+    assert listener.waiting == ("n2",)
+    assert found[0].status == "garbled"
+    assert len(found[0].why) < 200
+
+
+def test_an_answer_without_an_end_is_cut_off() -> None:
+    listener = Listener(NONCE, ["n1"], lambda answer: None)
+    assert listener.heard("n1", False, line(OK)[:60])
+    assert listener.heard("n1", False, b"x" * (ANSWER_LIMIT - 100))
+    assert not listener.heard("n1", False, b"x" * 100)
+
+
+def test_incomplete_answers_of_all_nodes_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "HELD_LIMIT", 1000)
+    listener = Listener(NONCE, ["n1", "n2"], lambda answer: None)
+    assert listener.heard("n1", False, b"x" * 600)
+    assert not listener.heard("n2", False, b"x" * 600)
+    assert listener.heard("n1", False, b"x" * 300)
+
+
+def test_a_node_that_is_asked_again_starts_with_nothing() -> None:
+    found: list[NodeAnswer] = []
+    listener = Listener(NONCE, ["n1"], found.append)
+    listener.heard("n1", False, b"half an")
+    listener.again(["n1"])
+    listener.heard("n1", False, line(OK))
+    assert [answer.is_good for answer in found] == [True]
+
+
+def test_a_step_that_is_killed_has_not_answered_yet() -> None:
+    found: list[NodeAnswer] = []
+    listener = Listener(NONCE, ["n1"], found.append)
+    assert listener.heard("n1", False, line("", 137), is_named=True)
+    assert not found
+    listener.ended("n1", 0)
+    assert found[0].why == "gpubind was killed by signal 9"
+
+
+def run_on_node(*words: str, is_sent: bool = False, path: str, program: bytes = b"") -> Iterator[NodeAnswer]:
+    nonce = new_nonce()
+    argv = command_on_nodes(words, nonce, 20, is_sent=is_sent)
+    done = subprocess.run(argv, input=program, capture_output=True, env={"PATH": path}, check=False)
+    found: list[NodeAnswer] = []
+    listener = Listener(nonce, ["n1"], found.append)
+    listener.heard("n1", True, done.stderr)
+    listener.heard("n1", False, done.stdout)
+    listener.ended("n1", done.returncode)
+    assert done.stdout.count(b"\n") == 1
+    yield from found
+
+
+def test_words_reach_gpubind_as_they_are() -> None:
+    words = ["a b", "$(id)", "`id`", "'", '"', "\\", "*", "%h", ";", "-", ""]
+    program = (
+        'import json, sys\nprint(json.dumps({"schema": "gpubind.error/1", "code": "c", "what": str(sys.argv[1:])}))'
+    )
+    (answer,) = run_on_node(*words, is_sent=True, path="/usr/bin:/bin", program=program.encode())
+    assert isinstance(answer.said, NodeError)
+    assert answer.said.what == str(words)
+
+
+def test_a_program_that_is_sent_lies_in_a_private_directory_and_is_removed() -> None:
+    program = (
+        "import json, os, sys\nd = os.path.dirname(sys.argv[0])\n"
+        "what = json.dumps([d, os.stat(d).st_mode & 0o777, os.stat(sys.argv[0]).st_mode & 0o777])\n"
+        'print(json.dumps({"schema": "gpubind.error/1", "code": "c", "what": what}))\nsys.exit(4)'
+    )
+    (answer,) = run_on_node("check", is_sent=True, path="/usr/bin:/bin", program=program.encode())
+    assert isinstance(answer.said, NodeError)
+    directory, mode, own = json.loads(answer.said.what)
+    assert (mode, own, answer.exit) == (0o700, 0o600, 4)
+    with pytest.raises(FileNotFoundError):
+        subprocess.run(["true"], cwd=directory, check=False)
+
+
+def test_a_node_without_gpubind_says_so() -> None:
+    (answer,) = run_on_node("check", path="/usr/bin:/bin")
+    assert answer.status == "crashed"
+    assert answer.why.startswith("gpubind is not in the node's PATH: ")

@@ -1,0 +1,84 @@
+"""The nodes that ClusterShell reaches, by its own worker for programs of this machine: each has one row."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.support.commands import gpubind
+from tests.support.fleet import GOOD, FakeCluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    made = FakeCluster(tmp_path / "cluster")
+    made.clustershell("exec")
+    return made
+
+
+def fleet(cluster: FakeCluster, *words: str) -> CompletedProcess[str]:
+    """With the exec worker `%h` is the name of the node, by which the program that stands for gpubind knows it."""
+    return gpubind("fleet", words[0], "--engine", "clustershell", "--host=%h", *words[1:], env=cluster.environ)
+
+
+def statuses(done: CompletedProcess[str]) -> dict[str, str]:
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len({line["node"] for line in lines}) == len(lines)
+    return {line["node"]: line["status"] for line in lines}
+
+
+def test_each_node_has_an_answer_or_a_reason(cluster: FakeCluster) -> None:
+    ways = {"n2": "echo garbage", "n3": "exit 3", "n4": "kill -9 $$", "n5": "sleep 60", "n6": "cat /dev/zero"}
+    cluster.on_nodes(GOOD, **ways)
+    done = fleet(cluster, "check", "--json", "-w", "n[1-7]", "--timeout", "5")
+    expected = {"n1": "answered", "n2": "garbled", "n3": "crashed", "n4": "crashed", "n5": "timed-out"}
+    assert statuses(done) == {**expected, "n6": "garbled", "n7": "answered"}
+    assert done.returncode == 1
+
+
+def test_what_is_late_ends_on_its_node_too(cluster: FakeCluster) -> None:
+    cluster.on_nodes(GOOD, n1='echo $$ > "$CLUSTER/pid"; exec sleep 60')
+    assert statuses(fleet(cluster, "check", "--json", "-w", "n1", "--timeout", "2")) == {"n1": "timed-out"}
+    pid = int((cluster.directory / "pid").read_text())
+    while os.path.exists(f"/proc/{pid}") and b"Z" not in Path(f"/proc/{pid}/stat").read_bytes().split()[2]:
+        time.sleep(0.01)
+
+
+def test_groups_of_clustershells_configuration_are_sets_of_nodes(cluster: FakeCluster) -> None:
+    (cluster.directory / "groups.conf").write_text("[Main]\ndefault: local\n[local]\nmap: echo n[1-3]\n")
+    done = fleet(cluster, "check", "-w", "@gpu")
+    assert done.stdout.splitlines()[1].split()[:3] == ["n[1-3]", "3", "ok"]
+
+
+def test_the_fanout_bounds_how_many_nodes_are_asked_at_once(cluster: FakeCluster) -> None:
+    cluster.on_nodes(GOOD, n2='test ! -e "$CLUSTER/busy"', n1='touch "$CLUSTER/busy"; sleep 0.2; rm "$CLUSTER/busy"')
+    done = fleet(cluster, "check", "--json", "-w", "n[1-2]", "--fanout", "1")
+    assert [json.loads(line)["exit"] for line in done.stdout.splitlines()] == [0, 0]
+
+
+def test_a_worker_with_one_program_for_many_nodes_is_refused(cluster: FakeCluster) -> None:
+    cluster.clustershell("pdsh")
+    done = fleet(cluster, "check", "-w", "n1")
+    assert done.returncode == 6
+    assert done.stderr.startswith("error: no-engine: ClusterShell's worker `pdsh` is not supported\n")
+
+
+def test_a_damaged_configuration_of_clustershell_is_an_error_that_names_it(cluster: FakeCluster) -> None:
+    (cluster.directory / "defaults.conf").write_text("[task.default\n")
+    done = fleet(cluster, "check", "-w", "n1")
+    assert done.returncode == 6
+    assert "defaults.conf" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "nodes", ["a;b", "$(id)", "-oProxyCommand=x", "a b", "../x", "n[1-999999999999]", "n[", "", "a'"]
+)
+def test_what_a_shell_or_an_option_could_misread_is_not_the_name_of_a_node(cluster: FakeCluster, nodes: str) -> None:
+    done = gpubind("fleet", "check", f"--nodes={nodes}", env=cluster.environ)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: bad-nodes: ")

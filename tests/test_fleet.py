@@ -1,0 +1,184 @@
+"""`gpubind fleet`: what nodes are asked, and what comes of their answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gpubind.cli.asking import words_for
+from gpubind.cli.commands import command_of
+from gpubind.documents.fleet import Folding, NodeAnswer, NodeState, render_answer
+from gpubind.fleet.nodes import folded, parse_nodes
+from gpubind.model import Finding
+from gpubind.model.data import HOSTS, read_data
+from tests.support.commands import BARE, HOST, gpubind
+from tests.support.fleet import GOOD, FakeCluster
+
+SCHEMA = json.loads(read_data("model/data/fleet.schema.json"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    """Nodes whose gpubind is the real one, and whose names are those of recorded hosts."""
+    made = FakeCluster(tmp_path / "cluster")
+    made.clustershell("exec")
+    made.environ["PYTHONPATH"] = BARE["PYTHONPATH"]
+    made.program("gpubind", f'#!/bin/sh\nexec {sys.executable} -m gpubind "$@"\n')
+    return made
+
+
+def fleet(cluster: FakeCluster, *words: str) -> subprocess.CompletedProcess[str]:
+    return gpubind("fleet", *words, "--engine=clustershell", f"--nodes={','.join(HOSTS)}", env=cluster.environ)
+
+
+def asked(**values: Any) -> dict[str, Any]:
+    """The values of a line with these options."""
+    options = [option for option in command_of("fleet").options if option.parameter in _SENT]
+    return {**{option.parameter: option.unset for option in options}, **values}
+
+
+_SENT = {option.parameter for name in ("check", "plan", "record", "diff") for option in command_of(name).options}
+
+
+def test_nodes_get_the_options_and_all_their_gpus() -> None:
+    words = words_for("check", asked(nv=True, image="a b.sif", only=["uvm-missing", "no-gpu"], completion=False))
+    expected = {"--json", "--nv", "--image=a b.sif", "--only=uvm-missing", "--only=no-gpu", "--no-completion"}
+    assert words[0] == "check"
+    assert {*words[1:]} == {*expected, "--gpus=all"}
+
+
+def test_the_users_own_choice_of_gpus_is_sent() -> None:
+    assert words_for("plan", asked(gpus="0")) == ("plan", "--json", "--gpus=0")
+
+
+def test_an_option_that_the_command_does_not_have_is_refused_before_nodes_are_asked() -> None:
+    done = gpubind("fleet", "plan", "-w", "n1", "--program", "x")
+    assert (done.returncode, done.stderr) == (2, "error: wrong-use: `gpubind plan` does not have --program\n")
+
+
+def test_no_variable_of_this_machine_changes_what_nodes_are_asked(cluster: FakeCluster) -> None:
+    cluster.on_nodes(GOOD)
+    cluster.program("gpubind", '#!/bin/sh\necho "$@" > "$CLUSTER/words"\ncat "$CLUSTER/document"\n')
+    cluster.environ["GPUBIND_CAPS"] = "compute"
+    gpubind("fleet", "check", "--engine=clustershell", "-w", "n1", env=cluster.environ)
+    assert cluster.log("words") == ["check --json --gpus=all"]
+
+
+def test_a_check_of_hosts_is_that_of_each(cluster: FakeCluster) -> None:
+    done = fleet(cluster, "check", "--host=%h")
+    rows = {line.split()[0]: line.split()[2] for line in done.stdout.splitlines()[1:3]}
+    for name in HOSTS:
+        assert rows[name] == gpubind("check", "-q", "--host", name, "--gpus=all").stdout.split()[0]
+
+
+def test_each_line_of_json_is_valid_and_has_the_document(cluster: FakeCluster) -> None:
+    for line in fleet(cluster, "plan", "--nv", "--json", "--host=%h").stdout.splitlines():
+        answer = json.loads(line)
+        jsonschema.validate(answer, SCHEMA)
+        alone = gpubind("plan", "--nv", "--json", "--gpus=all", "--host", answer["node"])
+        assert (answer["document"], answer["exit"]) == (json.loads(alone.stdout), alone.returncode)
+
+
+def test_records_are_files_of_a_directory_that_answer_as_their_nodes(cluster: FakeCluster, tmp_path: Path) -> None:
+    record = read_data(f"model/data/hosts/{HOST}.json")
+    (cluster.directory / "document").write_bytes(record)
+    cluster.program("gpubind", '#!/bin/sh\ncat "$CLUSTER/document"\n')
+    done = gpubind(
+        "fleet", "record", "--engine=clustershell", "-w", "n[1-2]", "-o", str(tmp_path / "new"), env=cluster.environ
+    )
+    assert done.stdout == "nodes   number  answer    driver  digest\nn[1-2]       2  recorded\n\n2 nodes: 2 ok\n"
+    assert sorted(os.listdir(tmp_path / "new")) == ["n1.json", "n2.json"]
+    plans = [gpubind("plan", "--nv", "--json", "--host", host).stdout for host in (HOST, f"{tmp_path}/new/n1.json")]
+    assert plans[0] == plans[1]
+
+
+def test_what_is_no_record_is_not_written(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.on_nodes(GOOD)
+    done = gpubind(
+        "fleet", "record", "--engine=clustershell", "-w", "n1", "-o", str(tmp_path / "new"), env=cluster.environ
+    )
+    assert "garbled: malformed record of a host: `gpubind.check/1` is not a record of a host" in done.stdout
+    assert (done.returncode, os.listdir(tmp_path / "new")) == (1, [])
+
+
+def test_differences_are_those_of_diff(cluster: FakeCluster) -> None:
+    """The nodes are asked about `live`, for which the program here puts the host that the worker names."""
+    script = f'#!/bin/sh\nfor word; do :; done\nexec {sys.executable} -m gpubind diff --snapshot "${{word#*=}}"\n'
+    cluster.program("gpubind", script)
+    done = fleet(cluster, "diff", "--caps=%h")
+    assert done.returncode == 1
+    assert done.stdout.startswith(gpubind("diff", *HOSTS).stdout)
+    *answers, last = [json.loads(line) for line in fleet(cluster, "diff", "--caps=%h", "--json").stdout.splitlines()]
+    assert sorted(one["node"] for one in answers) == sorted(HOSTS)
+    assert last == json.loads(gpubind("diff", *HOSTS, "--json").stdout)
+
+
+def test_only_gpubind_pyz_can_be_sent() -> None:
+    done = gpubind("fleet", "check", "-w", "n1", "--bootstrap")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: not-one-file: only gpubind.pyz can be sent to nodes\n")
+
+
+def test_an_interrupt_prints_what_has_arrived(cluster: FakeCluster) -> None:
+    cluster.on_nodes(GOOD, n2='touch "$CLUSTER/begun"; sleep 60')
+    words = ["fleet", "check", "--engine=clustershell", "--host=%h", "-w", "n[1-2]"]
+    command = [sys.executable, "-m", "gpubind", *words]
+    with subprocess.Popen(command, env=cluster.environ, stdout=subprocess.PIPE, text=True) as process:
+        while not (cluster.directory / "begun").exists():
+            pass
+        process.send_signal(signal.SIGINT)
+        printed = process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert "not asked: interrupted" in printed
+
+
+def test_a_terminal_shows_how_many_nodes_have_answered(cluster: FakeCluster) -> None:
+    cluster.on_nodes(GOOD)
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "gpubind", "fleet", "check", "--engine=clustershell", "-w", "n[1-2]"]
+    environ = {**cluster.environ, "TERM": "xterm"}
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=child, text=True)
+    os.close(child)
+    shown = os.read(parent, 100_000).decode()
+    assert "2/2" in shown
+    assert done.stdout.endswith("2 nodes: 2 ok\n")
+
+
+def answer(node: str, *codes: str, digest: str = "d") -> NodeAnswer:
+    findings = tuple(Finding(code, "error", None, "x", "what") for code in codes)
+    return NodeAnswer(node, "answered", int(bool(codes)), "", {}, NodeState(digest, (), findings))
+
+
+def test_answers_fold_by_digest_and_findings() -> None:
+    folding = Folding()
+    answers = [answer("n1"), answer("n2", "a"), answer("n3"), answer("n4", digest="e"), answer("n5", "b"), answer("n6")]
+    for one in (*answers, NodeAnswer("n7", "timed-out", None, "late"), NodeAnswer("n8", "timed-out", None, "late")):
+        folding.add(one)
+    groups = [folded(group.nodes) for group in folding.groups()]
+    assert groups == ["n[1,3,6]", "n2", "n4", "n5", "n[7-8]"]
+
+
+def test_reasons_that_differ_in_the_name_of_the_node_fold() -> None:
+    folding = Folding()
+    for node in ("n1", "n2"):
+        folding.add(NodeAnswer(node, "unreachable", None, f"connect to {node}: Connection refused"))
+    assert len(folding.groups()) == 1
+
+
+def test_nodes_are_a_set_of_clustershell() -> None:
+    assert parse_nodes("n[008-010],m1!n9") == ("m1", "n008", "n009", "n010")
+    assert folded(["n3", "n1", "n2", "m1"]) == "m1,n[1-3]"
+
+
+def test_every_status_is_one_of_the_schema() -> None:
+    for status in SCHEMA["properties"]["status"]["enum"]:
+        jsonschema.validate(json.loads(render_answer(NodeAnswer("n1", status, None, "why"))), SCHEMA)
