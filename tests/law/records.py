@@ -41,6 +41,8 @@ ASKED = 200
 """Questions to each host."""
 MOUNTED = 0.3
 """The share of hosts that are real files; they have no device nodes."""
+REDACTED = 0.3
+"""The share of hosts of which a redacted record is made, too: it has the same plan."""
 SIDES = ("auto", "host", "image")
 FORMS = ("cdi", "compose", "kubernetes")
 NAMES = (
@@ -163,6 +165,14 @@ def _told(error: GpubindError) -> str:
     return "\n".join((error.code, error.what, error.where, error.why, error.hint))
 
 
+def digest(host: Host) -> str:
+    """That of the plan of everything on *host*; the code of the error where it has none."""
+    try:
+        return gpubind.plan(host, Request(gpus="all", caps=CAPABILITIES)).digest
+    except GpubindError as error:
+        return error.code
+
+
 def broken(seed: str, asked: int = ASKED) -> str:
     """How the law is broken by the host of *seed*; empty if it is not."""
     with tempfile.TemporaryDirectory() as place:
@@ -176,6 +186,10 @@ def _broken(seed: str, asked: int, place: str) -> str:
     host: Host = mounted(at, place) if rng.random() < MOUNTED else at.host
     text = gpubind.record(host, request=wanted, listfile=at.listfile)
     recorded = RecordedHost(parse_record(text.encode()), host.label)
+    if rng.random() < REDACTED:
+        text = gpubind.record(host, hostname="nvidia", request=wanted, listfile=at.listfile, redact=True)
+        if digest(RecordedHost(parse_record(text.encode()), host.label)) != digest(host):
+            return f"seed {seed}: the redacted record has another plan"
     for number in range(asked):
         said = question(rng, at)
         expected = answer(host, said)
