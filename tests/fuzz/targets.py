@@ -18,6 +18,7 @@ from gpubind.documents.check.report import Report
 from gpubind.documents.diff.comparison import compare
 from gpubind.documents.diff.snapshot import Snapshot, snapshot_of
 from gpubind.documents.diff.text import render_diff_json, render_diff_text
+from gpubind.documents.expectation import render_expectation
 from gpubind.documents.explanation import explain, render_explanation
 from gpubind.documents.text import printable, render_finding
 from gpubind.errors import Format, GpubindError
@@ -52,6 +53,7 @@ from gpubind.formats.driver.require import holds
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.elf.elf import is_stub, parse_ident
 from gpubind.formats.elf.ldcache import parse_ldcache, parse_ldsoconf
+from gpubind.formats.text.expectation import parse_expectation
 from gpubind.formats.text.json import parse_json
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.formats.text.shell import Exports, parse_exports
@@ -139,6 +141,19 @@ def _cache(data: bytes) -> None:
         parsed.named(name)
 
 
+EXPECTATIONS = (
+    b'driver = "550"\ncapabilities = ["compute"]\n[gpus]\n"NVIDIA A100" = 8\n',
+    b'driver = ["6.2"]\ngpus = 4\n',
+)
+
+
+def _expectation(data: bytes) -> None:
+    expected = parse_expectation(data)
+    if all(number and model for model, number in expected.gpus) and expected.drivers:
+        written = parse_expectation(render_expectation(expected).encode("utf-8"))
+        assert [number for _, number in written.gpus] == [number for _, number in expected.gpus]
+
+
 def _record(data: bytes) -> None:
     record = parse_record(data)
     assert parse_record(dump_record(record, "1").encode()) == record
@@ -206,6 +221,7 @@ PARSERS: dict[str, Target] = {
     "record": Target(lambda: (_small_record(),), _record, JSON_WORDS, 2),
     "snapshot": Target(_snapshot_seeds, _snapshot, JSON_WORDS, 2),
     "tar": Target(lambda: (SMALL_TAR, packed(SMALL_TAR), zstd(SMALL_TAR)), _tar, (b"ustar\0", b"ustar  \0"), 5),
+    "expectation": Target(lambda: EXPECTATIONS, _expectation, (b"[gpus]", b"driver", b"capabilities", b"= ")),
     "list": Target(lambda: LISTS, lambda data: parse_liblist(data, "l"), (b"[", b"]")),
     "shell": _of_seeds("shell", _shell, SHELL_WORDS),
     "icd": _of_seeds("icd", _icd, JSON_WORDS),
