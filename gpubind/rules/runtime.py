@@ -70,8 +70,8 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
     """Yield a kernel that does not allow this user the user namespaces that the runtime needs."""
-    backend, host, needs = preflight.backend or "", preflight.host, preflight.limits.user_namespaces
-    if needs is None or host.identity.euid == 0:
+    backend, host, needs = preflight.backend or "", preflight.host, preflight.limits
+    if not needs.no_namespace or host.identity.euid == 0:
         return
     sysctl = _no_user_namespaces(host, backend)
     helpers = [host.dev.stat(path) for path in needs.helpers]
@@ -85,7 +85,7 @@ def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
         severity="warning" if needs.moves else "error",
         where=f"{sysctl.path} = {sysctl.off}{lacks}",
         setting=sysctl.on,
-        message=needs.message,
+        message=needs.no_namespace,
     )
 
 

@@ -22,17 +22,7 @@ from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line
 from gpubind.runtimes.edits import Bind, Obstacle, RuntimeArguments, edits_of, is_utf8
 from gpubind.runtimes.environment import Values, compose, known
-from gpubind.runtimes.runtime import (
-    STAGED_DIRECTORY,
-    Call,
-    Command,
-    Limits,
-    Prepared,
-    Runtime,
-    StagedFile,
-    Start,
-    UserNamespaces,
-)
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Limits, Prepared, Runtime, StagedFile, Start
 
 CONFIG = "config.json"
 OURS = GPUBIND.libdir.rpartition("/")[0]
@@ -45,7 +35,7 @@ NODE_OPTIONS = ("bind", "nosuid", "noexec")
 class BundleRuntime(Runtime):
     images = ("bundle",)
     limits = Limits(
-        user_namespaces=UserNamespaces("it will say that it may not make a user namespace"),
+        no_namespace="it will say that it may not make a user namespace",
         hides_missing_command=True,
     )
 

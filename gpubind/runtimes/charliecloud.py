@@ -38,7 +38,7 @@ from gpubind.runtimes.edits import (
     unsayable_value,
 )
 from gpubind.runtimes.environment import LIBRARY_PATH, Values, compose, is_added_to, known
-from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start, UserNamespaces
+from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
 
 OVERLAY_VERSION = (0, 32)
 """The first that has -W."""
@@ -55,7 +55,7 @@ class Charliecloud(Runtime):
     images = ("directory",)
     image_hint = "a directory: `ch-convert IMAGE DIR` makes one of what Charliecloud has"
     limits = Limits(
-        user_namespaces=UserNamespaces("it will say `can't init user+mount namespaces: Operation not permitted`"),
+        no_namespace="it will say `can't init user+mount namespaces: Operation not permitted`",
         no_read_only_bind=True,
         hides_missing_command=True,
     )

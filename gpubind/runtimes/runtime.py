@@ -32,22 +32,15 @@ NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt"
 addCwdMount."""
 
 
-class UserNamespaces(NamedTuple):
-    """A runtime that an ordinary user starts in a user namespace."""
+class Limits(NamedTuple):
+    """The limits of a runtime, and its surprises for the caller."""
 
-    message: str
-    """Its own message where the kernel allows none."""
+    no_namespace: str = ""
+    """Its own message where the kernel allows no user namespace; empty if it needs none."""
     helpers: tuple[str, ...] = ()
     """Its set-user-id programs: with one of them it needs no user namespace."""
     moves: bool = False
     """Whether the runtime is often in a module tree, with its set-user-id program elsewhere."""
-
-
-class Limits(NamedTuple):
-    """The limits of a runtime, and its surprises for the caller."""
-
-    user_namespaces: Optional[UserNamespaces] = None
-    """None: it needs none."""
     drops_groups: bool = False
     """Whether a container gets other groups than its caller's."""
     keep_groups: Optional[str] = None

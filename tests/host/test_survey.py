@@ -215,12 +215,7 @@ def searched(machine: str) -> tuple[str, ...]:
 LOOKED_AT = (
     *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in runtime.USER_NAMESPACES)),
     *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, driver.NOUVEAU, graphics.MODESET, "/proc/devices"),
-    *(
-        path
-        for runtime in RUNTIMES.values()
-        if runtime.limits.user_namespaces
-        for path in runtime.limits.user_namespaces.helpers
-    ),
+    *(path for runtime in RUNTIMES.values() for path in runtime.limits.helpers),
 )
 """What the rules look at alone."""
 

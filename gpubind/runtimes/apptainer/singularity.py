@@ -35,17 +35,7 @@ from gpubind.runtimes.edits import (
     unsayable_path,
     vendor_of,
 )
-from gpubind.runtimes.runtime import (
-    Call,
-    Command,
-    Limits,
-    Prepared,
-    Runtime,
-    Start,
-    UserNamespaces,
-    one_line,
-    version_in,
-)
+from gpubind.runtimes.runtime import Call, Command, Limits, Prepared, Runtime, Start, one_line, version_in
 
 LAYOUT = placement.SINGULARITY
 LIBDIR = LAYOUT.libdir
@@ -71,7 +61,7 @@ class Apptainer(Runtime):
     def __init__(self) -> None:
         helpers = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
         message = "it will say `Failed to create user namespace`"
-        self.limits = Limits(user_namespaces=UserNamespaces(message, helpers, moves=True))
+        self.limits = Limits(message, helpers, moves=True)
         self.site = f"/etc/{self.name}/{self.name}.conf"
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:

@@ -19,7 +19,7 @@ from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.edits import RuntimeArguments, edits_of, same_place
 from gpubind.runtimes.environment import own_variables
-from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start, UserNamespaces
+from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start
 
 NETWORK = ("/etc/resolv.conf", "/etc/hosts")
 """Bound whatever the image has there: without them a name such as `localhost` has no address."""
@@ -47,11 +47,9 @@ class Bubblewrap(Runtime):
     images = ("directory",)
     image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
     limits = Limits(
-        user_namespaces=UserNamespaces(
-            "it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
-            "allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
-            helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
-        ),
+        no_namespace="it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
+        "allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
+        helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
         hides_missing_command=True,
     )
     nodes = NODES

@@ -27,7 +27,7 @@ from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, un
 from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import own_variables
-from gpubind.runtimes.runtime import Call, Command, Limits, Pull, Runtime, Start, UserNamespaces, When, version_in
+from gpubind.runtimes.runtime import Call, Command, Limits, Pull, Runtime, Start, When, version_in
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, Store
@@ -160,9 +160,7 @@ class Podman(Docker):
     images = ("reference", "registry", "directory", "layout", "archive")
     image_hint = "`podman load -i FILE`, or `podman import FILE NAME`"
     limits = Limits(
-        user_namespaces=UserNamespaces(
-            "it will say `cannot clone: Operation not permitted` or `cannot re-exec process`"
-        ),
+        no_namespace="it will say `cannot clone: Operation not permitted` or `cannot re-exec process`",
         drops_groups=True,
         keep_groups="keep-groups",
         systemd_cgroups=True,
