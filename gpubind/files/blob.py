@@ -114,19 +114,15 @@ def closed_on_error(opened: Closable, make: Callable[[], T]) -> T:
         raise
 
 
-def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBlob:
-    """Open the regular file *path*; *place* as for `open_regular`.
-
-    Errors: `HostReadError` (codes `no-image`, `unreadable-file`).
-    """
-    label = label or path
+def open_blob(path: str) -> FileBlob:
+    """Open the regular file *path*. Errors: `HostReadError` (codes `no-image`, `unreadable-file`)."""
     try:
-        return FileBlob(tried(lambda: open_regular(path, place)), label)
+        return FileBlob(tried(lambda: open_regular(path)), path)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
             why = "it is not a regular file"
-            raise HostReadError("no-image", WHAT, where=label, why=why) from error
-        raise could_not_look(label, error, WHAT) from error
+            raise HostReadError("no-image", WHAT, where=path, why=why) from error
+        raise could_not_look(path, error, WHAT) from error
 
 
 class BlobPart(Blob):

@@ -29,7 +29,9 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     if chain.stop is None or chain.stop.kind != "missing" or _is_undecided(preflight, name):
         return
     left = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
-    here = _is_here(preflight, name)
+    local = preflight.host.local if name.startswith("/") else None
+    on_machine = Missing("absent") if local is None else local.stat(name)
+    here = not isinstance(on_machine, Missing) and on_machine.kind == "file"
     is_known = preflight.backend is not None and preflight.own_mounts is not None
     maybe_bound = not is_known and (here or name.startswith(FROM_THE_HOST))
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
@@ -205,10 +207,3 @@ def _is_undecided(preflight: ProgramPreflight, name: str) -> bool:
     """Return whether *name* is relative to a working directory that is not known."""
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     return is_undecided(preflight.container, name, path)
-
-
-def _is_here(preflight: ProgramPreflight, name: str) -> bool:
-    """Return whether the file *name* is on this machine."""
-    local = preflight.host.local
-    found = Missing("absent") if local is None or not name.startswith("/") else local.stat(name)
-    return not isinstance(found, Missing) and found.kind == "file"

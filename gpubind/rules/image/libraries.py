@@ -92,7 +92,9 @@ def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
         cases = cases_of(("many", cause.are_many), (own, drivers or packages))
         library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # another may well be there
         facts = {"packages": packages, "capability": drivers.capability if drivers is not None else None}
-        found = _refused("library-missing", cause, cases, use=_use(cause.names), library=library, **facts)
+        uses = {known(each).use for each in cause.names}  # said if few jobs need the files, and all for one purpose
+        use = f"; {use}" if len(uses) == 1 and (use := uses.pop()) else ""
+        found = _refused("library-missing", cause, cases, use=use, library=library, **facts)
         yield softened(found, unseen_libraries(preflight))
 
 
@@ -196,10 +198,3 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
         return "error"
     hides = preflight.image.loader.of(mount.arch).find(name) is not None
     return "warning" if hides or capability in ("compute", "utility") else "note"
-
-
-def _use(names: tuple[str, ...]) -> str:
-    """Return the common purpose of the files, if few jobs need it."""
-    uses = {known(name).use for name in names}
-    use = uses.pop() if len(uses) == 1 else ""
-    return f"; {use}" if use else ""
