@@ -20,7 +20,7 @@ from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line
-from gpubind.runtimes.edits import Bind, Obstacle, RuntimeArguments, edits_of, is_utf8
+from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8
 from gpubind.runtimes.environment import Values, compose, known
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Limits, Prepared, Runtime, StagedFile, Start
 
@@ -128,17 +128,17 @@ class BundleRuntime(Runtime):
         return prepared.words.document
 
 
-def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[Obstacle]:
-    """Return what the bundle itself mounts at the place of *mount* or around it; a place that cannot be made."""
+def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[str]:
+    """Return why *mount* has no place: what the bundle itself mounts there or around it, or none can be made."""
     for own in bundle.mounts:
         if own.destination.rstrip("/") == mount.target:
-            return Obstacle(None if own.source == source else "the bundle mounts something of its own there")
+            return "" if own.source == source else "the bundle mounts something of its own there"
         if own.is_bind and not mount.required and _inside(mount.target, own.destination.rstrip("/")):
-            return Obstacle(f"the bundle mounts {own.source} at {own.destination}, which is not to be changed")
+            return f"the bundle mounts {own.source} at {own.destination}, which is not to be changed"
     is_made = any(_inside(mount.target, own.destination.rstrip("/")) for own in (PLACE, *bundle.mounts))
     if bundle.is_writable or is_made or mount.required or image.has(mount.target):
         return None
-    return Obstacle("the root file system lacks it, and may not be written to")
+    return "the root file system lacks it, and may not be written to"
 
 
 def _need_place(bundle: Bundle, image: Tree) -> None:

@@ -26,7 +26,6 @@ from gpubind.runtimes.edits import (
     HOST_DIRECTORIES,
     Bind,
     Edits,
-    Obstacle,
     RuntimeArguments,
     edits_of,
     in_host_directory,
@@ -173,21 +172,21 @@ def _place(image: Optional[Tree], target: str) -> ContainerPath:
     return ContainerPath(target)
 
 
-def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[Obstacle]:
-    """Return the obstacle of *mount*: no place for it can be made, or the host's own directory is there."""
+def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[str]:
+    """Return why *mount* has no place: none can be made, or the host's own directory is there."""
     if in_host_directory(mount):
-        return Obstacle(None if str(source) == mount.target else "ch-run binds the host's own directory there")
+        return "" if str(source) == mount.target else "ch-run binds the host's own directory there"
     image = start.tree
     top = _missing_place(image, mount.target)
     if top is None:
         return None
     if image is None and top != GPUBIND_ROOT:
-        return Obstacle("no image is known, so nobody knows whether it has a place for the file")
+        return "no image is known, so nobody knows whether it has a place for the file"
     if top == mount.target and mount.kind != "directory":
-        return Obstacle("ch-run makes no mount point for a file in a directory that the image has")
+        return "ch-run makes no mount point for a file in a directory that the image has"
     if _makes_places(start) or _has(image, top):
         return None
-    return Obstacle("with --write, and before 0.32, ch-run makes no directory outside the image")
+    return "with --write, and before 0.32, ch-run makes no directory outside the image"
 
 
 def _need_places(plan: Plan, edits: Edits, start: Start) -> None:

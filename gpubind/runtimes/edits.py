@@ -29,13 +29,6 @@ class Bind(NamedTuple):
     """Whether the container may only read it."""
 
 
-class Obstacle(NamedTuple):
-    """An obstacle to binding a mount of the plan."""
-
-    why: Optional[str]
-    """Why the container will lack the file; None if it has the very file in another way."""
-
-
 class Edits(NamedTuple):
     """The changes of a plan to a container."""
 
@@ -72,12 +65,13 @@ def edits_of(
     plan: Plan,
     staged: Mapping[ContainerPath, HostPath],
     binds: Iterable[UserBind] = (),
-    obstacle: Optional[Callable[[Mount, HostPath], Optional[Obstacle]]] = None,
+    obstacle: Optional[Callable[[Mount, HostPath], Optional[str]]] = None,
 ) -> Edits:
     """Return the edits of *plan*, with its generated files where they are *staged*.
 
-    *binds* are the user's own, which take precedence: see `covered`. *obstacle* returns what else keeps a mount with
-    that source from being bound. A generated file that is not staged is left out.
+    *binds* are the user's own, which take precedence: see `covered`. *obstacle* returns why else a mount with that
+    source has no place; empty if the container has the very file anyway. A generated file that is not staged is left
+    out.
     """
     covers = tuple(binds)
     planned: list[Bind] = []
@@ -86,26 +80,28 @@ def edits_of(
         source = mount.source or staged.get(mount.target)
         if source is None:
             continue
-        found = covered(mount, source, covers) or (obstacle(mount, source) if obstacle is not None else None)
-        if found is None:
+        why = covered(mount, source, covers)
+        if why is None and obstacle is not None:
+            why = obstacle(mount, source)
+        if why is None:
             planned.append(Bind(source, mount.target, "ro" in mount.options))
-        elif found.why is not None:
-            decisions.append(_no_mount_point(mount, found.why))
+        elif why:
+            decisions.append(_no_mount_point(mount, why))
     findings = tuple(_left_out(decisions, plan))
     return Edits(tuple(planned), plan.devices, plan.env, tuple(decisions), findings)
 
 
-def covered(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[Obstacle]:
-    """Return the obstacle that *binds*, the user's own, are for *mount*; None if its place is not inside one of them.
+def covered(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[str]:
+    """Return why *binds*, the user's own, leave no place for *mount*; None if its place is not inside one of them.
 
     The user's bind takes precedence. A mount point made inside it would be made on the host, by root's command as root.
-    The obstacle has no reason where the bind provides the very file. A bind of the root covers nothing.
+    The reason is empty where the bind provides the very file. A bind of the root covers nothing.
     """
     for bind in reversed(tuple(binds)):
         place = bind.target.rstrip("/")
         if place and f"{mount.target}/".startswith(f"{place}/"):
             is_the_file = source == f"{bind.source.rstrip('/')}{mount.target[len(place) :]}"
-            return Obstacle(None if is_the_file else f"{place} is bound by you or the site, which takes precedence")
+            return "" if is_the_file else f"{place} is bound by you or the site, which takes precedence"
     return None
 
 

@@ -16,7 +16,6 @@ from gpubind.model import HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.runtimes.edits import (
     HOST_DIRECTORIES,
-    Obstacle,
     RuntimeArguments,
     edits_of,
     in_host_directory,
@@ -70,9 +69,9 @@ class Proot(Runtime):
         return one_line(words._replace(options=options, unset=()), self.name, quoted=quoted)
 
 
-def _obstacle(mount: Mount, source: HostPath) -> Optional[Obstacle]:
-    """Return the obstacle of a file that a directory of the host provides at its place: it needs no bind."""
-    return Obstacle(None) if in_host_directory(mount) and str(source) == mount.target else None
+def _obstacle(mount: Mount, source: HostPath) -> Optional[str]:
+    """Return an empty reason for a file that a directory of the host provides at its place: it needs no bind."""
+    return "" if in_host_directory(mount) and str(source) == mount.target else None
 
 
 def _directory(start: Start) -> str:

@@ -27,7 +27,6 @@ from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
 from gpubind.runtimes.edits import (
     Bind,
-    Obstacle,
     RuntimeArguments,
     edits_of,
     is_utf8,
@@ -158,14 +157,14 @@ def _own_binds(start: Start) -> Iterator[UserBind]:
             yield UserBind(HostPath(spec.source), ContainerPath(spec.target))
 
 
-def _obstacle(mount: Mount, start: Start) -> Optional[Obstacle]:
-    """Return the obstacle of an optional bind that would be fatal: its place does not exist and cannot be made."""
+def _obstacle(mount: Mount, start: Start) -> Optional[str]:
+    """Return why an optional bind would be fatal: its place does not exist and cannot be made."""
     if mount.target.startswith(f"{LIBDIR}/"):
         # The program adds another directory, and needs a place for it.
         lacks = start.tree is not None and not start.tree.has(LIBDIR)
     else:
         lacks = not mount.required and (start.tree is None or not start.tree.has(mount.target))
-    return Obstacle(NO_PLACE) if lacks and is_fixed(start) else None
+    return NO_PLACE if lacks and is_fixed(start) else None
 
 
 def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:

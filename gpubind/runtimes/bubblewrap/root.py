@@ -20,7 +20,7 @@ from gpubind.model import EnvVar, Missing, Mount, Plan
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
-from gpubind.runtimes.edits import Obstacle, RuntimeArguments, edits_of
+from gpubind.runtimes.edits import RuntimeArguments, edits_of
 from gpubind.runtimes.environment import Values, compose, known
 from gpubind.runtimes.runtime import Start
 
@@ -47,12 +47,12 @@ def place_to_rebuild(image: Tree, target: str, *, through_links: bool = True) ->
     return "/"
 
 
-def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
-    """Return the obstacle of an optional file, for which too large a directory of *image* would have to be rebuilt."""
+def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[str]:
+    """Return why an optional file has no place: too large a directory of *image* would have to be rebuilt."""
     place = place_to_rebuild(image, mount.target)
     if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
         return None
-    return Obstacle(f"{place} of the image lacks it, and has too many entries to be rebuilt")
+    return f"{place} of the image lacks it, and has too many entries to be rebuilt"
 
 
 def rebuilt_words(
@@ -121,13 +121,13 @@ def in_line(plan: Plan, start: Start) -> RuntimeArguments:
     return RuntimeArguments(tuple(words), edits.binds, known(dict(env)), edits.decisions, edits.findings)
 
 
-def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optional[Obstacle]:
+def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optional[str]:
     """Return why no place for *mount* is made in the image's root, or in a root of the user's that is *writable*."""
     if image is None:
         return None
     place = place_to_rebuild(image, mount.target)
     if writable and place not in (None, "/") and not mount.required:
-        return Obstacle(f"{place} of the image lacks it, and what would be made there is made in your files")
+        return f"{place} of the image lacks it, and what would be made there is made in your files"
     return rebuild_obstacle(mount, image)
 
 
