@@ -55,10 +55,6 @@ class Blobs:
         found = self.tree.find("/" + path)
         return not isinstance(found, Missing) and found.stat.kind == "file"
 
-    def described(self, descriptor: oci.OciDescriptor, parse: Callable[[bytes], T]) -> T:
-        """Return the document of *descriptor*. Errors: as `parsed`, also for another size or digest."""
-        return self.parsed(descriptor.path, parse, descriptor)
-
     def parsed(self, path: str, parse: Callable[[bytes], T], wanted: Optional[oci.OciDescriptor] = None) -> T:
         """Return the document *path*. Errors: `FormatError` (`bad-oci`) if it is missing, too large or not *wanted*."""
         data = self.tree.read("/" + path, oci.DOCUMENT_LIMIT)
@@ -141,7 +137,7 @@ def _from_index(
         chosen = [image for image in images if image.names == chosen[0].names]
     manifests = _manifests(blobs, chosen)
     descriptor = _fitting(manifests, arch, blobs.label)
-    manifest = blobs.described(descriptor, oci.parse_oci_manifest)
+    manifest = blobs.parsed(descriptor.path, oci.parse_oci_manifest, descriptor)
     # Old registries name no type in schema 2.
     is_unnamed = (manifest.config.media_type, descriptor.media_type) == ("application/octet-stream", oci.SCHEMA_2)
     if manifest.config.media_type not in oci.CONFIG_TYPES and not is_unnamed:
@@ -153,7 +149,7 @@ def _from_index(
             )
         if not oci.is_layer_type(layer.media_type):
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
-    env = blobs.described(manifest.config, oci.parse_oci_config)
+    env = blobs.parsed(manifest.config.path, oci.parse_oci_config, manifest.config)
     layers = [(layer.path, layer) for layer in manifest.layers]
     return read_image(_layered(blobs, root, layers), label, kind, env)
 
@@ -209,7 +205,7 @@ def _manifests(blobs: Blobs, descriptors: Sequence[oci.OciDescriptor]) -> list[o
             opened += 1
             if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
                 raise oci.damaged("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
-            inner = blobs.described(descriptor, oci.parse_oci_index)
+            inner = blobs.parsed(descriptor.path, oci.parse_oci_index, descriptor)
             todo.extend((item, depth + 1) for item in reversed(inner))
         elif descriptor.media_type in (*oci.MANIFEST_TYPES, ""):
             found.append(descriptor)

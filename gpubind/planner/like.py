@@ -44,6 +44,7 @@ from gpubind.model.data import read_data
 from gpubind.model.digest import digest
 from gpubind.model.findings import finding
 from gpubind.planner.placement import SINGULARITY
+from gpubind.planner.plan import empty_plan
 
 NESTED_LIBRARIES = "/.singularity.d/libs"
 PERSISTENCED = "/var/run/nvidia-persistenced/socket"
@@ -128,18 +129,12 @@ def like_plan(host: Host, request: Request) -> Plan:
     findings += [found for one in lists for found in one.fatal_entries()]
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     env = (EnvVar("LD_LIBRARY_PATH", "append", SINGULARITY.libdir, ":", flavour.name),)
-    return Plan(
+    return empty_plan(SINGULARITY)._replace(
         request=request._replace(like=flavour.name, vendors=vendors),
-        layout=SINGULARITY.name,
-        isolated=SINGULARITY.isolated,
         drivers=tuple(one.driver for one in lists),
-        gpus=(),
-        libdir=SINGULARITY.libdir,
         libdir32=None,
         mounts=ordered,
-        devices=(),
         env=env,
-        image=None,
         decisions=tuple(sorted(decisions, key=lambda d: (d.subject, d.verdict, d.path or "", d.named_at or ""))),
         findings=tuple(findings),
         digest=digest(ordered, (), env),
