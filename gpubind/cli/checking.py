@@ -138,7 +138,7 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
         only=request.only,
         severities=request.severities,
     )
-    return made._replace(linked=linkage_of(start)) if request.linked else made
+    return made._replace(linked=linkage_of(start) if request.linked else (), expected=request.expected)
 
 
 def errors_of_host(options: PlanOptions, plan: Plan, site: Optional[Expectation] = None) -> list[Finding]:

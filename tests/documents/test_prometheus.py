@@ -11,6 +11,7 @@ from gpubind.documents.check.prometheus import render_prometheus
 from gpubind.documents.check.report import Report, report_of
 from gpubind.documents.text import printable
 from gpubind.model import Finding, Request
+from gpubind.model.expectation import Expectation
 from tests.rules.situations import without
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.trees import Spec
@@ -60,6 +61,12 @@ def test_a_gpu_without_its_node_is_not_usable() -> None:
         labels["state"]: n for labels, n in read(checked(rhel(), without(kernel(), "/dev/nvidia1")))["gpubind_gpus"]
     }
     assert (states["listed"], states["usable"]) == (2, 1)
+
+
+def test_the_gpus_that_a_node_is_to_have_are_a_state() -> None:
+    expected = Expectation("node.toml", gpus=(("NVIDIA A100", 3), ("NVIDIA T4", 1)))
+    report = checked(rhel(), kernel())._replace(expected=(expected, Expectation("site")))
+    assert ({"state": "expected"}, 4) in read(report)["gpubind_gpus"]
 
 
 def test_a_check_that_an_error_prevented_has_a_status_and_neither_driver_nor_plan() -> None:

@@ -47,9 +47,13 @@ def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
     plans = [report.plan] if report.plan is not None and report.plan.drivers else []
     digests = [_Sample(1, {"digest": plan.digest, "node_digest": plan.node_digest or ""}) for plan in plans]
     yield "plan_info", "The plan that was checked, and what the node has: equal for equal nodes.", digests
-    states = _states(report.plan).items() if report.plan is not None else ()
-    what = "GPUs of the host: that the kernel driver lists, that a container gets, and of these with a device node."
-    yield "gpus", what, [_Sample(number, {"state": state}) for state, number in states]
+    states = _states(report.plan) if report.plan is not None else {}
+    expected = [sum(number for _, number in one.gpus) for one in report.expected if one.gpus]
+    states.update({"expected": max(expected)} if expected else {})
+    what = (
+        "GPUs: that the kernel driver lists, that a container gets, of these with a device node, and that are expected."
+    )
+    yield "gpus", what, [_Sample(number, {"state": state}) for state, number in states.items()]
 
 
 def _states(plan: Plan) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Plan, PlannedDriver, Severity, counted
+from gpubind.model.expectation import Expectation
 from gpubind.planner import finding_order
 from gpubind.version import __version__
 
@@ -92,6 +93,8 @@ class Report(NamedTuple):
     """What the plan's files are linked with, for a document that shows it."""
     changed: tuple[Changed, ...] = ()
     """The findings among them whose severity the site has changed."""
+    expected: tuple[Expectation, ...] = ()
+    """What the host is to have."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:
