@@ -122,6 +122,16 @@ def test_differences_are_those_of_diff(cluster: FakeCluster) -> None:
     assert last == json.loads(gpubind("diff", *HOSTS, "--json").stdout)
 
 
+def test_a_page_has_every_node_and_records_have_none(cluster: FakeCluster, tmp_path: Path) -> None:
+    done = fleet(cluster, "check", "--host=%h", "--format=html", "-o", str(tmp_path / "fleet.html"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    text = (tmp_path / "fleet.html").read_text()
+    assert all(name in text for name in HOSTS)
+    for words in (("record", "-o", str(tmp_path / "records"), "--format=html"), ("check", "--json", "--format=html")):
+        assert fleet(cluster, *words).returncode == 2
+    assert not (tmp_path / "records").exists()
+
+
 def test_only_gpubind_pyz_can_be_sent() -> None:
     done = gpubind("fleet", "check", "-w", "n1", "--bootstrap")
     assert done.returncode == 2

@@ -95,4 +95,6 @@ DIFF_DOCUMENTS = {
     "html": Document("report.diff", "render_diff_html"),
 }
 """Of a `Comparison`."""
+FLEET_DOCUMENTS = {"html": Document("report.fleet", "render_fleet_html")}
+"""Of a sequence of `NodeGroup`s, what they were asked, and a function that writes several nodes as one set."""
 CHECK_FORMATS = tuple(CHECK_DOCUMENTS)

@@ -115,6 +115,13 @@ class NodeGroup(NamedTuple):
     answer: NodeAnswer
     """The first of them."""
 
+    @property
+    def why(self) -> str:
+        """Why there is no answer: of several nodes that print something else, an example."""
+        first = self.answer
+        is_example = len(self.nodes) > 1 and first.status == "garbled"
+        return f"{first.node}, for example: {first.why}" if is_example else first.why
+
 
 class Folding:
     """Answers, of which one of each kind is kept."""
@@ -149,19 +156,19 @@ def answers_table(groups: Iterable[NodeGroup], folded: Fold) -> Table:
     """Return a row a group. *folded* writes several nodes as one set."""
     columns = (Column("nodes", kept=True), Column("number", right=True, kept=True), Column("answer", kept=True))
     rows = [
-        (folded(group.nodes), str(len(group.nodes)), _answer_of(group), *_about(group.answer.said)) for group in groups
+        (
+            folded(group.nodes),
+            str(len(group.nodes)),
+            answer_line(group.answer._replace(why=group.why)),
+            *driver_and_digest(group.answer.said),
+        )
+        for group in groups
     ]
     return table_of((*columns, Column("driver"), Column("digest")), rows)
 
 
-def _answer_of(group: NodeGroup) -> str:
-    first = group.answer
-    if len(group.nodes) > 1 and first.status == "garbled":
-        return answer_line(first._replace(why=f"{first.node}, for example: {first.why}"))
-    return answer_line(first)
-
-
-def _about(said: object) -> tuple[str, str]:
+def driver_and_digest(said: object) -> tuple[str, str]:
+    """Return the drivers of a node and the beginning of its plan's digest, if *said* is the state of one."""
     if not isinstance(said, NodeState):
         return "", ""
     drivers = (f"{driver.vendor} {driver.version or 'of unknown version'}" for driver in said.drivers)
@@ -211,7 +218,7 @@ def summary_of(groups: Iterable[NodeGroup]) -> str:
     numbers: dict[str, int] = {}
     for nodes, answer in groups:
         said = answer.said
-        kind = verdict(said.findings) if isinstance(said, NodeState) else "ok" if answer.is_good else "failed"
+        kind: str = verdict(said.findings) if isinstance(said, NodeState) else "ok" if answer.is_good else "failed"
         kind = kind if said is not None else "without an answer"
         numbers[kind] = numbers.get(kind, 0) + len(nodes)
     return f"{sum(numbers.values())} nodes: " + ", ".join(f"{number} {kind}" for kind, number in numbers.items())

@@ -9,9 +9,10 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from gpubind.documents.fleet import Folding, NodeAnswer, NodeDriver, NodeState
 from gpubind.documents.report.check import render_check_html
-from gpubind.documents.report.groups import Card, render_groups
-from gpubind.documents.report.matrix import FoundIn
+from gpubind.documents.report.fleet import render_fleet_html
+from gpubind.fleet.nodes import folded
 from gpubind.model import Finding
 from tests.documents.report.pages import HOSTILE, hostile_report
 from tests.live.browser import Browser, browser
@@ -41,7 +42,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, command in COMMANDS.items():
         done = gpubind(*command, "--format", "html", "-o", str(made / f"{name}.html"))
         assert (done.returncode in (0, 1), done.stderr) == (True, "")
-    (made / "many.html").write_text(render_groups(*MANY))
+    (made / "many.html").write_text(many())
     for number, name in enumerate(HOSTILE):
         (made / f"hostile{number}.html").write_text(render_check_html(hostile_report(name)))
     return made
@@ -49,13 +50,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PAGES = (*COMMANDS, "many")
 NODES = tuple(f"gpu{number:05}" for number in range(10_000))
-LOST = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", hint="load the module")
-CARDS = (
-    Card("g0", "error", "error", "gpu[00000-00019]", NODES[:20], ("uvm-missing",)),
-    Card("g1", "lost", "timed out", "gpu[00020-00299]", NODES[20:300]),
-    Card("g2", "ok", "ok", "gpu[00300-09999]", NODES[300:]),
-)
-MANY = ("fleet", "error", "10000 nodes", "9700 ok", CARDS, [FoundIn(LOST, ("gpu[00000-00019]",), ("g0",))])
+
+
+def many() -> str:
+    """The page of a fleet: most nodes are well, 20 have lost a node, 280 did not answer."""
+    folding, driver = Folding(), (NodeDriver("nvidia", "550.163.01"),)
+    lost = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", hint="load the module")
+    for number, node in enumerate(NODES):
+        if 20 <= number < 300:
+            folding.add(NodeAnswer(node, "timed-out", None, "no answer within 60 s"))
+        else:
+            state = NodeState("0" * 64, driver, (lost,) if number < 20 else ())
+            folding.add(NodeAnswer(node, "answered", 0, "", {}, state))
+    return render_fleet_html(folding.groups(), "check", folded)
 
 
 @pytest.fixture(scope="module")

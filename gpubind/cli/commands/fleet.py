@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Argument, Option, Subcommand
-from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED
+from gpubind.documents import FLEET_DOCUMENTS
+from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, UsageError, one_of
 
 ACTIONS = ("check", "plan", "record", "diff")
 _NOT_SENT = ("--cdi-hook", "--stage-dir")
 """Options about formats that are not asked of nodes."""
+_FORMATS = ("table", *FLEET_DOCUMENTS)
 ENGINES = ("slurm", "clustershell")
 
 
@@ -23,6 +26,7 @@ def fleet(
     timeout: str,
     fanout: Optional[str],
     bootstrap: bool,
+    format_: Optional[str],
     json: bool,
     output: Optional[str],
     verbose: int,
@@ -41,10 +45,14 @@ def fleet(
     from gpubind.cli.asking import ask_fleet, fleet_request
     from gpubind.cli.output import write_document
     from gpubind.documents.diff.text import diff_document
+    from gpubind.fleet.nodes import folded
 
+    page = _page(action, format_, json=json)
     request = fleet_request(action, nodes, engine, timeout, fanout, asked, is_sent=bootstrap)
     outcome = ask_fleet(request, action, output, json=json)
-    if not json:
+    if page is not None:
+        write_document(page(outcome.folding.groups(), action, folded), output)
+    elif not json:
         path = None if action == "record" else output
         write_document(outcome.text(path, verbose=verbose > 0), path)
     elif outcome.comparison is not None:
@@ -53,6 +61,19 @@ def fleet(
         raise SystemExit(EXIT_INTERRUPTED)
     if not outcome.is_good or not (outcome.comparison is None or outcome.comparison.is_equal):
         raise SystemExit(EXIT_FINDING)
+
+
+def _page(action: str, asked: Optional[str], *, json: bool) -> Optional[Callable[..., str]]:
+    """Return what renders the answers as the document *asked* for; None for the table. Errors: `UsageError`."""
+    if asked not in (None, *_FORMATS):
+        raise UsageError("unknown-format", f"unknown format `{asked}`", hint=one_of(_FORMATS, str(asked)))
+    if asked is not None and json:
+        raise UsageError("two-formats", "--json and --format exclude each other")
+    if asked not in FLEET_DOCUMENTS or asked is None:
+        return None
+    if action == "record":
+        raise UsageError("wrong-use", f"fleet record writes records, and has no --format {asked}")
+    return FLEET_DOCUMENTS[asked].load()
 
 
 def _forwarded() -> tuple[Option, ...]:
@@ -87,6 +108,7 @@ _OWN = (
         "Send this gpubind.pyz to nodes that have no gpubind: it lies in a private directory as long as it runs.",
         "Launch",
     ),
+    Option("--format FORMAT", f"What to print: {', '.join(_FORMATS)}. [table]", "Output", choices=_FORMATS),
     declared.JSON._replace(
         help="Print a line of JSON for each node, gpubind.fleet/1, as soon as it answers; of diff, "
         "then one of all, gpubind.diff/1."

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
@@ -150,7 +150,7 @@ def _with_severities(
     return tuple(sorted(found, key=finding_order)) if changed else tuple(found), tuple(changed)
 
 
-def verdict(findings: Iterable[Finding]) -> str:
+def verdict(findings: Iterable[Finding]) -> Literal["ok", "warning", "error"]:
     """Return `ok`, `warning` or `error`: the worst of the findings; notes are ok."""
     severities = {finding.severity for finding in findings}
     return "error" if "error" in severities else "warning" if "warning" in severities else "ok"

@@ -1,0 +1,70 @@
+"""The report of a fleet: a card for each group of nodes with equal answers, what it has otherwise, and all findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpubind.documents.check.report import verdict
+from gpubind.documents.diff.text import Fold
+from gpubind.documents.fleet import (
+    NodeError,
+    NodeGroup,
+    NodeState,
+    answer_line,
+    comparison_of,
+    driver_and_digest,
+    summary_of,
+)
+from gpubind.documents.report.diff import card_of
+from gpubind.documents.report.groups import LEVELS, Card, render_groups
+from gpubind.documents.report.matrix import in_order
+from gpubind.documents.tables import Column, Row, table_of
+from gpubind.model import Finding
+from gpubind.model.findings import counted
+
+_COLUMNS = [Column(title, kept=True) for title in ("what", "most nodes", "here")]
+
+
+def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold) -> str:
+    """Return the page of *groups*, the largest first, that have answered *action*."""
+    states = [group.answer.said for group in groups if isinstance(group.answer.said, NodeState)]
+    cards = [_card(f"n{number}", group, states[:1], fold) for number, group in enumerate(groups)]
+    found: dict[Finding, list[tuple[str, str]]] = {}
+    for card, group in zip(cards, groups):
+        for finding in group.answer.said.findings if isinstance(group.answer.said, NodeState) else ():
+            found.setdefault(finding, []).append((card.title, card.id))
+    comparison = comparison_of(groups)
+    compared = comparison.groups if comparison is not None else ()
+    snapshots = {group.hosts: card_of(number, group, fold) for number, group in enumerate(compared)}
+    cards = sorted((snapshots.get(card.names, card) for card in cards), key=lambda card: LEVELS.index(card.level))
+    title = counted(sum(len(group.nodes) for group in groups), "node")
+    worst = {"lost": "error"}.get(cards[0].level, cards[0].level)
+    told = in_order(found) if states else None
+    return render_groups(f"fleet {action}", worst, title, summary_of(groups), cards, told)
+
+
+def _card(name: str, group: NodeGroup, reference: Sequence[NodeState], fold: Fold) -> Card:
+    answer, card = group.answer, Card(name, "lost", "", fold(group.nodes), group.nodes)
+    if isinstance(answer.said, NodeState):
+        level = verdict(answer.said.findings)
+        rows = [row for state in reference for row in _otherwise(answer.said, state)]
+        return card._replace(level=level, word=level, table=table_of(_COLUMNS, rows))
+    if isinstance(answer.said, NodeError):
+        error = answer.said
+        told = (f"{error.code}: {error.what}", error.where, error.why, error.hint)
+        return card._replace(level="error", word=f"exit {answer.exit}", lines=tuple(filter(None, told)))
+    if answer.said is not None:
+        return card._replace(level="ok", word=answer_line(answer))
+    return card._replace(word=answer.status.replace("-", " "), lines=(group.why,) if group.why else ())
+
+
+def _otherwise(state: NodeState, reference: NodeState) -> Iterator[Row]:
+    """Yield what *state* has otherwise than *reference*."""
+    pairs = zip(driver_and_digest(reference), driver_and_digest(state))
+    for what, (before, after) in zip(("driver", "digest of the plan"), pairs):
+        if before != after:
+            yield what, before or "none", after or "none"
+    old, new = ({(one.code, one.subject): one.severity for one in each.findings} for each in (reference, state))
+    for code, subject in dict.fromkeys((*new, *old)):
+        if old.get((code, subject)) != new.get((code, subject)):
+            yield f"{code} ({subject})", old.get((code, subject), "none"), new.get((code, subject), "none")
