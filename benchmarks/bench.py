@@ -29,7 +29,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 import gpubind
 from gpubind.documents.text import render_json
 from gpubind.formats.driver.liblist import parse_liblist
-from gpubind.formats.elf.ldcache import parse_ldcache
+from gpubind.formats.elf.ldcache import ENTRIES_LIMIT, parse_ldcache
 from gpubind.model.data import HOSTS, read_data
 from tests.support.amd import opt
 from tests.support.elf import elf
@@ -153,7 +153,7 @@ def ldcache(runs: int) -> None:
     """Parsing an ld cache and finding the driver's names in it, by its size."""
     names = [e.text for e in parse_liblist(read_data("etc/nvliblist.conf"), "x").entries if e.kind == "library"]
     print(f"\n{'ld cache entries':<20}{'KiB':>8}{'ms':>8}{'us an entry':>13}")
-    for count in (1_000, 10_000, 100_000):
+    for count in (1_000, 10_000, ENTRIES_LIMIT):
         others = [entry(f"libother{number}.so.{number % 9}") for number in range(count - 20)]
         data = build_ldcache(others + [entry(f"{name}.1") for name in names[:20]])
         milliseconds = median_ms(lambda data=data: list(parse_ldcache(data).matching(names)), max(3, runs // 5))  # type: ignore[misc]

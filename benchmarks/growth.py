@@ -183,7 +183,7 @@ def divided_gpus(directory: Path, size: int) -> list[str]:
 
 CASES = (
     Case("libraries of the driver", (50, 500, 5_000), driver_libraries),
-    Case("entries of the ld cache", (1_000, 10_000, 100_000), cache_entries),
+    Case("entries of the ld cache", (1_000, 10_000, 60_000), cache_entries),
     Case("GPUs of seven MIG devices", (1, 4, 16), divided_gpus),
     Case("files of an image, directory", (2_000, 20_000, 200_000), image_files),
     Case("files of an image, archive", (2_000, 20_000, 200_000), archive_files),
