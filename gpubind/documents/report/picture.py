@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
     id: str
     kind: str
-    """`file`, `node`, `program`, `left-out`; `image`, `unknown`, `missing`, `version`, `gpu`."""
+    """`file`, `node`, `program`, `inner`, `left-out`; `image`, `unknown`, `missing`, `version`, `gpu`."""
     y: int
     label: str
     """In the column of the container, or in the right one."""
@@ -96,8 +96,10 @@ def picture_of(
     files = {file.path: file for file in linked}
     severities = _severities(findings)
     groups = [group for group in _groups(plan, files, program) if group.rows]
-    headings, rows, y = [], [], TOP
+    headings, y = [], TOP
+    rows: list[Part] = []
     names: dict[str, Part] = {}
+    uses: list[tuple[Part, Use]] = []
     for group in groups:
         y += HEADING
         headings.append((y - 14, group.title, group.directory))
@@ -105,8 +107,8 @@ def picture_of(
             placed = part._replace(y=y, severity=_severity_of(severities.get(name) for name in known_as))
             rows.append(placed)
             names.update(dict.fromkeys(known_as, placed))
+            uses += [(placed, use) for use in _uses_of(known_as, files)]
             y += ROW
-    uses = [(row, use) for row in rows for use in _uses_of(row, names, files)]
     gpus = list(_gpus(plan, rows))
     blocks = [*_needed(uses, names, severities), *((middle, parts) for middle, parts, _ in gpus)]
     needed = tuple(_stacked(blocks))
@@ -149,6 +151,8 @@ def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
 def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) -> Iterator[_Group]:
     number = iter(range(100_000))
     yield _Group("the program", "", tuple(_program(files, program, plan, number)))
+    inner = (_inner(f"r{next(number)}", files[path]) for path in _leading_nowhere(files) if path != _first(files))
+    yield _Group("libraries of the image that do not load", "", tuple(inner))
     for group in bind_groups(plan.mounts):
         rows = (_file(f"r{next(number)}", place, same, files) for place, same in group.files)
         yield _Group(group.title, group.directory, tuple(rows))
@@ -165,12 +169,35 @@ def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) ->
     yield _Group("left out of the plan", "", tuple(_left_out(f"r{next(number)}", one) for one in outside.values()))
 
 
+def _first(files: dict[str, LinkedFile]) -> Optional[str]:
+    return next(iter(files), None)
+
+
+def _leading_nowhere(files: dict[str, LinkedFile]) -> list[str]:
+    """Return the files that are not the plan's and lack something, or need one that does."""
+    askers: dict[str, list[str]] = {}
+    for file in files.values():
+        for use in file.uses:
+            askers.setdefault(use.path or "", []).append(file.path)
+    found = dict.fromkeys(path for path, file in files.items() if any(use.is_broken for use in file.uses))
+    todo = [*found]
+    for path in todo:  # grows on the way
+        todo += (asker for asker in askers.get(path, ()) if asker not in found)
+        found.update(dict.fromkeys(askers.get(path, ())))
+    return [path for path in files if path in found and files[path].origin in ("image", "user")]
+
+
+def _inner(name: str, file: LinkedFile) -> tuple[Part, tuple[str, ...]]:
+    whose = "(the image's)" if file.origin == "image" else "(bound by the user)"
+    return Part(name, "inner", 0, file.path, file.path, whose, facts=(("in the container", file.path),)), (file.path,)
+
+
 def _program(
     files: dict[str, LinkedFile], program: Optional[str], plan: Plan, number: Iterator[int]
 ) -> Iterator[tuple[Part, tuple[str, ...]]]:
     """Yield the row of the program that will run: the first file that is linked, if a program is known."""
     targets = {mount.target for mount in plan.mounts}
-    path = next(iter(files), None)
+    path = _first(files)
     if program is not None and path is not None and path not in targets and files[path].origin != "left-out":
         whose = {"image": "the image's", "user": "bound by the user"}.get(files[path].origin, "the plan's")
         part = Part(f"r{next(number)}", "program", 0, path, path, f"({whose})", facts=(("program", program),))
@@ -201,15 +228,13 @@ def _left_out(name: str, one: Decision) -> tuple[Part, tuple[str, ...]]:
     return part, (path, f"left-out:{one.subject}", one.subject)
 
 
-def _uses_of(row: Part, names: dict[str, Part], files: dict[str, LinkedFile]) -> Iterator[Use]:
-    """Yield what the files of *row* need, each library once."""
+def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[Use]:
+    """Return what the files at *paths* need, each library once."""
     told: dict[str, Use] = {}
-    for path, part in names.items():
-        if part is row and path in files:
-            for use in files[path].uses:
-                if use.name not in told or use.is_broken:
-                    told[use.name] = use
-    return iter(told.values())
+    for use in (use for path in paths if path in files for use in files[path].uses):
+        if use.name not in told or use.is_broken:
+            told[use.name] = use
+    return told.values()
 
 
 def _target(use: Use, names: dict[str, Part]) -> Optional[Part]:
@@ -304,7 +329,7 @@ def _binds(rows: Iterable[Part]) -> Iterator[Stroke]:
         begin = _end_of(LEFT, row.host, "left")
         if row.kind == "left-out":
             yield Stroke(f"M{begin} {row.y}H{max(begin + 12, BEFORE_MIDDLE - 40)}", row.id, row.id, "dead")
-        elif row.kind != "program":
+        elif row.kind not in ("program", "inner"):
             yield Stroke(f"M{begin} {row.y}H{BEFORE_MIDDLE}", row.id, row.id, "bind")
 
 

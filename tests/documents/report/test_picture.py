@@ -8,8 +8,11 @@ from gpubind.launch.prepare import preflight_on
 from gpubind.model import Request
 from gpubind.planner.planning import Query
 from gpubind.rules.linkage import linkage_of
-from tests.documents.report.pages import IMAGE, NEWER, REPORT, made
+from tests.documents.report.pages import IMAGE, LOADER, NEWER, REPORT, made
 from tests.support.commands import HOST
+from tests.support.elf import elf
+from tests.support.images import glibc, image
+from tests.support.trees import File, Spec
 
 
 def drawn(report: gpubind.documents.check.report.Report = REPORT) -> Picture:  # type: ignore[name-defined]
@@ -43,6 +46,18 @@ def test_each_bind_each_node_and_the_program_is_in_a_row() -> None:
 def test_the_program_leads_to_what_it_needs_and_to_what_is_missing() -> None:
     assert needs(PICTURE, "/opt/app") == [("libcuda.so, libcuda.so.1", "use"), ("libgone.so", "broken")]
     assert labelled(PICTURE, "libgone.so").severity == "error"
+
+
+def test_a_library_of_the_image_that_lacks_something_has_a_row_on_the_way_to_it() -> None:
+    inner: Spec = {
+        "/opt/app": File(elf(kind=2, needed=("liba.so",), runpath="/opt", interpreter=LOADER), 0o755),
+        "/opt/liba.so": elf("liba.so", needed=("libb.so", "libc.so.6"), runpath="/opt"),
+        "/opt/libb.so": elf("libb.so", needed=("libc.so.6", "libgone.so"), needs={"libc.so.6": ("GLIBC_2.99",)}),
+    }
+    picture = drawn(made(image(glibc("2.36"), inner), "/opt/app"))
+    assert needs(picture, "/opt/app") == [("/opt/liba.so", "use")]
+    assert needs(picture, "/opt/liba.so") == [("/opt/libb.so", "use"), ("libc.so.6", "use")]
+    assert needs(picture, "/opt/libb.so") == [("GLIBC_2.99", "broken"), ("libc.so.6", "use"), ("libgone.so", "broken")]
 
 
 def test_what_is_left_out_leads_to_the_symbol_version_that_is_not_defined() -> None:
