@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.documents.report.page import render, script_data, shown
@@ -16,6 +18,7 @@ from tests.support.commands import BARE, HOST
 from tests.support.html import Page
 
 PAGE = CHECK_DOCUMENTS["html"].render(REPORT)
+PLAIN = Page(CHECK_DOCUMENTS["html"].render(hostile_report("plain")))
 
 
 def test_a_page_is_one_file_that_requests_nothing() -> None:
@@ -47,10 +50,9 @@ def test_a_page_is_the_same_whatever_the_hash_seed() -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text_wherever_it_stands(name: str) -> None:
     html = CHECK_DOCUMENTS["html"].render(hostile_report(name))
-    page, plain = Page(html), Page(CHECK_DOCUMENTS["html"].render(hostile_report("plain")))
-    assert [element.tag for element in page.elements] == [element.tag for element in plain.elements]
-    assert [sorted(element.attributes) for element in page.elements] == [
-        sorted(element.attributes) for element in plain.elements
+    page = Page(html)
+    assert [(element.tag, sorted(element.attributes)) for element in page.elements] == [
+        (element.tag, sorted(element.attributes)) for element in PLAIN.elements
     ]
     told = " ".join(shown(name).split())
     (article,) = page.all("article", kind="error")
@@ -58,6 +60,17 @@ def test_a_hostile_name_is_text_wherever_it_stands(name: str) -> None:
     assert any(shown(name) in part["title"] for part in page.data["parts"])
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]", html)
     assert html.encode()
+
+
+@given(st.text(st.integers(0, 0x10FFFF).map(chr) | st.sampled_from("<>&\"'/-!{}%\n"), min_size=1, max_size=30))
+def test_no_name_changes_what_a_page_is_made_of(name: str) -> None:
+    """A slash in it may put a file into another group, so the number of some elements may be another one."""
+    page = Page(CHECK_DOCUMENTS["html"].render(hostile_report(name)))
+    shapes = {(element.tag, *sorted(element.attributes)) for element in PLAIN.elements}
+    assert {(element.tag, *sorted(element.attributes)) for element in page.elements} <= shapes
+    for tag in ("script", "style", "svg", "article", "input"):
+        number = sum(element.tag == tag for element in PLAIN.elements)
+        assert sum(element.tag == tag for element in page.elements) == number
 
 
 def test_no_text_ends_the_script_that_holds_it() -> None:
