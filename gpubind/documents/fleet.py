@@ -15,6 +15,7 @@ from gpubind.documents.tables import Column, Table, table_of
 from gpubind.documents.text import printable, render_error, render_finding
 from gpubind.errors import Format, GpubindError
 from gpubind.frozen import NamedTuple
+from gpubind.inventory.nodes import natural
 from gpubind.model import Finding
 from gpubind.model.plain import Decoder
 from gpubind.version import __version__
@@ -135,8 +136,8 @@ class Folding:
 
     def groups(self) -> list[NodeGroup]:
         """Return the groups, the largest first; those that did not answer are the last."""
-        found = [NodeGroup(tuple(nodes), answer) for nodes, answer in self._groups.values()]
-        return sorted(found, key=lambda group: (group.answer.said is None, -len(group.nodes), min(group.nodes)))
+        found = [NodeGroup(tuple(sorted(nodes, key=natural)), answer) for nodes, answer in self._groups.values()]
+        return sorted(found, key=lambda group: (group.answer.said is None, -len(group.nodes), natural(group.nodes[0])))
 
 
 def _key(answer: NodeAnswer) -> object:

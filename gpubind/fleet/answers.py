@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, Optional, Union
 
@@ -73,7 +73,7 @@ def command_on_nodes(words: Iterable[str], nonce: str, timeout_s: int, *, is_sen
 
 def new_nonce() -> str:
     """Return a word that has not been used before."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 class _Printed:
@@ -99,6 +99,7 @@ class Listener:
         reader: Reader = read_document,
     ) -> None:
         self._begin = f'{{"fleet":"{nonce}","node":"'.encode()
+        self._document = b'","document":'
         self._end = f'"end":"{nonce}"}}'.encode()
         self._frame = re.compile(
             re.escape(self._begin) + rb'([^"]*)","document":(.*),"exit":([0-9]+),' + re.escape(self._end), re.DOTALL
@@ -141,7 +142,7 @@ class Listener:
             if not is_named or answer.exit not in _KILLED:
                 self._finish(answer)
         elif len(printed.text) > (ANSWER_LIMIT if printed.is_begun else NOISE_LIMIT) or self._held > HELD_LIMIT:
-            self._finish(NodeAnswer(node, "garbled", None, _noise(printed.text)))
+            self._finish(NodeAnswer(node, "garbled", None, self._noise(printed.text)))
         return node in self._printed
 
     def ended(self, node: str, status: Optional[int], why: str = "", kind: Optional[Status] = None) -> None:
@@ -154,7 +155,7 @@ class Listener:
             self._finish(self._complete(node, printed, is_named=False))
             return
         if kind is None and printed.text.strip():
-            kind, why = "garbled", _noise(printed.text)
+            kind, why = "garbled", self._noise(printed.text)
         elif kind is None:
             kind = "unreachable" if status == _UNREACHABLE else "crashed"
             why = why or f"it ended with status {status}"
@@ -164,10 +165,14 @@ class Listener:
         self._held -= len(self._printed.pop(answer.node).text)
         self._answered(answer)
 
+    def _noise(self, text: bytearray) -> str:
+        """Return what a node prints, without the beginning of its answer."""
+        return _noise(text[text.find(self._document) + len(self._document) :] if self._begin in text else text)
+
     def _complete(self, node: str, printed: _Printed, *, is_named: bool) -> NodeAnswer:
         match = self._frame.search(printed.text)
         if match is None:
-            return NodeAnswer(node, "garbled", None, _noise(printed.text))
+            return NodeAnswer(node, "garbled", None, self._noise(printed.text))
         name, body, status = match.group(1), match.group(2), int(match.group(3)[:9])
         if is_named and name != node.encode():
             return NodeAnswer(node, "garbled", status, f"it answers as `{name[:_SHOWN].decode('utf-8', 'replace')}`")

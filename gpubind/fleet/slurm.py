@@ -180,7 +180,7 @@ class _Step:
         """Errors: `TimeoutError`, `OSError`."""
         number = len(self.nodes)
         argv = (
-            *(srun, f"--jobid={job}", "--overlap", f"--nodes={number}", f"--ntasks={number}", "--ntasks-per-node=1"),
+            *(srun, f"--jobid={job}", "--overlap", f"--ntasks={number}", "--ntasks-per-node=1"),
             # In the order of the list, so that the number of a task says which node it is on.
             *("--distribution=arbitrary", f"--nodelist={','.join(self.nodes)}", "--label", "--no-kill"),
             *("--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--cpu-bind=none", "--job-name=gpubind"),
