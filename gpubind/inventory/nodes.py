@@ -213,4 +213,5 @@ def driver_kind(host: Host) -> DriverKind:
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Return a sort key with digits as numbers, so that nvidia10 comes after nvidia9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
+    parts = re.split(r"([0-9]+)", name)  # every second one is a number, of any length
+    return [(len(number := part.lstrip("0")), number) if at % 2 else (-1, part) for at, part in enumerate(parts)]

@@ -320,6 +320,12 @@ def test_names_sort_with_their_numbers_as_numbers() -> None:
     ]
 
 
+def test_any_name_has_its_place_in_the_order() -> None:
+    long = "card" + "9" * 5000
+    names = ["card2", "card\u00b2", "card\u0663", "card02", "card1", long]
+    assert sorted(names, key=natural) == ["card1", "card2", "card02", long, "card\u00b2", "card\u0663"]
+
+
 def test_a_driver_may_have_several_major_numbers() -> None:
     """Source: Linux, uverbs_main.c: 231 is fixed, what is beyond its 32 devices has another."""
     table = str(kernel()["/proc/devices"]).replace("Character devices:\n", "Character devices:\n231 infiniband_verbs\n")
