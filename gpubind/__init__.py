@@ -22,6 +22,8 @@ Names load on first use, so that importing the package costs nothing.
 
 from __future__ import annotations
 
+__version__ = "0.1.0"
+
 TYPE_CHECKING = False  # `typing` costs a start that a memo serves a third of its time
 if TYPE_CHECKING:
     from gpubind.api import check as check
@@ -86,7 +88,6 @@ if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Command as Command
     from gpubind.runtimes.runtime import StagedFile as StagedFile
     from gpubind.runtimes.runtime import Start as Start
-    from gpubind.version import __version__ as __version__
 
 _NAMES = {
     "gpubind.api": "check check_document diff open_host open_layout open_runtime plan render start words",
@@ -110,11 +111,10 @@ _NAMES = {
     "gpubind.launch.recording": "record",
     "gpubind.runtimes.edits": "Bind RuntimeArguments",
     "gpubind.runtimes.runtime": "Command StagedFile Start",
-    "gpubind.version": "__version__",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted(_PLACES)  # noqa: PLE0605 - mypy takes the names from the imports above
+__all__ = sorted([*_PLACES, "__version__"])  # noqa: PLE0605 - mypy takes the names from the imports above
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of these

@@ -13,7 +13,6 @@ PACKAGE = Path(__file__).parent.parent / "gpubind"
 ROOMS = (
     "frozen",
     "errors",
-    "version",
     "observe",
     "memo",
     "model",

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpubind import __version__
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import COMPLETION, HELP, Origin, Subcommand
 from gpubind.cli.reader import ParsedLine, read_line, run_line
 from gpubind.cli.settings import defaults_for
 from gpubind.cli.typer_app import typer_command
 from gpubind.errors import UsageError
-from gpubind.version import __version__
 
 SPELLINGS = sorted({word for name in MODULES for option in command_of(name).options for word in option.spellings})
 VARIABLES = sorted({o.variable for name in MODULES for o in command_of(name).options if o.variable})

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from gpubind import __version__
 from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Option
 from gpubind.cli.output import counting, has_colour, table_width, write_document
@@ -29,7 +30,6 @@ from gpubind.fleet.answers import Reader
 from gpubind.fleet.ask import ENGINES, FleetRequest, ask, engine_here
 from gpubind.fleet.nodes import folded, parse_nodes
 from gpubind.formats.text.record import dump_record, parse_record
-from gpubind.version import __version__
 
 
 def _read_record(data: bytes) -> tuple[None, Said]:

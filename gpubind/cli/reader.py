@@ -148,8 +148,8 @@ def run_line(words: Sequence[str]) -> int:
 
         return _show(overview(), to_stderr=not words)
     if first in VERSION.spellings:
+        from gpubind import __version__
         from gpubind.cli.output import write_document
-        from gpubind.version import __version__
 
         write_document(f"gpubind {__version__}\n", None)
         return EXIT_OK

@@ -15,6 +15,7 @@ from functools import lru_cache
 from textwrap import TextWrapper
 from typing import Any, Optional
 
+from gpubind import __version__
 from gpubind.documents.text import printable
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.frozen import NamedTuple
@@ -23,7 +24,6 @@ from gpubind.model.data import read_data
 from gpubind.model.findings import texts
 from gpubind.model.plain import plain, text_of
 from gpubind.model.verb import verb
-from gpubind.version import __version__
 
 _MISSING = re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Optional, Union
 
+from gpubind import __version__
 from gpubind.documents.check.report import verdict
 from gpubind.documents.diff.comparison import Comparison, compare
 from gpubind.documents.diff.snapshot import Snapshot
@@ -18,7 +19,6 @@ from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import natural
 from gpubind.model import Finding
 from gpubind.model.plain import Decoder
-from gpubind.version import __version__
 
 SCHEMA = "gpubind.fleet/1"
 Status = Literal["answered", "crashed", "garbled", "timed-out", "unreachable", "not-asked"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional
 
+from gpubind import __version__
 from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode, Gpu, Inventory, MigDevice
 from gpubind.model.plain import plain, text_of
 from gpubind.planner.gpus.selection import Selection
-from gpubind.version import __version__
 
 SCHEMA = "gpubind.gpus/1"
 _COLUMNS = (

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Optional, Union
 
+from gpubind import __version__
 from gpubind.errors import GpubindError
 from gpubind.model import Finding, Plan, PlannedDriver, Severity
 from gpubind.model.plain import text_of
-from gpubind.version import __version__
 
 _UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]"
 """Characters that control a terminal or the direction of text, and bytes that an 8-bit terminal takes for such."""

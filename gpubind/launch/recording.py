@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
+from gpubind import __version__
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
@@ -43,7 +44,6 @@ from gpubind.planner.planning import Query, plan_host
 from gpubind.planner.request import SOURCES, checked
 from gpubind.rules.table import check
 from gpubind.runtimes import RUNTIMES
-from gpubind.version import __version__
 
 FIRST_USER = 1000
 """The users below are the system's. Source: login.defs(5), UID_MIN."""

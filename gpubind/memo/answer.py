@@ -157,7 +157,7 @@ def _rights() -> tuple[bytes, ...]:
 
 def _code() -> tuple[Any, ...]:
     """Return the version of gpubind, and the directory that its modules are loaded from."""
-    from gpubind.version import __version__
+    from gpubind import __version__
 
     try:
         found = posix.stat(os.path.dirname(__file__))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Optional, Union
 
+from gpubind import __version__
 from gpubind.errors import FormatError
 from gpubind.frozen import NamedTuple
 from gpubind.model.digest import digest
@@ -25,7 +26,6 @@ from gpubind.model.host import (
 )
 from gpubind.model.image import ImageFacts
 from gpubind.model.plain import PLAN, plain, text_of
-from gpubind.version import __version__
 
 
 class Request(NamedTuple):

@@ -237,4 +237,4 @@ def test_a_start_that_a_memo_serves_loads_next_to_nothing(bench: Bench) -> None:
     loaded(code)
     memo = {f"gpubind.memo{name}" for name in ("", ".answer", ".files", ".questions")}
     more = loaded(code) - loaded("import sys; print(*sys.modules, file=sys.stderr)")
-    assert more == {"__future__", "_blake2", "gpubind", "gpubind.__main__", "gpubind.version", *memo}
+    assert more == {"__future__", "_blake2", "gpubind", "gpubind.__main__", *memo}

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Optional
 
+from gpubind import __version__
 from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Plan, PlannedDriver, Severity, counted
 from gpubind.model.expectation import Expectation
 from gpubind.planner import finding_order
-from gpubind.version import __version__
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image

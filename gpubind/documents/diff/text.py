@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
+from gpubind import __version__
 from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Comparison, Difference, EqualHosts
 from gpubind.documents.text import listed, printable
 from gpubind.model.plain import plain, text_of
-from gpubind.version import __version__
 
 SCHEMA = "gpubind.diff/1"
 WIDEST_NAME = 40

@@ -15,10 +15,10 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from gpubind import __version__
 from gpubind.documents.report.picture import fitted
 from gpubind.documents.text import printable
 from gpubind.model.data import read_data
-from gpubind.version import __version__
 
 _TEMPLATES = "documents/report/templates/"
 _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
