@@ -26,6 +26,8 @@ _END_S = 10.0
 _LAUNCH_FAILED = re.compile(r"Task launch for \S+ failed on node (\S+): (.*)")
 _LABELLED = re.compile(rb" *([0-9]+): ?(.*)", re.DOTALL)
 _LINE_LIMIT = 1 << 20
+_LIST_LIMIT = 120_000
+"""Bytes of the list of nodes of one step. Source: Linux, MAX_ARG_STRLEN."""
 _UNUSABLE = ("down", "drain", "fail", "error", "unknown", "powered_down", "powering_down", "reboot", "inval", "future")
 """The beginnings of states in which a node starts nothing. Source: sinfo(1), NODE STATE CODES."""
 _FULL = "allocated"
@@ -49,7 +51,8 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
 
     def steps(job: str) -> None:
         waiting = listener.waiting
-        size = call.fanout or len(waiting)
+        most = _LIST_LIMIT // (1 + max(map(len, waiting), default=0))
+        size = min(call.fanout or most, most)
         for at in range(0, len(waiting), size):
             _ask_batch(programs["srun"], call, listener, waiting[at : at + size], job, environ)
 
@@ -98,7 +101,7 @@ def _within_allocation(
     salloc: str, nodes: Sequence[str], call: FleetCall, environ: Mapping[str, str], work: Callable[[str], None]
 ) -> str:
     """Call *work* with the job of an allocation of *nodes*; return why there is none. Errors: those of *work*."""
-    batches = 1 if call.fanout is None else -(-len(nodes) // call.fanout)
+    batches = 2 + len(nodes) // (call.fanout or 1000)
     wait_s = max(1, call.timeout_s)
     whole_s = wait_s + batches * (call.timeout_s + _END_S)
     argv = (
