@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -138,17 +139,31 @@ def test_only_gpubind_pyz_can_be_sent() -> None:
     assert done.stderr.startswith("error: not-one-file: only gpubind.pyz can be sent to nodes\n")
 
 
-def test_an_interrupt_prints_what_has_arrived(cluster: FakeCluster) -> None:
+def hear_interrupts() -> None:
+    """A shell lets what it starts in the background ignore them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("engine", ["slurm", "clustershell"])
+def test_an_interrupt_prints_what_has_arrived_and_gives_the_nodes_back(cluster: FakeCluster, engine: str) -> None:
+    cluster.slurm({"n1": "idle", "n2": "idle"})
     cluster.on_nodes(GOOD, n2='touch "$CLUSTER/begun"; sleep 60')
-    words = ["fleet", "check", "--engine=clustershell", "--host=%h", "-w", "n[1-2]"]
-    command = [sys.executable, "-m", "gpubind", *words]
-    with subprocess.Popen(command, env=cluster.environ, stdout=subprocess.PIPE, text=True) as process:
+    words = ["fleet", "check", f"--engine={engine}", "--host=%h" if engine == "clustershell" else "--nv"]
+    command = [sys.executable, "-m", "gpubind", *words, "-w", "n[1-2]"]
+    with subprocess.Popen(
+        command,
+        env=cluster.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_interrupts,  # noqa: PLW1509
+    ) as process:
         while not (cluster.directory / "begun").exists():
-            pass
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         printed = process.communicate(timeout=60)[0]
     assert process.returncode == 130
     assert "not asked: interrupted" in printed
+    assert engine == "clustershell" or cluster.log("salloc")[-1] == "ended"
 
 
 def test_a_terminal_shows_how_many_nodes_have_answered(cluster: FakeCluster) -> None:
