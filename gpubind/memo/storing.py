@@ -201,7 +201,7 @@ def _create(directory: str, others: int = 0o077) -> Optional[int]:
     *others*: as for `open_directory`.
     """
     missing = [directory]
-    while not os.path.lexists(missing[-1]):
+    while not _is_there(missing[-1]):
         missing.append(os.path.dirname(missing[-1]))
     if len(missing) > 1 and not files.is_closed(missing[-1]):
         return None
@@ -212,6 +212,14 @@ def _create(directory: str, others: int = 0o077) -> Optional[int]:
     except OSError:
         return None
     return files.open_directory(directory, others)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.lstat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _drop_oldest(place: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gpubind import observe as asked
 from gpubind.memo import files, storing
+from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
 from gpubind.memo.trace import SMALL
 from tests.support.memo import Bench
@@ -54,6 +55,16 @@ def test_a_memo_that_others_may_write_or_a_link_to_one_is_none(bench: Bench, tmp
     os.symlink("x", file)
     bench.with_memo(words)
     assert bench.served == served
+
+
+def test_an_answer_is_kept_although_the_directories_of_memos_are_made_before_it_is_there(bench: Bench) -> None:
+    """So the second start after a boot is served: the version of the runtime is kept in the middle of the first."""
+    bench.memos.rmdir()
+    recorder = Recorder(lambda status: None)
+    with recorder:
+        storing.write(storing.VERSIONS, dict(MEMO))
+    assert (bench.memos / storing.VERSIONS).is_file()
+    assert first_change(recorder.questions) is None
 
 
 def test_a_directory_that_others_may_look_into_holds_no_memos(bench: Bench) -> None:
