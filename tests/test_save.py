@@ -36,6 +36,12 @@ def as_somebody_elses(monkeypatch: pytest.MonkeyPatch, path: Path, facts: os.sta
     monkeypatch.setattr(save, "_facts", seen)
 
 
+@pytest.mark.parametrize("path", ["/", "//", "/..", "/tmp", "/tmp/", "."])
+def test_a_directory_is_called_one(path: str) -> None:
+    with pytest.raises(IsADirectoryError):
+        write_file(path, DATA)
+
+
 def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Union
 
 import pytest
@@ -11,13 +13,27 @@ from gpubind.api import open_host, plan
 from gpubind.cli.tables import render_tables
 from gpubind.documents.gpus import gpus_table, list_gpus
 from gpubind.documents.tables import Column, Heading, Row, plan_tables, table_of
+from gpubind.errors import HostReadError
 from gpubind.model import Plan, Request
 from gpubind.planner.gpus.selection import select
 from tests.planner.gpus.hosts import HOSTS, uuid
+from tests.support.commands import BARE, HOST
 
 COLUMNS = (Column("name"), Column("size", right=True), Column("mode"), Column("path"))
 ROWS = (("a", "1", "0666", "/dev/a"), ("bb", "22", "0666", "/dev/b b"))
 PLANS = [plan(open_host(host), Request()) for host in ("debian13-nvidia550", "mi300x-rocm62")]
+
+
+def test_without_rich_a_table_is_refused_by_name_and_json_needs_none() -> None:
+    code = (
+        "import sys; sys.modules['rich'] = sys.modules['rich.cells'] = None\n"
+        "from gpubind.cli.main import main\n"
+        f"raise SystemExit(main(['gpus', '--host', '{HOST}', *sys.argv[1:]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=BARE)
+    assert (done.returncode, done.stdout) == (HostReadError.exit_code, "")
+    assert done.stderr.startswith("error: missing-package: the Python package `rich` ")
+    assert subprocess.run([sys.executable, "-c", code, "--json"], capture_output=True, env=BARE).returncode == 0
 
 
 def laid_out(*rows: Union[Row, Heading], width: int) -> list[str]:

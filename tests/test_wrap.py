@@ -165,6 +165,24 @@ def test_a_line_that_cannot_be_read_is_not_started(machine: Machine) -> None:
     assert (done.returncode, done.stderr.split(": ")[1], machine.started) == (125, "wrap-option", None)
 
 
+def test_an_option_without_its_value_is_to_get_one(machine: Machine) -> None:
+    done = machine.run("--", "apptainer", "exec", "--nv", "--bind")
+    assert done.returncode == 125
+    assert "  where: argument 4\n  why:   it lacks its value\n  hint:  give it its value\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("docker run --gpus device=0,1 img", 3),
+        ("srun -n 2 apptainer exec --nv --brand-new img.sif true", 7),
+        ("docker run --gpus all --gpus 1 img", 5),
+    ],
+)
+def test_an_error_says_which_argument_of_the_line_it_is_about(machine: Machine, line: str, place: int) -> None:
+    assert f"  where: argument {place}\n" in machine.run("--", *line.split()).stderr
+
+
 def test_what_is_not_there_ends_as_in_a_shell(machine: Machine) -> None:
     (machine.directory / "bin").mkdir()
     (machine.directory / "bin" / "singularity").touch()

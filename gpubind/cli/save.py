@@ -33,6 +33,8 @@ def write_file(path: str, data: bytes) -> None:
     """
     found = _place_of(path)
     directory, name = os.path.dirname(found), os.path.basename(found)
+    if not name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     place = os.open(directory, _DIRECTORY)
     try:
         if os.readlink(f"/proc/self/fd/{place}") != directory:

@@ -1,5 +1,7 @@
 """Tables for people, laid out by rich. The only module that imports rich.
 
+Errors of the import: `HostReadError` (code `missing-package`) where rich is not installed.
+
 Nothing breaks inside a name: a column is at least as wide as its longest word. Where all columns together are too wide
 then, a row becomes a list: its first cell, and the others below it with their titles.
 """
@@ -12,13 +14,18 @@ from contextlib import contextmanager
 from textwrap import TextWrapper
 from typing import Optional
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table as Grid
-from rich.text import Text
-
 from gpubind.documents.tables import Column, Heading, Table
+from gpubind.errors import HostReadError
+
+try:
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table as Grid
+    from rich.text import Text
+except ImportError as error:
+    hint = "pip install rich, or the distribution's python3-rich; --json needs neither"
+    raise HostReadError("missing-package", "the Python package `rich` is needed for a table", hint=hint) from error
 
 GAP = 2
 HEADING = "cyan"

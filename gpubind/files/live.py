@@ -52,6 +52,7 @@ class LiveTree(OpenedTree):
     def __init__(self, root: str = "/") -> None:
         try:
             real = answers.real_path(root)
+            answers.tried(lambda: os.stat(os.path.join(real, ".")))  # O_PATH opens one that may not be searched, too
             descriptor = answers.tried(lambda: os.open(real, os.O_PATH | _DIRECTORY))
         except (OSError, ValueError) as error:
             what = "the root cannot be read"

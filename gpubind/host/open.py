@@ -34,7 +34,9 @@ def open_host(
     if host is None:
         from gpubind.host.live import LiveHost
 
-        return LiveHost(os.fspath(root or "/"), os.fspath(dev_root) if dev_root is not None else None, environ)
+        return LiveHost(
+            os.fspath(root) if root is not None else "/", os.fspath(dev_root) if dev_root is not None else None, environ
+        )
     if root is not None or dev_root is not None:
         what = "--root and --dev-root cannot be used with --host"
         raise UsageError("host-with-root", what, why="a record has the roots that it was made with")

@@ -56,6 +56,8 @@ def need_command(action: Action, words: tuple[str, ...]) -> tuple[str, ...]:
         raise UsageError(
             "no-command", "there is no IMAGE after the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
         )
+    if not words[0]:
+        raise UsageError("no-command", "IMAGE is empty", hint="a variable of the shell in its place may be unset")
     argv = words[2:] if words[1:2] == ("--",) else words[1:]
     if action == "exec" and not argv:
         raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
@@ -115,16 +117,24 @@ def _automatic(
     The runtime's options before IMAGE decide where IMAGE is, and IMAGE decides the runtime: the first one that reads
     these options, and is the one for the image after them.
     """
-    if words[0].startswith("-"):
-        from gpubind.launch.wrap.command import own_options  # slow to load, and rarely needed
+    if not words[0].startswith("-"):
+        return choose_runtime(words[0], environ, elsewhere=elsewhere)
+    from gpubind.launch.wrap.command import own_options  # slow to load, and rarely needed
 
-        for name in RUNTIMES:
-            with suppress(UsageError, RuntimeLimitError):
-                _, rest = own_options(name, action, words)
-                chosen = choose_runtime(rest[0], environ) if rest else None
-                if chosen is not None and chosen.runtime.name == name:
-                    return chosen
-    return choose_runtime(words[0], environ, elsewhere=elsewhere)
+    readings: list[tuple[str, ...]] = []
+    for name in RUNTIMES:
+        with suppress(UsageError, RuntimeLimitError):
+            readings.append(own_options(name, action, words)[1])
+            chosen = choose_runtime(readings[-1][0], environ) if any(readings[-1][:1]) else None
+            if chosen is not None and chosen.runtime.name == name:
+                return chosen
+    rest = words if not readings and lexists(words[0]) else next(filter(None, readings), ())
+    if not readings and not rest:
+        what = f"no runtime has the options before IMAGE, from `{words[0]}` on"
+        hint = "name the runtime whose options they are with --backend"
+        raise UsageError("incomplete-argument", what, hint=hint)
+    need_command(action, rest)
+    return choose_runtime(rest[0], environ, elsewhere=elsewhere)
 
 
 def _own_options(runtime: Runtime, action: Action, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

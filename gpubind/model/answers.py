@@ -173,7 +173,12 @@ def may(path: str, mode: int, *, effective: bool = False) -> bool:
 
 
 def real_path(path: str) -> str:
-    """Return `os.path.realpath`, but not a path with a link that could not be read. Errors: as `facts`."""
+    """Return `os.path.realpath`, but not a path with a link that could not be read.
+
+    Errors: as `facts`; `FileNotFoundError` for an empty path, which is not this directory.
+    """
+    if not path:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     real = os.path.realpath(path)
     at = ""
     for name in real.split("/")[1:]:

@@ -10,7 +10,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind, read_inventories
-from gpubind.model import Finding, Inventory, Plan, Request, Severity, finding
+from gpubind.model import Finding, Inventory, Missing, Plan, Request, Severity, finding
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.planner.plan import empty_plan, make_plan
 from gpubind.planner.request import checked
@@ -66,7 +66,7 @@ def plan_host(host: Host, query: Query, image: Optional[Image] = None, layout: O
     fit = _fit(host, found.inventories, request, image) if image is not None else None
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
-    findings = (*found.findings, *trust, *_unseen(host, image))
+    findings = (*found.findings, *trust, *_unlisted(host, request, query.spelled), *_unseen(host, image))
     return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=findings)
 
 
@@ -86,6 +86,19 @@ def trust_findings(
     """Yield a finding for each path that root's command ignores or uses although other users could change it."""
     below = (*request.library_path, *request.cdi_directories) if request is not None else ()
     yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
+
+
+def _unlisted(host: Host, request: Request, spelled: Callable[[str], str]) -> Iterator[Finding]:
+    """Yield a finding for each directory that the request names and that cannot be listed."""
+    if not request.library_path and not request.cdi_directories:
+        return
+    lenient = host.lenient
+    named = [("library_path", lenient.driver, path) for path in request.library_path]
+    for field, tree, path in (*named, *(("cdi_directories", lenient.dev, path) for path in request.cdi_directories)):
+        found = tree.list(path)
+        if isinstance(found, Missing) and found.why != "unrecorded":
+            case = "absent" if found.why == "absent" else "other"
+            yield finding("unlisted-directory", subject=path, case=case, option=spelled(field), reason=str(found))
 
 
 def trust_finding(one: Untrusted) -> Finding:

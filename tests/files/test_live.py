@@ -65,6 +65,15 @@ def test_a_root_that_is_no_directory_is_refused(tmp_path: Path, name: str, why: 
     assert caught.value.where == f"{tmp_path}/{name}"
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may search any directory")
+def test_a_root_that_may_not_be_searched_is_refused_and_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir(mode=0)
+    with pytest.raises(HostReadError) as caught:
+        LiveTree(f"{tmp_path}/r")
+    assert (caught.value.code, caught.value.exit_code) == ("no-root", 4)
+    assert caught.value.why
+
+
 def test_answers_stay_the_same_while_files_change(tmp_path: Path) -> None:
     tree = make_tree(tmp_path, {"/d/a": b"1", "/d/l": Link("a")})
     before = (tree.list("/d"), tree.lstat("/d/a"), tree.resolve("/d/l"))

@@ -336,6 +336,10 @@ CASES: dict[str, Case] = {
         Situation(healthy({"/proc/devices": "Character devices:\n195 nvidia\n"})),
         Situation(healthy({"/proc/devices": "no table at all\n"})),
     ),
+    "unlisted-directory": Case(
+        Situation(healthy(), request={"library_path": ("/opt/driver/lib64",)}),
+        Situation(healthy(), request={"library_path": ("/usr/lib64",)}),
+    ),
     "writable-by-others": Case(
         Situation(healthy(), untrusted=(Untrusted("file", "/home/a/.config/gpubind/config.toml", "/home/a"),)),
         Situation(healthy()),

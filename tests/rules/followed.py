@@ -195,7 +195,7 @@ FOLLOWED: dict[str, Followed] = {
     "manifest-missing": almost("manifest-missing", "install the driver's package that has the manifest"),
     "no-libcuda": with_parts("no-libcuda", "install the driver's user-space libraries", rhel()),
     "no-nvml": Followed("install the driver's package with NVML", Situation(healthy())),
-    "not-in-list": Followed("add these lines to the list", Situation(healthy(), listfile=site_list(WHOLE_LIST))),
+    "not-in-list": Followed("add to the list, each on a line: ", Situation(healthy(), listfile=site_list(WHOLE_LIST))),
     "other-driver-version": Followed("remove the version that is not used", Situation(healthy())),
     "stale-cdi": with_parts("stale-cdi", "regenerate it", cases_host.cdi()),
     "stub-libcuda": Followed("remove it", Situation(healthy())),
@@ -206,5 +206,6 @@ FOLLOWED: dict[str, Followed] = {
         ),
     ),
     "udocker-tools": almost("udocker-tools", "UDOCKER_USE_PROOT_EXECUTABLE=/usr/bin/proot"),
+    "unlisted-directory": almost("unlisted-directory", "correct the path"),
     "writable-by-others": almost("writable-by-others", "let root own it"),
 }

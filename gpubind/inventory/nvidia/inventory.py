@@ -283,7 +283,7 @@ def _not_in_list(found: Libraries, label: str) -> Iterator[Finding]:
             subject=label,
             where=", ".join(found.outside),
             count=len(found.outside),
-            lines="\n".join(sorted({library_stem(name) for name in found.outside})),
+            lines=", ".join(sorted({library_stem(name) for name in found.outside})),
         )
 
 

@@ -24,6 +24,7 @@ from gpubind.runtimes.cmdline.reader import (
     Line,
     Trouble,
     TroubleKind,
+    argument,
     read_options,
 )
 from gpubind.runtimes.cmdline.tables import BWRAP_BINDS, options_of
@@ -187,7 +188,7 @@ def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collecti
         shared = {other.name for other in wrapped.options if other.at == option.at}
         if len(shared) > 1:
             what = f"`{option.words[0]}` holds several options, of which --{option.name} has to go"
-            raise UsageError("wrap-option", what, where=f"argument {option.at + 1}", hint="write them apart")
+            raise UsageError("wrap-option", what, where=argument(option.at), hint="write them apart")
         gone |= set(range(option.at, option.at + len(option.words)))
     words = list(wrapped.words)
     if basename(words[wrapped.program_at]) == "nvidia-docker":
@@ -217,7 +218,7 @@ def _prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
         other = OTHERS.get(basename(words[at]))
         if other is not None:
             what = f"gpubind does not read the command lines of `{words[at]}`"
-            raise UsageError("wrap-program", what, where=f"argument {at + 1}", hint=other)
+            raise UsageError("wrap-program", what, where=argument(at), hint=other)
         prefix.append(read_prefix(words, at))
         at += len(prefix[-1].words)
     if at == len(words):
@@ -293,7 +294,7 @@ def _unreadable(words: tuple[str, ...], at: int, trouble: Trouble, start: Option
 
     Of a line that asks for none, the program itself best reports the fault, or it has more options than gpubind knows.
     """
-    word, where = words[trouble.at], f"argument {trouble.at + 1}"
+    word, where = words[trouble.at], argument(trouble.at)
     if start is not None and start.shape == "joined":
         return UsageError(
             "wrap-running",
@@ -306,7 +307,9 @@ def _unreadable(words: tuple[str, ...], at: int, trouble: Trouble, start: Option
         f"`{word}` of {words[at]} cannot be read",
         where=where,
         why=_TROUBLES[trouble.kind],
-        hint="take the GPU flag out, and put in what `gpubind plan --format` prints",
+        hint="give it its value"
+        if trouble.kind == "no-value"
+        else "take the GPU flag out, and put in what `gpubind plan --format` prints",
     )
 
 
@@ -391,12 +394,12 @@ def _need_all(wrapped: Wrapped, program: Program, start: StartCommand) -> None:
     for option in wrapped.options:
         if option.name in program.option_files:
             what = f"`{' '.join(option.words)}`: those options are in a file, and gpubind does not see them"
-            raise UsageError("wrap-unseen", what, where=f"argument {option.at + 1}", hint="write them out")
+            raise UsageError("wrap-unseen", what, where=argument(option.at), hint="write them out")
     if any(prefix.several for prefix in wrapped.prefix) and ":" in wrapped.words[wrapped.program_at :]:
         at = wrapped.words.index(":", wrapped.program_at)
         raise UsageError(
             "wrap-several",
             "a `:` begins another command, and a plan is for one",
-            where=f"argument {at + 1}",
+            where=argument(at),
             hint=HINT,
         )

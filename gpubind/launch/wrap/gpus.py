@@ -22,7 +22,7 @@ from gpubind.formats.driver.gpu_names import parse_gpu_id
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
 from gpubind.runtimes.apptainer.options import options_of
-from gpubind.runtimes.cmdline.reader import GivenOption, Line
+from gpubind.runtimes.cmdline.reader import GivenOption, Line, argument
 from gpubind.runtimes.cmdline.values import assigned, parse_bool, parse_list
 
 _VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "amd"}
@@ -119,7 +119,7 @@ def docker_request(
     """
     flags = [option for option in options if option.name == "gpus"]
     if len(flags) > 1:
-        raise UsageError("wrap-gpus", "--gpus is given twice", where=_place(flags[1]), hint="keep one of them")
+        raise UsageError("wrap-gpus", "--gpus is given twice", where=argument(flags[1].at), hint="keep one of them")
     env = _environment(options, environ)
     if nvidia and environ.get("NV_GPU", "").strip():
         env.setdefault(VISIBLE["nvidia"], ",".join(environ["NV_GPU"].split()))
@@ -133,7 +133,7 @@ def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -
     for name in names:
         if name != "all" and parse_gpu_id(name) is None:
             hint = 'podman takes `all` or a list of indexes and UUIDs; `"device=..."` is docker\'s'
-            raise UsageError("wrap-gpus", f"--gpus: podman has no GPU `{name}`", where=_place(flags[0]), hint=hint)
+            raise UsageError("wrap-gpus", f"--gpus: podman has no GPU `{name}`", where=argument(flags[0].at), hint=hint)
     # podman gives AMD's GPUs by the same words, where there are none of NVIDIA's.
     requests = [GpuRequest(gpus="all" if "all" in names else ",".join(names))] if names else []
     return _oci_request(options, requests, _environment(options, environ))
@@ -235,7 +235,7 @@ def charliecloud_request(options: Sequence[GivenOption]) -> GpuRequest:
         if option.value and option.value not in _GPU_KINDS:
             hint = "leave it out, or plan from it: `gpubind exec --source cdi`"
             what = f"`{' '.join(option.words)}` names a file, or not a kind of GPU"
-            raise UsageError("wrap-gpus", what, where=_place(option), hint=hint)
+            raise UsageError("wrap-gpus", what, where=argument(option.at), hint=hint)
     kinds = {option.value for option in flags}
     vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS.items() if kind in kinds))
     return GpuRequest(() if "" in kinds else vendors, flags=flags, asked=bool(flags))
@@ -267,7 +267,9 @@ def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tu
         found = [value for value in values if cdi_gpu(value) is not None]
         if found and len(found) < len(values):
             what = f"`{' '.join(option.words)}` names GPUs and other devices"
-            raise UsageError("wrap-gpus", what, where=_place(option), hint="give the others an option of their own")
+            raise UsageError(
+                "wrap-gpus", what, where=argument(option.at), hint="give the others an option of their own"
+            )
         if found:
             flags.append(option)
             names += found
@@ -384,10 +386,6 @@ def _bad_gpus(source: Union[GivenOption, str], why: str) -> UsageError:
     """Return the error about *source*: an option that cannot be understood, or a variable with its value."""
     text, where, hint = source, "", "name GPUs by index or UUID, and capabilities as NVIDIA does"
     if isinstance(source, GivenOption):
-        text, where = " ".join(source.words), _place(source)
+        text, where = " ".join(source.words), argument(source.at)
         hint = "as docker reads it, a list needs its own quotes: --gpus '\"device=0,1\"'"
     return UsageError("wrap-gpus", f"`{text}` cannot be understood", where=where, why=why, hint=hint)
-
-
-def _place(option: GivenOption) -> str:
-    return f"word {option.at + 1}"

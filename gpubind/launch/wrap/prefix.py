@@ -15,7 +15,7 @@ from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import GETOPT, NICE, SINGLE_DASH, Line, Reader, Trouble, read_options
+from gpubind.runtimes.cmdline.reader import GETOPT, NICE, SINGLE_DASH, Line, Reader, Trouble, argument, read_options
 from gpubind.runtimes.cmdline.tables import options_of
 
 HINT = "write `gpubind wrap --` right before the runtime's own name: `... gpubind wrap -- singularity exec ...`"
@@ -112,15 +112,15 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     rule = _RULES.get(program)
     if program in _SHELLS:
         what = f"`{word}` is given its command as text or as a script, which only a shell can split into arguments"
-        raise UsageError("wrap-shell", what, where=f"argument {at + 1}", hint=_INTO_TEXT)
+        raise UsageError("wrap-shell", what, where=argument(at), hint=_INTO_TEXT)
     if rule is None:
         what = f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one"
-        raise UsageError("wrap-prefix", what, where=f"argument {at + 1}", hint=HINT)
+        raise UsageError("wrap-prefix", what, where=argument(at), hint=HINT)
     line = _read(program, rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first))
     for option in line.options:
         if option.name in rule.shell:
             what = f"`{' '.join(option.words)}` is a command as text, which {program} splits into arguments"
-            raise UsageError("wrap-shell", what, where=f"argument {option.at + 1}", hint=_INTO_TEXT)
+            raise UsageError("wrap-shell", what, where=argument(option.at), hint=_INTO_TEXT)
     others = list(line.others)
     given = {option.name for option in line.options}
     if others and argv[others[0]] in rule.clears:
@@ -135,10 +135,10 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
         name, _, value = argv[others.pop(0)].partition("=")
         sets.append((name, value))
     if not others:
-        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=f"argument {at + 1}", hint=HINT)
+        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=argument(at), hint=HINT)
     if rule.shell and argv[others[0]] in ("-c", "--command"):
         what = f"`{argv[others[0]]}` of {program} is a command as text"
-        raise UsageError("wrap-shell", what, where=f"argument {others[0] + 1}", hint=_INTO_TEXT)
+        raise UsageError("wrap-shell", what, where=argument(others[0]), hint=_INTO_TEXT)
     clears = not given.isdisjoint(rule.clears) or (rule.keeps is not None and given.isdisjoint(rule.keeps))
     return Prefix(tuple(argv[at : others[0]]), rule.moves, tuple(sets), clears, rule.several)
 
@@ -153,7 +153,7 @@ def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> Line:
     line = read_options(rule.reader, options_of(program), argv, at, guessed)
     if line.trouble is not None:
         what = f"`{argv[line.trouble.at]}` cannot be read, so the beginning of the command is not known"
-        raise UsageError("wrap-option", what, where=f"argument {line.trouble.at + 1}", hint=HINT)
+        raise UsageError("wrap-option", what, where=argument(line.trouble.at), hint=HINT)
     return line
 
 

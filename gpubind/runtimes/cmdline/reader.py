@@ -60,6 +60,11 @@ class GivenOption(NamedTuple):
     """The position of the first of them."""
 
 
+def argument(at: int) -> str:
+    """Return the place of the word at position *at*, for a reader; the program is the first."""
+    return f"argument {at + 1}"
+
+
 class Step(NamedTuple):
     """One option, or several letters in one word."""
 

@@ -304,8 +304,8 @@ def test_a_sites_list_is_the_law_and_what_it_lacks_is_a_finding() -> None:
     found = inventory(ubuntu(), kernel(), listfile=b"libcuda.so\nnvidia-smi\n")
     assert {f.names for f in found.files if f.kind == "library"} == {("libcuda.so", "libcuda.so.1")}
     finding = next(f for f in found.findings if f.code == "not-in-list")
-    assert finding.command is not None
-    assert "libnvidia-ml.so" in finding.command.split("\n")
+    assert finding.hint is not None
+    assert "libnvidia-ml.so" in finding.hint.partition(": ")[2].split(", ")
 
 
 def test_an_entry_that_matches_nothing_is_a_decision() -> None:
