@@ -14,7 +14,8 @@ from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.diff.text import Fold
 from gpubind.documents.tables import Column, Table, table_of
 from gpubind.documents.text import printable, render_error, render_finding
-from gpubind.errors import Format, GpubindError
+from gpubind.errors import Format, FormatError, GpubindError
+from gpubind.formats.text.json import parse_json
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import natural
 from gpubind.model import Finding
@@ -97,7 +98,11 @@ def read_document(data: bytes) -> tuple[dict[str, Any], Said]:
 
     Errors: `FormatError` (codes `bad-answer`, `bad-snapshot`), `ValueError`.
     """
-    document = json.loads(data)
+    try:
+        document = parse_json(data, len(data), _KIND, keeps_halves=True)
+    except FormatError as error:
+        raise ValueError("it is not JSON") from error
+    json.dumps(document, allow_nan=False)  # it goes on as a line of JSON, which does not have them
     schema = str(document.get("schema")) if isinstance(document, dict) else "none"
     if schema not in _READERS:
         raise _KIND.damaged(f"its schema is `{schema[:60]}`", "schema")

@@ -9,6 +9,7 @@ from typing import Any, Optional, Union
 
 from gpubind.documents.fleet import NodeAnswer, Said, Status, read_document
 from gpubind.errors import FormatError
+from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
 
 ANSWER_LIMIT = 8 << 20
@@ -27,8 +28,10 @@ _KILLED = (137, 143)
 _UNREACHABLE = 255
 """The exit status of ssh for its own errors. Source: ssh(1)."""
 
-# A login shell may be any: nothing in here is special between single quotes, `%` is ClusterShell's.
+# A login shell may be any: nothing in here is special between single quotes, `%` is ClusterShell's. The GPUs of a node
+# are asked for, and not those of a job.
 _ANSWER = (
+    f"unset {' '.join(GPU_VARIABLES)}; "
     '{ echo "{\\"fleet\\":\\"$0\\",\\"node\\":\\"${SLURMD_NODENAME:-$(uname -n)}\\",\\"document\\":"; '
     'timeout -k 5 TIME PROGRAM "$@"; '
     'echo ",\\"exit\\":$?,\\"end\\":\\"$0\\"}"; } | tr -d "\\012\\015" | head -c LIMIT; echo'

@@ -31,6 +31,8 @@ _LIST_LIMIT = 120_000
 _UNUSABLE = ("down", "drain", "fail", "error", "unknown", "powered_down", "powering_down", "reboot", "inval", "future")
 """The beginnings of states in which a node starts nothing. Source: sinfo(1), NODE STATE CODES."""
 _FULL = "allocated"
+_NOT_SENT = ("SLURM_HOSTFILE", "GPUBIND_")
+"""srun reads the first, and exports all others to the nodes, where gpubind would read the second."""
 
 
 def ask_slurm(call: FleetCall, listener: Listener) -> None:
@@ -38,7 +40,7 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
 
     Errors: `RuntimeLimitError` (code `no-engine`).
     """
-    environ = {name: value for name, value in callers_environ().items() if name != "SLURM_HOSTFILE"}
+    environ = {name: value for name, value in callers_environ().items() if not name.startswith(_NOT_SENT)}
     programs = {name: _need(name, environ) for name in ("srun", "sinfo", "salloc")}
     allocation = environ.get("SLURM_JOB_ID")
     if allocation is not None:

@@ -74,7 +74,9 @@ def test_the_document_of_an_error_is_an_answer() -> None:
         ('{"schema":"other/1"}', 0, ("garbled", "its schema is `other/1`")),
         ("[]", 1, ("garbled", "its schema is `none`")),
         ("[" * 100_000, 0, ("garbled", "100000 bytes in all")),
-        ("NaN", 0, ("garbled", "its schema is `none`")),
+        ("NaN", 0, ("garbled", "it prints `NaN`")),
+        (OK[:-1] + ', "x": 1e999}', 0, ("garbled", "it prints `{")),
+        (OK[:-1] + ', "x": NaN}', 0, ("garbled", "it prints `{")),
         ("", 127, ("crashed", "gpubind is not in the node's PATH: sh: gpubind: not found")),
         ("", 137, ("crashed", "gpubind was killed by signal 9")),
         ("", 70, ("crashed", "gpubind ended with status 70: sh: gpubind: not found")),
@@ -151,10 +153,12 @@ def test_a_step_that_is_killed_has_not_answered_yet() -> None:
     assert found[0].why == "gpubind was killed by signal 9"
 
 
-def run_on_node(*words: str, is_sent: bool = False, path: str, program: bytes = b"") -> Iterator[NodeAnswer]:
+def run_on_node(
+    *words: str, is_sent: bool = False, path: str, program: bytes = b"", **environ: str
+) -> Iterator[NodeAnswer]:
     nonce = new_nonce()
     argv = command_on_nodes(words, nonce, 20, is_sent=is_sent)
-    done = subprocess.run(argv, input=program, capture_output=True, env={"PATH": path}, check=False)
+    done = subprocess.run(argv, input=program, capture_output=True, env={"PATH": path, **environ}, check=False)
     found: list[NodeAnswer] = []
     listener = Listener(nonce, ["n1"], found.append)
     listener.heard("n1", True, done.stderr)
@@ -186,6 +190,17 @@ def test_a_program_that_is_sent_lies_in_a_private_directory_and_is_removed() -> 
     assert (mode, own, answer.exit) == (0o700, 0o600, 4)
     with pytest.raises(FileNotFoundError):
         subprocess.run(["true"], cwd=directory, check=False)
+
+
+def test_what_a_job_chooses_is_not_the_nodes() -> None:
+    program = (
+        "import json, os\nwhat = [name for name in os.environ if name.endswith(('_DEVICES', '_GPUS'))]\n"
+        'print(json.dumps({"schema": "gpubind.error/1", "code": "c", "what": str(what)}))'
+    )
+    environ = {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "1", "ROCR_VISIBLE_DEVICES": ""}
+    (answer,) = run_on_node("check", is_sent=True, path="/usr/bin:/bin", program=program.encode(), **environ)
+    assert isinstance(answer.said, NodeError)
+    assert answer.said.what == "[]"
 
 
 def test_a_node_without_gpubind_says_so() -> None:

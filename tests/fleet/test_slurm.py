@@ -123,6 +123,12 @@ def test_no_answer_steers_the_terminal_or_the_lines_of_json(cluster: FakeCluster
     assert statuses(fleet(cluster, "check", "--json", "-w", "n[1-3]")) == expected
 
 
+def test_no_variable_of_gpubind_reaches_a_node(cluster: FakeCluster) -> None:
+    cluster.program("gpubind", '#!/bin/sh\nenv > "$CLUSTER/environ"\ncat "$CLUSTER/document"\n')
+    fleet(cluster, "check", "-w", "n1", GPUBIND_CAPS="compute")
+    assert not [line for line in cluster.log("environ") if line.startswith("GPUBIND_")]
+
+
 def test_slurm_that_is_not_there_is_an_error_with_a_hint(cluster: FakeCluster) -> None:
     (cluster.bin / "salloc").unlink()
     done = fleet(cluster, "check", "-w", "n1", "--engine", "slurm", PATH=str(cluster.bin))

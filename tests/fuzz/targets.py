@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -20,10 +21,12 @@ from gpubind.documents.diff.snapshot import Snapshot, snapshot_of
 from gpubind.documents.diff.text import render_diff_json, render_diff_text
 from gpubind.documents.expectation import render_expectation
 from gpubind.documents.explanation import explain, render_explanation
+from gpubind.documents.fleet import Folding, answers_table, render_answer, render_groups
 from gpubind.documents.text import printable, render_finding
 from gpubind.errors import Format, GpubindError
 from gpubind.files.blob import Blob
 from gpubind.files.compressed import unpacked
+from gpubind.fleet.answers import Listener
 from gpubind.formats.archive.bundle import parse_bundle
 from gpubind.formats.archive.oci import (
     parse_docker_manifest,
@@ -171,6 +174,30 @@ def _snapshot(data: bytes) -> None:
     _encoded(render_diff_json(compared))
 
 
+def _node_answers() -> tuple[bytes, ...]:
+    finding = {"code": "x-y", "severity": "error", "vendor": None, "subject": "s", "what": "w", "where": "/a"}
+    check = {"checked": {"drivers": [{"vendor": "nvidia", "version": "550.1"}]}, "plan": "d", "findings": [finding]}
+    error = {"schema": "gpubind.error/1", "code": "no-image", "what": "w", "hint": "h"}
+    documents = ({"schema": "gpubind.check/1", **check}, error, snapshot_of("node1", _plan()).to_dict())
+    line = '{"fleet":"0","node":"n1","document":%s,"exit":1,"end":"0"}\n'
+    return tuple((line % json.dumps(document)).encode() for document in documents)
+
+
+def _node_answer(data: bytes) -> None:
+    """What a node prints: in a table, in full, and as a line of JSON that any reader takes."""
+    folding = Folding()
+    listener = Listener("0", ["n1"], folding.add)
+    listener.heard("n1", False, data)
+    listener.ended("n1", 0)
+    groups = folding.groups()
+    _encoded(render_groups(groups, ",".join, verbose=True))
+    _encoded(repr(answers_table(groups, ",".join)))
+    line = render_answer(groups[0].answer)
+    assert line.index("\n") == len(line) - 1
+    assert not {"NaN", "Infinity"} & set(re.findall(r"[A-Za-z]+", re.sub(r'"(?:[^"\\]|\\.)*"', "", line)))
+    json.loads(line)
+
+
 def _shell(data: bytes) -> None:
     before = Exports({"PATH": None})
     exports = parse_exports(data.decode("utf-8", "surrogateescape"), before)
@@ -220,6 +247,7 @@ PARSERS: dict[str, Target] = {
     "ld-cache": Target(_caches, _cache, (b"glibc-ld.so.cache1.1", b"ld.so-1.7.0\0", b"\x24\xa0\xd7\x42")),
     "record": Target(lambda: (_small_record(),), _record, JSON_WORDS, 2),
     "snapshot": Target(_snapshot_seeds, _snapshot, JSON_WORDS, 2),
+    "node-answer": Target(_node_answers, _node_answer, (*JSON_WORDS, b"NaN", b"1e999"), 2),
     "tar": Target(lambda: (SMALL_TAR, packed(SMALL_TAR), zstd(SMALL_TAR)), _tar, (b"ustar\0", b"ustar  \0"), 5),
     "expectation": Target(lambda: EXPECTATIONS, _expectation, (b"[gpus]", b"driver", b"capabilities", b"= ")),
     "list": Target(lambda: LISTS, lambda data: parse_liblist(data, "l"), (b"[", b"]")),
