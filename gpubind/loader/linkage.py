@@ -5,14 +5,19 @@ The loader's closure has the answers; here they are values by file, for a page t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Literal, Optional
 
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Closure, Container, Object
-from gpubind.model import Missing, Mount, RootedPath
+from gpubind.model import Mount, RootedPath
+
+State = Literal["found", "missing", "unknown"]
+_Resolved = tuple[State, Optional[str], Optional[ElfFacts]]
+"""Whether there is a file for a needed name; its path in the container; its facts, if they are known."""
 
 
 class Use(NamedTuple):
@@ -22,7 +27,7 @@ class Use(NamedTuple):
     """As DT_NEEDED has it."""
     path: Optional[str]
     """The file in the container that is loaded for it; None if there is none, or it is not known."""
-    state: Literal["found", "missing", "unknown"]
+    state: State
     """`unknown`: no image is known, which may well have it."""
     versions: tuple[str, ...] = ()
     """The symbol versions that are needed of it."""
@@ -52,11 +57,13 @@ def linked_files(container: Container, paths: Iterable[str]) -> tuple[LinkedFile
     for path in paths:
         faults = {one.needed_by: one.message for one in container.failures(path) if one.kind in ("unreadable", "stack")}
         closure = container.closure(path)
-        for here in closure.objects if closure is not None else ():
-            file = LinkedFile(here.file.path, _origin(here), _uses(here, closure), faults.get(here.file.path))
+        if closure is None:
+            found.update({path: LinkedFile(path, "plan", (), faults[path])} if path in faults else {})
+            continue
+        for here in closure.objects:
+            uses = _uses(here.elf, partial(_in_closure, closure))
+            file = LinkedFile(here.file.path, _origin(here), uses, faults.get(here.file.path))
             found[file.path] = _worse(found.get(file.path), file)
-        if closure is None and path in faults:
-            found[path] = LinkedFile(path, "plan", (), faults[path])
     return tuple(found.values())
 
 
@@ -64,40 +71,29 @@ def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...
     """Return *mounts*, of files in *tree*, where no image is known: the plan has what they need, or it is unknown."""
     mounts = tuple(mounts)
     names = {mount.target.rpartition("/")[2]: mount.target for mount in mounts if mount.kind == "library"}
-    linked = []
-    for mount in mounts:
-        elf = _facts(tree, mount.source)
-        versions = _versions(elf)
-        uses = (
-            Use(name, names.get(name), "found" if name in names else "unknown", versions.get(name, ()))
-            for name in (elf.needed if elf is not None else ())
-        )
-        linked.append(LinkedFile(mount.target, "plan", tuple(uses)))
-    return tuple(linked)
+    return tuple(
+        LinkedFile(mount.target, "plan", _uses(_facts(tree, mount.source), partial(_in_plan, names)))
+        for mount in mounts
+    )
 
 
 def linked_outside(container: Container, tree: Tree, path: RootedPath) -> LinkedFile:
     """Return the file *path* of *tree*, which the container does not have, as if it had."""
-    elf = _facts(tree, tree.real(path))
-    versions = _versions(elf)
-    uses = []
-    for name in elf.needed if elf is not None else ():
+
+    def resolve(name: str) -> _Resolved:
         found = container.find(name)
-        provider = None if found is None else found.tree.elf(found.at)
-        lacking = () if isinstance(provider, Missing) else _lacking(versions.get(name, ()), provider)
-        state: Literal["found", "missing"] = "missing" if found is None else "found"
-        uses.append(Use(name, None if found is None else found.path, state, versions.get(name, ()), lacking))
-    return LinkedFile(path, "left-out", tuple(uses))
+        if found is None:
+            return "missing", None, None
+        provider = found.tree.elf(found.at)
+        return "found", found.path, provider if isinstance(provider, ElfFacts) else None
+
+    return LinkedFile(path, "left-out", _uses(_facts(tree, tree.real(path)), resolve))
 
 
 def _facts(tree: Tree, source: Optional[str]) -> Optional[ElfFacts]:
     at = tree.rooted(source) if source is not None else None
     elf = tree.elf(at) if at is not None else None
     return elf if isinstance(elf, ElfFacts) else None
-
-
-def _versions(elf: Optional[ElfFacts]) -> dict[str, tuple[str, ...]]:
-    return {need.library: need.versions for need in (elf.version_needs if elf is not None else ())}
 
 
 def _lacking(versions: tuple[str, ...], provider: Optional[ElfFacts]) -> tuple[str, ...]:
@@ -110,17 +106,26 @@ def _origin(here: Object) -> Literal["plan", "image", "user"]:
     return "plan" if here.file.mount is not None else "user" if here.file.bind is not None else "image"
 
 
-def _uses(here: Object, closure: Optional[Closure]) -> tuple[Use, ...]:
-    versions = _versions(here.elf)
-    names = closure.names if closure is not None else {}
+def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Resolved]) -> tuple[Use, ...]:
+    """Return what *elf* needs, each library as *resolve* finds it."""
+    if elf is None:
+        return ()
+    needs = {need.library: need.versions for need in elf.version_needs}
     uses = []
-    for name in here.elf.needed:
-        found, needed = names.get(name), versions.get(name, ())
-        if found is None:
-            uses.append(Use(name, None, "missing", needed))
-        else:
-            uses.append(Use(name, found.file.path, "found", needed, _lacking(needed, found.elf)))
+    for name in elf.needed:
+        state, path, provider = resolve(name)
+        versions = needs.get(name, ())
+        uses.append(Use(name, path, state, versions, _lacking(versions, provider)))
     return tuple(uses)
+
+
+def _in_closure(closure: Closure, name: str) -> _Resolved:
+    found = closure.names.get(name)
+    return ("missing", None, None) if found is None else ("found", found.file.path, found.elf)
+
+
+def _in_plan(targets: Mapping[str, str], name: str) -> _Resolved:
+    return ("found" if name in targets else "unknown"), targets.get(name), None
 
 
 def _worse(before: Optional[LinkedFile], now: LinkedFile) -> LinkedFile:

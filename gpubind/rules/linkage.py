@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpubind.loader.linkage import LinkedFile, linked_files, linked_in_plan, linked_outside
-from gpubind.model import Decision, Mount, Plan, RootedPath
+from gpubind.model import Decision, Plan, RootedPath
 from gpubind.rules.preflight import Preflight
 
 _LINKED = ("library", "binary")
@@ -17,12 +17,13 @@ def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
     What the plan leaves out of the driver for the image's sake is in it, too.
     """
     mounts = [mount for mount in preflight.plan.mounts if mount.kind in _LINKED]
+    targets = (mount.target for mount in mounts)
     container = preflight.container
     if container is None:
         return linked_in_plan(preflight.host.driver, mounts)
     outside = (RootedPath(one.path or "") for one in left_out(preflight.plan))
     return (
-        *linked_files(container, (*_programs(preflight), *_targets(mounts))),
+        *linked_files(container, (*_programs(preflight), *targets)),
         *(linked_outside(container, preflight.host.driver, path) for path in dict.fromkeys(outside)),
     )
 
@@ -36,7 +37,3 @@ def _programs(preflight: Preflight) -> Iterator[str]:
     chain = preflight.chain
     if chain is not None and chain.file is not None:
         yield chain.file.path
-
-
-def _targets(mounts: list[Mount]) -> Iterator[str]:
-    return (mount.target for mount in mounts)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Optional
+from collections.abc import Callable, Iterable, Sequence
+from typing import Optional, TypeVar
 
 from gpubind.documents import CHECK_DOCUMENTS, SEVERAL_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
@@ -12,6 +12,8 @@ from gpubind.documents.check.report import Report, check_document, verdict_line
 from gpubind.documents.check.text import render_check_text
 from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import listed, printable, render_line
+
+_T = TypeVar("_T")
 
 
 def render_several(form: str, reports: Sequence[Report]) -> str:
@@ -54,23 +56,28 @@ def name_of(report: Report) -> str:
     return f"{checked.image} on {checked.host}" if checked.image else str(checked.host)
 
 
+def equal_hosts(reports: Iterable[Report], outcome: Callable[[Report], _T]) -> dict[tuple[_T, ...], list[str]]:
+    """Return the hosts of *reports*, by the *outcome* of each of their reports, one for each image."""
+    outcomes: dict[str, dict[Optional[str], _T]] = {}
+    for report in reports:
+        outcomes.setdefault(str(report.checked.host), {})[report.checked.image] = outcome(report)
+    groups: dict[tuple[_T, ...], list[str]] = {}
+    for host, of_images in outcomes.items():
+        groups.setdefault(tuple(of_images.values()), []).append(host)
+    return groups
+
+
 def verdicts_table(reports: Sequence[Report]) -> Table:
     """Return the verdicts, images by hosts; where there is one image or one host, a row is a check.
 
     Hosts with the same verdict about each image are one row or column.
     """
     images = list(dict.fromkeys(report.checked.image for report in reports))
-    verdicts: dict[Optional[str], dict[Optional[str], str]] = {}
-    for report in reports:
-        line = verdict_line(report).strip().replace(",", ", ")
-        verdicts.setdefault(report.checked.host, {})[report.checked.image] = line
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for host, lines in verdicts.items():
-        groups.setdefault(tuple(lines[image] for image in images), []).append(str(host))
+    groups = equal_hosts(reports, lambda report: verdict_line(report).strip().replace(",", ", "))
     titles = [listed(hosts) + (f" ({len(hosts)})" if len(hosts) > 1 else "") for hosts in groups.values()]
     if len(images) == 1:
         return _table(("host", "verdict"), [(title, *lines) for title, lines in zip(titles, groups)])
-    columns = titles if len(verdicts) > 1 else ["verdict"]
+    columns = titles if sum(map(len, groups.values())) > 1 else ["verdict"]
     return _table(("image", *columns), [(str(image), *lines) for image, *lines in zip(images, *groups)])
 
 

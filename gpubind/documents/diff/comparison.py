@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, Optional
+from typing import Literal, Optional, get_args
 
 from gpubind.documents.diff.snapshot import FILES, SECTIONS, Fact, Section, Snapshot
 from gpubind.frozen import NamedTuple
@@ -41,6 +41,17 @@ class EqualHosts(NamedTuple):
     differences: tuple[Difference, ...]
     """From the reference, in the order of sections; empty for the reference itself."""
 
+    @property
+    def direct(self) -> list[Difference]:
+        """Return the differences that are a consequence of no other."""
+        return [one for one in self.differences if one.follows is None]
+
+    @property
+    def consequences(self) -> dict[Cause, list[str]]:
+        """Return, by their cause, the names of the things whose differences are consequences, each once."""
+        named = {cause: [one.name for one in self.differences if one.follows == cause] for cause in get_args(Cause)}
+        return {cause: list(dict.fromkeys(names)) for cause, names in named.items() if names}
+
 
 class Comparison(NamedTuple):
     """Several hosts, compared."""
@@ -56,18 +67,14 @@ class Comparison(NamedTuple):
 
 def compare(snapshots: Iterable[Snapshot]) -> Comparison:
     """Return the groups of *snapshots*, of which one of each group is kept, and their differences."""
-    kept: dict[str, Snapshot] = {}
-    hosts: dict[str, list[str]] = {}
+    found: dict[str, tuple[Snapshot, list[str]]] = {}
     for snapshot in snapshots:
-        digest = snapshot.digest
-        kept.setdefault(digest, snapshot)
-        hosts.setdefault(digest, []).append(snapshot.name)
-    digests = sorted(kept, key=lambda digest: -len(hosts[digest]))  # stable: the first given of as many
-    reference = [kept[digest] for digest in digests[:1]]
+        found.setdefault(snapshot.digest, (snapshot, []))[1].append(snapshot.name)
+    largest_first = sorted(found.items(), key=lambda item: -len(item[1][1]))  # stable: the first given of as many
     return Comparison(
         tuple(
-            EqualHosts(digest, tuple(hosts[digest]), tuple(_differences(reference[0], kept[digest])))
-            for digest in digests
+            EqualHosts(digest, tuple(hosts), tuple(_differences(largest_first[0][1][0], snapshot)))
+            for digest, (snapshot, hosts) in largest_first
         )
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Comparison, Difference, EqualHosts
+from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Cause, Comparison, Difference, EqualHosts
 from gpubind.documents.text import listed, printable
 from gpubind.model.plain import plain, text_of
 
@@ -15,7 +15,7 @@ WIDEST_NAME = 40
 """Columns of the names of things; a longer one moves the rest of its line."""
 _MAIN = ("number", "severity", "value", "verdict")
 """Fields that need no name: their section says what they are."""
-CAUSES = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these files"}
+CAUSES: dict[Cause, str] = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these files"}
 
 Fold = Callable[[Sequence[str]], str]
 """Makes one short name of the names of several hosts."""
@@ -33,24 +33,22 @@ def render_diff_text(comparison: Comparison, fold: Fold = listed) -> str:
 
 
 def _lines(group: EqualHosts) -> list[str]:
-    told = [_told(difference) for difference in group.differences if difference.follows is None]
-    left = max((len(row[0]) for row in told), default=0)
-    middle = max((len(row[1]) for row in told if len(row[1]) <= WIDEST_NAME), default=0)
-    lines = [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip() for row in told]
-    for cause, what in CAUSES.items():
-        names = list(dict.fromkeys(one.name for one in group.differences if one.follows == cause))
-        lines += [f"  following from {what}: {printable(listed(names))}"] if names else []
-    return lines
+    rows = [_row(difference) for difference in group.direct]
+    left = max((len(row[0]) for row in rows), default=0)
+    middle = max((len(row[1]) for row in rows if len(row[1]) <= WIDEST_NAME), default=0)
+    lines = [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip() for row in rows]
+    consequences = group.consequences.items()
+    return lines + [f"  following from {CAUSES[cause]}: {printable(listed(names))}" for cause, names in consequences]
 
 
-def _told(difference: Difference) -> tuple[str, str, str]:
+def _row(difference: Difference) -> tuple[str, str, str]:
     """Return what kind of thing it is, which, and what of it is otherwise."""
     name = printable(difference.name)
     if difference.field == PRESENCE:
         return ("lacks" if difference.after == ABSENT else "has also"), name, ""
     if difference.field == "names":
         return difference.section, name, _names(difference)
-    change = f"{_value(difference.before)} -> {_value(difference.after)}"
+    change = f"{value_text(difference.before)} -> {value_text(difference.after)}"
     is_only = difference.field in _MAIN or (difference.section, difference.field) == ("driver", "version")
     return difference.section, name, change if is_only else f"{difference.field} {change}"
 
@@ -61,7 +59,8 @@ def _names(difference: Difference) -> str:
     return ", ".join([*lost, *(f"also called {printable(name)}" for name in new if name not in old)])
 
 
-def _value(value: Optional[str]) -> str:
+def value_text(value: Optional[str]) -> str:
+    """Return *value* as it is shown; None if there is none."""
     return "none" if value is None else printable(value) or "(empty)"
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, EqualHosts
-from gpubind.documents.diff.text import CAUSES, Fold
+from gpubind.documents.diff.text import CAUSES, Fold, value_text
 from gpubind.documents.report.groups import Card, render_groups
 from gpubind.documents.tables import Column, Row, table_of
 from gpubind.documents.text import listed
@@ -29,11 +27,8 @@ def card_of(number: int, group: EqualHosts, fold: Fold) -> Card:
     """Return the card of the group with this *number*; that of the reference is 0."""
     if number == 0:
         return Card("g0", "ok", "the reference", fold(group.hosts), group.hosts)
-    rows = [_row(one) for one in group.differences if one.follows is None]
-    named = {cause: [one.name for one in group.differences if one.follows == cause] for cause in CAUSES}
-    folded = tuple(
-        (f"following from {what}", tuple(dict.fromkeys(named[cause]))) for cause, what in CAUSES.items() if named[cause]
-    )
+    rows = [_row(difference) for difference in group.direct]
+    folded = tuple((f"following from {CAUSES[cause]}", tuple(names)) for cause, names in group.consequences.items())
     card = Card(f"g{number}", "warning", "different", fold(group.hosts), group.hosts, folded=folded)
     return card._replace(table=table_of(_COLUMNS, rows))
 
@@ -41,8 +36,4 @@ def card_of(number: int, group: EqualHosts, fold: Fold) -> Card:
 def _row(difference: Difference) -> Row:
     """Return the difference as a row: what kind of thing it is, which, what of it, there and here."""
     field = "" if difference.field == PRESENCE else difference.field
-    return difference.section, difference.name, field, _value(difference.before), _value(difference.after)
-
-
-def _value(value: Optional[str]) -> str:
-    return "none" if value is None else value or "(empty)"
+    return difference.section, difference.name, field, value_text(difference.before), value_text(difference.after)

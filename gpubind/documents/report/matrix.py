@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.documents.check.report import Report, verdict
+from gpubind.documents.check.several import equal_hosts
 from gpubind.documents.report.page import render
 from gpubind.documents.text import listed
 from gpubind.frozen import NamedTuple
@@ -34,8 +35,8 @@ class FoundIn(NamedTuple):
 def render_matrix_html(reports: Sequence[Report]) -> str:
     """Return the page of *reports*. Hosts with the same findings for every image are one column."""
     images = list(dict.fromkeys(report.checked.image for report in reports))
-    columns = _columns(reports)
-    at = {(report.checked.image, report.checked.host): report for report in reports}
+    columns = [*equal_hosts(reports, lambda report: report.findings).values()]
+    at = {(report.checked.image, str(report.checked.host)): report for report in reports}
     cells: dict[tuple[Optional[str], int], Cell] = {}
     found: dict[Finding, list[tuple[str, str]]] = {}
     for row, image in enumerate(images):
@@ -52,7 +53,7 @@ def render_matrix_html(reports: Sequence[Report]) -> str:
         title=f"{counted(len(images), 'image')} on {counted(sum(map(len, columns)), 'host')}",
         what=f"{counted(len(reports), 'check')}: {', '.join(told)}",
         facts=(),
-        heads=[listed([str(host) for host in hosts]) for hosts in columns],
+        heads=[listed(hosts) for hosts in columns],
         rows=[(image or "no image", [cells[image, column] for column in range(len(columns))]) for image in images],
         found=in_order(found),
     )
@@ -64,22 +65,10 @@ def in_order(found: dict[Finding, list[tuple[str, str]]]) -> list[FoundIn]:
     return [FoundIn(one, *(tuple(parts) for parts in zip(*found[one]))) for one in order]
 
 
-def _columns(reports: Sequence[Report]) -> list[list[Optional[str]]]:
-    """Return the hosts, those of equal findings together."""
-    findings: dict[Optional[str], list[tuple[Optional[str], tuple[Finding, ...]]]] = {}
-    for report in reports:
-        findings.setdefault(report.checked.host, []).append((report.checked.image, report.findings))
-    columns: dict[tuple[tuple[Optional[str], tuple[Finding, ...]], ...], list[Optional[str]]] = {}
-    for host, outcome in findings.items():
-        columns.setdefault(tuple(outcome), []).append(host)
-    return list(columns.values())
-
-
 def _codes(report: Report) -> tuple[str, ...]:
     worst = verdict(report.findings)
     return tuple(dict.fromkeys(one.code for one in report.findings if one.severity == worst))
 
 
-def _place(image: Optional[str], hosts: Sequence[Optional[str]]) -> str:
-    named = listed([str(host) for host in hosts])
-    return f"{image} on {named}" if image else named
+def _place(image: Optional[str], hosts: Sequence[str]) -> str:
+    return f"{image} on {listed(hosts)}" if image else listed(hosts)
