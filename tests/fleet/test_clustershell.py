@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
-from tests.support.commands import gpubind
+from tests.support.commands import BARE, gpubind
 from tests.support.fleet import GOOD, FakeCluster
 
 
@@ -82,3 +84,15 @@ def test_what_a_shell_or_an_option_could_misread_is_not_the_name_of_a_node(clust
     done = gpubind("fleet", "check", f"--nodes={nodes}", env=cluster.environ)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: bad-nodes: ")
+
+
+def test_without_clustershell_the_extra_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ClusterShell.py").write_text("raise ImportError")
+    environ = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{BARE['PYTHONPATH']}", "PATH": BARE["PATH"]}
+    command = [sys.executable, "-m", "gpubind", "fleet", "check", "-w", "n1"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True)
+    assert done.returncode == 4
+    assert done.stderr == (
+        "error: missing-package: the Python package `ClusterShell` is needed for sets of nodes\n"
+        "  hint:  pip install 'gpubind[fleet]', or the distribution's python3-clustershell\n"
+    )
