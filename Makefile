@@ -6,7 +6,8 @@
 # make bench-big  how time and memory grow with what there is to look at
 # make tars   N generated tar archives, read as tarfile and GNU tar read them (N=100000)
 # make law    the laws of the memo after N changes, of N injected errors (N=5000), of records on RECORDED hosts (RECORDED=25)
-# make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/
+# make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/; the file
+#             has byte code of the Pythons found, or of PYTHONS='python3.9 /opt/python/bin/python3.12' (none: PYTHONS=none)
 # make fix    format and mend what ruff can
 
 PYTHON ?= python3
@@ -59,11 +60,10 @@ tars: $(VENV)/installed-test
 bench-big: $(VENV)/installed-test
 	$(BIN)/python benchmarks/growth.py
 
-dist: $(VENV)/installed-test
-	$(PIP) 'hatchling>=1.26'
-	$(BIN)/python -m hatchling build -d dist
-	$(BIN)/python packaging/pyz.py dist/gpubind.pyz
-	$(BIN)/python packaging/man.py dist/gpubind.1
+dist: build/venv
+	build/venv/bin/python -m hatchling build -d dist
+	build/venv/bin/python packaging/pyz.py dist/gpubind.pyz $(PYTHONS)
+	PYTHONPATH=. build/venv/bin/python packaging/man.py dist/gpubind.1
 
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .
@@ -83,6 +83,10 @@ endef
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
+
+build/venv:
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install -q --disable-pip-version-check --retries 5 'hatchling>=1.26' || { rm -rf $@; exit 1; }
 
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	$(call install,.)

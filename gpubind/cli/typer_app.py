@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any, Union
 
@@ -81,7 +81,8 @@ def _choices(parameter: Union[Option, Argument], incomplete: str) -> list[str]:
 def complete() -> int:
     """Answer a shell that asks for completions, and return the exit code."""
     completion_init()
-    os.environ["TERMINAL_WIDTH"] = "1000"  # rich, which typer writes descriptions with, would break their lines
+    # As if it were not installed: typer would load its Markdown and highlighting to remove marks that no text has here.
+    sys.modules["rich"] = None  # type: ignore[assignment]
     status: int = application().main(args=[], prog_name="gpubind", standalone_mode=False)
     return status
 

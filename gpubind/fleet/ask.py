@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, Optional, get_args
 
 from gpubind.documents.fleet import NodeAnswer, read_document
@@ -49,18 +50,18 @@ def ask(
     gc.enable()  # ten thousand nodes make cycles
     nonce = new_nonce()
     argv = command_on_nodes(request.words, nonce, request.timeout_s, is_sent=request.is_sent)
-    program = own_file() if request.is_sent else None
-    call = FleetCall(request.nodes, argv, program, request.timeout_s, request.fanout)
     listener = Listener(nonce, request.nodes, answered, reader=reader)
     try:
-        if request.engine == "slurm":
-            from gpubind.fleet.slurm import ask_slurm
+        with _sent(request) as program:
+            call = FleetCall(request.nodes, argv, program, request.timeout_s, request.fanout)
+            if request.engine == "slurm":
+                from gpubind.fleet.slurm import ask_slurm
 
-            ask_slurm(call, listener)
-        else:
-            from gpubind.fleet.clustershell import ask_clustershell
+                ask_slurm(call, listener)
+            else:
+                from gpubind.fleet.clustershell import ask_clustershell
 
-            ask_clustershell(call, listener)
+                ask_clustershell(call, listener)
     except KeyboardInterrupt:
         _end(listener, "interrupted")
         raise
@@ -70,6 +71,27 @@ def ask(
 def _end(listener: Listener, why: str) -> None:
     for node in listener.waiting:
         listener.ended(node, None, why, "not-asked")
+
+
+@contextmanager
+def _sent(request: FleetRequest) -> Iterator[Optional[str]]:
+    """Yield the file that nodes are sent, if any: the sources of this one, an eighth of it.
+
+    To compile them takes a node less time than to send the byte code takes the machine that sends it to all.
+    """
+    if not request.is_sent:
+        yield None
+        return
+    import tempfile
+    from zipfile import ZIP_DEFLATED, ZipFile
+
+    with tempfile.NamedTemporaryFile(suffix=".pyz") as sources, ZipFile(own_file()) as own:
+        with ZipFile(sources, "w", ZIP_DEFLATED) as archive:
+            for member in own.infolist():
+                if not member.filename.startswith("bytecode/"):
+                    archive.writestr(member, own.read(member))
+        sources.flush()
+        yield sources.name
 
 
 def own_file() -> str:

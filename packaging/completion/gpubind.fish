@@ -1,0 +1,1 @@
+complete --command gpubind --no-files --arguments "(env _GPUBIND_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) gpubind)" --condition "env _GPUBIND_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) gpubind"
