@@ -1,4 +1,4 @@
-"""byte_code.py ARCHIVE DIRECTORY   write the byte code of this Python for the modules of ARCHIVE: one_file.py reads it."""
+"""byte_code.py ARCHIVE DIRECTORY   write the byte code of this Python for the modules of ARCHIVE, for one_file.py."""
 
 from __future__ import annotations
 
