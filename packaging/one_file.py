@@ -3,9 +3,12 @@
 Python's own import of a zip reads each module twice. For another Python it imports the sources in the same file.
 """
 
-from __future__ import annotations
-
 import sys
+
+if sys.version_info < (3, 9):  # noqa: UP036 - what stands here is all that older ones can read
+    sys.stderr.write(f"error: gpubind needs Python 3.9 or later\n  where: {sys.executable}, {sys.version.split()[0]}\n")
+    raise SystemExit(6)
+
 from importlib.machinery import ModuleSpec
 from importlib.util import MAGIC_NUMBER
 from marshal import loads
@@ -24,11 +27,11 @@ if TYPE_CHECKING:
 class ByteCode:
     """Import the modules of an archive from their byte code. Data and sources are its own loader's."""
 
-    def __init__(self, archive: zipimporter, codes: Codes) -> None:
+    def __init__(self, archive: "zipimporter", codes: "Codes") -> None:
         self._archive = archive
         self._codes = codes
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Optional[ModuleSpec]:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> "Optional[ModuleSpec]":
         """Return where module *name* is; None for one that is not in the archive."""
         if name not in self._codes:
             return None
@@ -41,19 +44,19 @@ class ByteCode:
     def create_module(self, spec: ModuleSpec) -> None:
         """Leave it to Python."""
 
-    def exec_module(self, module: ModuleType) -> None:
+    def exec_module(self, module: "ModuleType") -> None:
         """Run the code of *module*."""
         spec = module.__spec__
         assert spec is not None
         module.__file__ = spec.origin
         exec(loads(decompress(self._codes[spec.name][1])), module.__dict__)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> "Any":
         return getattr(self._archive, name)
 
 
 try:
-    archive: zipimporter = globals()["__loader__"]
+    archive: "zipimporter" = globals()["__loader__"]
     member = f"bytecode/{sys.implementation.cache_tag}-{MAGIC_NUMBER[:2].hex()}"
     sys.meta_path.insert(0, ByteCode(archive, loads(archive.get_data(member))))
 except OSError:

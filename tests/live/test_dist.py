@@ -17,9 +17,15 @@ from tests.live.machine import CHECKOUT, INSIDE_PYTHON, Bind, Machine, here
 
 pytestmark = pytest.mark.live
 
-OTHERS = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3.*[0-9]")))
+OTHERS = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.[19]*/bin/python3.*[0-9]")))
 """Pythons besides that of the tests."""
+TOO_OLD = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.[678].*/bin/python3.*[0-9]")))
 DATA = ("bash-completion/completions/gpubind", "fish/vendor_completions.d/gpubind.fish", "man/man1/gpubind.1")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("dist") / "made")
 
 
 def build(directory: Path, python: str = sys.executable) -> Path:
@@ -37,9 +43,9 @@ def made() -> tuple[str, str]:
 
 
 def test_it_is_the_same_each_time_and_runs_where_only_python_is(
-    interpreters: dict[str, Machine], tmp_path: Path
+    file: Path, interpreters: dict[str, Machine], tmp_path: Path
 ) -> None:
-    file, again = build(tmp_path / "one"), build(tmp_path / "two", next(iter(OTHERS), sys.executable))
+    again = build(tmp_path / "again", next(iter(OTHERS), sys.executable))
     assert filecmp.cmp(file, again, shallow=False)
     words = ["plan", "--nv", "--host", "debian13-nvidia550", "--json"]
     expected = here(sys.executable, "-m", "gpubind", *words)
@@ -58,8 +64,7 @@ WORDS = (
 )
 
 
-def test_one_file_needs_no_package_of_the_machine(tmp_path: Path) -> None:
-    file = build(tmp_path / "made")
+def test_one_file_needs_no_package_of_the_machine(file: Path) -> None:
     environ = {"PATH": "/usr/bin:/bin", "FORCE_COLOR": "1", "GPUBIND_MEMO": "off"}
     for python in (sys.executable, *OTHERS):
         for words in WORDS:
@@ -69,6 +74,13 @@ def test_one_file_needs_no_package_of_the_machine(tmp_path: Path) -> None:
             )
             assert (alone.returncode, alone.stderr) == (installed.returncode, installed.stderr)
             assert alone.stdout == installed.stdout
+
+
+def test_a_python_that_is_too_old_is_named(file: Path) -> None:
+    for python in TOO_OLD:
+        done = subprocess.run([python, str(file), "check"], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (6, "")
+        assert done.stderr.startswith(f"error: gpubind needs Python 3.9 or later\n  where: {python}")
 
 
 def test_one_file_has_the_files_of_the_wheel(made: tuple[str, str]) -> None:
