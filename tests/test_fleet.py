@@ -18,6 +18,7 @@ import pytest
 from gpubind.cli.asking import words_for
 from gpubind.cli.commands import command_of
 from gpubind.documents.fleet import Folding, NodeAnswer, NodeState, render_answer
+from gpubind.errors import UsageError
 from gpubind.fleet.nodes import folded, parse_nodes
 from gpubind.model import Finding
 from gpubind.model.data import HOSTS, read_data
@@ -202,6 +203,22 @@ def test_reasons_that_differ_in_the_name_of_the_node_fold() -> None:
 def test_nodes_are_a_set_of_clustershell() -> None:
     assert parse_nodes("n[008-010],m1!n9") == ("m1", "n008", "n009", "n010")
     assert folded(["n3", "n1", "n2", "m1"]) == "m1,n[1-3]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n[1-99999]m[1-99999]x[1-99999]y[1-99999]", "n[٠-٩٩٩٩٩٩٩٩]", ",".join(f"n{x}[1-99999]" for x in "abcdefgh")],
+)
+def test_sets_are_counted_before_names_are_made(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_nodes(text)
+    assert caught.value.why == "more than 100000 nodes"
+
+
+def test_a_name_of_megabytes_is_told_in_a_line() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_nodes("n" * 1_000_000)
+    assert len(str(caught.value)) < 1000
 
 
 def test_every_status_is_one_of_the_schema() -> None:

@@ -23,6 +23,7 @@ _KEPT = 4096
 """Bytes of standard error."""
 _NOT_FOUND = 127
 _LATER_S = 5
+_STATUS = re.compile(rb"[0-9]+,")
 _KILLED = (137, 143)
 """Of a shell, for SIGKILL and SIGTERM."""
 _UNREACHABLE = 255
@@ -82,12 +83,13 @@ def new_nonce() -> str:
 class _Printed:
     """What a node has printed so far."""
 
-    __slots__ = ("error", "is_begun", "text")
+    __slots__ = ("error", "is_begun", "is_named", "text")
 
     def __init__(self) -> None:
         self.text = bytearray()
         self.error = b""
         self.is_begun = False
+        self.is_named = False
 
 
 class Listener:
@@ -104,9 +106,6 @@ class Listener:
         self._begin = f'{{"fleet":"{nonce}","node":"'.encode()
         self._document = b'","document":'
         self._end = f'"end":"{nonce}"}}'.encode()
-        self._frame = re.compile(
-            re.escape(self._begin) + rb'([^"]*)","document":(.*),"exit":([0-9]+),' + re.escape(self._end), re.DOTALL
-        )
         self._answered = answered
         self._read = reader
         self._printed = {node: _Printed() for node in nodes}
@@ -137,10 +136,11 @@ class Listener:
             return True
         start = max(0, len(printed.text) - len(self._end))
         printed.text += chunk
+        printed.is_named = is_named
         self._held += len(chunk)
         printed.is_begun = printed.is_begun or self._begin in printed.text
         if printed.is_begun and printed.text.find(self._end, start) >= 0:
-            answer = self._complete(node, printed, is_named=is_named)
+            answer = self._complete(node, printed)
             # A step that ends early kills gpubind before the shell that says so: its end decides.
             if not is_named or answer.exit not in _KILLED:
                 self._finish(answer)
@@ -155,7 +155,7 @@ class Listener:
             return
         why = why or _first_error(printed.error)
         if printed.text.find(self._end) >= 0:
-            self._finish(self._complete(node, printed, is_named=False))
+            self._finish(self._complete(node, printed))
             return
         if kind is None and printed.text.strip():
             kind, why = "garbled", self._noise(printed.text)
@@ -172,12 +172,15 @@ class Listener:
         """Return what a node prints, without the beginning of its answer."""
         return _noise(text[text.find(self._document) + len(self._document) :] if self._begin in text else text)
 
-    def _complete(self, node: str, printed: _Printed, *, is_named: bool) -> NodeAnswer:
-        match = self._frame.search(printed.text)
-        if match is None:
+    def _complete(self, node: str, printed: _Printed) -> NodeAnswer:
+        # Each part is looked for once: a node may print a beginning a hundred thousand times.
+        begun = bytes(printed.text).partition(self._begin)[2].partition(self._end)[0]
+        name, _, rest = begun.partition(self._document)
+        body, _, last = rest.rpartition(b',"exit":')
+        if _STATUS.fullmatch(last) is None or b'"' in name:
             return NodeAnswer(node, "garbled", None, self._noise(printed.text))
-        name, body, status = match.group(1), match.group(2), int(match.group(3)[:9])
-        if is_named and name != node.encode():
+        status = int(last[:9].rstrip(b","))
+        if printed.is_named and name != node.encode():
             return NodeAnswer(node, "garbled", status, f"it answers as `{name[:_SHOWN].decode('utf-8', 'replace')}`")
         if not body:
             return NodeAnswer(node, "crashed", status, _crash(status, printed.error))

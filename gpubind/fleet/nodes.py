@@ -10,7 +10,7 @@ from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 NODES_LIMIT = 100_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,252}")
 """A name that no shell, no option and no path of a file reads as something else."""
-_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_RANGE = re.compile(r"(\d+)-(\d+)")
 _HINT = "such as `node[001-064,070]`, or `@group` of ClusterShell's configuration"
 
 
@@ -34,17 +34,22 @@ def _parsed(text: str) -> tuple[str, ...]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     from ClusterShell.NodeUtils import GroupResolverError
 
-    if any(int(last[:9]) - int(first[:9]) > NODES_LIMIT or len(last) > 9 for first, last in _RANGE.findall(text)):
+    spans = [NODES_LIMIT + 1 if len(last) > 9 else int(last) - int(first[:9]) for first, last in _RANGE.findall(text)]
+    if sum(max(0, span) for span in spans) > NODES_LIMIT:
         raise _bad(text, f"more than {NODES_LIMIT} nodes")
     try:
-        names = tuple(map(str, NodeSet(text)))
-    except (NodeSetException, GroupResolverError, ValueError) as error:
+        found = NodeSet(text)
+        number = len(found)  # a product of ranges is counted, and not made
+    except (NodeSetException, GroupResolverError, ValueError, RecursionError) as error:
         raise _bad(text, str(error)) from error
+    except OverflowError:
+        number = NODES_LIMIT + 1
+    if not 0 < number <= NODES_LIMIT:
+        raise _bad(text, f"more than {NODES_LIMIT} nodes" if number else "there is no node in it")
+    names = tuple(map(str, found))
     wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
     if wrong is not None:
-        raise _bad(text, f"`{wrong}` is not the name of a node")
-    if not names or len(names) > NODES_LIMIT:
-        raise _bad(text, f"more than {NODES_LIMIT} nodes" if names else "there is no node in it")
+        raise _bad(text, f"`{wrong[:200]}` is not the name of a node")
     return names
 
 
@@ -66,4 +71,4 @@ def need_clustershell() -> None:
 
 
 def _bad(text: str, why: str) -> UsageError:
-    return UsageError("bad-nodes", "this is not a set of nodes", where=text[:200], why=why, hint=_HINT)
+    return UsageError("bad-nodes", "this is not a set of nodes", where=text[:200], why=why[:400], hint=_HINT)

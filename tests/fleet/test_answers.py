@@ -12,6 +12,7 @@ import pytest
 from gpubind.documents.fleet import NodeAnswer, NodeError, NodeState
 from gpubind.fleet import answers
 from gpubind.fleet.answers import ANSWER_LIMIT, NOISE_LIMIT, Listener, command_on_nodes, new_nonce
+from tests.support.measure import is_less_work
 
 NONCE = "0123abcd"
 CHECK: dict[str, Any] = {"schema": "gpubind.check/1", "plan": "d" * 64, "checked": {"drivers": []}, "findings": []}
@@ -56,6 +57,21 @@ def test_an_answer_with_another_nonce_is_not_one() -> None:
 def test_a_node_that_knows_its_name_answers_for_no_other() -> None:
     answer = heard(line(OK, node="n2"), is_named=True)
     assert (answer.status, answer.why) == ("garbled", "it answers as `n2`")
+
+
+def test_a_killed_node_answers_for_no_other_either() -> None:
+    answer = heard(line(OK, 137, node="n2"), is_named=True, status=137)
+    assert (answer.status, answer.why) == ("garbled", "it answers as `n2`")
+
+
+def test_of_two_answers_in_one_piece_the_first_counts() -> None:
+    assert heard(line(OK) + line("nonsense", 1)).is_good
+
+
+def test_beginnings_of_answers_are_little_work() -> None:
+    begun = line(OK).partition(OK.encode())[0]
+    data = begun * (ANSWER_LIMIT // len(begun) // 8) + f'"end":"{NONCE}"}}'.encode()
+    assert is_less_work(lambda: heard(data), 50)
 
 
 def test_the_document_of_an_error_is_an_answer() -> None:

@@ -66,3 +66,10 @@ def test_what_is_written_is_read_again(
 def test_gpus_whose_model_is_not_known_are_counted_in_all() -> None:
     text = render_expectation(Expectation("", (), (("", 1), ("NVIDIA A100", 7)), ()))
     assert parse_expectation(text.encode()).gpus == (("", 8),)
+
+
+@pytest.mark.parametrize("text", ["{0} = 1", 'capabilities = ["{0}"]'])
+def test_a_wrong_text_of_any_length_is_told_in_a_line(text: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_expectation(text.format("x" * 200_000).encode())
+    assert len(str(caught.value)) < 1000

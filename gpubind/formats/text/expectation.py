@@ -25,6 +25,8 @@ KEYS = ("driver", "gpus", "capabilities")
 SIZE_LIMIT = 256 << 10
 GPUS_LIMIT = 4096
 """GPUs of a node, and models that it may have."""
+_SHOWN = 100
+"""Characters of a text that is wrong."""
 
 
 def parse_expectation(data: bytes) -> Expectation:
@@ -38,7 +40,7 @@ def expectation_of_table(table: Mapping[str, Any], prefix: str = "") -> Expectat
     """Return what the *table* of a TOML file expects; *prefix* stands before its keys in errors. Errors: as above."""
     for key in table:
         if key not in KEYS:
-            raise _malformed(f"unknown key `{prefix}{key}`", one_of(KEYS, key))
+            raise _malformed(f"unknown key `{prefix}{key[:_SHOWN]}`", one_of(KEYS, key))
     drivers, gpus, names = table.get("driver", []), table.get("gpus", {}), table.get("capabilities", [])
     drivers = [drivers] if isinstance(drivers, str) else drivers
     if not _are_texts(drivers):
@@ -51,7 +53,7 @@ def expectation_of_table(table: Mapping[str, Any], prefix: str = "") -> Expectat
         raise _malformed(f"`{prefix}capabilities` is not a list of texts in quotes")
     unknown = next((name for name in names if name not in CAPABILITIES), None)
     if unknown is not None:
-        raise _malformed(f"`{prefix}capabilities` names `{unknown}`", one_of(CAPABILITIES, unknown))
+        raise _malformed(f"`{prefix}capabilities` names `{unknown[:_SHOWN]}`", one_of(CAPABILITIES, unknown))
     return Expectation("", tuple(drivers), tuple(models.items()), tuple(dict.fromkeys(names)))
 
 
