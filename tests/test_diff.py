@@ -283,3 +283,9 @@ def test_the_page_shows_what_the_command_prints(command: str, output: str, nodes
     ]
     done = gpubind(*words, cwd=nodes)
     assert (done.stdout, done.stderr) == (output, "")
+
+
+def test_a_snapshot_has_no_other_format() -> None:
+    done = gpubind("diff", "--snapshot", "--format=html", HOST)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: two-formats: --snapshot and --format exclude each other\n"

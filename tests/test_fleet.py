@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -165,6 +166,43 @@ def test_an_interrupt_prints_what_has_arrived_and_gives_the_nodes_back(cluster: 
     assert process.returncode == 130
     assert "not asked: interrupted" in printed
     assert engine == "clustershell" or cluster.log("salloc")[-1] == "ended"
+
+
+STUBBORN = """#!/bin/sh
+trap '' TERM
+echo $$ > "$CLUSTER/srun.new"
+mv "$CLUSTER/srun.new" "$CLUSTER/srun"
+sleep 60
+sleep 60
+"""
+
+
+def running(group: str) -> list[str]:
+    """The processes of *group* that have not ended."""
+    stats = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            stats.append(place.read_text().rpartition(") ")[2].split())
+    return [state for state, _, its, *_ in stats if its == group and state not in "ZX"]
+
+
+@pytest.mark.parametrize(
+    "signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGTERM), (signal.SIGHUP, signal.SIGINT)]
+)
+def test_of_an_impatient_user_nothing_goes_on(cluster: FakeCluster, signals: tuple[int, ...]) -> None:
+    """srun does not end when it is asked to. The second signal comes while it has time for that."""
+    cluster.slurm({"n1": "idle"})
+    cluster.program("srun", STUBBORN)
+    environ = {**cluster.environ, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1"}
+    command = [sys.executable, "-m", "gpubind", "fleet", "check", "--engine=slurm", "-w", "n1"]
+    with subprocess.Popen(command, env=environ, preexec_fn=hear_interrupts) as process:  # noqa: PLW1509
+        while not (cluster.directory / "srun").exists():
+            time.sleep(0.01)
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.5)
+        assert process.wait(60) == 130
+    assert not running(cluster.log("srun")[0])
 
 
 def test_a_terminal_shows_how_many_nodes_have_answered(cluster: FakeCluster) -> None:

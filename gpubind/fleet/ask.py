@@ -44,7 +44,8 @@ def ask(
 ) -> None:
     """Give the answer of each node to *answered*, once, as they come. *reader* reads what gpubind prints there.
 
-    What is interrupted gives the answers of the other nodes, too, and then `KeyboardInterrupt`.
+    What is interrupted, or asked to end, gives the answers of the other nodes, too, and then `KeyboardInterrupt`: the
+    engine's programs are in sessions of their own, and have to be ended.
     Errors: `UsageError` (code `not-one-file`), `RuntimeLimitError` (code `no-engine`).
     """
     gc.enable()  # ten thousand nodes make cycles
@@ -52,6 +53,7 @@ def ask(
     argv = command_on_nodes(request.words, nonce, request.timeout_s, is_sent=request.is_sent)
     listener = Listener(nonce, request.nodes, answered, reader=reader)
     try:
+        _heed_ends()
         with _sent(request) as program:
             call = FleetCall(request.nodes, argv, program, request.timeout_s, request.fanout)
             if request.engine == "slurm":
@@ -66,6 +68,15 @@ def ask(
         _end(listener, "interrupted")
         raise
     _end(listener, "the engine says nothing about it")
+
+
+def _heed_ends() -> None:
+    """Let the signals that ask a program to end interrupt it, unless the caller ignores them, as nohup does."""
+    import signal
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _end(listener: Listener, why: str) -> None:

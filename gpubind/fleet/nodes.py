@@ -42,8 +42,8 @@ def _parsed(text: str) -> tuple[str, ...]:
         number = len(found)  # a product of ranges is counted, and not made
     except (NodeSetException, GroupResolverError, ValueError, RecursionError) as error:
         raise _bad(text, str(error)) from error
-    except OverflowError:
-        number = NODES_LIMIT + 1
+    except OverflowError as error:
+        raise _bad(text, f"more than {NODES_LIMIT} nodes") from error
     if not 0 < number <= NODES_LIMIT:
         raise _bad(text, f"more than {NODES_LIMIT} nodes" if number else "there is no node in it")
     names = tuple(map(str, found))

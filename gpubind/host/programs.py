@@ -174,11 +174,13 @@ def _kill(process: Popen[bytes], patience_s: float) -> None:
     import signal
     import subprocess
 
-    if patience_s:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(patience_s)
-            return
-    os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(KILL_S)
+    try:
+        if patience_s:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience_s)
+    finally:  # also when the patience of a user ends first
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILL_S)

@@ -51,6 +51,8 @@ def diff(
     chosen = "json" if json else format_ or "text"
     if format_ not in (None, chosen):
         raise UsageError("two-formats", "--json and another --format exclude each other")
+    if snapshot and format_ not in (None, "json"):
+        raise UsageError("two-formats", "--snapshot and --format exclude each other")
     if chosen not in DIFF_DOCUMENTS:
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(DIFF_DOCUMENTS, chosen))
     render = DIFF_DOCUMENTS[chosen].load()

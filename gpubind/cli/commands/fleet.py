@@ -139,7 +139,7 @@ COMMANDS = {
             ("2", "usage error"),
             ("4", "a file cannot be written, or ClusterShell is not installed"),
             ("6", "the engine is missing"),
-            ("130", "interrupted: what has arrived is printed"),
+            ("130", "interrupted, also by SIGTERM or SIGHUP: what has arrived is printed"),
         ),
     )
 }
