@@ -205,6 +205,21 @@ def test_of_an_impatient_user_nothing_goes_on(cluster: FakeCluster, signals: tup
     assert not running(cluster.log("srun")[0])
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="of root")
+def test_root_runs_nothing_of_others_for_clustershell(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "ssh").write_text(f"#!/bin/sh\ntouch {tmp_path}/run\n")
+    (theirs / "ssh").chmod(0o755)
+    (theirs / "groups.conf").write_text(f"[Main]\ndefault: x\n[x]\nmap: touch {tmp_path}/run; echo n1\n")
+    theirs.chmod(0o777)
+    environ = {"PATH": f"{theirs}:/usr/bin:/bin", "CLUSTERSHELL_CFGDIR": str(theirs)}
+    for nodes in ("host.invalid", "@group"):
+        done = gpubind("fleet", "check", "--engine=clustershell", "--timeout=9", "-w", nodes, env=environ)
+        assert done.returncode in (1, 2)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_terminal_shows_how_many_nodes_have_answered(cluster: FakeCluster) -> None:
     cluster.on_nodes(GOOD)
     parent, child = pty.openpty()

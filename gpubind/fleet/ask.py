@@ -45,7 +45,7 @@ def ask(
     """Give the answer of each node to *answered*, once, as they come. *reader* reads what gpubind prints there.
 
     What is interrupted, or asked to end, gives the answers of the other nodes, too, and then `KeyboardInterrupt`: the
-    engine's programs are in sessions of their own, and have to be ended.
+    engine's programs are in other sessions, where no signal of a terminal reaches them.
     Errors: `UsageError` (code `not-one-file`), `RuntimeLimitError` (code `no-engine`).
     """
     gc.enable()  # ten thousand nodes make cycles

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
+from gpubind.files.trust import acts_as_root, is_obeyed, obeyed_environ
 
+_PLACES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
+"""Where ClusterShell looks for its configuration."""
 NODES_LIMIT = 100_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,252}")
 """A name that no shell, no option and no path of a file reads as something else."""
@@ -62,12 +66,26 @@ def folded(nodes: Iterable[str]) -> str:
 
 def need_clustershell() -> None:
     """Errors: `HostReadError` (code `missing-package`) if ClusterShell is not installed."""
+    _leave_what_root_obeys()
     try:
         import ClusterShell  # noqa: F401
     except ImportError as error:
         hint = "pip install 'gpubind[fleet]', or the distribution's python3-clustershell"
         what = "the Python package `ClusterShell` is needed for sets of nodes"
         raise HostReadError("missing-package", what, hint=hint) from error
+
+
+def _leave_what_root_obeys() -> None:
+    """Remove from the environment the places that others can change, if this is root.
+
+    ClusterShell runs programs of PATH, and the commands for groups that its configuration names.
+    """
+    if not acts_as_root():
+        return
+    for name in _PLACES.difference(obeyed_environ(_PLACES)):
+        os.environ.pop(name, None)
+    path = os.environ.get("PATH", os.defpath).split(":")
+    os.environ["PATH"] = ":".join(place for place in path if place.startswith("/") and is_obeyed(place))
 
 
 def _bad(text: str, why: str) -> UsageError:
