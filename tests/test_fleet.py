@@ -18,9 +18,9 @@ import pytest
 
 from gpubind.cli.asking import words_for
 from gpubind.cli.commands import command_of
-from gpubind.documents.fleet import Folding, NodeAnswer, NodeState, render_answer
+from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeState, render_answer
 from gpubind.errors import UsageError
-from gpubind.fleet.nodes import folded, parse_nodes
+from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.model import Finding
 from gpubind.model.data import HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind
@@ -238,16 +238,16 @@ def answer(node: str, *codes: str, digest: str = "d") -> NodeAnswer:
 
 
 def test_answers_fold_by_digest_and_findings() -> None:
-    folding = Folding()
+    folding = AnswerGroups()
     answers = [answer("n1"), answer("n2", "a"), answer("n3"), answer("n4", digest="e"), answer("n5", "b"), answer("n6")]
     for one in (*answers, NodeAnswer("n7", "timed-out", None, "late"), NodeAnswer("n8", "timed-out", None, "late")):
         folding.add(one)
-    groups = [folded(group.nodes) for group in folding.groups()]
+    groups = [fold_nodes(group.nodes) for group in folding.groups()]
     assert groups == ["n[1,3,6]", "n2", "n4", "n5", "n[7-8]"]
 
 
 def test_reasons_that_differ_in_the_name_of_the_node_fold() -> None:
-    folding = Folding()
+    folding = AnswerGroups()
     for node in ("n1", "n2"):
         folding.add(NodeAnswer(node, "unreachable", None, f"connect to {node}: Connection refused"))
     assert len(folding.groups()) == 1
@@ -255,7 +255,7 @@ def test_reasons_that_differ_in_the_name_of_the_node_fold() -> None:
 
 def test_nodes_are_a_set_of_clustershell() -> None:
     assert parse_nodes("n[008-010],m1!n9") == ("m1", "n008", "n009", "n010")
-    assert folded(["n3", "n1", "n2", "m1"]) == "m1,n[1-3]"
+    assert fold_nodes(["n3", "n1", "n2", "m1"]) == "m1,n[1-3]"
 
 
 @pytest.mark.parametrize(

@@ -14,25 +14,25 @@ from gpubind.documents.diff.comparison import Comparison
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.diff.text import render_diff_text
 from gpubind.documents.fleet import (
-    Folding,
+    AnswerGroups,
     NodeAnswer,
     NodeRecord,
-    Said,
+    Result,
     answers_table,
     comparison_of,
     read_document,
     render_answer,
-    render_groups,
+    render_findings_of,
     summary_of,
 )
 from gpubind.errors import OutputError, UsageError, one_of
 from gpubind.fleet.answers import Reader
 from gpubind.fleet.ask import ENGINES, FleetRequest, ask, engine_here
-from gpubind.fleet.nodes import folded, parse_nodes
+from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.formats.text.record import dump_record, parse_record
 
 
-def _read_record(data: bytes) -> tuple[None, Said]:
+def _read_record(data: bytes) -> tuple[None, Result]:
     return None, NodeRecord(dump_record(parse_record(data), __version__))
 
 
@@ -103,31 +103,31 @@ class Outcome:
     """The answers so far."""
 
     def __init__(self) -> None:
-        self.folding = Folding()
+        self.answers = AnswerGroups()
         self.is_good = True
         self.is_interrupted = False
 
     def add(self, answer: NodeAnswer) -> None:
         """Take *answer* in."""
-        self.folding.add(answer)
+        self.answers.add(answer)
         self.is_good = self.is_good and answer.is_good
 
     @property
     def comparison(self) -> Optional[Comparison]:
         """Return in what the nodes differ that have sent a snapshot; None if none has."""
-        return comparison_of(self.folding.groups())
+        return comparison_of(self.answers.groups())
 
     def text(self, output: Optional[str], *, verbose: bool) -> str:
         """Return the groups of equal nodes as a table, what was found, and how many nodes there are of each kind."""
         from gpubind.cli.tables import render_tables
 
-        groups, comparison = self.folding.groups(), self.comparison
-        told = render_groups(groups, folded, verbose=verbose)
+        groups, comparison = self.answers.groups(), self.comparison
+        text = render_findings_of(groups, fold_nodes, verbose=verbose)
         if comparison is not None:
-            told += render_diff_text(comparison, folded)
-            groups = [group for group in groups if not isinstance(group.answer.said, Snapshot)]
-        table = render_tables([answers_table(groups, folded)], table_width(output), colour=has_colour(output))
-        return f"{table}{told}\n{summary_of(self.folding.groups())}\n"
+            text += render_diff_text(comparison, fold_nodes)
+            groups = [group for group in groups if not isinstance(group.answer.result, Snapshot)]
+        table = render_tables([answers_table(groups, fold_nodes)], table_width(output), colour=has_colour(output))
+        return f"{table}{text}\n{summary_of(self.answers.groups())}\n"
 
 
 def ask_fleet(request: FleetRequest, action: str, output: Optional[str], *, json: bool) -> Outcome:
@@ -139,16 +139,16 @@ def ask_fleet(request: FleetRequest, action: str, output: Optional[str], *, json
     directory = _directory(output) if action == "record" else None
     with counting("asking nodes", len(request.nodes)) as count:
 
-        def answered(answer: NodeAnswer) -> None:
-            if directory is not None and isinstance(answer.said, NodeRecord):
-                write_document(answer.said.text, os.path.join(directory, f"{answer.node}.json"))
+        def on_answer(answer: NodeAnswer) -> None:
+            if directory is not None and isinstance(answer.result, NodeRecord):
+                write_document(answer.result.text, os.path.join(directory, f"{answer.node}.json"))
             if json:
                 write_document(render_answer(answer), None)
             outcome.add(answer)
             count()
 
         try:
-            ask(request, answered, reader)
+            ask(request, on_answer, reader)
         except KeyboardInterrupt:
             outcome.is_interrupted = True
     return outcome

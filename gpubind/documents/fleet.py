@@ -23,7 +23,7 @@ from gpubind.model.plain import Decoder
 
 SCHEMA = "gpubind.fleet/1"
 Status = Literal["answered", "crashed", "garbled", "timed-out", "unreachable", "not-asked"]
-_TOLD = 4
+_NAMED = 4
 """So many findings are named in a row; the others are counted."""
 
 
@@ -59,7 +59,7 @@ class NodeRecord(NamedTuple):
     text: str
 
 
-Said = Union[NodeState, NodeError, NodeRecord, Snapshot]
+Result = Union[NodeState, NodeError, NodeRecord, Snapshot]
 
 
 class NodeAnswer(NamedTuple):
@@ -72,20 +72,25 @@ class NodeAnswer(NamedTuple):
     why: str = ""
     """Why there is no answer."""
     document: Optional[dict[str, Any]] = None
-    said: Optional[Said] = None
-    """What gpubind says there."""
+    result: Optional[Result] = None
+    """What gpubind found there."""
 
     @property
     def is_good(self) -> bool:
         """Return whether the node answered, and neither found an error nor ended with one."""
         return self.status == "answered" and self.exit == 0
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings of the node; none if it did not send its state."""
+        return self.result.findings if isinstance(self.result, NodeState) else ()
+
 
 _KIND = Format("bad-answer", "this is not the answer of a node")
 _CODE = re.compile("[a-z0-9-]{1,80}")
 _CHECK = Decoder(_KIND, keys={"digest": "plan", "drivers": "checked.drivers"})
 _PLAIN = Decoder(_KIND)
-_READERS: dict[str, Callable[[object], Said]] = {
+_READERS: dict[str, Callable[[object], Result]] = {
     "gpubind.check/1": lambda document: _CHECK.value(NodeState, document),
     "gpubind.plan/1": lambda document: _PLAIN.value(NodeState, document),
     "gpubind.error/1": lambda document: _PLAIN.value(NodeError, document),
@@ -93,7 +98,7 @@ _READERS: dict[str, Callable[[object], Said]] = {
 }
 
 
-def read_document(data: bytes) -> tuple[dict[str, Any], Said]:
+def read_document(data: bytes) -> tuple[dict[str, Any], Result]:
     """Return the document of a node, and what it says.
 
     Errors: `FormatError` (codes `bad-answer`, `bad-snapshot`), `ValueError`.
@@ -106,12 +111,12 @@ def read_document(data: bytes) -> tuple[dict[str, Any], Said]:
     schema = str(document.get("schema")) if isinstance(document, dict) else "none"
     if schema not in _READERS:
         raise _KIND.damaged(f"its schema is `{schema[:60]}`", "schema")
-    said = _READERS[schema](document)
-    codes = [said.code] if isinstance(said, NodeError) else []
-    codes += [finding.code for finding in said.findings] if isinstance(said, NodeState) else []
+    result = _READERS[schema](document)
+    codes = [result.code] if isinstance(result, NodeError) else []
+    codes += [finding.code for finding in result.findings] if isinstance(result, NodeState) else []
     if not all(map(_CODE.fullmatch, codes)):  # it is shown as it is
         raise _KIND.damaged("a code is not one", "code")
-    return document, said
+    return document, result
 
 
 class NodeGroup(NamedTuple):
@@ -129,7 +134,7 @@ class NodeGroup(NamedTuple):
         return f"{first.node}, for example: {first.why}" if is_example else first.why
 
 
-class Folding:
+class AnswerGroups:
     """Answers, of which one of each kind is kept."""
 
     def __init__(self) -> None:
@@ -142,80 +147,82 @@ class Folding:
     def groups(self) -> list[NodeGroup]:
         """Return the groups, the largest first; those that did not answer are the last."""
         found = [NodeGroup(tuple(sorted(nodes, key=natural)), answer) for nodes, answer in self._groups.values()]
-        return sorted(found, key=lambda group: (group.answer.said is None, -len(group.nodes), natural(group.nodes[0])))
+        return sorted(
+            found, key=lambda group: (group.answer.result is None, -len(group.nodes), natural(group.nodes[0]))
+        )
 
 
 def _key(answer: NodeAnswer) -> object:
-    said = answer.said
-    if isinstance(said, NodeState):
-        findings = tuple((finding.severity, finding.code, finding.subject) for finding in said.findings)
-        return answer.exit, said.digest, said.drivers, findings
-    if isinstance(said, Snapshot):
-        return said.digest
-    if said is not None:
-        return answer.exit, said if isinstance(said, NodeError) else "recorded"
+    result = answer.result
+    if isinstance(result, NodeState):
+        findings = tuple((finding.severity, finding.code, finding.subject) for finding in result.findings)
+        return answer.exit, result.digest, result.drivers, findings
+    if isinstance(result, Snapshot):
+        return result.digest
+    if result is not None:
+        return answer.exit, result if isinstance(result, NodeError) else "recorded"
     # What a node prints instead of an answer may be different each time.
     return answer.status, None if answer.status == "garbled" else answer.why.replace(answer.node, "NODE")
 
 
-def answers_table(groups: Iterable[NodeGroup], folded: Fold) -> Table:
-    """Return a row a group. *folded* writes several nodes as one set."""
+def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
+    """Return a row a group. *fold* writes several nodes as one set."""
     columns = (Column("nodes", kept=True), Column("number", right=True, kept=True), Column("answer", kept=True))
     rows = [
         (
-            folded(group.nodes),
+            fold(group.nodes),
             str(len(group.nodes)),
             answer_line(group.answer._replace(why=group.why)),
-            *driver_and_digest(group.answer.said),
+            *driver_and_digest(group.answer.result),
         )
         for group in groups
     ]
     return table_of((*columns, Column("driver"), Column("digest")), rows)
 
 
-def driver_and_digest(said: object) -> tuple[str, str]:
-    """Return the drivers of a node and the beginning of its plan's digest, if *said* is the state of one."""
-    if not isinstance(said, NodeState):
+def driver_and_digest(result: object) -> tuple[str, str]:
+    """Return the drivers of a node and the beginning of its plan's digest, if *result* is the state of one."""
+    if not isinstance(result, NodeState):
         return "", ""
-    drivers = (f"{driver.vendor} {driver.version or 'of unknown version'}" for driver in said.drivers)
-    return ", ".join(drivers), (said.digest or "")[:12]
+    drivers = (f"{driver.vendor} {driver.version or 'of unknown version'}" for driver in result.drivers)
+    return ", ".join(drivers), (result.digest or "")[:12]
 
 
 def answer_line(answer: NodeAnswer) -> str:
     """Return *answer* in a line: `error uvm-missing (/dev/nvidia-uvm)`, `timed-out: no answer within 60 s`."""
-    said = answer.said
-    if isinstance(said, NodeError):
-        return f"exit {answer.exit} {said.code}: {said.what}"
-    if isinstance(said, NodeRecord):
+    result = answer.result
+    if isinstance(result, NodeError):
+        return f"exit {answer.exit} {result.code}: {result.what}"
+    if isinstance(result, NodeRecord):
         return "recorded"
-    if said is None or isinstance(said, Snapshot):
+    if result is None or isinstance(result, Snapshot):
         return answer.status.replace("-", " ") + (f": {answer.why}" if answer.why else "")
-    worst = verdict(said.findings)
-    found = [f"{one.code} ({one.subject})" for one in said.findings if one.severity == worst]
-    more = [f"{len(found) - _TOLD} more"] if len(found) > _TOLD else []
-    return " ".join(filter(None, (worst, ", ".join([*found[:_TOLD], *more]))))
+    worst = verdict(result.findings)
+    found = [f"{one.code} ({one.subject})" for one in result.findings if one.severity == worst]
+    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+    return " ".join(filter(None, (worst, ", ".join([*found[:_NAMED], *more]))))
 
 
 def comparison_of(groups: Iterable[NodeGroup]) -> Optional[Comparison]:
     """Return in what the nodes differ that have sent a snapshot; None if none has."""
-    found = [(group.nodes, group.answer.said) for group in groups if isinstance(group.answer.said, Snapshot)]
-    compared = compare(said for _, said in found).groups
+    found = [(group.nodes, group.answer.result) for group in groups if isinstance(group.answer.result, Snapshot)]
+    compared = compare(result for _, result in found).groups
     named = (equal._replace(hosts=nodes) for equal, (nodes, _) in zip(compared, found))
     return Comparison(tuple(named)) if compared else None
 
 
-def render_groups(groups: Iterable[NodeGroup], folded: Fold, *, verbose: bool = False) -> str:
+def render_findings_of(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool = False) -> str:
     """Return the errors and warnings of each group in full; *verbose*: its notes, too."""
     lines = []
     for group in groups:
-        said = group.answer.said
-        findings = said.findings if isinstance(said, NodeState) else ()
-        told = "".join(render_finding(finding) for finding in findings if verbose or finding.severity != "note")
-        if isinstance(said, NodeError):
-            about = {name: getattr(said, name) or "" for name in ("where", "why", "hint")}
-            told = render_error(GpubindError(said.code, said.what, **about))
-        if told:
-            lines.append(f"\n{printable(folded(group.nodes))}:\n{told}")
+        result = group.answer.result
+        shown = (finding for finding in group.answer.findings if verbose or finding.severity != "note")
+        text = "".join(map(render_finding, shown))
+        if isinstance(result, NodeError):
+            about = {name: getattr(result, name) or "" for name in ("where", "why", "hint")}
+            text = render_error(GpubindError(result.code, result.what, **about))
+        if text:
+            lines.append(f"\n{printable(fold(group.nodes))}:\n{text}")
     return "".join(lines)
 
 
@@ -223,9 +230,9 @@ def summary_of(groups: Iterable[NodeGroup]) -> str:
     """Return how many nodes there are of each kind: `64 nodes: 60 ok, 3 error, 1 without an answer`."""
     numbers: dict[str, int] = {}
     for nodes, answer in groups:
-        said = answer.said
-        kind: str = verdict(said.findings) if isinstance(said, NodeState) else "ok" if answer.is_good else "failed"
-        kind = kind if said is not None else "without an answer"
+        result = answer.result
+        kind: str = verdict(result.findings) if isinstance(result, NodeState) else "ok" if answer.is_good else "failed"
+        kind = kind if result is not None else "without an answer"
         numbers[kind] = numbers.get(kind, 0) + len(nodes)
     return f"{sum(numbers.values())} nodes: " + ", ".join(f"{number} {kind}" for kind, number in numbers.items())
 

@@ -39,10 +39,10 @@ def engine_here() -> Engine:
 
 def ask(
     request: FleetRequest,
-    answered: Callable[[NodeAnswer], None],
+    on_answer: Callable[[NodeAnswer], None],
     reader: Reader = read_document,
 ) -> None:
-    """Give the answer of each node to *answered*, once, as they come. *reader* reads what gpubind prints there.
+    """Give the answer of each node to *on_answer*, once, as they come. *reader* reads what gpubind prints there.
 
     What is interrupted, or asked to end, gives the answers of the other nodes, too, and then `KeyboardInterrupt`: the
     engine's programs are in other sessions, where no signal of a terminal reaches them.
@@ -51,7 +51,7 @@ def ask(
     gc.enable()  # ten thousand nodes make cycles
     nonce = new_nonce()
     argv = command_on_nodes(request.words, nonce, request.timeout_s, is_sent=request.is_sent)
-    listener = Listener(nonce, request.nodes, answered, reader=reader)
+    listener = Listener(nonce, request.nodes, on_answer, reader=reader)
     try:
         _heed_ends()
         with _sent(request) as program:
@@ -65,9 +65,9 @@ def ask(
 
                 ask_clustershell(call, listener)
     except KeyboardInterrupt:
-        _end(listener, "interrupted")
+        _end_waiting(listener, "interrupted")
         raise
-    _end(listener, "the engine says nothing about it")
+    _end_waiting(listener, "the engine says nothing about it")
 
 
 def _heed_ends() -> None:
@@ -79,9 +79,9 @@ def _heed_ends() -> None:
             signal.signal(number, signal.default_int_handler)
 
 
-def _end(listener: Listener, why: str) -> None:
+def _end_waiting(listener: Listener, why: str) -> None:
     for node in listener.waiting:
-        listener.ended(node, None, why, "not-asked")
+        listener.end(node, None, why, "not-asked")
 
 
 @contextmanager

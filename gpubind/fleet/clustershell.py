@@ -1,6 +1,6 @@
 """Ask nodes by ClusterShell: by the worker that its configuration names, which is ssh unless a site says otherwise.
 
-Each node is heard as it speaks, and not by lines: a line without an end would be kept in memory.
+What a node prints is read in chunks, and not by lines: a line without an end would be kept in memory.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def ask_clustershell(call: FleetCall, listener: Listener) -> None:
     client: Any = kind.SHELL_CLASS
 
     def read(self: Any, stream: str) -> None:
-        if not listener.heard(str(self.key), stream == self.worker.SNAME_STDERR, self._read(stream)):
+        if not listener.receive(str(self.key), stream == self.worker.SNAME_STDERR, self._read(stream)):
             self.abort()
 
     def close(self: Any, abort: bool, timeout: bool) -> None:
         client._close(self, abort, timeout)
         if timeout:
-            listener.ended(str(self.key), None, f"no answer within {call.timeout_s:g} s", "timed-out")
+            listener.end(str(self.key), None, f"no answer within {call.timeout_s:g} s", "timed-out")
 
     def hung_up(self: Any, worker: Any, node: Any, status: int) -> None:
-        listener.ended(str(node), status)
+        listener.end(str(node), status)
 
     node_client = type("NodeClient", (client,), {"_handle_read": read, "_close": close})
     node_worker = type("NodeWorker", (kind,), {"SHELL_CLASS": node_client})

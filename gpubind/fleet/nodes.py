@@ -57,7 +57,7 @@ def _parsed(text: str) -> tuple[str, ...]:
     return names
 
 
-def folded(nodes: Iterable[str]) -> str:
+def fold_nodes(nodes: Iterable[str]) -> str:
     """Return *nodes* as one set: `gpu[001-031,033-256]`."""
     from ClusterShell.NodeSet import NodeSet
 

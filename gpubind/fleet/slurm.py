@@ -16,7 +16,7 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.fleet.answers import FleetCall, Listener
-from gpubind.fleet.nodes import folded, parse_nodes
+from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.host.programs import ask, listen
 from gpubind.launch.execute import callers_environ, find_program
 
@@ -47,9 +47,9 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
         inside = frozenset(parse_nodes(environ.get("SLURM_JOB_NODELIST", "")))
         for node in call.nodes:
             if node not in inside:
-                listener.ended(node, None, f"it is not in the allocation of job {allocation}", "not-asked")
+                listener.end(node, None, f"it is not in the allocation of job {allocation}", "not-asked")
     for node, why in _unusable(programs["sinfo"], listener.waiting, environ, may_be_full=allocation is not None):
-        listener.ended(node, None, why, "unreachable")
+        listener.end(node, None, why, "unreachable")
 
     def steps(job: str) -> None:
         waiting = listener.waiting
@@ -63,7 +63,7 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
     elif listener.waiting:
         why = _within_allocation(programs["salloc"], listener.waiting, call, environ, steps)
         for node in listener.waiting:
-            listener.ended(node, None, f"Slurm gave no allocation: {why}", "unreachable")
+            listener.end(node, None, f"Slurm gave no allocation: {why}", "unreachable")
 
 
 def _need(name: str, environ: Mapping[str, str]) -> str:
@@ -82,7 +82,7 @@ def _unusable(
     """Yield each of *nodes* on which Slurm starts nothing, with the reason. What Slurm cannot say is tried."""
     if not nodes:
         return
-    argv = (sinfo, "--noheader", "--Node", "--nodes", folded(nodes), "--format", "%N|%T|%E")
+    argv = (sinfo, "--noheader", "--Node", "--nodes", fold_nodes(nodes), "--format", "%N|%T|%E")
     try:
         status, printed, _ = ask(sinfo, argv, "`sinfo`", _ASK_S, environ, limit=64 << 20)
     except OSError:
@@ -107,14 +107,14 @@ def _within_allocation(
     wait_s = max(1, call.timeout_s)
     whole_s = wait_s + batches * (call.timeout_s + _END_S)
     argv = (
-        *(salloc, f"--nodes={len(nodes)}", f"--nodelist={folded(nodes)}", "--ntasks-per-node=1", "--no-bell"),
+        *(salloc, f"--nodes={len(nodes)}", f"--nodelist={fold_nodes(nodes)}", "--ntasks-per-node=1", "--no-bell"),
         *(f"--immediate={wait_s}", f"--time={1 + int(whole_s / 60)}", "--job-name=gpubind"),
         *("sh", "-c", 'echo "job $SLURM_JOB_ID"; cat'),
     )
     errors, printed, failures = bytearray(), bytearray(), list[BaseException]()
     held, release = os.pipe()
 
-    def heard(is_error: bool, chunk: bytes) -> None:
+    def receive(is_error: bool, chunk: bytes) -> None:
         nonlocal release
         (errors if is_error else printed).extend(chunk[:_LINE_LIMIT])
         match = re.search(rb"job ([0-9]+)\n", printed)
@@ -129,7 +129,7 @@ def _within_allocation(
 
     try:
         with open(held, "rb") as reads:
-            listen(salloc, argv, "`salloc`", whole_s, environ, heard, reads=reads, patience_s=_END_S)
+            listen(salloc, argv, "`salloc`", whole_s, environ, receive, reads=reads, patience_s=_END_S)
     except OSError as error:
         errors.extend(str(error).encode())
     finally:
@@ -157,16 +157,16 @@ def _ask_batch(
         except OSError as error:
             step.errors.append(str(error))
         for node, why in step.unreached.items():
-            listener.ended(node, None, why, "unreachable")
+            listener.end(node, None, why, "unreachable")
         waiting = [node for node in waiting if node in listener.waiting]
         if step.unreached and not is_late:
-            listener.again(waiting)
+            listener.reset(waiting)
             continue
         for node in waiting:
             if is_late:
-                listener.ended(node, None, f"no answer within {call.timeout_s:g} s", "timed-out")
+                listener.end(node, None, f"no answer within {call.timeout_s:g} s", "timed-out")
             else:
-                listener.ended(node, None, _last_error([one for one in step.errors if node in one] or step.errors))
+                listener.end(node, None, _last_error([one for one in step.errors if node in one] or step.errors))
 
 
 class _Step:
@@ -192,9 +192,9 @@ class _Step:
             *(f"--input={'none' if call.program is None else 'all'}", *call.argv),
         )
         with open(call.program or os.devnull, "rb") as reads:
-            listen(srun, argv, "`srun`", timeout_s, environ, self._heard, reads=reads, patience_s=_END_S)
+            listen(srun, argv, "`srun`", timeout_s, environ, self._receive, reads=reads, patience_s=_END_S)
 
-    def _heard(self, is_error: bool, chunk: bytes) -> None:
+    def _receive(self, is_error: bool, chunk: bytes) -> None:
         *lines, rest = (self._rest[is_error] + chunk).split(b"\n")
         self._rest[is_error] = rest[:_LINE_LIMIT]
         for line in lines:
@@ -203,11 +203,11 @@ class _Step:
             if match is not None and number < len(self.nodes):
                 # srun breaks long lines; there is no line end in an answer.
                 text = match.group(2) + (b"\n" if is_error else b"")
-                self._listener.heard(self.nodes[number], is_error, text, is_named=True)
+                self._listener.receive(self.nodes[number], is_error, text, is_named=True)
             elif is_error:
-                self._said(line.decode("utf-8", "replace"))
+                self._read_error(line.decode("utf-8", "replace"))
 
-    def _said(self, line: str) -> None:
+    def _read_error(self, line: str) -> None:
         failed = _LAUNCH_FAILED.search(line)
         if failed is not None and failed.group(1) in self.nodes:
             self.unreached[failed.group(1)] = failed.group(2)
@@ -217,5 +217,5 @@ class _Step:
 
 def _last_error(lines: Sequence[str]) -> str:
     """Return the last of *lines* that is an error of Slurm's, without the name of its program."""
-    told: Optional[str] = next((line for line in reversed(lines) if "error: " in line), lines[-1] if lines else None)
-    return (told or "").rpartition("error: ")[2].strip()
+    last: Optional[str] = next((line for line in reversed(lines) if "error: " in line), lines[-1] if lines else None)
+    return (last or "").rpartition("error: ")[2].strip()

@@ -101,16 +101,16 @@ def listen(
     name: str,
     timeout_s: float,
     environ: Mapping[str, str],
-    heard: Callable[[bool, bytes], None],
+    receive: Callable[[bool, bytes], None],
     *,
     reads: Union[IO[bytes], int, None] = None,
     into: Optional[IO[bytes]] = None,
     meanwhile: Callable[[], None] = lambda: None,
     patience_s: float = 0.0,
 ) -> int:
-    """Run *program*, and return its status. What it prints goes to *heard*: whether it is an error, and a chunk of it.
+    """Run *program*, and return its status. *receive* gets whether it is an error, and the chunk that it prints.
 
-    Its standard input is the file *reads*, or empty. If it does not end in time, or *heard* raises an error, it is
+    Its standard input is the file *reads*, or empty. If it does not end in time, or *receive* raises an error, it is
     killed with all that it has started, after it was asked to end and had *patience_s* for that. Its standard output
     goes to the file *into*, if given. *meanwhile* is called at times.
 
@@ -135,7 +135,7 @@ def listen(
     streams = [stream for stream in (process.stderr, process.stdout) if stream is not None]
     try:
         for stream, chunk in _chunks(streams, deadline, meanwhile):
-            heard(stream is process.stderr, chunk)
+            receive(stream is process.stderr, chunk)
         # A program may have closed both of its outputs, and go on.
         status = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired as error:

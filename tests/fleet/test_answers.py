@@ -29,10 +29,10 @@ def heard(*chunks: bytes, error: bytes = b"", status: Optional[int] = 0, is_name
     found: list[NodeAnswer] = []
     listener = Listener(NONCE, ["n1"], found.append)
     if error:
-        listener.heard("n1", True, error)
+        listener.receive("n1", True, error)
     for chunk in chunks:
-        listener.heard("n1", False, chunk, is_named=is_named)
-    listener.ended("n1", status)
+        listener.receive("n1", False, chunk, is_named=is_named)
+    listener.end("n1", status)
     (answer,) = found
     return answer
 
@@ -42,8 +42,8 @@ def test_an_answer_is_put_together_from_pieces_of_any_size(size: int) -> None:
     data = line(json.dumps({**CHECK, "findings": [FINDING]}), 1)
     answer = heard(*(data[at : at + size] for at in range(0, len(data), size)))
     assert (answer.status, answer.exit) == ("answered", 1)
-    assert isinstance(answer.said, NodeState)
-    assert [finding.code for finding in answer.said.findings] == ["uvm-missing"]
+    assert isinstance(answer.result, NodeState)
+    assert [finding.code for finding in answer.result.findings] == ["uvm-missing"]
 
 
 def test_what_a_login_prints_around_an_answer_is_ignored() -> None:
@@ -79,7 +79,7 @@ def test_the_document_of_an_error_is_an_answer() -> None:
     answer = heard(line(json.dumps(error), 4))
     assert answer.status == "answered"
     assert not answer.is_good
-    assert answer.said == NodeError("no-image", "the image cannot be read")
+    assert answer.result == NodeError("no-image", "the image cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_document_of_an_error_is_an_answer() -> None:
 )
 def test_what_is_no_document_is_said_as_such(body: str, status: int, expected: tuple[str, str]) -> None:
     answer = heard(line(body, status), error=b"sh: gpubind: not found\n")
-    assert (answer.status, answer.document, answer.said) == (expected[0], None, None)
+    assert (answer.status, answer.document, answer.result) == (expected[0], None, None)
     assert expected[1] in answer.why
 
 
@@ -129,7 +129,7 @@ def test_of_an_error_the_line_that_says_so_is_the_reason() -> None:
 def test_a_node_is_not_listened_to_after_too_much_noise() -> None:
     found: list[NodeAnswer] = []
     listener = Listener(NONCE, ["n1", "n2"], found.append)
-    goes_on = [listener.heard("n1", False, b"x" * 8192) for _ in range(2 * NOISE_LIMIT // 8192)]
+    goes_on = [listener.receive("n1", False, b"x" * 8192) for _ in range(2 * NOISE_LIMIT // 8192)]
     assert goes_on.index(False) == NOISE_LIMIT // 8192
     assert listener.waiting == ("n2",)
     assert found[0].status == "garbled"
@@ -138,34 +138,34 @@ def test_a_node_is_not_listened_to_after_too_much_noise() -> None:
 
 def test_an_answer_without_an_end_is_cut_off() -> None:
     listener = Listener(NONCE, ["n1"], lambda answer: None)
-    assert listener.heard("n1", False, line(OK)[:60])
-    assert listener.heard("n1", False, b"x" * (ANSWER_LIMIT - 100))
-    assert not listener.heard("n1", False, b"x" * 100)
+    assert listener.receive("n1", False, line(OK)[:60])
+    assert listener.receive("n1", False, b"x" * (ANSWER_LIMIT - 100))
+    assert not listener.receive("n1", False, b"x" * 100)
 
 
 def test_incomplete_answers_of_all_nodes_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "HELD_LIMIT", 1000)
     listener = Listener(NONCE, ["n1", "n2"], lambda answer: None)
-    assert listener.heard("n1", False, b"x" * 600)
-    assert not listener.heard("n2", False, b"x" * 600)
-    assert listener.heard("n1", False, b"x" * 300)
+    assert listener.receive("n1", False, b"x" * 600)
+    assert not listener.receive("n2", False, b"x" * 600)
+    assert listener.receive("n1", False, b"x" * 300)
 
 
 def test_a_node_that_is_asked_again_starts_with_nothing() -> None:
     found: list[NodeAnswer] = []
     listener = Listener(NONCE, ["n1"], found.append)
-    listener.heard("n1", False, b"half an")
-    listener.again(["n1"])
-    listener.heard("n1", False, line(OK))
+    listener.receive("n1", False, b"half an")
+    listener.reset(["n1"])
+    listener.receive("n1", False, line(OK))
     assert [answer.is_good for answer in found] == [True]
 
 
 def test_a_step_that_is_killed_has_not_answered_yet() -> None:
     found: list[NodeAnswer] = []
     listener = Listener(NONCE, ["n1"], found.append)
-    assert listener.heard("n1", False, line("", 137), is_named=True)
+    assert listener.receive("n1", False, line("", 137), is_named=True)
     assert not found
-    listener.ended("n1", 0)
+    listener.end("n1", 0)
     assert found[0].why == "gpubind was killed by signal 9"
 
 
@@ -177,9 +177,9 @@ def run_on_node(
     done = subprocess.run(argv, input=program, capture_output=True, env={"PATH": path, **environ}, check=False)
     found: list[NodeAnswer] = []
     listener = Listener(nonce, ["n1"], found.append)
-    listener.heard("n1", True, done.stderr)
-    listener.heard("n1", False, done.stdout)
-    listener.ended("n1", done.returncode)
+    listener.receive("n1", True, done.stderr)
+    listener.receive("n1", False, done.stdout)
+    listener.end("n1", done.returncode)
     assert done.stdout.count(b"\n") == 1
     yield from found
 
@@ -190,8 +190,8 @@ def test_words_reach_gpubind_as_they_are() -> None:
         'import json, sys\nprint(json.dumps({"schema": "gpubind.error/1", "code": "c", "what": str(sys.argv[1:])}))'
     )
     (answer,) = run_on_node(*words, is_sent=True, path="/usr/bin:/bin", program=program.encode())
-    assert isinstance(answer.said, NodeError)
-    assert answer.said.what == str(words)
+    assert isinstance(answer.result, NodeError)
+    assert answer.result.what == str(words)
 
 
 def test_a_program_that_is_sent_lies_in_a_private_directory_and_is_removed() -> None:
@@ -201,8 +201,8 @@ def test_a_program_that_is_sent_lies_in_a_private_directory_and_is_removed() -> 
         'print(json.dumps({"schema": "gpubind.error/1", "code": "c", "what": what}))\nsys.exit(4)'
     )
     (answer,) = run_on_node("check", is_sent=True, path="/usr/bin:/bin", program=program.encode())
-    assert isinstance(answer.said, NodeError)
-    directory, mode, own = json.loads(answer.said.what)
+    assert isinstance(answer.result, NodeError)
+    directory, mode, own = json.loads(answer.result.what)
     assert (mode, own, answer.exit) == (0o700, 0o600, 4)
     with pytest.raises(FileNotFoundError):
         subprocess.run(["true"], cwd=directory, check=False)
@@ -215,8 +215,8 @@ def test_what_a_job_chooses_is_not_the_nodes() -> None:
     )
     environ = {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "1", "ROCR_VISIBLE_DEVICES": ""}
     (answer,) = run_on_node("check", is_sent=True, path="/usr/bin:/bin", program=program.encode(), **environ)
-    assert isinstance(answer.said, NodeError)
-    assert answer.said.what == "[]"
+    assert isinstance(answer.result, NodeError)
+    assert answer.result.what == "[]"
 
 
 def test_a_node_without_gpubind_says_so() -> None:

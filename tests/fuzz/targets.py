@@ -21,7 +21,7 @@ from gpubind.documents.diff.snapshot import Snapshot, snapshot_of
 from gpubind.documents.diff.text import render_diff_json, render_diff_text
 from gpubind.documents.expectation import render_expectation
 from gpubind.documents.explanation import explain, render_explanation
-from gpubind.documents.fleet import Folding, answers_table, render_answer, render_groups
+from gpubind.documents.fleet import AnswerGroups, answers_table, render_answer, render_findings_of
 from gpubind.documents.text import printable, render_finding
 from gpubind.errors import Format, GpubindError
 from gpubind.files.blob import Blob
@@ -185,12 +185,12 @@ def _node_answers() -> tuple[bytes, ...]:
 
 def _node_answer(data: bytes) -> None:
     """What a node prints: in a table, in full, and as a line of JSON that any reader takes."""
-    folding = Folding()
+    folding = AnswerGroups()
     listener = Listener("0", ["n1"], folding.add)
-    listener.heard("n1", False, data)
-    listener.ended("n1", 0)
+    listener.receive("n1", False, data)
+    listener.end("n1", 0)
     groups = folding.groups()
-    _encoded(render_groups(groups, ",".join, verbose=True))
+    _encoded(render_findings_of(groups, ",".join, verbose=True))
     _encoded(repr(answers_table(groups, ",".join)))
     line = render_answer(groups[0].answer)
     assert line.index("\n") == len(line) - 1

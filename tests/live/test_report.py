@@ -9,10 +9,10 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from gpubind.documents.fleet import Folding, NodeAnswer, NodeDriver, NodeState
+from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeDriver, NodeState
 from gpubind.documents.report.check import render_check_html
 from gpubind.documents.report.fleet import render_fleet_html
-from gpubind.fleet.nodes import folded
+from gpubind.fleet.nodes import fold_nodes
 from gpubind.model import Finding
 from tests.documents.report.pages import HOSTILE, hostile_report
 from tests.live.browser import Browser, browser
@@ -54,7 +54,7 @@ NODES = tuple(f"gpu{number:05}" for number in range(10_000))
 
 def many() -> str:
     """The page of a fleet: most nodes are well, 20 have lost a node, 280 did not answer."""
-    folding, driver = Folding(), (NodeDriver("nvidia", "550.163.01"),)
+    folding, driver = AnswerGroups(), (NodeDriver("nvidia", "550.163.01"),)
     lost = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", hint="load the module")
     for number, node in enumerate(NODES):
         if 20 <= number < 300:
@@ -62,7 +62,7 @@ def many() -> str:
         else:
             state = NodeState("0" * 64, driver, (lost,) if number < 20 else ())
             folding.add(NodeAnswer(node, "answered", 0, "", {}, state))
-    return render_fleet_html(folding.groups(), "check", folded)
+    return render_fleet_html(folding.groups(), "check", fold_nodes)
 
 
 @pytest.fixture(scope="module")

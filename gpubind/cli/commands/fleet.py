@@ -45,13 +45,13 @@ def fleet(
     from gpubind.cli.asking import ask_fleet, fleet_request
     from gpubind.cli.output import write_document
     from gpubind.documents.diff.text import diff_document
-    from gpubind.fleet.nodes import folded
+    from gpubind.fleet.nodes import fold_nodes
 
     page = _page(action, format_, json=json)
     request = fleet_request(action, nodes, engine, timeout, fanout, asked, is_sent=bootstrap)
     outcome = ask_fleet(request, action, output, json=json)
     if page is not None:
-        write_document(page(outcome.folding.groups(), action, folded), output)
+        write_document(page(outcome.answers.groups(), action, fold_nodes), output)
     elif not json:
         path = None if action == "record" else output
         write_document(outcome.text(path, verbose=verbose > 0), path)

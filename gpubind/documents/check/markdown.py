@@ -36,10 +36,10 @@ def _lines(finding: Finding) -> Iterator[str]:
     yield f"### {finding.severity}: {_code(finding.code)}"
     yield ""
     yield f"{_text(finding.what)}."
-    told = [(name, getattr(finding, name)) for name in ("where", "why", "hint") if getattr(finding, name)]
-    if told:
+    members = [(name, getattr(finding, name)) for name in ("where", "why", "hint") if getattr(finding, name)]
+    if members:
         yield ""
-    for name, text in told:
+    for name, text in members:
         yield f"- {name}: {_text(text)}"
     if finding.command:
         fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", finding.command) or [""]))

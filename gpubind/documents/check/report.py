@@ -130,10 +130,10 @@ def report_of(
             ignored.append((finding, reason))
         else:
             counted.append(finding)
-    asked = tuple(rule for rule in rules if not codes or rule[0] in codes)
-    told = tuple(one for one in changed if one.finding in counted)
+    applied = tuple(rule for rule in rules if not codes or rule[0] in codes)
+    reported = tuple(one for one in changed if one.finding in counted)
     kept = tuple(counted), tuple(ignored)
-    return Report(plan, *kept, asked, checked or Checked(), not_counted=tuple(others), changed=told)
+    return Report(plan, *kept, applied, checked or Checked(), not_counted=tuple(others), changed=reported)
 
 
 def _with_severities(
@@ -167,8 +167,8 @@ def verdict_line(report: Report) -> str:
 
 def not_counted(report: Report) -> str:
     """Return, in brackets, the errors and warnings that --only leaves out."""
-    told = dict.fromkeys(f"{finding.severity} {finding.code}" for finding in report.not_counted)
-    return f"(--only does not count: {', '.join(told)})"
+    names = dict.fromkeys(f"{finding.severity} {finding.code}" for finding in report.not_counted)
+    return f"(--only does not count: {', '.join(names)})"
 
 
 def about(report: Report) -> Iterator[tuple[str, str]]:

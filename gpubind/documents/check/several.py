@@ -46,8 +46,8 @@ def render_several_lines(reports: Sequence[Report]) -> str:
 
 def render_unchecked(reports: Sequence[Report]) -> str:
     """Return a line for each image and host that could not be checked, below a table of verdicts."""
-    told = dict.fromkeys(finding for report in reports if report.plan is None for finding in report.findings)
-    return "".join(map(render_line, told))
+    findings = dict.fromkeys(finding for report in reports if report.plan is None for finding in report.findings)
+    return "".join(map(render_line, findings))
 
 
 def name_of(report: Report) -> str:

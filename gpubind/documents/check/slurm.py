@@ -25,10 +25,10 @@ def render_slurm(report: Report) -> str:
     Each is its code and subject. Those that do not fit are counted; the first of each code comes before others.
     """
     worst = verdict(report.findings)
-    told = [(finding.code, finding.subject) for finding in report.findings if finding.severity == worst != "ok"]
+    items = [(finding.code, finding.subject) for finding in report.findings if finding.severity == worst != "ok"]
     head = {"error": HEAD, "warning": f"{HEAD} warning"}.get(worst, f"{HEAD} {worst}")
     left_out = len(report.not_counted)
-    return _line(head, told, f" ({left_out} not counted)" if left_out else "")
+    return _line(head, items, f" ({left_out} not counted)" if left_out else "")
 
 
 def render_slurm_error(error: GpubindError) -> str:
@@ -36,11 +36,11 @@ def render_slurm_error(error: GpubindError) -> str:
     return _line(f"{HEAD} not checked", [(error.code, error.where)])
 
 
-def _line(head: str, told: Sequence[tuple[str, str]], tail: str = "") -> str:
-    codes = [code for code, _ in told]
-    again = [codes[:at].count(code) for at, code in enumerate(codes)]
-    line, left = head, len(told)
-    for number, one in sorted(zip(again, told), key=lambda pair: pair[0]):
+def _line(head: str, items: Sequence[tuple[str, str]], tail: str = "") -> str:
+    codes = [code for code, _ in items]
+    repeats = [codes[:at].count(code) for at, code in enumerate(codes)]
+    line, left = head, len(items)
+    for number, one in sorted(zip(repeats, items), key=lambda pair: pair[0]):
         left -= 1
         more = f" +{left}" if left else ""
         forms = (_item(*one), one[0]) if number == 0 else (_item(*one),)  # of a code that is new, at least that

@@ -11,7 +11,7 @@ from gpubind.frozen import NamedTuple
 Cause = Literal["driver", "gpus", "files"]
 PRESENCE, PRESENT, ABSENT = "presence", "present", "absent"
 _WHOLE = (*FILES, "device")
-"""Sections whose facts are there or not; of the others each value is told, also where nothing is on one side."""
+"""Sections whose facts are there or not; the others are compared value by value, also where one side has nothing."""
 _OF_VERSION = ("size", "content")
 """Fields of a file that change with the driver's version."""
 

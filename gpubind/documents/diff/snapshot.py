@@ -122,7 +122,7 @@ def sorted_snapshot(name: str, facts: Iterable[Fact]) -> Snapshot:
 
 
 def image_fact(image: str, verdict: str) -> Fact:
-    """Return what a check said of *image* on the host: `error cuda-too-new`."""
+    """Return the outcome of a check of *image* on the host: `error cuda-too-new`."""
     return Fact("image", image, image, {"verdict": verdict})
 
 

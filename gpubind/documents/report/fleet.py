@@ -27,11 +27,11 @@ _COLUMNS = [Column(title, kept=True) for title in ("what", "most nodes", "here")
 
 def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold) -> str:
     """Return the page of *groups*, the largest first, that have answered *action*."""
-    states = [group.answer.said for group in groups if isinstance(group.answer.said, NodeState)]
+    states = [group.answer.result for group in groups if isinstance(group.answer.result, NodeState)]
     cards = [_card(f"n{number}", group, states[:1], fold) for number, group in enumerate(groups)]
     found: dict[Finding, list[tuple[str, str]]] = {}
     for card, group in zip(cards, groups):
-        for finding in group.answer.said.findings if isinstance(group.answer.said, NodeState) else ():
+        for finding in group.answer.findings:
             found.setdefault(finding, []).append((card.title, card.id))
     comparison = comparison_of(groups)
     compared = comparison.groups if comparison is not None else ()
@@ -39,21 +39,21 @@ def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold) -> s
     cards = sorted((snapshots.get(card.names, card) for card in cards), key=lambda card: LEVELS.index(card.level))
     title = counted(sum(len(group.nodes) for group in groups), "node")
     worst = {"lost": "error"}.get(cards[0].level, cards[0].level)
-    told = in_order(found) if states else None
-    return render_groups(f"fleet {action}", worst, title, summary_of(groups), cards, told)
+    listed = in_order(found) if states else None
+    return render_groups(f"fleet {action}", worst, title, summary_of(groups), cards, listed)
 
 
 def _card(name: str, group: NodeGroup, reference: Sequence[NodeState], fold: Fold) -> Card:
     answer, card = group.answer, Card(name, "lost", "", fold(group.nodes), group.nodes)
-    if isinstance(answer.said, NodeState):
-        level = verdict(answer.said.findings)
-        rows = [row for state in reference for row in _otherwise(answer.said, state)]
+    if isinstance(answer.result, NodeState):
+        level = verdict(answer.result.findings)
+        rows = [row for state in reference for row in _otherwise(answer.result, state)]
         return card._replace(level=level, word=level, table=table_of(_COLUMNS, rows))
-    if isinstance(answer.said, NodeError):
-        error = answer.said
-        told = (f"{error.code}: {error.what}", error.where, error.why, error.hint)
-        return card._replace(level="error", word=f"exit {answer.exit}", lines=tuple(filter(None, told)))
-    if answer.said is not None:
+    if isinstance(answer.result, NodeError):
+        error = answer.result
+        lines = (f"{error.code}: {error.what}", error.where, error.why, error.hint)
+        return card._replace(level="error", word=f"exit {answer.exit}", lines=tuple(filter(None, lines)))
+    if answer.result is not None:
         return card._replace(level="ok", word=answer_line(answer))
     return card._replace(word=answer.status.replace("-", " "), lines=(group.why,) if group.why else ())
 

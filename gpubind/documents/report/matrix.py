@@ -46,12 +46,12 @@ def render_matrix_html(reports: Sequence[Report]) -> str:
             for finding in report.findings:
                 found.setdefault(finding, []).append((_place(image, hosts), cell.id))
     outcomes = [verdict(report.findings) for report in reports]
-    told = (f"{outcomes.count(outcome)} {outcome}" for outcome in ("error", "warning", "ok") if outcome in outcomes)
+    numbers = (f"{outcomes.count(outcome)} {outcome}" for outcome in ("error", "warning", "ok") if outcome in outcomes)
     return render(
         "matrix.html",
         verdict=next(outcome for outcome in ("error", "warning", "ok") if outcome in outcomes),
         title=f"{counted(len(images), 'image')} on {counted(sum(map(len, columns)), 'host')}",
-        what=f"{counted(len(reports), 'check')}: {', '.join(told)}",
+        what=f"{counted(len(reports), 'check')}: {', '.join(numbers)}",
         facts=(),
         heads=[listed(hosts) for hosts in columns],
         rows=[(image or "no image", [cells[image, column] for column in range(len(columns))]) for image in images],

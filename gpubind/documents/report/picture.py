@@ -151,7 +151,7 @@ def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
 def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) -> Iterator[_Group]:
     number = iter(range(100_000))
     yield _Group("the program", "", tuple(_program(files, program, plan, number)))
-    inner = (_inner(f"r{next(number)}", files[path]) for path in _leading_nowhere(files) if path != _first(files))
+    inner = (_inner(f"r{next(number)}", files[path]) for path in _unloadable(files) if path != _first(files))
     yield _Group("libraries of the image that do not load", "", tuple(inner))
     for group in bind_groups(plan.mounts):
         rows = (_file(f"r{next(number)}", place, same, files) for place, same in group.files)
@@ -173,17 +173,17 @@ def _first(files: dict[str, LinkedFile]) -> Optional[str]:
     return next(iter(files), None)
 
 
-def _leading_nowhere(files: dict[str, LinkedFile]) -> list[str]:
-    """Return the files that are not the plan's and lack something, or need one that does."""
-    askers: dict[str, list[str]] = {}
+def _unloadable(files: dict[str, LinkedFile]) -> list[str]:
+    """Return the files of the image or the user that lack something, or need one that does."""
+    dependents: dict[str, list[str]] = {}
     for file in files.values():
         for use in file.uses:
-            askers.setdefault(use.path or "", []).append(file.path)
+            dependents.setdefault(use.path or "", []).append(file.path)
     found = dict.fromkeys(path for path, file in files.items() if any(use.is_broken for use in file.uses))
     todo = [*found]
     for path in todo:  # grows on the way
-        todo += (asker for asker in askers.get(path, ()) if asker not in found)
-        found.update(dict.fromkeys(askers.get(path, ())))
+        todo += (dependent for dependent in dependents.get(path, ()) if dependent not in found)
+        found.update(dict.fromkeys(dependents.get(path, ())))
     return [path for path in files if path in found and files[path].origin in ("image", "user")]
 
 
@@ -230,11 +230,11 @@ def _left_out(name: str, one: Decision) -> tuple[Part, tuple[str, ...]]:
 
 def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[Use]:
     """Return what the files at *paths* need, each library once."""
-    told: dict[str, Use] = {}
+    uses: dict[str, Use] = {}
     for use in (use for path in paths if path in files for use in files[path].uses):
-        if use.name not in told or use.is_broken:
-            told[use.name] = use
-    return told.values()
+        if use.name not in uses or use.is_broken:
+            uses[use.name] = use
+    return uses.values()
 
 
 def _target(use: Use, names: dict[str, Part]) -> Optional[Part]:
@@ -271,9 +271,9 @@ def _gpus(plan: Plan, rows: Iterable[Part]) -> Iterator[tuple[int, list[Part], l
         nodes = [at[node.target] for node in plan.devices if node.vendor == gpu.vendor and node.gpu == gpu.index]
         if gpu.chosen and gpu.index is not None and nodes:
             facts = [("model", gpu.model), ("UUID", gpu.uuid), ("address", gpu.pci)]
-            told = tuple((name, value) for name, value in facts if value)
+            known = tuple((name, value) for name, value in facts if value)
             label = f"GPU {gpu.index}" + (f": {gpu.model}" if gpu.model else "")
-            yield _middle(nodes), [Part(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=told)], nodes
+            yield _middle(nodes), [Part(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=known)], nodes
 
 
 def _key(use: Use) -> str:
@@ -288,7 +288,7 @@ def _block(key: str, wanted: _Wanted, severities: dict[str, Severity]) -> Iterat
     """Yield a library, and below it the versions that it lacks."""
     use = wanted.use
     kind = {"found": "image", "unknown": "unknown", "missing": "missing"}[use.state]
-    told = {
+    title = {
         "image": f"{use.name}: the image's {use.path}",
         "unknown": f"{use.name}: the image must have it",
         "missing": f"{use.name} is missing in the container",
@@ -296,7 +296,7 @@ def _block(key: str, wanted: _Wanted, severities: dict[str, Severity]) -> Iterat
     facts = [("in the container", use.path)] if use.path else []
     facts += [("needed versions", ", ".join(sorted(wanted.versions, key=natural)))] if wanted.versions else []
     severity = severities.get(use.name) if kind == "missing" else None
-    yield Part(f"n-{key}", kind, 0, use.name, told, severity=severity, facts=tuple(facts))
+    yield Part(f"n-{key}", kind, 0, use.name, title, severity=severity, facts=tuple(facts))
     for version in sorted(wanted.lacking, key=natural):
         title = f"{version} is not defined by {use.path}"
         severity = severities.get(version) or _severity_of(row.severity for row in wanted.consumers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.documents.fleet import Folding, NodeAnswer, NodeDriver, NodeError, NodeState
+from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeDriver, NodeError, NodeState
 from gpubind.documents.report.fleet import render_fleet_html
 from gpubind.documents.text import listed
 from gpubind.launch.comparing import take_snapshot
@@ -18,7 +18,7 @@ GOOD = NodeState("d0", (NodeDriver("nvidia", "550.1"),))
 
 
 def page(*answers: NodeAnswer, action: str = "check") -> Page:
-    folding = Folding()
+    folding = AnswerGroups()
     for answer in answers:
         folding.add(answer)
     return Page(render_fleet_html(folding.groups(), action, listed))
