@@ -20,15 +20,15 @@ case $name in $nodes) ;; *) exit 0 ;; esac
 # With an environment of its own: no variable of a job counts.
 why=$(/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$gpubind" check "$vendor" --gpus all --format slurm)
 status=$?
-case $status in
-    0) [ "$1" != drain ] || exit 0 ;;
-    1) echo "$why" ;; # slurmd logs it
+case $status:$why in
+    0:*) [ "$1" != drain ] || exit 0 ;;
+    1:gpubind:*) echo "$why" ;; # slurmd logs it; a Python that is broken ends with 1, too
     *) /usr/bin/logger -t gpubind "exit code $status: ${why:-no answer}"; exit 0 ;;
 esac
 
 node=$("$scontrol" show node "$name") || exit $status
 state=${node#*[[:space:]]State=} state=${state%%[[:space:]]*}
-reason=${node#*[[:space:]]Reason=} reason=${reason%% \[*}
+reason=${node#*[[:space:]]Reason=} reason=${reason%%[[:cntrl:]]*} reason=${reason% \[*}
 case $state:$reason in
     *DRAIN*:gpubind:*) [ $status = 1 ] || exec "$scontrol" update nodename="$name" state=undrain ;;
     *DRAIN* | *DOWN* | *FAIL*) exit $status ;;
