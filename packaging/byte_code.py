@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from importlib.util import MAGIC_NUMBER
+from itertools import accumulate
 from types import CodeType
 
 
@@ -16,9 +17,13 @@ def main(archive: str, directory: str) -> None:
     """Write the file, which is named after what reads it, and say which Python this is."""
     with zipfile.ZipFile(archive) as sources:
         members = [name for name in sources.namelist() if name.endswith(".py") and name != "__main__.py"]
-        codes = {_module(name): (name, _compiled(sources.read(name), name)) for name in members}
+        codes = [_compiled(sources.read(name), name) for name in members]
+    ends = list(accumulate(map(len, codes)))
+    places = {
+        _module(name): (name, end - ends[-1] - len(code), len(code)) for name, end, code in zip(members, ends, codes)
+    }
     with open(os.path.join(directory, f"{sys.implementation.cache_tag}-{MAGIC_NUMBER[:2].hex()}"), "wb") as file:
-        file.write(marshal.dumps(codes, 2))
+        file.write(marshal.dumps(places, 2) + b"".join(codes))
     sys.stdout.write(sys.version.split()[0])
 
 

@@ -20,22 +20,23 @@ if TYPE_CHECKING:
     from typing import Any, Optional
     from zipimport import zipimporter
 
-    Codes = dict[str, tuple[str, bytes]]
-    """Of each module its member, and its code, marshalled and compressed."""
+    Places = dict[str, tuple[str, int, int]]
+    """Of each module its source, and where its code is, marshalled and compressed: from the end, and its size."""
 
 
 class ByteCode:
     """Import the modules of an archive from their byte code. Data and sources are its own loader's."""
 
-    def __init__(self, archive: "zipimporter", codes: "Codes") -> None:
+    def __init__(self, archive: "zipimporter", codes: bytes) -> None:
         self._archive = archive
-        self._codes = codes
+        self._codes = memoryview(codes)
+        self._places: Places = loads(codes)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> "Optional[ModuleSpec]":
         """Return where module *name* is; None for one that is not in the archive."""
-        if name not in self._codes:
+        if name not in self._places:
             return None
-        file = f"{self._archive.archive}/{self._codes[name][0]}"
+        file = f"{self._archive.archive}/{self._places[name][0]}"
         spec = ModuleSpec(name, self, origin=file)  # type: ignore[arg-type]
         if file.endswith("/__init__.py"):
             spec.submodule_search_locations = [file[: -len("/__init__.py")]]
@@ -49,7 +50,8 @@ class ByteCode:
         spec = module.__spec__
         assert spec is not None
         module.__file__ = spec.origin
-        exec(loads(decompress(self._codes[spec.name][1])), module.__dict__)
+        _, at, size = self._places[spec.name]
+        exec(loads(decompress(self._codes[at:][:size])), module.__dict__)
 
     def __getattr__(self, name: str) -> "Any":
         return getattr(self._archive, name)
@@ -58,7 +60,7 @@ class ByteCode:
 try:
     archive: "zipimporter" = globals()["__loader__"]
     member = f"bytecode/{sys.implementation.cache_tag}-{MAGIC_NUMBER[:2].hex()}"
-    sys.meta_path.insert(0, ByteCode(archive, loads(archive.get_data(member))))
+    sys.meta_path.insert(0, ByteCode(archive, archive.get_data(member)))
 except OSError:
     pass  # none for this Python
 
