@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +13,7 @@ import pytest
 from referencing import Registry, Resource
 
 from gpubind.model.data import HOSTS, read_data
-from tests.support.commands import HOST, gpubind, images
+from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.images import glibc
 from tests.support.trees import make_tree
 
@@ -93,6 +95,28 @@ def test_an_option_with_one_value_is_refused_the_second_time(words: tuple[str, .
 def test_a_switch_may_be_repeated_and_so_may_what_is_a_list() -> None:
     words = ("--nv", "--nv", "-q", "-q", "--library-path", "/a", "--library-path", "/b")
     assert gpubind("plan", "--host", HOST, *words).returncode == 0
+
+
+def megabytes_of(*words: str) -> int:
+    """The most memory that a command had."""
+    code = (
+        "import sys; from gpubind.__main__ import main; status = main(sys.argv[1:])\n"
+        "lines = open('/proc/self/status').read().splitlines()\n"
+        "print(status, next(int(line.split()[1]) // 1024 for line in lines if line.startswith('VmHWM')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True, env=BARE, check=True)
+    status, most = done.stdout.splitlines()[-1].split()
+    assert status in ("0", "1")
+    return int(most)
+
+
+@pytest.mark.parametrize("words", [("check", "-q", "--nv"), ("diff", "--nv")], ids=lambda words: words[0])
+def test_a_host_that_is_checked_or_compared_leaves_the_memory(words: tuple[str, ...]) -> None:
+    def of(count: int) -> int:
+        hosts = [HOST] * count if words[0] == "diff" else [f"--host={HOST}"] * count
+        return megabytes_of(*words, *hosts)
+
+    assert of(80) - of(20) < 20
 
 
 @pytest.fixture

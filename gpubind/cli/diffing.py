@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -100,7 +99,6 @@ def snapshots_of(
     queries = [query._replace(request=query.request._replace(like=view)) for view in views]
     opened: Opened = {}
     names, taken, has_plan, roots = [], [], False, 0
-    gc.enable()  # a record is dropped before the next is read: there may be thousands, and each has cycles
     for word in words:
         compared = open_compared(word)
         has_plan, roots = has_plan or isinstance(compared.of, Plan), roots + compared.is_root

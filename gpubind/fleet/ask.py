@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,7 +47,6 @@ def ask(
     engine's programs are in other sessions, where no signal of a terminal reaches them.
     Errors: `UsageError` (code `not-one-file`), `RuntimeLimitError` (code `no-engine`).
     """
-    gc.enable()  # ten thousand nodes make cycles
     nonce = new_nonce()
     argv = command_on_nodes(request.words, nonce, request.timeout_s, is_sent=request.is_sent)
     listener = Listener(nonce, request.nodes, on_answer, reader=reader)
