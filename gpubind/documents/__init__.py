@@ -97,4 +97,3 @@ DIFF_DOCUMENTS = {
 """Of a `Comparison`."""
 FLEET_DOCUMENTS = {"html": Document("report.fleet", "render_fleet_html")}
 """Of a sequence of `NodeGroup`s, what they were asked, and a function that writes several nodes as one set."""
-CHECK_FORMATS = tuple(CHECK_DOCUMENTS)

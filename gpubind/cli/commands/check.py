@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
-from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
+from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, UsageError, one_of
 from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
@@ -103,8 +103,8 @@ def _format(asked: Optional[str], *, json: bool, quiet: bool) -> str:
     chosen = "json" if json else asked or "text"
     if asked not in (None, chosen) or (quiet and chosen != "text"):
         raise UsageError("two-formats", "--quiet, --json and another --format exclude each other")
-    if chosen not in CHECK_FORMATS:
-        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(CHECK_FORMATS, chosen))
+    if chosen not in CHECK_DOCUMENTS:
+        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(CHECK_DOCUMENTS, chosen))
     return chosen
 
 
@@ -198,9 +198,9 @@ COMMANDS = {
             declared.STRICT,
             Option(
                 "--format FORMAT",
-                f"What to print: {', '.join(CHECK_FORMATS)}. [text]",
+                f"What to print: {', '.join(CHECK_DOCUMENTS)}. [text]",
                 "Output",
-                choices=CHECK_FORMATS,
+                choices=tuple(CHECK_DOCUMENTS),
             ),
             declared.JSON,
             declared.OUTPUT,
