@@ -176,13 +176,16 @@ def test_a_good_node_writes_what_others_are_to_have(root: str, tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     assert out.read_text() == (
         "# two A100\n# gpubind check --expect FILE: what such a node is to have\n"
-        f'driver = "{V}"\ncapabilities = ["compute", "utility", "video", "graphics"]\n\n[gpus]\n"NVIDIA A100" = 2\n'
+        f'driver = "{V}"\ncapabilities = ["compute", "utility", "video", "graphics"]\ngpus = {{ "NVIDIA A100" = 2 }}\n'
     )
     assert told(*at(root), "--expect", str(out)) == "gpubind: ok"
+    config = site(tmp_path, f"[require]\n{out.read_text()}[severity]\nstale-cdi = 'error'\n")
+    assert told(*at(root), **config) == "gpubind: ok"
     os.remove(f"{root}/proc/driver/nvidia/gpus/0000:02:00.0/information")
     os.rmdir(f"{root}/proc/driver/nvidia/gpus/0000:02:00.0")
     os.remove(f"{root}/dev/nvidia1")
     assert told(*at(root), "--expect", str(out)) == "gpubind: expected-gpus(1 of 2 NVIDIA A100)"
+    assert told(*at(root), **config) == "gpubind: expected-gpus(1 of 2 NVIDIA A100)"
 
 
 # The site's configuration.
@@ -208,6 +211,13 @@ def test_a_wrong_key_of_what_is_required_names_the_file_and_the_key(good: str, t
     assert f"where: {tmp_path}/gpubind/config.toml" in done.stderr
     assert "unknown key `require.gpu`" in done.stderr
     assert "gpus" in done.stderr.partition("hint:")[2]
+
+
+@pytest.mark.parametrize("text", ["gpus = 8\n", '[gpus]\n"NVIDIA A100" = 8\n'])
+def test_a_number_of_gpus_outside_of_what_is_required_is_refused_with_a_hint(text: str, tmp_path: Path) -> None:
+    done = gpubind("check", "--nv", **site(tmp_path, text))
+    assert done.returncode == 5
+    assert "hint:  what a node is to have stands below `[require]`" in " ".join(done.stderr.splitlines())
 
 
 @pytest.fixture

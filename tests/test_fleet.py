@@ -18,7 +18,7 @@ import pytest
 
 from gpubind.cli.asking import words_for
 from gpubind.cli.commands import command_of
-from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeState, render_answer
+from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeState, answer_line, render_answer
 from gpubind.errors import UsageError
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.model import Finding
@@ -244,6 +244,12 @@ def test_answers_fold_by_digest_and_findings() -> None:
         folding.add(one)
     groups = [fold_nodes(group.nodes) for group in folding.groups()]
     assert groups == ["n[1,3,6]", "n2", "n4", "n5", "n[7-8]"]
+
+
+def test_what_is_wrong_twice_with_one_subject_is_named_once() -> None:
+    twice = (Finding("stale-cdi", "warning", None, "/etc/cdi/x.json", what) for what in ("one", "two"))
+    answer = NodeAnswer("n1", "answered", 0, "", {}, NodeState(findings=tuple(twice)))
+    assert answer_line(answer) == "warning stale-cdi (/etc/cdi/x.json)"
 
 
 def test_reasons_that_differ_in_the_name_of_the_node_fold() -> None:

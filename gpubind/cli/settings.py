@@ -196,7 +196,8 @@ def _read(path: str) -> dict[str, Any]:
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         has_texts = key == "require" or all(isinstance(item, str) for item in items)  # require is read on its own
         if not isinstance(value, kind) or not has_texts:
-            raise _malformed(path, f"`{key}` is not {_TABLES.get(key) or _TYPES[kind]}")
+            hint = "what a node is to have stands below `[require]`" if key == "gpus" else ""
+            raise _malformed(path, f"`{key}` is not {_TABLES.get(key) or _TYPES[kind]}", hint)
     return settings
 
 

@@ -1,4 +1,7 @@
-"""What a node is to have, as `gpubind record --expect` writes it: TOML of a few lines, without names of machines."""
+"""What a node is to have, as `gpubind record --expect` writes it: TOML of a few lines, without names of machines.
+
+It begins no table, so that it may stand below `[require]` of a configuration file as it is.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ def render_expectation(expectation: Expectation, comment: str = "") -> str:
     if unnamed:  # a model that the driver does not tell: then the number of all says more
         lines.append(f"gpus = {sum(number for _, number in expectation.gpus)}")
     else:
-        lines += ["", "[gpus]", *(f"{_text(model)} = {number}" for model, number in expectation.gpus)]
+        models = ", ".join(f"{_text(model)} = {number}" for model, number in expectation.gpus)
+        lines.append(f"gpus = {{ {models} }}")
     return "".join(f"{line}\n" for line in lines)
 
 

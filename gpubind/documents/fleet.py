@@ -198,7 +198,7 @@ def answer_line(answer: NodeAnswer) -> str:
     if result is None or isinstance(result, Snapshot):
         return answer.status.replace("-", " ") + (f": {answer.why}" if answer.why else "")
     worst = verdict(result.findings)
-    found = [f"{one.code} ({one.subject})" for one in result.findings if one.severity == worst]
+    found = list(dict.fromkeys(f"{one.code} ({one.subject})" for one in result.findings if one.severity == worst))
     more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
     return " ".join(filter(None, (worst, ", ".join([*found[:_NAMED], *more]))))
 

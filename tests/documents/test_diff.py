@@ -201,6 +201,16 @@ def test_each_group_is_compared_with_the_reference_and_the_text_names_it() -> No
     )
 
 
+def test_what_differs_twice_in_the_same_words_is_one_line() -> None:
+    spec = """{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": {
+        "mounts": [{"hostPath": "/usr/lib64/libcuda.so.535.1.1", "containerPath": "/usr/lib64/libcuda.so.535.1.1"}]
+    }}]}"""
+    compared = compare([snapshot("a", NVIDIA), snapshot("b", changed(NVIDIA, {"/etc/cdi/x.json": spec}))])
+    lines = render_diff_text(compared).splitlines()
+    assert len([one for one in compared.groups[1].differences if one.name == "stale-cdi(/etc/cdi/x.json)"]) == 2
+    assert [line for line in lines if "stale-cdi" in line] == ["  finding  stale-cdi(/etc/cdi/x.json)  none -> warning"]
+
+
 def test_names_of_many_hosts_are_shortened_unless_the_caller_folds_them() -> None:
     compared = compare([snapshot(f"n{number}", NVIDIA) for number in range(9)])
     assert render_diff_text(compared) == "n0, n1, n2, n3 and 5 others: equal (9)\n"

@@ -26,6 +26,11 @@ def test_the_line_has_the_code_and_the_subject_of_each_error() -> None:
     assert render_slurm(report) == line
 
 
+def test_what_is_wrong_twice_with_one_subject_is_named_once() -> None:
+    spec = ("stale-cdi", "/etc/cdi/x.json")
+    assert render_slurm(of(spec, spec)) == "gpubind: stale-cdi(/etc/cdi/x.json)\n"
+
+
 def test_the_line_is_never_empty() -> None:
     assert render_slurm(of()) == "gpubind: ok\n"
     assert render_slurm(of(("gpu-excluded", "gpu"), severity="note")) == "gpubind: ok\n"

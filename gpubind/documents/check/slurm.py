@@ -25,7 +25,8 @@ def render_slurm(report: Report) -> str:
     Each is its code and subject. Those that do not fit are counted; the first of each code comes before others.
     """
     worst = verdict(report.findings)
-    items = [(finding.code, finding.subject) for finding in report.findings if finding.severity == worst != "ok"]
+    named = ((finding.code, finding.subject) for finding in report.findings if finding.severity == worst != "ok")
+    items = list(dict.fromkeys(named))  # a spec may be stale in two ways
     head = {"error": HEAD, "warning": f"{HEAD} warning"}.get(worst, f"{HEAD} {worst}")
     left_out = len(report.not_counted)
     return _line(head, items, f" ({left_out} not counted)" if left_out else "")

@@ -33,7 +33,7 @@ def render_diff_text(comparison: Comparison, fold: Fold = listed) -> str:
 
 
 def _lines(group: EqualHosts) -> list[str]:
-    rows = [_row(difference) for difference in group.direct]
+    rows = list(dict.fromkeys(map(_row, group.direct)))
     left = max((len(row[0]) for row in rows), default=0)
     middle = max((len(row[1]) for row in rows if len(row[1]) <= WIDEST_NAME), default=0)
     lines = [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip() for row in rows]
