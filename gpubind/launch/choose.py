@@ -121,20 +121,25 @@ def _automatic(
         return choose_runtime(words[0], environ, elsewhere=elsewhere)
     from gpubind.launch.wrap.command import own_options  # slow to load, and rarely needed
 
-    readings: list[tuple[str, ...]] = []
+    readings: dict[str, tuple[str, ...]] = {}
     for name in RUNTIMES:
         with suppress(UsageError, RuntimeLimitError):
-            readings.append(own_options(name, action, words)[1])
-            chosen = choose_runtime(readings[-1][0], environ) if any(readings[-1][:1]) else None
+            readings[name] = own_options(name, action, words)[1]
+            chosen = choose_runtime(readings[name][0], environ) if any(readings[name][:1]) else None
             if chosen is not None and chosen.runtime.name == name:
                 return chosen
-    rest = words if not readings and lexists(words[0]) else next(filter(None, readings), ())
+    rest = words if not readings and lexists(words[0]) else next(filter(None, readings.values()), ())
     if not readings and not rest:
         what = f"no runtime has the options before IMAGE, from `{words[0]}` on"
         hint = "name the runtime whose options they are with --backend"
         raise UsageError("incomplete-argument", what, hint=hint)
     need_command(action, rest)
-    return choose_runtime(rest[0], environ, elsewhere=elsewhere)
+    chosen = choose_runtime(rest[0], environ, elsewhere=elsewhere)
+    if readings and chosen.runtime.name not in readings:
+        what = f"no runtime in PATH has the options before IMAGE, from `{words[0]}` on"
+        why = f"they are options of {', '.join(readings)}, and `{rest[0]}` would be started by {chosen.runtime.name}"
+        raise RuntimeLimitError("no-runtime", what, why=why, hint="install one of them, or name it with --backend")
+    return chosen
 
 
 def _own_options(runtime: Runtime, action: Action, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -90,8 +90,10 @@ OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
 OF_STORES = {"os.scandir", "os.DirEntry", "os.getxattr", "os.listxattr"}
 """Of files/overlay.py, which reads the store of a program that was asked where its images are: such an answer is not
 kept."""
-OF_NODES = {"os.pipe", "time.monotonic"}
-"""Of fleet/slurm.py: what other machines answer is never kept."""
+OF_NODES = {"os.pipe", "time.monotonic", "signal.SIGHUP", "signal.SIGTERM", "signal.SIG_DFL"}
+OF_NODES |= {"signal.default_int_handler", "signal.getsignal", "signal.signal", "os.environ.pop"}
+OF_NODES |= {"from zipfile ZIP_DEFLATED", "from zipfile ZipFile", "tempfile.NamedTemporaryFile"}
+"""Of fleet/: what other machines answer is never kept."""
 
 KNOWN = RECORDED | IN_THE_NAME_OF_THE_MEMO | OF_A_DESCRIPTOR | NO_QUESTION | NEVER_THE_SAME
 MACHINE = {
@@ -170,7 +172,7 @@ def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known |= OF_THE_LIBRARY if module == "api.py" else set()
     known |= OF_USERS if module == "host/live.py" else set()
     known |= OF_STORES if module == "files/overlay.py" else set()
-    known |= OF_NODES if module == "fleet/slurm.py" else set()
+    known |= OF_NODES if module.startswith("fleet/") else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
 
 
