@@ -204,7 +204,9 @@ def _excerpt(text: Union[bytes, bytearray]) -> str:
 def _crash(status: int, error: bytes) -> str:
     if status > 128:
         return f"gpubind was killed by signal {status - 128}"
-    what = "gpubind is not in the node's PATH" if status == _NOT_FOUND else f"gpubind ended with status {status}"
+    if status == _NOT_FOUND:  # the shell's own message may come later than its answer: equal nodes are one row
+        return "gpubind is not in the node's PATH (with --bootstrap: python3)"
+    what = f"gpubind ended with status {status}"
     message = _first_error(error)
     return f"{what}: {message}" if message else what
 

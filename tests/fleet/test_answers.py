@@ -93,7 +93,7 @@ def test_the_document_of_an_error_is_an_answer() -> None:
         ("NaN", 0, ("garbled", "it prints `NaN`")),
         (OK[:-1] + ', "x": 1e999}', 0, ("garbled", "it prints `{")),
         (OK[:-1] + ', "x": NaN}', 0, ("garbled", "it prints `{")),
-        ("", 127, ("crashed", "gpubind is not in the node's PATH: sh: gpubind: not found")),
+        ("", 127, ("crashed", "gpubind is not in the node's PATH (with --bootstrap: python3)")),
         ("", 137, ("crashed", "gpubind was killed by signal 9")),
         ("", 70, ("crashed", "gpubind ended with status 70: sh: gpubind: not found")),
     ],
@@ -222,4 +222,4 @@ def test_what_a_job_chooses_is_not_the_nodes() -> None:
 def test_a_node_without_gpubind_says_so() -> None:
     (answer,) = run_on_node("check", path="/usr/bin:/bin")
     assert answer.status == "crashed"
-    assert answer.why.startswith("gpubind is not in the node's PATH: ")
+    assert answer.why.startswith("gpubind is not in the node's PATH (")
