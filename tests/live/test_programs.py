@@ -164,11 +164,16 @@ def test_an_executable_stack_is_refused_by_dlopen_where_check_says_so(
 
 def table(outcomes: dict[str, dict[str, Outcome]]) -> str:
     """What was seen, as the docs show it; which programs start depends on the processor of the machine, too."""
-    lines = ["| image | programs | where `check` has no error and the program does not start |", "| --- | --- | --- |"]
+    rows: dict[tuple[int, str], list[str]] = {}
     for image, tried in outcomes.items():
-        differs = [program for program, outcome in tried.items() if not outcome.is_as_said]
-        names = "; ".join(f"`{program.rpartition('/')[2]}`: {EXCEPTIONS[program]}" for program in differs) or "nowhere"
-        lines.append(f"| {image} | {len(tried)} | {names} |")
+        reasons: dict[str, list[str]] = {}
+        for program, outcome in tried.items():
+            if not outcome.is_as_said:
+                reasons.setdefault(EXCEPTIONS[program], []).append(f"`{program.rpartition('/')[2]}`")
+        differs = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items()) or "nowhere"
+        rows.setdefault((len(tried), differs), []).append(image)
+    lines = ["| images | programs | where `check` has no error and the program does not start |", "| --- | --- | --- |"]
+    lines += [f"| {', '.join(images)} | {number} | {differs} |" for (number, differs), images in rows.items()]
     return "\n".join(lines) + "\n"
 
 
