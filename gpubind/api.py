@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.errors import GpubindError, UsageError, one_of
+from gpubind.errors import GpubindError, UsageError, one_of, unknown_format
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
@@ -156,9 +156,7 @@ def _not_rendered(form: str) -> UsageError:
         hint = "`tsv` has the same in columns" if form == "table" else f"`gpubind plan --format {form}`"
         return UsageError("unknown-format", f"`{form}` is printed only by the command line", why=why, hint=hint)
     mounts = (name for name, lasting in LASTING.items() if lasting.says == "mounts")
-    return UsageError(
-        "unknown-format", f"unknown format `{form}`", hint=one_of((*PLAN_DOCUMENTS, *mounts, *PLAN_FORMATS), form)
-    )
+    return unknown_format(form, (*PLAN_DOCUMENTS, *mounts, *PLAN_FORMATS))
 
 
 def _other_layout(plan: Plan, whose: str, hint: str) -> UsageError:

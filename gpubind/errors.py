@@ -68,6 +68,11 @@ def like(known: Iterable[str], wrong: str) -> str:
     return f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
 
 
+def unknown_format(name: str, known: Iterable[str]) -> UsageError:
+    """Return the error about the format *name*, which is none of the *known* ones."""
+    return UsageError("unknown-format", f"unknown format `{name}`", hint=one_of(known, name))
+
+
 class UsageError(GpubindError):
     """The command line asks for something impossible."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 from pathlib import Path
 from typing import Any, Optional
 from unittest import mock
@@ -44,7 +45,7 @@ ORIGINS: dict[str, Origin] = {"COMMANDLINE": "line", "ENVIRONMENT": "variable", 
 
 
 def by_typer(command: Subcommand, words: list[str]) -> Optional[ParsedLine]:
-    """What typer reads; None where it refuses."""
+    """What typer reads; None where it refuses. typer knows no flag that stands for an option, and has both."""
     try:
         context: Any = typer_command(command).make_context(command.name, [*words], default_map=defaults_for(command))
     except Exception as error:
@@ -54,12 +55,18 @@ def by_typer(command: Subcommand, words: list[str]) -> Optional[ParsedLine]:
             raise
         return None
     sources = {option.parameter: context.get_parameter_source(option.parameter).name for option in command.options}
+    for option in command.options:
+        if option.stands_for and sources.pop(option.parameter) and context.params.pop(option.parameter):
+            given = context.params["format_"] if sources["format_"] == "COMMANDLINE" else ()
+            context.params["format_"] = (*given, "json") if command.name == "plan" else "json"
+            sources["format_"] = "COMMANDLINE"
     return ParsedLine(context.params, {name: ORIGINS.get(source, "default") for name, source in sources.items()})
 
 
 def compared(line: ParsedLine) -> ParsedLine:
-    """*line*; no values are no values, however they are said."""
+    """*line*; no values are no values, however they are said. Two formats are refused, in any order."""
     values = {name: [*value] if isinstance(value, tuple) else value for name, value in line.values.items()}
+    values = {name: sorted(value) if value and name == "format_" else value for name, value in values.items()}
     return line._replace(values={name: None if value == [] else value for name, value in values.items()})
 
 
@@ -131,6 +138,27 @@ def test_a_line_that_is_wrong_is_refused(line: str) -> None:
         run_line(line.split())
 
 
+@pytest.mark.parametrize("config", ["", CONFIG.replace("json", "tsv")], ids=["no-config", "config"])
+@pytest.mark.parametrize("words", [["--json"], ["--json", "--json"], ["--json", "--format=json"]], ids=" ".join)
+def test_json_is_the_format_json_whatever_a_site_sets(
+    words: list[str], config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind" / "config.toml").write_text(config)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    line = read_line(command_of("plan"), words, {"GPUBIND_FORMAT": "cdi"})
+    assert line is not None
+    assert (set(line.values["format_"]), line.origins["format_"]) == ({"json"}, "line")
+    assert "json" not in line.values
+
+
+@pytest.mark.parametrize("name", ["check", "diff", "fleet"])
+def test_json_beside_another_format_is_refused(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_line(command_of(name), ["--json", "--format", "html"], {})
+    assert (caught.value.code, caught.value.hint) == ("given-twice", "--json is --format json")
+
+
 @pytest.mark.parametrize("line", ["plan --caps a --caps b", "plan --caps=a -q --caps a", "plan -oa -ob"])
 def test_an_option_with_one_value_is_refused_where_it_is_given_twice(line: str) -> None:
     name, *words = line.split()
@@ -173,6 +201,7 @@ def test_the_parameters_of_a_command_have_names_of_their_own(name: str) -> None:
 def test_a_shell_that_asks_for_completions_asks_typer(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)  # as typer is told: no other test may see that
     monkeypatch.setenv(COMPLETION, "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "gpubind comp")
     monkeypatch.setenv("COMP_CWORD", "1")

@@ -91,6 +91,12 @@ def test_each_line_of_json_is_valid_and_has_the_document(cluster: FakeCluster) -
         assert (answer["document"], answer["exit"]) == (json.loads(alone.stdout), alone.returncode)
 
 
+def test_lines_that_come_as_nodes_answer_are_no_file(cluster: FakeCluster, tmp_path: Path) -> None:
+    done = fleet(cluster, "check", "--format=json", "-o", f"{tmp_path}/answers")
+    assert (done.returncode, done.stdout, os.listdir(tmp_path)) == (2, "", ["cluster"])
+    assert done.stderr.startswith("error: wrong-use: --json prints the answers as they come")
+
+
 def test_records_are_files_of_a_directory_that_answer_as_their_nodes(cluster: FakeCluster, tmp_path: Path) -> None:
     record = read_data(f"model/data/hosts/{HOST}.json")
     (cluster.directory / "document").write_bytes(record)

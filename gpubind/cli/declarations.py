@@ -40,6 +40,8 @@ class Option(NamedTuple):
     choices: Choices = ()
     commas: bool = False
     """Whether several of the choices may stand in one value."""
+    stands_for: str = ""
+    """The word that this flag is short for: the command gets the value of that option."""
 
     @property
     def spellings(self) -> dict[str, bool]:
@@ -266,7 +268,7 @@ CHECK_FIRST = Option(
 REQUIRE_GPU = Option("--require-gpu", "Do not start without a GPU.", "Launch", preset="settings")
 DRY_RUN = Option("--dry-run", "Print the command instead.", "Launch")
 STRICT = Option("--strict", "Exit 1 on a warning, too.", "Filtering", preset="settings")
-JSON = Option("--json", "The same as --format json.", "Output")
+JSON = Option("--json", "The same as --format json.", "Output", stands_for="--format=json")
 OUTPUT = Option("-o, --output FILE", "Write to a file. [standard output]", "Output")
 QUIET = Option("-q, --quiet", "Do not report findings.", "Output")
 MEMO_HELP = "-vv: also whether a kept answer was given."

@@ -26,6 +26,10 @@ class ParsedLine(NamedTuple):
     origins: dict[str, Origin]
 
 
+_TWICE = {
+    **dict.fromkeys(("--image", "--host"), "`check` takes --image and --host several times"),
+    "--format": "--json is --format json",
+}
 _BOOLEANS = {
     **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
     **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
@@ -47,6 +51,8 @@ def read_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, s
     line = ParsedLine({each.parameter: given.get(each.parameter) for each in command.arguments}, {})
     defaults = defaults_for(command)
     for option in command.options:
+        if option.stands_for:
+            continue
         name, text = option.parameter, environ.get(option.variable)
         if name in given:
             line.values[name], line.origins[name] = given[name], "line"
@@ -84,6 +90,8 @@ def _given(command: Subcommand, words: Iterable[str]) -> Optional[dict[str, Any]
         if name not in spelled:
             return None
         option, on = spelled[name]
+        if option.stands_for and not given.get(option.parameter):
+            left.append(option.stands_for)
         if option.metavar:
             if attached is None and not left:
                 return None
@@ -110,7 +118,7 @@ def _add(given: dict[str, Any], option: Option, value: str) -> None:
         given.setdefault(option.parameter, []).append(value)
         return
     if option.parameter in given:
-        hint = "`check` takes --image and --host several times" if option.name in ("--image", "--host") else ""
+        hint = _TWICE.get(option.name, "")
         raise UsageError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
     given[option.parameter] = value
 

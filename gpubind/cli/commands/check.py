@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.documents import CHECK_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, UsageError, one_of
+from gpubind.errors import EXIT_FINDING, UsageError, unknown_format
 from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
 
@@ -31,7 +31,6 @@ def check(
     program: Optional[str],
     as_user: Optional[str],
     format_: Optional[str],
-    json: bool,
     output: Optional[str],
     only: Texts,
     ignore: Texts,
@@ -50,7 +49,7 @@ def check(
     from gpubind.documents.check.report import verdict
 
     report_memo(wanted=verbose > 1)
-    chosen = _format(format_, json=json, quiet=quiet)
+    chosen = _format(format_ or "text", quiet=quiet)
     CHECK_DOCUMENTS[chosen].load()
     if CHECK_DOCUMENTS[chosen].of_one and max(len(image or ()), len(host or ())) > 1:
         hint = "give one image and one host, or another --format"
@@ -98,13 +97,12 @@ def _expected(
     return tuple(expected for expected in found if expected is not None)
 
 
-def _format(asked: Optional[str], *, json: bool, quiet: bool) -> str:
-    """Return the requested format. Errors: `UsageError`."""
-    chosen = "json" if json else asked or "text"
-    if asked not in (None, chosen) or (quiet and chosen != "text"):
-        raise UsageError("two-formats", "--quiet, --json and another --format exclude each other")
+def _format(chosen: str, *, quiet: bool) -> str:
+    """Return the format *chosen*. Errors: `UsageError`."""
     if chosen not in CHECK_DOCUMENTS:
-        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(CHECK_DOCUMENTS, chosen))
+        raise unknown_format(chosen, CHECK_DOCUMENTS)
+    if quiet and chosen != "text":
+        raise UsageError("two-formats", f"--quiet and --format {chosen} exclude each other")
     return chosen
 
 

@@ -20,7 +20,7 @@ from gpubind.cli.declarations import (
 )
 from gpubind.cli.options import query_of
 from gpubind.documents import DIFF_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, UsageError, one_of
+from gpubind.errors import EXIT_FINDING, UsageError, unknown_format
 from gpubind.model.data import HOSTS
 
 Texts = Optional[Sequence[str]]
@@ -34,7 +34,6 @@ def diff(
     like: Texts,
     snapshot: bool,
     format_: Optional[str],
-    json: bool,
     output: Optional[str],
 ) -> None:
     """Say in what hosts, plans or drivers differ.
@@ -48,13 +47,11 @@ def diff(
     from gpubind.documents.diff.comparison import compare
     from gpubind.documents.diff.snapshot import render_snapshot
 
-    chosen = "json" if json else format_ or "text"
-    if format_ not in (None, chosen):
-        raise UsageError("two-formats", "--json and another --format exclude each other")
+    chosen = format_ or "text"
     if snapshot and format_ not in (None, "json"):
         raise UsageError("two-formats", "--snapshot and --format exclude each other")
     if chosen not in DIFF_DOCUMENTS:
-        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(DIFF_DOCUMENTS, chosen))
+        raise unknown_format(chosen, DIFF_DOCUMENTS)
     render = DIFF_DOCUMENTS[chosen].load()
     with progress(quiet=False):
         taken = snapshots_of(compared, query_of(options), like or (), image or (), is_compared=not snapshot)

@@ -101,7 +101,7 @@ COMMANDS = {
         "explain",
         explain,
         explain.__doc__ or "",
-        (LIKE, IMAGE, JSON._replace(help="Print gpubind.explain/1.")),
+        (LIKE, IMAGE, JSON._replace(help="Print gpubind.explain/1.", stands_for="")),
         (
             Argument(
                 "asked",

@@ -9,12 +9,12 @@ from gpubind.cli import declarations as declared
 from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Argument, Option, Subcommand
 from gpubind.documents import FLEET_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, UsageError, one_of
+from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, UsageError, unknown_format
 
 ACTIONS = ("check", "plan", "record", "diff")
 _NOT_SENT = ("--cdi-hook", "--stage-dir")
 """Options about formats that are not asked of nodes."""
-_FORMATS = ("table", *FLEET_DOCUMENTS)
+_FORMATS = ("table", "json", *FLEET_DOCUMENTS)
 ENGINES = ("slurm", "clustershell")
 
 
@@ -27,7 +27,6 @@ def fleet(
     fanout: Optional[str],
     bootstrap: bool,
     format_: Optional[str],
-    json: bool,
     output: Optional[str],
     verbose: int,
     **asked: Any,
@@ -47,7 +46,11 @@ def fleet(
     from gpubind.documents.diff.text import diff_document
     from gpubind.fleet.nodes import fold_nodes
 
-    page = _page(action, format_, json=json)
+    chosen = format_ or "table"
+    page, json = _page(action, chosen), chosen == "json"
+    if json and action != "record" and output not in (None, "-"):
+        hint = f"`> {output}` writes them to the file"
+        raise UsageError("wrong-use", "--json prints the answers as they come, and has no --output", hint=hint)
     request = fleet_request(action, nodes, engine, timeout, fanout, asked, is_sent=bootstrap)
     outcome = ask_fleet(request, action, output, json=json)
     if page is not None:
@@ -63,17 +66,15 @@ def fleet(
         raise SystemExit(EXIT_FINDING)
 
 
-def _page(action: str, asked: Optional[str], *, json: bool) -> Optional[Callable[..., str]]:
-    """Return what renders the answers as the document *asked* for; None for the table. Errors: `UsageError`."""
-    if asked not in (None, *_FORMATS):
-        raise UsageError("unknown-format", f"unknown format `{asked}`", hint=one_of(_FORMATS, str(asked)))
-    if asked is not None and json:
-        raise UsageError("two-formats", "--json and --format exclude each other")
-    if asked not in FLEET_DOCUMENTS or asked is None:
+def _page(action: str, chosen: str) -> Optional[Callable[..., str]]:
+    """Return what renders the answers as the page *chosen*; None for other formats. Errors: `UsageError`."""
+    if chosen not in _FORMATS:
+        raise unknown_format(chosen, _FORMATS)
+    if chosen not in FLEET_DOCUMENTS:
         return None
     if action == "record":
-        raise UsageError("wrong-use", f"fleet record writes records, and has no --format {asked}")
-    return FLEET_DOCUMENTS[asked].load()
+        raise UsageError("wrong-use", f"fleet record writes records, and has no --format {chosen}")
+    return FLEET_DOCUMENTS[chosen].load()
 
 
 def _forwarded() -> tuple[Option, ...]:

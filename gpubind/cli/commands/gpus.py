@@ -43,7 +43,7 @@ COMMANDS = {
         "gpus",
         gpus,
         gpus.__doc__ or "",
-        (JSON._replace(help="Print gpubind.gpus/1."),),
+        (JSON._replace(help="Print gpubind.gpus/1.", stands_for=""),),
         common=("--nv", "--rocm", "--gpus", "--host", "--json"),
         examples=(
             ("list them", "gpubind gpus"),

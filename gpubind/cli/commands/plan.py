@@ -10,7 +10,7 @@ from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, HostReadError, UsageError, one_of
+from gpubind.errors import EXIT_FINDING, HostReadError, UsageError, unknown_format
 from gpubind.model.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
@@ -24,7 +24,6 @@ def plan(
     like: Optional[str],
     image: Optional[str],
     format_: Optional[Sequence[str]],
-    json: bool,
     backend_arg: Optional[Sequence[str]],
     allow_writable: bool,
     cdi_hook: Optional[str],
@@ -42,7 +41,7 @@ def plan(
     from gpubind.cli.output import progress, report, report_folded, report_memo, write_document
 
     report_memo(wanted=verbose > 1)
-    chosen, quoted = _format(format_ or [], json)
+    chosen, quoted = _format(format_ or [])
     _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
     if cdi_hook is not None:
         _need_hook(cdi_hook)
@@ -78,17 +77,14 @@ def _errors_of_host(options: PlanOptions, planned: Plan) -> list[Finding]:
     return errors_of_host(options, planned, site_expectation() if options.host is None else None)
 
 
-def _format(formats: Sequence[str], json: bool) -> tuple[str, bool]:
+def _format(formats: Sequence[str]) -> tuple[str, bool]:
     """Return the requested format, and whether its arguments are quoted for a shell. Errors: `UsageError`."""
-    chosen = [name for name in formats if name != "sh"]
-    if (json and chosen not in ([], ["json"])) or len(chosen) > 1:
-        raise UsageError("two-formats", "--json and --format, or two formats, exclude each other")
-    name = "json" if json else chosen[0] if chosen else "table"
+    chosen = [name for name in dict.fromkeys(formats) if name != "sh"]
+    if len(chosen) > 1:
+        raise UsageError("two-formats", f"--format {' and --format '.join(chosen)} exclude each other")
+    name = chosen[0] if chosen else "table"
     if name not in (*FORMATS, *PLAN_FORMATS):
-        known = one_of((*FORMATS, *PLAN_FORMATS), name)
-        raise UsageError(
-            "unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh beside the name of a runtime"
-        )
+        raise unknown_format(name, (*FORMATS, *PLAN_FORMATS, "sh"))
     quoted = "sh" in formats
     if quoted and name not in QUOTABLE:
         raise UsageError("two-formats", f"--format sh quotes a runtime's arguments; `{name}` has none")
