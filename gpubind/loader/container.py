@@ -31,6 +31,9 @@ HEADER_SIZE = 64
 """Bytes of an ELF header; a shorter file is "too short"."""
 
 NOTHING = OwnMounts()
+FoundBy = Literal["interpreter", "path", "rpath", "library-path", "runpath", "cache", "default"]
+"""The rules of the search for a library, in their order; `interpreter`: it is the program's loader, and loaded before;
+`path`: its name is a path."""
 
 
 class Located(NamedTuple):
@@ -207,6 +210,20 @@ class Container:
         first = self.locate(path)
         facts = Missing("absent") if first is None else first.tree.elf(first.at)
         return None if first is None or isinstance(facts, Missing) else self._closure(first, facts)
+
+    def found_by(self, here: Object, name: str, path: str) -> FoundBy:
+        """Return the rule by which the search of *here* for *name* leads to *path*."""
+        if "/" in name:
+            return "path"
+        groups: tuple[tuple[FoundBy, tuple[str, ...]], ...] = (
+            ("rpath", () if here.elf.runpath is not None else here.rpaths),
+            ("library-path", self.library_path),
+            ("runpath", here.runpath),
+        )
+        for rule, directories in groups:
+            if path in self._places.in_directories(directories, name, here.elf.ident.arch):
+                return rule
+        return "cache" if any(entry.path == path for entry in self.image.cached(name)) else "default"
 
     def _glibc(self, own: Glibc) -> Glibc:
         """Return the glibc that programs get: the plan's where it is bound over the image's *own*."""

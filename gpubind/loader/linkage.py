@@ -7,17 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from posixpath import basename
 from typing import Literal, Optional
 
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
-from gpubind.loader.container import Closure, Container, Object
+from gpubind.loader.container import Closure, Container, FoundBy, Object
 from gpubind.model import Mount, RootedPath
 
 State = Literal["found", "missing", "unknown"]
-_Resolved = tuple[State, Optional[str], Optional[ElfFacts]]
-"""Whether there is a file for a needed name; its path in the container; its facts, if they are known."""
+Origin = Literal["plan", "image", "user", "host", "left-out"]
+
+
+class _Resolved(NamedTuple):
+    """The file for a needed name."""
+
+    state: State
+    path: Optional[str] = None
+    """In the container."""
+    elf: Optional[ElfFacts] = None
+    found_by: Optional[FoundBy] = None
+    fault: Optional[str] = None
 
 
 class Use(NamedTuple):
@@ -28,11 +39,15 @@ class Use(NamedTuple):
     path: Optional[str]
     """The file in the container that is loaded for it; None if there is none, or it is not known."""
     state: State
-    """`unknown`: no image is known, which may well have it."""
+    """`unknown`: no image is known, which may well have it; or more libraries are needed than are followed."""
     versions: tuple[str, ...] = ()
     """The symbol versions that are needed of it."""
     lacking: tuple[str, ...] = ()
     """Those of them that it does not define."""
+    found_by: Optional[FoundBy] = None
+    """The rule of the search that leads to it, for the first file that needs it; None if it is not known."""
+    fault: Optional[str] = None
+    """The loader's message, if there is a file of that name and it is refused."""
 
     @property
     def is_broken(self) -> bool:
@@ -45,14 +60,19 @@ class LinkedFile(NamedTuple):
 
     path: str
     """In the container; of one that is left out, the host's file."""
-    origin: Literal["plan", "image", "user", "left-out"]
+    origin: Origin
     uses: tuple[Use, ...] = ()
     fault: Optional[str] = None
     """The loader's message, where it refuses the file itself."""
+    source: Optional[str] = None
+    """The host's file that is mounted there, if one is."""
 
 
-def linked_files(container: Container, paths: Iterable[str]) -> tuple[LinkedFile, ...]:
-    """Return the files at *paths* that the loader maps, and everything that they are linked with, each once."""
+def linked_files(container: Container, paths: Iterable[str], own: Origin = "image") -> tuple[LinkedFile, ...]:
+    """Return the files at *paths* that the loader maps, and everything that they are linked with, each once.
+
+    *own* is the origin of files that are mounted by nobody.
+    """
     found: dict[str, LinkedFile] = {}
     for path in paths:
         faults = {one.needed_by: one.message for one in container.failures(path) if one.kind in ("unreadable", "stack")}
@@ -60,9 +80,11 @@ def linked_files(container: Container, paths: Iterable[str]) -> tuple[LinkedFile
         if closure is None:
             found.update({path: LinkedFile(path, "plan", (), faults[path])} if path in faults else {})
             continue
+        resolve = _in_closure(container, closure)
         for here in closure.objects:
-            uses = _uses(here.elf, partial(_in_closure, closure))
-            file = LinkedFile(here.file.path, _origin(here), uses, faults.get(here.file.path))
+            origin, source = _origin(here, own)
+            uses = _uses(here.elf, partial(resolve, here))
+            file = LinkedFile(here.file.path, origin, uses, faults.get(here.file.path), source)
             found[file.path] = _worse(found.get(file.path), file)
     return tuple(found.values())
 
@@ -83,9 +105,9 @@ def linked_outside(container: Container, tree: Tree, path: RootedPath) -> Linked
     def resolve(name: str) -> _Resolved:
         found = container.find(name)
         if found is None:
-            return "missing", None, None
+            return _Resolved("missing")
         provider = found.tree.elf(found.at)
-        return "found", found.path, provider if isinstance(provider, ElfFacts) else None
+        return _Resolved("found", found.path, provider if isinstance(provider, ElfFacts) else None)
 
     return LinkedFile(path, "left-out", _uses(_facts(tree, tree.real(path)), resolve))
 
@@ -102,8 +124,11 @@ def _lacking(versions: tuple[str, ...], provider: Optional[ElfFacts]) -> tuple[s
     return tuple(version for version in versions if defined and version not in defined)
 
 
-def _origin(here: Object) -> Literal["plan", "image", "user"]:
-    return "plan" if here.file.mount is not None else "user" if here.file.bind is not None else "image"
+def _origin(here: Object, own: Origin) -> tuple[Origin, Optional[str]]:
+    """Return whose file *here* is, and the host's file that is mounted for it."""
+    if here.file.mount is not None:
+        return "plan", here.file.mount.source
+    return ("user", here.file.at) if here.file.bind is not None else (own, None)
 
 
 def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Resolved]) -> tuple[Use, ...]:
@@ -113,19 +138,35 @@ def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Resolved]) -> tuple
     needs = {need.library: need.versions for need in elf.version_needs}
     uses = []
     for name in elf.needed:
-        state, path, provider = resolve(name)
+        here = resolve(name)
         versions = needs.get(name, ())
-        uses.append(Use(name, path, state, versions, _lacking(versions, provider)))
+        lacking = _lacking(versions, here.elf)
+        uses.append(Use(name, here.path, here.state, versions, lacking, here.found_by, here.fault))
     return tuple(uses)
 
 
-def _in_closure(closure: Closure, name: str) -> _Resolved:
-    found = closure.names.get(name)
-    return ("missing", None, None) if found is None else ("found", found.file.path, found.elf)
+def _in_closure(container: Container, closure: Closure) -> Callable[[Object, str], _Resolved]:
+    """Return what tells which file an object of *closure* gets for a name; objects are asked in the loader's order."""
+    faults = {one.name: one.message for one in closure.missing if one.why != "absent"}
+    preloads = {basename(name): closure.names.get(basename(name)) for name in container.preloaded}
+    loaded = {*preloads, *(here.elf.soname for here in preloads.values() if here is not None)}
+    interpreter = basename(closure.objects[0].elf.interpreter or "")
+
+    def resolve(here: Object, name: str) -> _Resolved:
+        found = closure.names.get(name)
+        if found is None:
+            return _Resolved("missing" if name in closure.names else "unknown", fault=faults.get(name))
+        rule: Optional[FoundBy] = "interpreter" if name == interpreter else None
+        if rule is None and name not in loaded:
+            rule = container.found_by(here, name, found.file.path)
+        loaded.update((name, found.elf.soname or name))
+        return _Resolved("found", found.file.path, found.elf, rule)
+
+    return resolve
 
 
 def _in_plan(targets: Mapping[str, str], name: str) -> _Resolved:
-    return ("found" if name in targets else "unknown"), targets.get(name), None
+    return _Resolved("found" if name in targets else "unknown", targets.get(name))
 
 
 def _worse(before: Optional[LinkedFile], now: LinkedFile) -> LinkedFile:

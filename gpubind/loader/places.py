@@ -173,6 +173,11 @@ class Places:
         library = library_token(glibc.path) if glibc is not None else None
         return () if library is None else (library,)
 
+    def in_directories(self, directories: tuple[str, ...], soname: str, arch: str) -> Iterator[str]:
+        """Yield where the loader looks for *soname* in *directories*."""
+        for directory in self._there(directories):
+            yield from (place for place, _ in self._in_directory(directory, soname, arch))
+
     def _in_directory(self, directory: str, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
         directory = directory.rstrip("/")
         for name in self._subdirectories(directory, arch):

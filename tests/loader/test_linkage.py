@@ -62,8 +62,9 @@ def test_the_program_comes_first_and_what_it_loads_has_its_own_needs() -> None:
     }
     found = linked(elf("libcuda.so.1"), program, program="/opt/app")
     assert next(iter(found)) == "/opt/app"
-    assert found["/opt/app"].uses == (Use("libown.so", "/opt/libown.so", "found"),)
-    assert found["/opt/libown.so"].uses == (Use("libc.so.6", LIBC, "found", ("GLIBC_2.99",), ("GLIBC_2.99",)),)
+    assert found["/opt/app"].uses == (Use("libown.so", "/opt/libown.so", "found", found_by="runpath"),)
+    (libc,) = found["/opt/libown.so"].uses
+    assert libc == Use("libc.so.6", LIBC, "found", ("GLIBC_2.99",), ("GLIBC_2.99",), "default")
     assert {found[path].origin for path in ("/opt/app", "/opt/libown.so", LIBC)} == {"image"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, Argument, PlanOptions, Subcommand
+from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, Argument, Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.errors import NothingToBindError, UsageError
 
@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 
 def explain(
-    options: PlanOptions, *, asked: Optional[Sequence[str]], like: Optional[str], image: Optional[str], json: bool
+    options: PlanOptions,
+    *,
+    asked: Optional[Sequence[str]],
+    like: Optional[str],
+    image: Optional[str],
+    tree: bool,
+    format_: Optional[str],
+    json: bool,
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan."""
     from gpubind.cli.output import progress, table_width, width, write_document
@@ -22,6 +29,9 @@ def explain(
     from gpubind.documents.explanation import codes, explain_code, explain_message
 
     what = " ".join(asked or ())
+    if tree or format_ is not None:
+        _tree(options, what, like, image, _form(format_, tree=tree, json=json))
+        return
     if not what.strip():
         answer = explanation.Answer(None, codes=codes())
     elif (page := explain_code(what)) is not None:
@@ -36,6 +46,25 @@ def explain(
                 answer = explanation.Answer(what, explanation=_of_plan(options, what, like, image))
     columns = table_width(None) if answer.explanation is not None else width()
     write_document(explanation.render_json(answer) if json else explanation.render_text(answer, columns), None)
+
+
+def _tree(options: PlanOptions, program: str, like: Optional[str], image: Optional[str], form: str) -> None:
+    """Write what *program* is linked with."""
+    from gpubind.cli.linking import render_tree
+    from gpubind.cli.output import progress, write_document
+
+    with progress(quiet=False):
+        text = render_tree(options, program, like, image, form)
+    write_document(text, None)
+
+
+def _form(asked: Optional[str], *, tree: bool, json: bool) -> str:
+    """Return the requested format of a tree. Errors: `UsageError`."""
+    if not tree:
+        raise UsageError("unknown-format", f"--format {asked} is a form of --tree", hint="add --tree")
+    if json and asked not in (None, "json"):
+        raise UsageError("two-formats", "--json and another --format exclude each other")
+    return "json" if json else asked or "text"
 
 
 _ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
@@ -101,7 +130,23 @@ COMMANDS = {
         "explain",
         explain,
         explain.__doc__ or "",
-        (LIKE, IMAGE, JSON._replace(help="Print gpubind.explain/1.", stands_for="")),
+        (
+            LIKE,
+            IMAGE,
+            Option(
+                "--tree",
+                "Show what the program or library NAME is linked with: whose copy, which rule of the loader finds it, "
+                "and what is missing; on the host, or in --image with the plan in place.",
+                "Output",
+            ),
+            Option(
+                "--format FORMAT",
+                "Of --tree: text, json, or dot for Graphviz. [text]",
+                "Output",
+                choices=("text", "json", "dot"),
+            ),
+            JSON._replace(help="Print gpubind.explain/1, with --tree gpubind.tree/1.", stands_for=""),
+        ),
         (
             Argument(
                 "asked",
@@ -113,8 +158,9 @@ COMMANDS = {
                 choices=_every_code,
             ),
         ),
-        common=("--nv", "--rocm", "--image", "--host", "--json"),
+        common=("--nv", "--image", "--tree", "--host", "--json"),
         examples=(
+            ("what a program is linked with", "gpubind explain /usr/bin/nvidia-smi --tree"),
             ("why a file is in the plan", "gpubind explain libcuda.so.1"),
             ("what a message means", 'gpubind explain "version GLIBC_2.34 not found"'),
         ),

@@ -1,0 +1,159 @@
+"""`gpubind explain --tree`: what a program is linked with, as a tree, as JSON (data/tree.schema.json), or for Graphviz.
+
+The text follows libtree: a file is expanded where the loader first meets it, and only named everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Optional
+
+from gpubind import __version__
+from gpubind.documents.text import printable
+from gpubind.frozen import NamedTuple
+from gpubind.model.plain import plain, text_of
+
+if TYPE_CHECKING:
+    from gpubind.loader.linkage import LinkedFile, Use
+
+SCHEMA = "gpubind.tree/1"
+DEPTH_LIMIT = 64
+"""Levels that the text shows below the program: a crafted chain of libraries has thousands."""
+_PRELOADED = "LD_PRELOAD"
+_RULES = {
+    "interpreter": "PT_INTERP",
+    "path": "its path",
+    "rpath": "DT_RPATH",
+    "library-path": "LD_LIBRARY_PATH",
+    "runpath": "DT_RUNPATH",
+    "cache": "ld.so.cache",
+    "default": "default directory",
+    None: _PRELOADED,
+}
+_STATES = {"missing": "not found", "unknown": "not known"}
+_FILLS = {"plan": "palegreen", "image": "lightblue", "user": "khaki", "host": "lightgrey", "left-out": "white"}
+
+
+class LinkageTree(NamedTuple):
+    """A program, and everything that it is linked with."""
+
+    asked: str
+    names: tuple[str, ...]
+    """The program, and the interpreters that it leads to if it is a script."""
+    image: Optional[str]
+    """The image that it is in; None for this host."""
+    files: tuple[LinkedFile, ...]
+    """In the loader's order; the first is the program."""
+
+
+class _Branch(NamedTuple):
+    """A line below a file."""
+
+    text: str
+    below: Optional[str] = None
+    """The file that is expanded there."""
+
+
+def render_tree_text(tree: LinkageTree) -> str:
+    """Return the tree for people: a line for each library of each file, then how many there are and what is missing."""
+    branches, first = _branches(tree), tree.files[0]
+    lines = [" -> ".join((*tree.names[:-1], f"{first.path} ({first.origin}){_more(first)}"))]
+    stack: list[tuple[str, Iterator[_Branch], int]] = [("", iter(branches[first.path]), len(branches[first.path]))]
+    while stack:  # a crafted chain is deeper than Python recurses
+        indent, rest, left = stack.pop()
+        branch = next(rest, None)
+        if branch is None:
+            continue
+        stack.append((indent, rest, left - 1))
+        text, below = branch.text, branches.get(branch.below or "", [])
+        if below and len(stack) > DEPTH_LIMIT:
+            text += f" (deeper than {DEPTH_LIMIT} levels: see --format json)"
+        elif below:
+            stack.append((f"{indent}{'|   ' if left > 1 else '    '}", iter(below), len(below)))
+        lines.append(f"{indent}{'|-- ' if left > 1 else '`-- '}{text}")
+    return "".join(printable(line) + "\n" for line in (*lines, *_summary(tree)))
+
+
+def _branches(tree: LinkageTree) -> dict[str, list[_Branch]]:
+    """Return the lines below each file; each file is expanded below the first that needs it."""
+    files = {file.path: file for file in tree.files}
+    seen = {tree.files[0].path}
+    found: dict[str, list[_Branch]] = {}
+    for file in tree.files:
+        here = found.setdefault(file.path, [])
+        for use in file.uses:
+            if use.path is None or use.path in seen:
+                here.append(_Branch(_repeated(use)))
+            else:
+                seen.add(use.path)
+                here.append(_Branch(_expanded(use.name, use, files.get(use.path)), use.path))
+    first = found[tree.files[0].path]
+    for path, file in files.items():
+        if path not in seen:
+            first.append(_Branch(_expanded(path.rpartition("/")[2], None, file), path))
+    return found
+
+
+def _expanded(name: str, use: Optional[Use], file: Optional[LinkedFile]) -> str:
+    rule = _RULES[use.found_by if use is not None else None]
+    return f"{name} [{rule}]" + (f" {file.origin}: {file.path}{_more(file)}" if file else "") + _lacking(use)
+
+
+def _repeated(use: Use) -> str:
+    if use.state == "found":
+        return f"{use.name} (repeated){_lacking(use)}"
+    return f"{use.name} {_STATES[use.state]}" + (f": {use.fault}" if use.fault else "")
+
+
+def _more(file: LinkedFile) -> str:
+    """Return the host's file that is mounted there, and why the loader refuses it."""
+    return (f" <- {file.source}" if file.source is not None else "") + (f": {file.fault}" if file.fault else "")
+
+
+def _lacking(use: Optional[Use]) -> str:
+    return f", lacks {', '.join(use.lacking)}" if use is not None and use.lacking else ""
+
+
+def _missing(tree: LinkageTree) -> list[str]:
+    return sorted({use.name for file in tree.files for use in file.uses if use.state == "missing"})
+
+
+def _summary(tree: LinkageTree) -> Iterator[str]:
+    whose = Counter(file.origin for file in tree.files)
+    count = f"{len(tree.files)} file{'s' if len(tree.files) > 1 else ''}"
+    yield f"{count}: {', '.join(f'{number} {origin}' for origin, number in sorted(whose.items()))}"
+    missing = _missing(tree)
+    if missing:
+        yield f"not found: {', '.join(missing)}"
+
+
+def render_tree_json(tree: LinkageTree) -> str:
+    """Return the tree as the document `gpubind.tree/1`: its files with what each of them needs."""
+    named = {"asked": tree.asked, "names": tree.names, "image": tree.image, "files": tree.files}
+    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, **named, "missing": _missing(tree)}))
+
+
+def render_tree_dot(tree: LinkageTree) -> str:
+    """Return the tree as a graph in Graphviz's language."""
+    lines = ["digraph linkage {", "  rankdir=LR;", "  node [shape=box, style=filled, fillcolor=white];"]
+    for file in tree.files:
+        label = _quoted(file.path, *([file.source] if file.source is not None else ()))
+        lines.append(f"  {_quoted(file.path)} [label={label}, fillcolor={_FILLS[file.origin]}];")
+    unfound = {use.name: use.state for file in tree.files for use in file.uses if use.path is None}
+    for name, state in unfound.items():
+        lines.append(f"  {_quoted(name)} [label={_quoted(name, _STATES[state])}, color=red, style=dashed];")
+    for file in tree.files:
+        for use in file.uses:
+            words = [_RULES[use.found_by]] if use.found_by is not None else []
+            words += [f"lacks {version}" for version in use.lacking]
+            style = ", color=red" if use.is_broken else ""
+            edge = f"{_quoted(file.path)} -> {_quoted(use.path or use.name)}"
+            lines.append(f"  {edge} [label={_quoted(', '.join(words))}{style}];")
+    return "\n".join((*lines, "}")) + "\n"
+
+
+def _quoted(*lines: str) -> str:
+    """Return *lines* as a string of DOT, in which `\\n` ends a line of a label."""
+    escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(escaped) + '"'
