@@ -31,8 +31,8 @@ def render_tree(
 ) -> str:
     """Return what *program* is linked with: on the host, or in *image* with the plan in place.
 
-    Errors: `UsageError` (codes `unknown-format`, `no-program`); `HostReadError` (code `unreadable-file`) if nothing of
-    that name is there, or it is no program and no library.
+    Errors: `UsageError` (codes `unknown-format`, `no-program`); `HostReadError` (code `unreadable-file`) for a file that
+    does not exist, or is not a program or library.
     """
     form = form or "text"
     if form not in FORMATS:
@@ -83,7 +83,7 @@ def _file_of(container: Container, program: str, path: str, host: Host) -> tuple
 
 
 def _host_as_container(host: Host, *, is_callers: bool) -> Container:
-    """Return *host* as the loader of its own programs sees it; *is_callers*: with the variables of this process."""
+    """Return *host* as its loader sees it; *is_callers*: with the variables of this process."""
     here = is_callers and host.local is not None
     given = {name: os.environ[name] for name in _LOADERS_VARIABLES if here and name in os.environ}
     env = tuple(EnvVar(name, "set", value, ":", "caller") for name, value in given.items())

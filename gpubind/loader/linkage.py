@@ -71,7 +71,7 @@ class LinkedFile(NamedTuple):
 def linked_files(container: Container, paths: Iterable[str], own: Origin = "image") -> tuple[LinkedFile, ...]:
     """Return the files at *paths* that the loader maps, and everything that they are linked with, each once.
 
-    *own* is the origin of files that are mounted by nobody.
+    *own* is the origin of files that are not mounted.
     """
     found: dict[str, LinkedFile] = {}
     for path in paths:
