@@ -31,8 +31,8 @@ def render_tree(
 ) -> str:
     """Return what *program* is linked with: on the host, or in *image* with the plan in place.
 
-    Errors: `UsageError` (codes `unknown-format`, `no-program`); `HostReadError` (code `unreadable-file`) for a file that
-    does not exist, or is not a program or library.
+    Errors: `UsageError` (codes `unknown-format`, `no-program`); `HostReadError` (code `unreadable-file`) for a file
+    that does not exist, or is not a program or library.
     """
     form = form or "text"
     if form not in FORMATS:
