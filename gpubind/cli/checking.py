@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.declarations import PlanOptions
-from gpubind.cli.options import open_host_of, open_image_of, query_of
+from gpubind.cli.options import open_host_of, query_of
 from gpubind.documents.check.report import Checked, Reasons, Report, Severities, checked_in, report_of
 from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.frozen import NamedTuple
-from gpubind.image.facts import Image
+from gpubind.host import Host
 from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on
 from gpubind.model import Finding, Plan, finding
@@ -21,6 +21,9 @@ from gpubind.rules.linkage import linkage_of
 from gpubind.rules.table import applying, check
 from gpubind.runtimes import known_runtime
 from gpubind.runtimes.runtime import Runtime
+
+if TYPE_CHECKING:
+    from gpubind.image.open import Opened
 
 
 class CheckRequest(NamedTuple):
@@ -59,10 +62,6 @@ class CheckRequest(NamedTuple):
             return choose_runtime(image or "", os.environ).runtime if self.options.host is None else None
         except RuntimeLimitError:
             return None
-
-
-Opened = dict[tuple[Optional[str], str], Union[Image, GpubindError, None]]
-"""The images so far, or why they cannot be opened, by name and machine."""
 
 
 def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]]) -> list[Report]:
@@ -106,15 +105,11 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
     host = open_host_of(request.options)
     if request.user is not None:
         host = host.as_user(request.user)
-    key = reference, host.uname.machine
-    if key not in opened:
-        try:
-            opened[key] = open_image_of(reference, host)
-        except GpubindError as error:
-            opened[key] = error
-    image = opened[key]
-    if isinstance(image, GpubindError):
-        raise image
+    image = None
+    if reference is not None:
+        from gpubind.image.open import open_once
+
+        image = open_once(reference, host.uname.machine, opened)
     start = preflight_on(
         host,
         query_of(request.options, request.like),
@@ -141,14 +136,14 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
     return made._replace(linked=linkage_of(start) if request.linked else (), expected=request.expected)
 
 
-def errors_of_host(options: PlanOptions, plan: Plan, site: Optional[Expectation] = None) -> list[Finding]:
-    """Return the errors of *plan* and of a check of its host, as `check` counts them: with what the site changes.
+def errors_of_host(host: Host, plan: Plan, site: Optional[Expectation] = None) -> list[Finding]:
+    """Return the errors of *plan* and of a check of *host*, as `check` counts them: with what the site changes.
 
     *site*: what the site requires of it.
     """
     from gpubind.cli.settings import ignored_findings, site_severities
 
-    start = preflight_on(open_host_of(options), plan)
+    start = preflight_on(host, plan)
     start.expected = (site,) if site is not None else ()
     report = report_of(plan, check(start), ignored_findings(()), severities=site_severities())
     return [finding for finding in report.findings if finding.severity == "error"]

@@ -18,8 +18,7 @@ from gpubind.host import Host
 from gpubind.host.live import LiveHost
 from gpubind.host.open import open_host, read_file
 from gpubind.host.recorded import RecordedHost
-from gpubind.image.facts import Image
-from gpubind.image.open import open_image
+from gpubind.image.open import Opened, open_once
 from gpubind.launch.comparing import snapshot_of_images, take_snapshot
 from gpubind.model import Plan
 from gpubind.model.answers import exists, is_directory
@@ -32,8 +31,6 @@ from gpubind.planner.planning import Query
 LIVE, STDIN = "live", "-"
 OWN = "gpubind"
 """The name of the plan that is not --like another program's."""
-Opened = dict[tuple[str, str], Image]
-"""The images so far, by name and machine."""
 _IS_PLAN = re.compile(rb'"schema"\s*:\s*"gpubind\.plan/')
 
 
@@ -127,13 +124,6 @@ def _snapshot(of: Union[Host, Plan], query: Query, images: Sequence[str], opened
     if isinstance(of, Plan):
         return snapshot_of("", of)
     if images:
-        return snapshot_of_images("", of, query, [(image, _opened(image, of, opened)) for image in images])
+        machine = of.uname.machine
+        return snapshot_of_images("", of, query, [(image, open_once(image, machine, opened)) for image in images])
     return take_snapshot("", of, query)
-
-
-def _opened(reference: str, host: Host, opened: Opened) -> Image:
-    """Return the image for *host*; as it is in *opened*, if it is there. Errors: those of `open_image`."""
-    key = reference, host.uname.machine
-    if key not in opened:
-        opened[key] = open_image(*key)
-    return opened[key]

@@ -7,7 +7,7 @@ import re
 import stat
 from typing import Optional, Union
 
-from gpubind.errors import FormatError, HostReadError, UnseenError, UsageError, like
+from gpubind.errors import FormatError, GpubindError, HostReadError, UnseenError, UsageError, like
 from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.files.live import LiveTree
 from gpubind.formats.archive.magic import meaning_of
@@ -38,6 +38,8 @@ STORED_ELSEWHERE = {
 HEAD_SIZE = 2048
 
 Path = Union[str, os.PathLike[str]]
+Opened = dict[tuple[str, str], Union[Image, GpubindError]]
+"""Images, or why they cannot be opened, by name and machine."""
 
 
 @verb
@@ -52,6 +54,20 @@ def open_image(reference: Path, machine: Optional[str] = None) -> Image:
     `bad-oci`, `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
     """
     return open_reference(parse_reference(os.fspath(reference)), machine)
+
+
+def open_once(reference: str, machine: str, opened: Opened) -> Image:
+    """Return the image as it is in *opened*, where it is put. Errors: as `open_image`, the same one each time."""
+    key = reference, machine
+    if key not in opened:
+        try:
+            opened[key] = open_image(*key)
+        except GpubindError as error:
+            opened[key] = error
+    found = opened[key]
+    if isinstance(found, GpubindError):
+        raise found
+    return found
 
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:

@@ -15,6 +15,7 @@ from gpubind.model.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
+    from gpubind.host import Host
     from gpubind.model import Finding, Plan
 
 
@@ -58,7 +59,7 @@ def plan(
 
             planned = plan_host(host, query, opened)
             text = _render(planned, chosen, output, verbose=bool(verbose))
-    errors = _errors_of_host(options, planned) if strict else []
+    errors = _errors_of_host(options, host, planned) if strict else []
     if not (errors and output is not None):  # a file of a plan that does not work is not written
         write_document(text, output)
     if not quiet and chosen != "json":
@@ -69,12 +70,12 @@ def plan(
         raise SystemExit(EXIT_FINDING)
 
 
-def _errors_of_host(options: PlanOptions, planned: Plan) -> list[Finding]:
-    """Return the errors that `check` would have about the host, for the vendors of the plan."""
+def _errors_of_host(options: PlanOptions, host: Host, planned: Plan) -> list[Finding]:
+    """Return the errors that `check` would have about *host*, for the vendors of the plan."""
     from gpubind.cli.checking import errors_of_host
     from gpubind.cli.settings import site_expectation
 
-    return errors_of_host(options, planned, site_expectation() if options.host is None else None)
+    return errors_of_host(host, planned, site_expectation() if options.host is None else None)
 
 
 def _format(formats: Sequence[str]) -> tuple[str, bool]:

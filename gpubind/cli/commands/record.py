@@ -46,9 +46,9 @@ def _write_expectation(options: PlanOptions, output: str, comment: str) -> None:
     from gpubind.planner.expected import expectation_of
     from gpubind.planner.planning import plan_host
 
-    query = query_of(options)
-    plan = plan_host(without_job(open_host_of(options)), query)
-    errors = errors_of_host(options, plan)
+    host = open_host_of(options)
+    plan = plan_host(without_job(host), query_of(options))
+    errors = errors_of_host(host, plan)
     report(errors)
     if errors:
         raise SystemExit(EXIT_FINDING)
