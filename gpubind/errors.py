@@ -98,6 +98,14 @@ class HostReadError(GpubindError):
     exit_code = EXIT_UNREADABLE
 
 
+def missing_package(package: str, purpose: str, where: str = "") -> HostReadError:
+    """Return the error that *package*, as PyPI calls it, is not installed, which *purpose* needs."""
+    what = f"the Python package `{package}` is needed for {purpose}"
+    distributions = f"python3-{package.lower().removeprefix('python-')}"
+    hint = f"`pipx inject gpubind {package}`, in a virtual environment `pip install {package}`, or {distributions}"
+    return HostReadError("missing-package", what, where=where, hint=f"{hint} of the distribution")
+
+
 class UnseenError(HostReadError):
     """Nobody could look at a file: whether it is there, and what is in it, is not known."""
 

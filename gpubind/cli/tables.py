@@ -15,7 +15,7 @@ from textwrap import TextWrapper
 from typing import Optional
 
 from gpubind.documents.tables import Column, Heading, Table
-from gpubind.errors import HostReadError
+from gpubind.errors import missing_package
 
 try:
     from rich.cells import cell_len
@@ -24,8 +24,7 @@ try:
     from rich.table import Table as Grid
     from rich.text import Text
 except ImportError as error:
-    hint = "pip install rich, or the distribution's python3-rich; --json needs neither"
-    raise HostReadError("missing-package", "the Python package `rich` is needed for a table", hint=hint) from error
+    raise missing_package("rich", "a table; --json needs none") from error
 
 GAP = 2
 HEADING = "cyan"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from gpubind.errors import HostReadError
+from gpubind.errors import missing_package
 from gpubind.frozen import NamedTuple
 
 _REPORT = ("jinja2", "markupsafe")
@@ -32,9 +32,7 @@ class Document(NamedTuple):
         except ModuleNotFoundError as error:
             if error.name not in _REPORT:
                 raise
-            hint = "pip install 'gpubind[report]', or the distribution's python3-jinja2"
-            what = f"the Python package `{error.name}` is needed for a page"
-            raise HostReadError("missing-package", what, hint=hint) from error
+            raise missing_package(error.name, "a page") from error
         renderer: Callable[..., str] = getattr(module, self.function)
         return renderer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any, Optional
 
-from gpubind.errors import IMAGE_BOMB, Format, FormatError, GpubindError, HostReadError
+from gpubind.errors import IMAGE_BOMB, Format, FormatError, GpubindError, missing_package
 from gpubind.files.blob import Blob, BlobStream
 from gpubind.model.budget import spend
 
@@ -171,7 +171,7 @@ class Zstd(Unpacked):
         try:
             import zstandard
         except ImportError as error:
-            raise missing_package("zstandard", self.label) from error
+            raise missing_package("zstandard", "this image", self.label) from error
         self._input = BlobStream(self._packed)
         decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_LIMIT)
         self._reader = decompressor.stream_reader(self._input, read_across_frames=True)  # type: ignore[arg-type]
@@ -199,14 +199,6 @@ def unpacked(blob: Blob) -> Blob:
     if head == ZSTD_MAGIC or (head[1:] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):  # a frame to be skipped
         return Zstd(blob)
     return blob
-
-
-def missing_package(package: str, label: str) -> HostReadError:
-    """Return the error for an image whose compression needs a package that is not installed."""
-    hint = f"pip install {package}"
-    return HostReadError(
-        "missing-package", f"the Python package `{package}` is needed for this image", where=label, hint=hint
-    )
 
 
 def _inflater() -> Any:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
+from gpubind.errors import RuntimeLimitError, UsageError, missing_package
 from gpubind.files.trust import acts_as_root, is_obeyed, obeyed_environ
 
 _PLACES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
@@ -70,9 +70,7 @@ def need_clustershell() -> None:
     try:
         import ClusterShell  # noqa: F401
     except ImportError as error:
-        hint = "pip install 'gpubind[fleet]', or the distribution's python3-clustershell"
-        what = "the Python package `ClusterShell` is needed for sets of nodes"
-        raise HostReadError("missing-package", what, hint=hint) from error
+        raise missing_package("ClusterShell", "sets of nodes") from error
 
 
 def _leave_what_root_obeys() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Union
 
-from gpubind.errors import HostReadError, in_file
+from gpubind.errors import HostReadError, in_file, missing_package
 from gpubind.files import Tree
 from gpubind.files.blob import Blob, BlobPart, FileBlob
-from gpubind.files.compressed import missing_package
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive import sif, squashfs
 from gpubind.formats.archive.squashfs_blocks import PACKAGES, Unpack, unpacker
@@ -140,7 +139,7 @@ def _unpacker(compression: str, label: str) -> Unpack:
     try:
         unpack = unpacker(compression)
     except ImportError as error:
-        raise missing_package(PACKAGES[compression], label) from error
+        raise missing_package(PACKAGES[compression], "this image", label) from error
     if unpack is None:
         raise HostReadError(
             "unsupported-image",

@@ -86,7 +86,7 @@ def test_what_a_shell_or_an_option_could_misread_is_not_the_name_of_a_node(clust
     assert done.stderr.startswith("error: bad-nodes: ")
 
 
-def test_without_clustershell_the_extra_is_named(tmp_path: Path) -> None:
+def test_without_clustershell_the_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "ClusterShell.py").write_text("raise ImportError")
     environ = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{BARE['PYTHONPATH']}", "PATH": BARE["PATH"]}
     command = [sys.executable, "-m", "gpubind", "fleet", "check", "-w", "n1"]
@@ -94,5 +94,6 @@ def test_without_clustershell_the_extra_is_named(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert done.stderr == (
         "error: missing-package: the Python package `ClusterShell` is needed for sets of nodes\n"
-        "  hint:  pip install 'gpubind[fleet]', or the distribution's python3-clustershell\n"
+        "  hint:  `pipx inject gpubind ClusterShell`, in a virtual environment `pip install ClusterShell`, "
+        "or python3-clustershell of the distribution\n"
     )

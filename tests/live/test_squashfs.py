@@ -175,7 +175,7 @@ def test_what_mksquashfs_writes_is_its_source(tmp_path: Path, source: Path, opti
     if options == "-comp lzo" and not has_lzo():
         with pytest.raises(HostReadError) as caught:
             opened(image)
-        assert (caught.value.code, caught.value.hint) == ("missing-package", "pip install python-lzo")
+        assert caught.value.code == "missing-package"
         return
     tree = opened(image)
     assert assert_same(tree, LiveTree(str(source))) > 3300

@@ -86,7 +86,7 @@ def test_a_template_that_names_an_unknown_value_is_a_mistake_in_gpubind() -> Non
         render("check.html")
 
 
-def test_without_the_extra_the_format_is_refused_before_anything_is_read() -> None:
+def test_without_its_package_the_format_is_refused_before_anything_is_read() -> None:
     code = (
         "import sys; sys.modules['jinja2'] = None\n"
         "from gpubind.cli.main import main\n"
@@ -95,7 +95,7 @@ def test_without_the_extra_the_format_is_refused_before_anything_is_read() -> No
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=BARE)
     assert done.returncode == HostReadError.exit_code
     assert done.stderr.startswith("error: missing-package: ")
-    assert "pip install 'gpubind[report]'" in done.stderr
+    assert "`pipx inject gpubind jinja2`" in done.stderr
 
 
 def test_the_extra_is_loaded_only_for_a_page() -> None:
