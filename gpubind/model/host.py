@@ -47,6 +47,13 @@ class Gpu(NamedTuple):
     mig: tuple[MigDevice, ...] = ()
     """Its parts; of a GPU of which parts are chosen, those."""
 
+    @property
+    def node(self) -> Optional[RootedPath]:
+        """Return the device node by which programs use it; None if that is not known."""
+        if self.vendor == "amd":
+            return self.render
+        return None if self.minor is None else RootedPath(f"/dev/nvidia{self.minor}")
+
 
 class MigDevice(NamedTuple):
     """A compute instance of a GPU instance."""

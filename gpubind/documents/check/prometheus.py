@@ -64,8 +64,9 @@ def _states(plan: Plan) -> dict[str, int]:
 
 def _has_node(plan: Plan, gpu: Gpu) -> bool:
     """Return whether the container gets the node through which programs use *gpu*."""
-    place = f"/dev/nvidia{gpu.minor}" if gpu.vendor == "nvidia" else gpu.render
-    return any(node.target == place and (gpu.vendor != "nvidia" or node.minor == gpu.minor) for node in plan.devices)
+    return any(
+        str(node.target) == gpu.node and (gpu.vendor != "nvidia" or node.minor == gpu.minor) for node in plan.devices
+    )
 
 
 def _family(name: str, what: str, samples: Iterable[_Sample]) -> str:

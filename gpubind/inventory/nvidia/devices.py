@@ -219,9 +219,7 @@ def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
     requested them yet. A GPU whose node is unknown is not hidden.
     """
     nodes = {node.target: node for node in devices.nodes}
-    known = [
-        (gpu, nodes.get(ContainerPath(f"/dev/nvidia{gpu.minor}"))) for gpu in devices.gpus if gpu.minor is not None
-    ]
+    known = [(gpu, nodes.get(ContainerPath(gpu.node))) for gpu in devices.gpus if gpu.node is not None]
     if all(node is None for _, node in known):
         return ()
     return tuple(
@@ -261,7 +259,7 @@ def storage_files(host: Host) -> Iterator[Answer]:
 
 def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[DriverNode]:
     """Yield NVIDIA's nodes below /dev, then the DRM nodes of *gpus*, then those that the caller requests."""
-    by_node = {f"nvidia{gpu.minor}": gpu.index for gpu in gpus}
+    by_node: dict[Optional[str], Optional[int]] = {gpu.node: gpu.index for gpu in gpus}
     top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
     names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
     for directory in CAPABILITY_DIRECTORIES:
@@ -269,7 +267,7 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[DriverNode]:
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural):
         known = next((row for row in _NODES if re.fullmatch(row[0], name)), (None, (), None))
-        yield DriverNode(f"/dev/{name}", known[1], known[2], by_node.get(name), _MINORS.get(name))
+        yield DriverNode(f"/dev/{name}", known[1], known[2], by_node.get(f"/dev/{name}"), _MINORS.get(name))
     for gpu in gpus:
         yield from (DriverNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
     for variable in GPUDIRECT_NODES:

@@ -97,7 +97,7 @@ def _forbidden(choice: Choice, inventory: Inventory) -> Iterator[Finding]:
     is_lost = all(gpu.index in inventory.hidden for gpu in chosen)
     by_name = choice.by == OPTION and choice.gpus is not None
     for gpu in closed if by_name else closed[:1] if is_lost else ():
-        node = f"/dev/nvidia{gpu.minor}"
+        node = str(gpu.node)
         yield finding(
             "gpu-forbidden",
             subject=node,

@@ -43,8 +43,7 @@ def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _lacks_node(preflight: Preflight, gpu: Gpu) -> bool:
-    node = gpu.render if gpu.vendor == "amd" else None if gpu.minor is None else f"/dev/nvidia{gpu.minor}"
-    return node is not None and preflight.host.dev.lacks(node)
+    return gpu.node is not None and preflight.host.dev.lacks(gpu.node)
 
 
 def expected_capability(preflight: Preflight) -> Iterator[Finding]:

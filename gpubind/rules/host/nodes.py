@@ -44,12 +44,10 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
     if not preflight.has_linux_driver:
         return
     nodes = preflight.nodes
-    gpus = [gpu for gpu in preflight.gpus if gpu.minor is not None]
-    found = [(gpu, nodes.get(f"/dev/nvidia{gpu.minor}")) for gpu in gpus]
-    without = [(gpu, node) for gpu, node in found if node is None or node.minor != gpu.minor]
-    for gpu, node in without:
-        path = f"/dev/nvidia{gpu.minor}"
-        is_lost = len(without) == len(gpus) or node is not None or _is_chosen_by_name(preflight, gpu)
+    found = [(gpu, gpu.node, nodes.get(gpu.node)) for gpu in preflight.gpus if gpu.node is not None]
+    without = [(gpu, path, node) for gpu, path, node in found if node is None or node.minor != gpu.minor]
+    for gpu, path, node in without:
+        is_lost = len(without) == len(found) or node is not None or _is_chosen_by_name(preflight, gpu)
         yield finding(
             "gpu-node-missing",
             subject=path,
