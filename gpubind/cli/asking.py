@@ -26,8 +26,8 @@ from gpubind.documents.fleet import (
     summary_of,
 )
 from gpubind.errors import OutputError, UsageError, one_of
-from gpubind.fleet.answers import Reader
-from gpubind.fleet.ask import ENGINES, FleetRequest, ask, engine_here
+from gpubind.fleet.answers import ENGINES, FleetRequest, Reader
+from gpubind.fleet.ask import ask, engine_here
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.formats.text.record import dump_record, parse_record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Optional, Union
+from typing import Any, Literal, Optional, Union, get_args
 
 from gpubind.documents.fleet import NodeAnswer, Result, Status, read_document
 from gpubind.errors import FormatError
@@ -43,21 +43,34 @@ _BOOTSTRAP = (
     'cat > "$d/gpubind.pyz"; GPUBIND_MEMO=off; export GPUBIND_MEMO; '
 )
 
+Engine = Literal["slurm", "clustershell"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
 Reader = Callable[[bytes], tuple[Optional[dict[str, Any]], Result]]
 """Reads what gpubind has printed on a node. Errors: `FormatError`, `ValueError`."""
 
 
-class FleetCall(NamedTuple):
-    """What is asked of which nodes."""
+class FleetRequest(NamedTuple):
+    """What is asked of which nodes, and how."""
 
     nodes: tuple[str, ...]
+    words: tuple[str, ...]
+    """The command line of gpubind on each node."""
+    engine: Engine
+    timeout_s: int
+    fanout: Optional[int]
+    """How many nodes are asked at once; None is the engine's own number."""
+    is_sent: bool
+    """Whether nodes have no gpubind, and are sent this one."""
+
+
+class FleetCall(NamedTuple):
+    """What an engine starts."""
+
+    request: FleetRequest
     argv: tuple[str, ...]
     """The command that each node runs."""
     program: Optional[str]
     """The file that each reads from standard input: gpubind as one file."""
-    timeout_s: int
-    fanout: Optional[int]
-    """How many nodes are asked at once; None is the engine's own number."""
 
 
 def command_on_nodes(words: Iterable[str], nonce: str, timeout_s: int, *, is_sent: bool) -> tuple[str, ...]:

@@ -5,30 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Optional, get_args
+from typing import Optional
 
 from gpubind.documents.fleet import NodeAnswer, read_document
 from gpubind.errors import UsageError
-from gpubind.fleet.answers import FleetCall, Listener, Reader, command_on_nodes, new_nonce
-from gpubind.frozen import NamedTuple
+from gpubind.fleet.answers import Engine, FleetCall, FleetRequest, Listener, Reader, command_on_nodes, new_nonce
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.model.answers import is_file
-
-Engine = Literal["slurm", "clustershell"]
-ENGINES: tuple[Engine, ...] = get_args(Engine)
-
-
-class FleetRequest(NamedTuple):
-    """What is asked of which nodes, and how."""
-
-    nodes: tuple[str, ...]
-    words: tuple[str, ...]
-    """The command line of gpubind on each node."""
-    engine: Engine
-    timeout_s: int
-    fanout: Optional[int]
-    is_sent: bool
-    """Whether nodes have no gpubind, and are sent this one."""
 
 
 def engine_here() -> Engine:
@@ -53,7 +36,7 @@ def ask(
     try:
         _heed_ends()
         with _sent(request) as program:
-            call = FleetCall(request.nodes, argv, program, request.timeout_s, request.fanout)
+            call = FleetCall(request, argv, program)
             if request.engine == "slurm":
                 from gpubind.fleet.slurm import ask_slurm
 

@@ -39,7 +39,7 @@ def ask_clustershell(call: FleetCall, listener: Listener) -> None:
     def close(self: Any, abort: bool, timeout: bool) -> None:
         client._close(self, abort, timeout)
         if timeout:
-            listener.end(str(self.key), None, f"no answer within {call.timeout_s:g} s", "timed-out")
+            listener.end(str(self.key), None, f"no answer within {call.request.timeout_s:g} s", "timed-out")
 
     def hung_up(self: Any, worker: Any, node: Any, status: int) -> None:
         listener.end(str(node), status)
@@ -47,10 +47,10 @@ def ask_clustershell(call: FleetCall, listener: Listener) -> None:
     node_client = type("NodeClient", (client,), {"_handle_read": read, "_close": close})
     node_worker = type("NodeWorker", (kind,), {"SHELL_CLASS": node_client})
     handler = type("NodeHandler", (EventHandler,), {"ev_hup": hung_up})()
-    if call.fanout is not None:
-        task.set_info("fanout", call.fanout)
-    nodes, command = NodeSet.fromlist(call.nodes), shlex.join(call.argv)
-    worker = node_worker(nodes, handler=handler, timeout=call.timeout_s, command=command, stderr=True)
+    if call.request.fanout is not None:
+        task.set_info("fanout", call.request.fanout)
+    nodes, command = NodeSet.fromlist(call.request.nodes), shlex.join(call.argv)
+    worker = node_worker(nodes, handler=handler, timeout=call.request.timeout_s, command=command, stderr=True)
     if call.program is not None:
         with open(call.program, "rb") as program:
             worker.write(program.read())

@@ -45,7 +45,7 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
     allocation = environ.get("SLURM_JOB_ID")
     if allocation is not None:
         inside = frozenset(parse_nodes(environ.get("SLURM_JOB_NODELIST", "")))
-        for node in call.nodes:
+        for node in call.request.nodes:
             if node not in inside:
                 listener.end(node, None, f"it is not in the allocation of job {allocation}", "not-asked")
     for node, why in _unusable(programs["sinfo"], listener.waiting, environ, may_be_full=allocation is not None):
@@ -54,7 +54,7 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
     def steps(job: str) -> None:
         waiting = listener.waiting
         most = _LIST_LIMIT // (1 + max(map(len, waiting), default=0))
-        size = min(call.fanout or most, most)
+        size = min(call.request.fanout or most, most)
         for at in range(0, len(waiting), size):
             _ask_batch(programs["srun"], call, listener, waiting[at : at + size], job, environ)
 
@@ -103,9 +103,9 @@ def _within_allocation(
     salloc: str, nodes: Sequence[str], call: FleetCall, environ: Mapping[str, str], work: Callable[[str], None]
 ) -> str:
     """Call *work* with the job of an allocation of *nodes*; return why there is none. Errors: those of *work*."""
-    batches = 2 + len(nodes) // (call.fanout or 1000)
-    wait_s = max(1, call.timeout_s)
-    whole_s = wait_s + batches * (call.timeout_s + _END_S)
+    batches = 2 + len(nodes) // (call.request.fanout or 1000)
+    wait_s = max(1, call.request.timeout_s)
+    whole_s = wait_s + batches * (call.request.timeout_s + _END_S)
     argv = (
         *(salloc, f"--nodes={len(nodes)}", f"--nodelist={fold_nodes(nodes)}", "--ntasks-per-node=1", "--no-bell"),
         *(f"--immediate={wait_s}", f"--time={1 + int(whole_s / 60)}", "--job-name=gpubind"),
@@ -144,7 +144,7 @@ def _ask_batch(
     srun: str, call: FleetCall, listener: Listener, nodes: Iterable[str], job: str, environ: Mapping[str, str]
 ) -> None:
     """Ask *nodes* within *job*, again without those that a step does not reach: each has an answer, or a reason."""
-    deadline = time.monotonic() + call.timeout_s
+    deadline = time.monotonic() + call.request.timeout_s
     asked = set(nodes)
     while waiting := [node for node in listener.waiting if node in asked]:
         left_s = max(0.0, deadline - time.monotonic())
@@ -164,7 +164,7 @@ def _ask_batch(
             continue
         for node in waiting:
             if is_late:
-                listener.end(node, None, f"no answer within {call.timeout_s:g} s", "timed-out")
+                listener.end(node, None, f"no answer within {call.request.timeout_s:g} s", "timed-out")
             else:
                 listener.end(node, None, _last_error([one for one in step.errors if node in one] or step.errors))
 
