@@ -8,7 +8,6 @@ from gpubind.image.cuda import DIRECTORIES_LIMIT, wheels_with
 from gpubind.model import ImageCuda
 from tests.image.cuda_trees import SITE, TREES, Installed, conda, torch, wheels
 from tests.support.images import glibc, image, sandbox
-from tests.support.page import hold
 from tests.support.trees import Dir, Link, Spec
 
 
@@ -21,15 +20,6 @@ def test_the_cuda_that_a_package_manager_put_in_is_found(installed: Installed) -
     found = every_cuda(installed.tree)
     told = (found[0].version, found[0].where) if found else ("", "")
     assert told == (installed.cuda, installed.where)
-
-
-def test_the_table_of_trees_is_in_the_docs(update_golden: bool) -> None:
-    lines = ["| what was installed | CUDA | told by |", "| --- | --- | --- |"]
-    for installed in TREES:
-        found = every_cuda(installed.tree)
-        told = (found[0].version, f"`{found[0].where}`") if found else ("none", "")
-        lines.append(f"| {installed.how} | {told[0]} | {told[1]} |")
-    hold("check.md", "cuda", "\n".join(lines) + "\n", update=update_golden)
 
 
 def test_the_newest_of_several_is_the_images_and_all_are_known() -> None:
