@@ -128,12 +128,20 @@ EXCLUDES = shlex.join(
 )
 """What tar leaves out of a container that becomes an image: no test needs it, and it is half of all."""
 MARK = """
-marked() { grep -l MARKED=$MARK /proc/[0-9]*/environ 2> /dev/null; }
+marked() {
+    for _ in $(seq 100); do
+        left=$(grep -ls MARKED=$MARK /proc/[0-9]*/environ)
+        test -n "$left" || return
+        sleep 0.3
+    done
+    echo "$left"
+}
 export MARK=$$-left-by-exec
 """
-"""For a shell: what is started with MARKED=$MARK is found by `marked`, and nothing that another test starts."""
+"""For a shell: what is started with MARKED=$MARK, and has not ended some time later, is found by `marked`; and nothing
+that another test starts."""
 MOUNTED_IMAGES = """
-for _ in $(seq 20); do test -n "$(podman image mount)" || exit 0; sleep 0.5; done
+for _ in $(seq 100); do test -n "$(podman image mount)" || exit 0; sleep 0.5; done
 podman image mount
 """
 """For a shell: the images of podman's store that stay mounted; other tests may be looking at one."""

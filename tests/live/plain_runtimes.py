@@ -38,18 +38,19 @@ WAYS = (
 )
 
 
-SIGNALLED = """
+SIGNALLED = r"""
 ready=/tmp/ready.$$
-going() {{ grep -asl "20[.]$$" /proc/[0-9]*/cmdline > /dev/null; }}
+# -q: found is found, also where other processes end while it looks. -z: at the end of an argument.
+going() {{ grep -zsq "60[.]$$\$" /proc/[0-9]*/cmdline; }}
 mkfifo $ready.in
-env --default-signal=INT {start} sh -c "echo going; exec sleep 20.$$" > $ready < $ready.in &
+env --default-signal=INT {start} sh -c "echo going; exec sleep 60.$$" > $ready < $ready.in &
 pid=$!
 exec 3> $ready.in
 until [ -s $ready ]; do sleep 0.05; kill -0 $pid; done
 rm $ready $ready.in
 python3 -c "import os; os.kill({to}$pid, {number})"
 wait $pid && echo ended 0 || echo ended $?
-for try in 1 2 3 4 5 6 7 8 9; do going || break; sleep 0.3; done
+for try in $(seq 100); do going || break; sleep 0.3; done
 ! going || echo the child goes on
 """
 """Starts a container, sends its process (or all of its group) a signal, and says how it ended and whether the child

@@ -90,7 +90,7 @@ def stores(trixie: Machine) -> Iterator[Machine]:
 
 
 def _wait_for(socket: str, daemon: subprocess.Popen[bytes]) -> None:
-    for _ in range(300):
+    for _ in range(1200):
         if os.path.exists(socket):
             return
         assert daemon.poll() is None
@@ -228,10 +228,16 @@ def test_a_signal_to_the_process_ends_the_child(
 def test_standard_input_is_the_childs_and_so_is_a_terminal(stores: Machine, engine: Engine, shows: Shows) -> None:
     piped = f"echo through | {shlex.join(gpubind(engine, 'cat', options=['-q']))} | cat"
     assert run(stores, engine, "sh", "-ec", piped).stdout == "through\n"
-    # podman may lose what a container writes to a terminal in its very last moment.
-    asks = ["sh", "-c", "test -t 0 && test -t 1 && echo a terminal && sleep 1"]
-    words = ["script", "-qec", shlex.join(gpubind(engine, *asks, options=["-q"])), "/dev/null"]
-    assert "a terminal\n" in run(stores, engine, *words).stdout  # beside what the terminal echoes
+    # podman may lose what a container writes to a terminal in its very last moment: it ends when that was read.
+    asks = ["sh", "-c", "test -t 0 && test -t 1 && echo a terminal && read answer"]
+    words = shlex.quote(shlex.join(gpubind(engine, *asks, options=["-q"])))
+    script = f"""
+        out=$(mktemp)
+        (for try in $(seq 300); do ! grep -q 'a terminal' $out || break; sleep 0.1; done; echo) |
+            script -qfec {words} $out > /dev/null
+        cat $out; rm $out
+    """
+    assert "a terminal\n" in run(stores, engine, "sh", "-ec", script).stdout  # beside what the terminal echoes
     shows(engine.row, "standard input")
     shows(engine.row, "terminal")
 

@@ -190,7 +190,7 @@ LOGGED = f"""
 import os, socket, subprocess
 log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 log.bind("/dev/log")
-log.settimeout(20)
+log.settimeout(300)
 done = subprocess.run(["{CHECK}"], env={{"SLURMD_NODENAME": os.uname().nodename}})
 print(done.returncode, log.recv(2000).decode().partition("gpubind: ")[2])
 """
@@ -312,7 +312,7 @@ def states(five: Cluster) -> dict[str, str]:
 
 def wait(five: Cluster, wanted: dict[str, str]) -> None:
     """Return when the nodes are in the states *wanted*, or fail."""
-    for _ in range(300):
+    for _ in range(1500):
         if wanted.items() <= states(five).items():
             return
         time.sleep(0.2)
@@ -340,7 +340,7 @@ def jobs(five: Cluster, number: int, script: str = "true") -> None:
 
 def ran_on(five: Cluster, number: int) -> list[str]:
     """The nodes on which the jobs ran, when all have."""
-    for _ in range(500):
+    for _ in range(1500):
         done = [path.read_text() for path in sorted(Path(five.directory, "out").glob("*[0-9]"))]
         if len("".join(done).split()) == number:
             return "".join(done).split()
