@@ -57,6 +57,7 @@ PLAN_DOCUMENTS = {
     "tsv": Document("text", "render_tsv"),
     "json": Document("text", "render_json"),
     "paths": Document("text", "render_paths"),
+    "links": Document("links", "render_links"),
 }
 """Of a `Plan` and *verbose*: whether to show also what was left out."""
 

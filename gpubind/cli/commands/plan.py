@@ -61,13 +61,27 @@ def plan(
             text = _render(planned, chosen, output, verbose=bool(verbose))
     errors = _errors_of_host(options, host, planned) if strict else []
     if not (errors and output is not None):  # a file of a plan that does not work is not written
-        write_document(text, output)
+        if chosen == "links" and output not in (None, "-"):
+            _write_links(planned, output or "", quiet=quiet)
+        else:
+            write_document(text, output)
     if not quiet and chosen != "json":
         (report if verbose else report_folded)(planned.findings)
     if errors:
         if not quiet:
             report(finding for finding in errors if finding not in planned.findings)
         raise SystemExit(EXIT_FINDING)
+
+
+def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
+    """Make *directory* one of links to the libraries of the plan, and say how programs find them."""
+    from gpubind.cli.output import complain
+    from gpubind.documents.links import advice, links_of
+    from gpubind.launch.links import put_links
+
+    put_links(links_of(planned), directory)
+    if not quiet:
+        complain(advice(planned, os.path.abspath(directory)))
 
 
 def _errors_of_host(options: PlanOptions, host: Host, planned: Plan) -> list[Finding]:
@@ -163,7 +177,9 @@ COMMANDS = {
                 choices=(*FORMATS, *PLAN_FORMATS, "sh"),
             ),
             declared.JSON,
-            declared.OUTPUT,
+            declared.OUTPUT._replace(
+                help="Write to a file; with --format links, make this directory of links. [standard output]"
+            ),
             declared.QUIET._replace(help="Do not report findings on standard error."),
             declared.VERBOSE._replace(help=f"Also show what was left out, and why. {declared.MEMO_HELP}"),
         ),

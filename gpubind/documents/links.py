@@ -1,0 +1,70 @@
+"""`plan --format links`: links to the driver's libraries, for programs without a container.
+
+What other libraries need (libstdc++, libelf: the rule `closure`) is left to such a stack, which has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpubind.documents.text import printable
+from gpubind.model import HostPath, Plan
+from gpubind.model.findings import counted
+
+LIBRARIES_32 = "lib32"
+"""The subdirectory of 32-bit libraries: a loader ignores those of another machine, but only after opening them."""
+_MANIFESTS = {
+    "/egl_vendor.d/": "__EGL_VENDOR_LIBRARY_FILENAMES",
+    "/egl_external_platform.d/": "__EGL_EXTERNAL_PLATFORM_CONFIG_FILENAMES",
+    "/vulkan/icd.d/": "VK_ADD_DRIVER_FILES",
+}
+"""Directories of manifests, and the variable that names single manifests to their loader."""
+
+
+def links_of(plan: Plan) -> dict[str, HostPath]:
+    """Return the links for *plan*: the host's file for each name of a library."""
+    found: dict[str, HostPath] = {}
+    for mount in plan.mounts:
+        if mount.kind == "library" and mount.source is not None and mount.rule != "closure":
+            name = mount.target.rpartition("/")[2]
+            found[f"{LIBRARIES_32}/{name}" if mount.capability == "compat32" else name] = mount.source
+    return dict(sorted(found.items()))
+
+
+def render_links(plan: Plan, *, verbose: bool = False) -> str:
+    """Return a line for each link: its name and its target, separated by a tab; then `# ` and how many there are."""
+    links = links_of(plan)
+    lines = "".join(f"{printable(name)}\t{printable(target)}\n" for name, target in links.items())
+    return f"{lines}# {counted(len(links), 'link')}\n"
+
+
+def advice(plan: Plan, directory: str) -> str:
+    """Return how programs find the libraries in *directory*: options of a linker, and variables for a shell."""
+    from shlex import quote
+
+    lines = [
+        f"{printable(directory)}: {counted(len(links_of(plan)), 'link')}",
+        "when you link a program (libraries that the driver itself opens are found by DT_RPATH, not by DT_RUNPATH):",
+        f"  -Wl,--disable-new-dtags,-rpath,{quote(directory)}",
+        "for a program that is linked:",
+        f"  patchelf --force-rpath --add-rpath {quote(directory)} PROGRAM",
+        "or for all programs, and their children:",
+        f"  export LD_LIBRARY_PATH={quote(directory)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}",
+    ]
+    for variable in plan.env:
+        if variable.value == plan.libdir and variable.name != "LD_LIBRARY_PATH":
+            lines.append(f"  export {variable.name}={quote(directory)}")
+    manifests = list(_manifests(plan))
+    if manifests:
+        lines.append("where the loaders of EGL and Vulkan do not read the host's manifests:")
+        lines += [f"  export {name}={quote(files)}" for name, files in manifests]
+    return "".join(printable(line) + "\n" for line in lines)
+
+
+def _manifests(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield each variable of a loader, with the host's manifests for it."""
+    for directory, name in _MANIFESTS.items():
+        mounts = (mount for mount in plan.mounts if mount.kind == "manifest" and directory in mount.target)
+        files = [mount.source for mount in mounts if mount.source is not None]
+        if files:
+            yield name, ":".join(files)

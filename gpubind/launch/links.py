@@ -1,0 +1,153 @@
+"""Write a directory of links, which is complete or stays as it was: `put_links`.
+
+The directory is itself a link to a hidden one in the same place, whose name has a hash of all its links: so it is
+replaced by a rename, and a change by others is recognised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Mapping
+from typing import Optional
+
+from gpubind.errors import OutputError
+from gpubind.files.trust import is_obeyed
+from gpubind.model import HostPath
+from gpubind.model.digest import sha256
+from gpubind.observe import cannot_sign
+
+_LENGTH = 16
+"""Digits of the hash in a name."""
+
+
+def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
+    """Make *directory* have these *links*, and nothing else. Return whether anything changed.
+
+    Errors: `OutputError` (code `other-directory`) if something else is there; (code `unwritable-file`), for root also
+    where other users could change the directory.
+    """
+    cannot_sign("a directory is written")
+    parent, name = os.path.split(os.path.abspath(directory))
+    own = f".{name}.{_digest(links)}"
+    try:
+        if not is_obeyed(parent):
+            raise PermissionError(errno.EACCES, "users other than root could change what is there")
+        before = _current(parent, name)
+        if before == own:
+            return False
+        if not os.path.lexists(f"{parent}/{own}"):
+            _make(links, f"{parent}/{own}")
+        elif _links_in(f"{parent}/{own}") != links:
+            raise _other(f"{parent}/{own}")
+        _point(parent, name, own, is_empty=before == "")
+        if before:
+            _remove(f"{parent}/{before}")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise OutputError(
+            "unwritable-file", "the directory of links cannot be written", where=directory, why=why
+        ) from error
+    return True
+
+
+def _current(parent: str, name: str) -> Optional[str]:
+    """Return the directory that *name* leads to; None if there is nothing, and empty for an empty directory.
+
+    Errors: `OutputError` (code `other-directory`) for anything that `put_links` did not make.
+    """
+    path = f"{parent}/{name}"
+    try:
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return None
+    if kind == stat.S_IFDIR and not os.listdir(path):
+        return ""
+    target = os.readlink(path) if kind == stat.S_IFLNK else ""
+    if not re.fullmatch(rf"{re.escape(f'.{name}.')}[0-9a-f]{{{_LENGTH}}}", target):
+        raise _other(path)
+    there = _links_in(f"{parent}/{target}")
+    if there is None or not target.endswith(_digest(there)):
+        raise _other(path)
+    return target
+
+
+def _other(path: str) -> OutputError:
+    hint = "name a directory that does not exist, or remove this one yourself"
+    return OutputError("other-directory", "it holds something else than links that gpubind made", where=path, hint=hint)
+
+
+def _digest(links: Mapping[str, HostPath]) -> str:
+    text = "".join(f"{name}\0{links[name]}\0" for name in sorted(links))
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_LENGTH]
+
+
+def _links_in(directory: str) -> Optional[dict[str, HostPath]]:
+    """Return the links in *directory* and below; None if anything else is there, or others may change it.
+
+    Errors: `OSError`.
+    """
+    found: dict[str, HostPath] = {}
+    here = os.lstat(directory)
+    if here.st_uid != os.geteuid() or here.st_mode & 0o022 or not stat.S_ISDIR(here.st_mode):
+        return None
+    rest = [""]
+    for below in rest:  # grows
+        for name in os.listdir(f"{directory}/{below}"):
+            path = f"{below}{name}"
+            kind = stat.S_IFMT(os.lstat(f"{directory}/{path}").st_mode)
+            if kind == stat.S_IFDIR and not below:
+                rest.append(f"{path}/")
+            elif kind != stat.S_IFLNK:
+                return None
+            else:
+                found[path] = HostPath(os.readlink(f"{directory}/{path}"))
+    return found
+
+
+def _make(links: Mapping[str, HostPath], directory: str) -> None:
+    """Make *directory* with *links*; others see it when it is complete."""
+    part = f"{directory}.{os.urandom(8).hex()}.part"
+    try:
+        os.mkdir(part, 0o755)
+        os.chmod(part, 0o755)  # whatever the umask is
+        for name, target in links.items():
+            place = os.path.dirname(f"{part}/{name}")
+            if not os.path.isdir(place):
+                os.mkdir(place)
+                os.chmod(place, 0o755)
+            os.symlink(target, f"{part}/{name}")
+        os.rename(part, directory)
+    except OSError:
+        _remove(part)
+        raise
+
+
+def _point(parent: str, name: str, own: str, *, is_empty: bool) -> None:
+    """Make *name* a link to *own*; *is_empty*: it is an empty directory, which goes first."""
+    part = f"{parent}/{own}.{os.urandom(8).hex()}.part"
+    os.symlink(own, part)
+    try:
+        if is_empty:
+            os.rmdir(f"{parent}/{name}")
+        os.rename(part, f"{parent}/{name}")
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def _remove(directory: str) -> None:
+    """Remove *directory* if it has only links: what has come into it meanwhile stays."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            path = f"{directory}/{name}"
+            kind = stat.S_IFMT(os.lstat(path).st_mode)
+            if kind == stat.S_IFLNK:
+                os.unlink(path)
+            elif kind == stat.S_IFDIR:
+                _remove(path)
+        os.rmdir(directory)
