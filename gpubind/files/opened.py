@@ -12,6 +12,7 @@ from gpubind.model import Missing, RootedPath
 
 if TYPE_CHECKING:
     from gpubind.files.blob import Blob
+    from gpubind.model.gpucode import GpuCode
 
 BUFFER = 1 << 16
 COPY_STEP = 1 << 18
@@ -72,6 +73,21 @@ class OpenedTree(Tree):
         try:
             with stream:
                 return parse_elf(stream)
+        except FormatError as error:
+            if error.code != "bad-elf":  # the whole image is damaged
+                raise
+            return Missing("unreadable", f"{error.what}: {error.why}")
+
+    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
+        """Only headers are read, here and there: nothing is copied, as `_stream` does."""
+        blob = self.open(RootedPath(path))
+        if isinstance(blob, Missing):
+            return blob
+        from gpubind.files.blob import BlobStream
+        from gpubind.formats.gpucode.sections import parse_gpu_code
+
+        try:
+            return parse_gpu_code(cast("BinaryIO", BlobStream(blob)), blob.read_at)
         except FormatError as error:
             if error.code != "bad-elf":  # the whole image is damaged
                 raise

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from posixpath import dirname
-from typing import Any, NoReturn, Optional, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, Union
 
 from gpubind.errors import closed
 from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf, is_stub
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT, ATTRIBUTES, LOOP, OF_DEVICES
 from gpubind.model.budget import LINKS_LIMIT, spend
+
+if TYPE_CHECKING:
+    from gpubind.model.gpucode import GpuCode
 
 SHORTCUTS = 2
 """Depth of links in links up to which the directory of a target is resolved as a whole, and cached."""
@@ -46,6 +49,7 @@ class Tree:
         self._resolved: dict[str, Union[RootedPath, Missing]] = {"/": RootedPath("/")}
         self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
         self._stubs: dict[str, bool] = {}
+        self._codes: dict[str, Union[GpuCode, Missing]] = {}
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
         self.globs: dict[str, tuple[RootedPath, ...]] = {}
         """The results of `gpubind.files.glob`, by pattern."""
@@ -198,6 +202,18 @@ class Tree:
             self._elfs[here] = answer
         return answer
 
+    def gpu_code(self, path: str) -> Union[GpuCode, Missing]:
+        """Return the GPU code in the ELF file *path*; a damaged file is `unreadable`."""
+        here = self._regular(path)
+        if isinstance(here, Missing):
+            return here
+        answer = self._codes.get(here)
+        if answer is None:
+            answer = self._gpu_code(here)
+            spend("facts", FILE_COST)
+            self._codes[here] = answer
+        return answer
+
     def is_stub(self, path: str) -> bool:
         """Return whether *path* is a stub of libcuda or NVML, or a small file in a directory called `stubs`."""
         found = self.find(path)
@@ -231,6 +247,10 @@ class Tree:
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
         raise NotImplementedError
+
+    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
+        """Only files that can be opened have bytes in their middle: a record has none."""
+        return Missing("unrecorded", f"{path} is in a record")
 
     def _is_stub(self, path: str) -> bool:
         data = self._read(path, STUB_LIMIT)

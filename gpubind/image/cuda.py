@@ -83,7 +83,7 @@ def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
 
 def framework_libraries(tree: Tree, packages: str, framework: Framework) -> tuple[str, ...]:
     """Return the libraries of *framework* in the directory *packages*."""
-    return tuple(path for pattern in framework.libraries for path in _matching(tree, packages, pattern))
+    return tuple(path for pattern in framework.libraries for path in matching(tree, packages, pattern))
 
 
 def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:
@@ -169,12 +169,12 @@ def _built_for(tree: Tree, packages: str, framework: Framework) -> Optional[Imag
     return None
 
 
-def _matching(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
+def matching(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
     """Yield the paths below *directory* that match *pattern*, whose components may have a `*`."""
     head, _, rest = pattern.partition("/")
     for name in tree.names(directory):
         if fnmatchcase(name, head):
-            yield from _matching(tree, f"{directory}/{name}", rest) if rest else (f"{directory}/{name}",)
+            yield from matching(tree, f"{directory}/{name}", rest) if rest else (f"{directory}/{name}",)
 
 
 def prefixes_of(tree: Tree, path: str) -> Iterator[str]:

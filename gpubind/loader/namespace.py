@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import dirname, normpath
-from typing import Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Optional, TypeVar, Union
 
 from gpubind.files import Tree
 from gpubind.files.links import Link, follow
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.frozen import NamedTuple
 from gpubind.model import ABSENT, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
+
+if TYPE_CHECKING:
+    from gpubind.model.gpucode import GpuCode
 
 T = TypeVar("T")
 
@@ -203,6 +206,9 @@ class MountedTree(Tree):
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
         return self._ask(path, lambda tree, at: tree.elf(at))
+
+    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
+        return self._ask(path, lambda tree, at: tree.gpu_code(at))
 
     def _ask(self, path: str, question: Callable[[Tree, str], Union[T, Missing]]) -> Union[T, Missing]:
         found = self._namespace.look(path)

@@ -21,9 +21,9 @@ class Framework(NamedTuple):
 
     name: str
     """As its authors call it."""
-    libraries: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
     """Patterns of its libraries, for which the loader must find everything."""
-    without: str
+    without: str = ""
     """The consequence if its libraries do not load."""
     versions: Mapping[str, str] = MappingProxyType({})
     """Files that hold the version of CUDA, and the regular expression whose group it is."""
@@ -33,6 +33,12 @@ class Framework(NamedTuple):
     """Directories with libraries that are loaded before its own."""
     is_fatal: bool = False
     """Whether its import fails then."""
+    code: tuple[str, ...] = ()
+    """Patterns of the files with its GPU code, of which it uses one."""
+    more_code: tuple[str, ...] = ()
+    """Those of files for some of its functions, and of directories with files named after processors."""
+    is_addition: bool = False
+    """Whether programs use another framework, and this one with it."""
 
 
 @lru_cache(maxsize=1)
@@ -44,11 +50,19 @@ def _table() -> dict[str, dict[str, Any]]:
 @lru_cache(maxsize=1)
 def frameworks() -> dict[str, Framework]:
     """Return the frameworks by the name of their directory, or the beginning of the name of their one module."""
-    found = {}
-    for directory, row in _table()["frameworks"].items():
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-        found[directory] = Framework(**{name: fields[name] for name in Framework._fields if name in fields})
-    return found
+    return {directory: _framework(row) for directory, row in _table()["frameworks"].items()}
+
+
+@lru_cache(maxsize=1)
+def frameworks_elsewhere() -> tuple[Framework, ...]:
+    """Return those outside of Python: the patterns of their files are absolute."""
+    rows: Any = _table()["elsewhere"]
+    return tuple(map(_framework, rows))
+
+
+def _framework(row: dict[str, Any]) -> Framework:
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+    return Framework(**{name: fields[name] for name in Framework._fields if name in fields})
 
 
 def version_key(version: str) -> tuple[int, ...]:

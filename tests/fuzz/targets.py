@@ -56,6 +56,7 @@ from gpubind.formats.driver.require import holds
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.elf.elf import is_stub, parse_ident
 from gpubind.formats.elf.ldcache import parse_ldcache, parse_ldsoconf
+from gpubind.formats.gpucode.sections import parse_gpu_code
 from gpubind.formats.text.expectation import parse_expectation
 from gpubind.formats.text.json import parse_json
 from gpubind.formats.text.record import dump_record, parse_record
@@ -75,6 +76,7 @@ from gpubind.runtimes import RUNTIMES
 from tests.fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
 from tests.support.driver import V, cache, kernel, libraries
 from tests.support.elf import elf
+from tests.support.gpucode import bundle, compressed, container
 from tests.support.images import glibc, sandbox
 from tests.support.layers import archive, docker_archive, oci_layout, packed, tar, zstd
 from tests.support.ldcache import build_ldcache, entry
@@ -129,6 +131,35 @@ def _elf(data: bytes) -> None:
     parse_ident(data[:256])
     is_stub(data)
     parse_elf(io.BytesIO(data))
+
+
+def _gpu_code_seeds() -> tuple[bytes, ...]:
+    one = container("sm_80", "sm_90a", "compute_90") + container("sm_100f", "sm_120", packed=True)
+    amd = bundle("gfx90a:xnack-", "gfx1100")
+    sections = (
+        {".nv_fatbin": one},
+        {"__nv_relfatbin": one},
+        {".hip_fatbin": amd + compressed(amd).ljust(4096, b"\0") + compressed(amd, 3, method=1)},
+    )
+    return tuple(elf("libx.so", more=more) for more in sections)
+
+
+def _gpu_code(data: bytes) -> None:
+    """Any file costs a bounded number of reads, and no text of it gets into a name of an architecture."""
+    reads = 0
+
+    def read(offset: int, size: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        assert offset >= 0
+        assert 0 < size <= 1 << 18
+        return data[offset : offset + size]
+
+    code = parse_gpu_code(io.BytesIO(data), read)
+    assert reads <= (1 << 16) + 1
+    assert all(
+        re.fullmatch(r"(sm|compute)_[0-9]+[af]?|gfx[0-9a-z:+-]+|amdgcnspirv", one) for one in code.code + code.ptx
+    )
 
 
 def _caches() -> tuple[bytes, ...]:
@@ -244,6 +275,7 @@ def _of_seeds(name: str, take: Callable[[bytes], object], words: Sequence[bytes]
 
 PARSERS: dict[str, Target] = {
     "elf": Target(_elf_seeds, _elf, (b"\x7fELF", b"\xfe\xff\xff\x6f", b"\xfc\xff\xff\x6f"), 6),
+    "gpu-code": Target(_gpu_code_seeds, _gpu_code, (b"\x50\xed\x55\xba", b"CCOB", b"__CLANG_OFFLOAD_BUNDLE__"), 6),
     "ld-cache": Target(_caches, _cache, (b"glibc-ld.so.cache1.1", b"ld.so-1.7.0\0", b"\x24\xa0\xd7\x42")),
     "record": Target(lambda: (_small_record(),), _record, JSON_WORDS, 2),
     "snapshot": Target(_snapshot_seeds, _snapshot, JSON_WORDS, 2),

@@ -93,16 +93,18 @@ def elf(
     no_default_directories: bool = False,
     pie: bool = False,
     private: Sequence[str] = (),
+    more: Optional[Mapping[str, bytes]] = None,
 ) -> bytes:
     """A file with these facts; *needs* maps a library to the versions that are wanted of it.
 
-    *private* are symbols of version GLIBC_PRIVATE: it has them if it defines that version, else it wants them.
+    *more* are other sections, by name. *private* are symbols of version GLIBC_PRIVATE: it has them if it defines that
+    version, else it wants them.
     """
     wanted = tuple(VersionNeed(library, tuple(versions)) for library, versions in (needs or {}).items())
     ident = ElfIdent(bits, order, machine, kind)
     single = (soname, tuple(needed), rpath, runpath, interpreter)
     flags = (executable_stack, no_default_directories, pie)
-    return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags), private=private)
+    return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags), private=private, more=more)
 
 
 def stub(soname: str = "libcuda.so.1", imports: Sequence[str] = ()) -> bytes:
@@ -115,7 +117,13 @@ def stub(soname: str = "libcuda.so.1", imports: Sequence[str] = ()) -> bytes:
     return elf(soname, needed=("libc.so.6",) if imports else ()) + names.encode()
 
 
-def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True, private: Sequence[str] = ()) -> bytes:
+def build_elf(
+    facts: ElfFacts,
+    sections: bool = True,
+    says_stack: bool = True,
+    private: Sequence[str] = (),
+    more: Optional[Mapping[str, bytes]] = None,
+) -> bytes:
     """The file that *facts* tell of. Of version definitions, each but the first two has the one before it as parent.
 
     Without *sections*: as `sstrip` leaves a file, with program headers only. Without *says_stack*: with no
@@ -166,6 +174,8 @@ def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True, p
     dynamic_at = table[-1].offset
     if facts.cuda_note is not None:
         put(".note.cuda.fwd_compatibility", _NOTE, _cuda_note(order, facts.cuda_note))
+    for name, data in (more or {}).items():
+        put(name, _PROGBITS, data)
 
     segments = [(_PT_LOAD, 0, len(out)), (_PT_DYNAMIC, dynamic_at, len(dynamic))]
     if facts.interpreter is not None:

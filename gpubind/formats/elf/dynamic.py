@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import BinaryIO, Literal, Optional
 
@@ -33,8 +33,8 @@ DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15
 DT_FLAGS_1, DT_VERDEF, DT_VERNEED = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFE
 DF_1_NODEFLIB, DF_1_PIE = 0x800, 0x08000000
 VER_FLG_WEAK = 2
-SHT_NOTE = 7
-CUDA_NOTE = b".note.cuda.fwd_compatibility\0"
+SHT_NOTE, SHT_NOBITS = 7, 8
+CUDA_NOTE = ".note.cuda.fwd_compatibility"
 
 _damaged = Format("bad-elf", "damaged ELF file").damaged
 
@@ -62,6 +62,15 @@ class _Segment(NamedTuple):
     size: int
     """In the file: what memory has beyond it is zeros."""
     flags: int
+
+
+class Section(NamedTuple):
+    """A section of an ELF file, as link editors and debuggers see it."""
+
+    kind: int
+    """sh_type: `SHT_NOTE`; that of `SHT_NOBITS` has no bytes in the file."""
+    offset: int
+    size: int
 
 
 def parse_elf(stream: BinaryIO) -> ElfFacts:
@@ -98,6 +107,17 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         no_default_directories=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_NODEFLIB),
         pie=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_PIE),
     )
+
+
+def find_sections(stream: BinaryIO, names: Collection[str]) -> dict[str, Section]:
+    """Return the sections of the ELF file in *stream* with those *names*; none of a file that has no sections.
+
+    Errors: as `parse_elf`.
+    """
+    ident = parse_ident(stream.read(HEAD_SIZE) or b"")
+    if isinstance(ident, NotElf):
+        raise FormatError("bad-elf", "not an ELF file", place="byte 0", why=ident.detail)
+    return _ElfFile(stream, ident).sections(names)
 
 
 class _ElfFile:
@@ -146,6 +166,23 @@ class _ElfFile:
             if len(data) == size:
                 return data
         raise _damaged(f"the file ends before its {what}", what)
+
+    def sections(self, names: Collection[str]) -> dict[str, Section]:
+        """Return the sections with those *names*: of several, the last. None where it has no table of sections."""
+        form = struct.Struct(self.order + self.forms.section)
+        if self.section_size != form.size or self.section_names >= self.section_count:
+            return {}
+        table = self.read(self.section_at, self.section_count * form.size, "section headers")
+        rows = list(form.iter_unpack(table))
+        at, size = rows[self.section_names][4:6]
+        texts = self.read(at, min(size, NAMES_LIMIT), "names of sections")
+        wanted = {name.encode() + b"\0": name for name in names}
+        return {
+            name: Section(kind, offset, size)
+            for place, kind, _, _, offset, size, *_ in rows
+            for text, name in wanted.items()
+            if texts.startswith(text, place)
+        }
 
     def load(self, address: int, size: int, what: str) -> bytes:
         """Return the *size* bytes at *address*; fewer where their segment ends."""
@@ -261,17 +298,10 @@ def _read_interpreter(file: _ElfFile) -> Optional[str]:
 
 def _read_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
     """Return libcuda's note, from a section outside all segments, which ld.so does not see."""
-    form = struct.Struct(file.order + file.forms.section)
-    if file.section_size != form.size or file.section_names >= file.section_count:
+    found = file.sections((CUDA_NOTE,)).get(CUDA_NOTE)
+    if found is None or found.kind != SHT_NOTE or found.size > NOTE_LIMIT:
         return None
-    table = file.read(file.section_at, file.section_count * form.size, "section headers")
-    sections = list(form.iter_unpack(table))
-    at, size = sections[file.section_names][4:6]
-    names = file.read(at, min(size, NAMES_LIMIT), "names of sections")
-    for name, kind, _, _, offset, size, *_ in reversed(sections):
-        if kind == SHT_NOTE and size <= NOTE_LIMIT and names.startswith(CUDA_NOTE, name):
-            return parse_cuda_note(file.read(offset, size, "note"), file.ident.order)
-    return None
+    return parse_cuda_note(file.read(found.offset, found.size, "note"), file.ident.order)
 
 
 def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:

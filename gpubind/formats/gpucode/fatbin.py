@@ -1,0 +1,115 @@
+"""NVIDIA's fatbins: containers of machine code (cubins) and PTX, one after the other in a section of an ELF file.
+
+Only headers are read, none of the code. NVIDIA describes the container in `fatbinary_section.h`; the entries are as
+`fatbinary` 13.5 writes them, and were compared with `cuobjdump --list-elf` and `--list-ptx` of the same release:
+
+- a container: magic, version, size of this header (16), size of all entries;
+- an entry: kind at 0, its header's size at 4, the size of the code at 8, architecture at 28, flags at 40; the header
+  has 64 bytes and extensions;
+- kind 256: several entries, packed as one. Their own headers follow its 64 bytes, after their number and size.
+
+`cuobjdump` calls machine code for sm_100f `sm_100`: the suffix tells what it uses, and both run on the same GPUs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+from gpubind.frozen import NamedTuple
+from gpubind.model.gpucode import GpuCode, made_of
+
+SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+"""What the driver loads; and what is still to be linked, which is used where there is nothing else."""
+MAGIC = 0xBA55ED50
+PTX, CUBIN, SEVERAL = 1, 2, 256
+ARCH_SPECIFIC, FAMILY_SPECIFIC = 1 << 20, 1 << 21
+ENTRIES_LIMIT = 1 << 16
+"""Entries and containers of a file: the largest known has 4,000."""
+HEADER_LIMIT = 1 << 16
+_CONTAINER = struct.Struct("<IHHQ")
+_ENTRY = struct.Struct("<HHIQ4xI4xI8xQ16x")
+_EXTENSION = struct.Struct("<II")
+
+Read = Callable[[int, int], bytes]
+"""Return so many bytes at an offset of the file; fewer only where it ends."""
+
+
+class _Image(NamedTuple):
+    kind: int
+    version: int
+    header: int
+    size: int
+    extension: int
+    """Where its extensions begin; 0 without any."""
+    arch: int
+    flags: int
+
+
+class _DamageError(Exception):
+    """What is there is not a fatbin. Its text says where."""
+
+
+def parse_fatbins(read: Read, start: int, size: int) -> GpuCode:
+    """Return the GPU code in the section of *size* bytes at *start*. Never raises by itself."""
+    code: list[str] = []
+    ptx: list[str] = []
+    unread = None
+    try:
+        for entry in _entries(read, start, start + size):
+            suffix = "a" if entry.flags & ARCH_SPECIFIC else "f" if entry.flags & FAMILY_SPECIFIC else ""
+            if entry.kind == CUBIN:
+                code.append(f"sm_{entry.arch}{suffix}")
+            elif entry.kind == PTX:
+                ptx.append(f"compute_{entry.arch}{suffix}")
+    except _DamageError as error:
+        unread = str(error)
+    return made_of(code, ptx, unread)
+
+
+def _entries(read: Read, at: int, end: int) -> Iterator[_Image]:
+    """Yield the entries of all containers from *at* to *end*. Errors: `_DamageError`."""
+    container_end = at
+    for _ in range(ENTRIES_LIMIT):
+        if at >= container_end:
+            if at + _CONTAINER.size > end:
+                return
+            magic, _, header, size = _CONTAINER.unpack(_bytes(read, at, _CONTAINER.size))
+            if not magic:  # between two containers
+                at += 8
+                continue
+            if magic != MAGIC or header < _CONTAINER.size or at + header + size > end:
+                raise _DamageError(f"no container of GPU code at byte {at}")
+            container_end, at = at + header + size, at + header
+            continue
+        entry = _Image(*_ENTRY.unpack(_bytes(read, at, _ENTRY.size)))
+        if entry.header < _ENTRY.size or at + entry.header + entry.size > container_end:
+            raise _DamageError(f"no entry of GPU code at byte {at}")
+        if entry.kind == SEVERAL:
+            yield from _packed(_bytes(read, at, min(entry.header, HEADER_LIMIT)), at)
+        else:
+            yield entry
+        at += entry.header + entry.size
+    raise _DamageError(f"over {ENTRIES_LIMIT} entries")
+
+
+def _packed(header: bytes, place: int) -> Iterator[_Image]:
+    """Yield the entries that are packed as the one with *header*, which is at *place*. Errors: `_DamageError`."""
+    at, count = _ENTRY.size + _EXTENSION.size, 0
+    if len(header) >= at:
+        count, _ = _EXTENSION.unpack_from(header, _ENTRY.size)
+    for _ in range(count):
+        if at + _ENTRY.size > len(header):
+            raise _DamageError(f"no entry of GPU code at byte {place + at}")
+        entry = _Image(*_ENTRY.unpack_from(header, at))
+        yield entry
+        at += _ENTRY.size
+        if entry.extension and at + _EXTENSION.size <= len(header):
+            at += 2 * _EXTENSION.size + _EXTENSION.unpack_from(header, at)[1]
+
+
+def _bytes(read: Read, at: int, size: int) -> bytes:
+    data = read(at, size)
+    if len(data) < size:
+        raise _DamageError(f"the file ends in its GPU code, at byte {at + len(data)}")
+    return data

@@ -1,0 +1,26 @@
+"""Find the GPU code of an ELF file by its sections."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from gpubind.formats.elf.dynamic import SHT_NOBITS, find_sections
+from gpubind.formats.gpucode import fatbin, hip
+from gpubind.formats.gpucode.fatbin import Read
+from gpubind.model.gpucode import GpuCode
+
+_NAMES = (*fatbin.SECTIONS, hip.SECTION)
+
+
+def parse_gpu_code(stream: BinaryIO, read: Read) -> GpuCode:
+    """Return the GPU code in the ELF file in *stream*, whose bytes *read* reads, too. Only headers are read.
+
+    Errors: as `parse_elf`.
+    """
+    found = {name: one for name, one in find_sections(stream, _NAMES).items() if one.size and one.kind != SHT_NOBITS}
+    for name in fatbin.SECTIONS:
+        if name in found:
+            return fatbin.parse_fatbins(read, found[name].offset, found[name].size)
+    if hip.SECTION in found:
+        return hip.parse_bundles(read, found[hip.SECTION].offset, found[hip.SECTION].size)
+    return GpuCode()

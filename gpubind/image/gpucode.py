@@ -1,0 +1,80 @@
+"""Find the GPU code in an image: `read_gpu_code`.
+
+Frameworks open their libraries by name, so that no program is linked with them: data/cuda.json lists the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpubind.files import Tree, glob
+from gpubind.formats.gpucode.hip import parse_names
+from gpubind.frozen import NamedTuple
+from gpubind.image.cuda import matching, packages_of
+from gpubind.image.facts import Image
+from gpubind.model import Missing
+from gpubind.model.cuda import Framework, frameworks, frameworks_elsewhere
+from gpubind.model.gpucode import CodeFile, GpuCode
+
+FILES_LIMIT = 256
+"""Files of an image that are looked at: of all frameworks at once there are 60."""
+PACKED = "it is in a layer that is compressed with zstd, where each step back unpacks all that precedes it"
+
+
+class _Place(NamedTuple):
+    path: str
+    framework: Framework
+    is_main: bool
+
+
+def read_gpu_code(image: Image) -> tuple[CodeFile, ...]:
+    """Return the GPU code of each framework in *image*; of a file that cannot be read, the reason."""
+    return gpu_code_of(image.tree, packages_of(image.tree, image.facts.env.get("PATH", "")))
+
+
+def gpu_code_of(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
+    """Return the GPU code of the frameworks in the directories *packages*, and of those outside of Python.
+
+    Files without any are left out. Of several paths that lead to one file, the first is reported.
+    """
+    found: dict[str, CodeFile] = {}
+    for place in (*_in_packages(tree, packages), *_elsewhere(tree)):
+        real = tree.resolve(place.path)
+        if isinstance(real, Missing) or real in found:
+            continue
+        if len(found) == FILES_LIMIT:
+            break
+        code = code_in(tree, place.path)
+        found[real] = CodeFile(place.path, place.framework.name, place.is_main, code)
+    return tuple(one for one in found.values() if one.gpu_code)
+
+
+def code_in(tree: Tree, path: str) -> GpuCode:
+    """Return the GPU code of the file *path*, or of a directory's files that are named after processors."""
+    names = tree.list(path)
+    if not isinstance(names, Missing):
+        return parse_names(names)
+    if tree.restarts:
+        return GpuCode(unread=PACKED)
+    code = tree.gpu_code(path)
+    if isinstance(code, Missing):
+        return GpuCode() if code.why in ("absent", "unrecorded") else GpuCode(unread=code.detail or code.why)
+    return code
+
+
+def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_Place]:
+    known = frameworks()
+    for directory in packages:
+        for name in tree.names(directory):
+            framework = known.get(name)
+            for pattern in () if framework is None else (*framework.code, *framework.more_code):
+                for path in matching(tree, directory, pattern):
+                    assert framework is not None
+                    yield _Place(path, framework, pattern in framework.code)
+
+
+def _elsewhere(tree: Tree) -> Iterator[_Place]:
+    for framework in frameworks_elsewhere():
+        for pattern in (*framework.code, *framework.more_code):
+            for path in glob(tree, pattern):
+                yield _Place(path, framework, pattern in framework.code)

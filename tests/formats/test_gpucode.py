@@ -1,0 +1,192 @@
+"""The architectures in NVIDIA's fatbins and AMD's bundles, by their headers; damage, and what reading them costs."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import pytest
+
+from gpubind.errors import FormatError
+from gpubind.formats.gpucode import fatbin, hip
+from gpubind.formats.gpucode.hip import arch_in_name, parse_names
+from gpubind.formats.gpucode.sections import parse_gpu_code
+from gpubind.model.gpucode import GpuCode
+from tests.support.elf import elf
+from tests.support.gpucode import bundle, compressed, container, library
+
+BOTH = ("sm_80", "sm_90a", "sm_100f", "compute_100f", "compute_120")
+
+
+class Counted:
+    """The bytes of a file, and the reads of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.reads = 0
+        self.size = 0
+
+    def __call__(self, offset: int, size: int) -> bytes:
+        assert offset >= 0
+        assert size > 0
+        self.reads += 1
+        self.size += size
+        return self.data[offset : offset + size]
+
+
+def code_in(data: bytes) -> GpuCode:
+    return parse_gpu_code(io.BytesIO(data), Counted(data))
+
+
+def of_section(data: bytes, section: str = ".nv_fatbin") -> GpuCode:
+    return code_in(elf("libx.so", more={section: data}))
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["alone", "packed"])
+def test_machine_code_and_ptx_are_told_apart_with_their_suffixes(packed: bool) -> None:
+    code = of_section(container(*BOTH, packed=packed))
+    assert code == (("sm_80", "sm_90a", "sm_100f"), ("compute_100f", "compute_120"), None)
+
+
+def test_every_container_counts_also_after_padding() -> None:
+    data = container("sm_100", "sm_90") + container("sm_70") + bytes(24) + container("sm_70", packed=True)
+    assert of_section(data).code == ("sm_70", "sm_90", "sm_100")
+
+
+def test_what_is_still_to_be_linked_counts_where_there_is_nothing_else() -> None:
+    assert of_section(container("sm_70"), "__nv_relfatbin").code == ("sm_70",)
+    both = {"__nv_relfatbin": container("sm_70"), ".nv_fatbin": container("sm_80")}
+    assert code_in(elf("libx.so", more=both)).code == ("sm_80",)
+
+
+def test_a_library_without_gpu_code_has_none() -> None:
+    assert not code_in(elf("libx.so"))
+    assert not code_in(library())
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_sections_are_found_in_files_of_every_class(bits: int, order: str) -> None:
+    data = elf("libx.so", bits=bits, order=order, more={".nv_fatbin": container("sm_80")})  # type: ignore[arg-type]
+    assert code_in(data).code == ("sm_80",)
+
+
+@pytest.mark.parametrize("cut", [1, 17, 40, 70])
+def test_code_that_ends_early_tells_what_was_read_before(cut: int) -> None:
+    whole = container("sm_70")
+    code = of_section(whole + container("sm_80")[:-cut])
+    assert code.code[:1] == ("sm_70",)
+    assert code.unread is not None
+    assert "at byte" in code.unread
+
+
+@pytest.mark.parametrize("at", [0, 4, 6, 8, 16 + 4, 16 + 8])
+def test_damaged_numbers_end_the_reading(at: int) -> None:
+    data = bytearray(container("sm_70", "sm_80"))
+    struct.pack_into("<I", data, at, 0xFFFFFFFF)
+    code = of_section(bytes(data))
+    assert code.unread is not None or at == 4  # the version says nothing
+
+
+def test_entries_without_end_cost_a_bounded_number_of_reads() -> None:
+    one = struct.pack("<HHIQIIIIQQQQ", 2, 0x101, 64, 0, 0, 0, 8, 80, 0, 0x11, 0, 0)
+    entries = one * (2 * fatbin.ENTRIES_LIMIT)
+    read = Counted(struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, len(entries)) + entries)
+    code = fatbin.parse_fatbins(read, 0, len(read.data))
+    assert code.code == ("sm_80",)
+    assert "over 65536 entries" in (code.unread or "")
+    assert read.reads <= fatbin.ENTRIES_LIMIT + 1
+
+
+def test_zeros_cost_a_bounded_number_of_reads() -> None:
+    read = Counted(bytes(1 << 20))
+    assert fatbin.parse_fatbins(read, 0, 1 << 20).unread is not None
+    read = Counted(bytes(1 << 20))
+    assert not hip.parse_bundles(read, 0, 1 << 20)
+    assert read.reads <= (1 << 20) // hip.ALIGNMENT
+
+
+def test_a_packed_entry_of_many_names_is_read_as_far_as_its_header_goes() -> None:
+    data = bytearray(container("sm_80", "sm_90", packed=True))
+    struct.pack_into("<I", data, 16 + 64, 0xFFFFFFFF)
+    code = of_section(bytes(data))
+    assert code.code == ("sm_80", "sm_90")
+    assert code.unread is not None
+
+
+def test_no_payload_is_read() -> None:
+    big = container(*[f"sm_{number}" for number in (50, 60, 70, 80, 90)])
+    read = Counted(big)
+    fatbin.parse_fatbins(read, 0, len(big))
+    assert read.reads == 6
+    assert read.size == 16 + 5 * 64
+
+
+# AMD.
+
+PROCESSORS = ("gfx90a:xnack-", "gfx942:sramecc+:xnack-", "gfx1030", "gfx11-generic")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bundle(*PROCESSORS),
+        *(compressed(bundle(*PROCESSORS), version) for version in (1, 2, 3)),
+        compressed(bundle(*PROCESSORS), 3, method=1),
+    ],
+    ids=["plain", "v1", "v2", "v3", "zstd"],
+)
+def test_processors_are_read_of_plain_and_of_compressed_bundles(data: bytes) -> None:
+    assert of_section(data, ".hip_fatbin").code == PROCESSORS
+
+
+def test_every_bundle_of_a_section_counts() -> None:
+    def aligned(data: bytes) -> bytes:
+        return data + bytes(-len(data) % 4096)
+
+    parts = (
+        bundle("gfx900"),
+        bytes(4096),
+        compressed(bundle("gfx906"), 1),
+        compressed(bundle("gfx908")),
+        bundle("gfx1100"),
+    )
+    assert of_section(b"".join(map(aligned, parts)), ".hip_fatbin").code == ("gfx900", "gfx906", "gfx908", "gfx1100")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        compressed(bundle("gfx900"))[:30],
+        b"CCOB" + bytes(64),
+        b"CCOB\x02\x00\x01\x00" + b"\xff" * 64,
+        b"__CLANG_OFFLOAD_BUNDLE__" + b"\xff" * 64,
+        b"__CLANG_OFFLOAD_BUNDLE__",
+    ],
+)
+def test_a_damaged_bundle_is_told_as_unread(data: bytes) -> None:
+    code = of_section(data, ".hip_fatbin")
+    assert code.code == ()
+    assert code.unread is not None
+
+
+def test_an_entry_without_code_does_not_count_nor_do_other_kinds() -> None:
+    data = bundle("gfx900", "gfx906").replace(b"hipv4-amdgcn-amd-amdhsa--gfx906", b"openmp-amdgcn-amd-amdhs--gfx906")
+    assert of_section(data, ".hip_fatbin").code == ("gfx900",)
+
+
+def test_names_of_tensiles_files_tell_the_processor() -> None:
+    names = {
+        "Kernels.so-000-gfx90a-xnack+.hsaco": "gfx90a:xnack+",
+        "TensileLibrary_Type_HH_Contraction_l_Ailk_Bjlk_Cijk_Dijk_fallback_gfx1030.hsaco": "gfx1030",
+        "TensileLibrary_lazy_gfx942.dat": "gfx942",
+        "TensileManifest.txt": None,
+        "Kernels.so-000-gfx10-3-generic.hsaco": "gfx10-3-generic",
+    }
+    assert {name: arch_in_name(name) for name in names} == names
+    assert set(parse_names(names).code) == {name for name in names.values() if name}
+
+
+def test_a_file_that_is_no_elf_object_is_an_error() -> None:
+    with pytest.raises(FormatError):
+        code_in(b"!<arch>\n")

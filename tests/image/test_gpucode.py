@@ -1,0 +1,90 @@
+"""The GPU code of the frameworks in an image, wherever the image is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpubind.image.gpucode import PACKED, read_gpu_code
+from gpubind.image.open import open_image
+from gpubind.model.gpucode import CodeFile, GpuCode
+from tests.support.elf import elf
+from tests.support.gpucode import library
+from tests.support.images import glibc, image
+from tests.support.layers import archive, docker_archive, packed, tar, zstd
+from tests.support.squashfs import SifObject, sif, squashfs
+from tests.support.trees import Link, Spec, make_tree
+
+SITE = "/usr/local/lib/python3.11/site-packages"
+TORCH: Spec = {
+    **glibc(),
+    f"{SITE}/torch/lib/libtorch_cuda.so": library("sm_80", "sm_90", "compute_90"),
+    f"{SITE}/torch/lib/libtorch_cuda_linalg.so": library("sm_80"),
+    f"{SITE}/torch/lib/libtorch_cpu.so": elf("libtorch_cpu.so"),
+    f"{SITE}/torch/lib/libtorch_cuda_cu.so": Link("libtorch_cuda.so"),
+}
+FOUND = (
+    CodeFile(f"{SITE}/torch/lib/libtorch_cuda.so", "PyTorch", True, GpuCode(("sm_80", "sm_90"), ("compute_90",))),
+    CodeFile(f"{SITE}/torch/lib/libtorch_cuda_linalg.so", "PyTorch", False, GpuCode(("sm_80",))),
+)
+
+
+def of_directory(tmp_path: Path, spec: Spec) -> tuple[CodeFile, ...]:
+    make_tree(tmp_path / "image", {**glibc(), **spec}).close()
+    with open_image(str(tmp_path / "image")) as opened:
+        return read_gpu_code(opened)
+
+
+def test_a_frameworks_files_are_found_by_name_each_once(tmp_path: Path) -> None:
+    assert of_directory(tmp_path, TORCH) == FOUND
+
+
+@pytest.mark.parametrize("kind", ["sif", "plain layer", "gzip layer", "zstd layer"])
+def test_the_code_of_every_kind_of_image_is_the_same(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "image"
+    layer = tar(dict(TORCH))
+    layers = {"plain layer": layer, "gzip layer": packed(layer), "zstd layer": zstd(layer)}
+    if kind == "sif":
+        file.write_bytes(sif(SifObject(squashfs(TORCH))))
+    else:
+        file.write_bytes(archive(docker_archive([layers[kind]])))
+    with open_image(str(file)) as opened:
+        found = read_gpu_code(opened)
+    if kind == "zstd layer":
+        assert [one.path for one in found][:2] == [one.path for one in FOUND]
+        assert all(one.gpu_code == GpuCode(unread=PACKED) for one in found)
+    else:
+        assert found == FOUND
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
+    (found,) = of_directory(tmp_path, {f"{SITE}/torch/lib/libtorch_cuda.so": b"\x7fELF and nothing else"})
+    assert found.gpu_code.code == ()
+    assert "not an ELF file" in (found.gpu_code.unread or "")
+
+
+def test_processors_of_rocblas_are_those_in_the_names_of_its_files(tmp_path: Path) -> None:
+    directory = "/opt/rocm-6.2.0/lib/rocblas/library"
+    files: Spec = {f"{directory}/TensileLibrary_lazy_gfx{n}.dat": "" for n in ("942", "90a")}
+    (found,) = of_directory(tmp_path, {**files, "/opt/rocm": Link("rocm-6.2.0")})
+    assert (found.framework, found.is_main, found.gpu_code.code) == ("rocBLAS", False, ("gfx90a", "gfx942"))
+
+
+def test_programs_outside_of_python_have_places_of_their_own(tmp_path: Path) -> None:
+    cuda, hip = library("sm_75", "compute_80"), library("gfx1100")
+    files: Spec = {
+        "/usr/lib/ollama/cuda_v12/libggml-cuda.so": cuda,
+        "/usr/lib/ollama/rocm/libggml-hip.so": hip,
+        "/app/libggml-cuda.so": cuda,
+    }
+    found = of_directory(tmp_path, files)
+    assert [(one.framework, one.gpu_code.code) for one in found] == [
+        ("llama.cpp", ("sm_75",)),
+        ("Ollama", ("sm_75",)),
+        ("Ollama", ("gfx1100",)),
+    ]
+
+
+def test_a_record_has_no_bytes_and_tells_nothing() -> None:
+    assert read_gpu_code(image(TORCH)) == ()

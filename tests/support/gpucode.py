@@ -1,0 +1,81 @@
+"""GPU code as NVIDIA's and AMD's tools pack it, without the code.
+
+What `fatbinary` of CUDA 13.5 and `clang-offload-bundler` 19 write was the model; tests/live/test_gpucode.py compares.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+from tests.support.elf import elf
+
+CODE = b"\x7fELF code".ljust(16, b"\0")
+_SUFFIXES = {"a": 1 << 20, "f": 1 << 21}
+
+
+def _arch(name: str) -> tuple[int, int, int]:
+    """`sm_90a`, `compute_100f`: kind, number, flags."""
+    kind, _, number = name.partition("_")
+    return (2 if kind == "sm" else 1), int(number.rstrip("af")), 0x11 | _SUFFIXES.get(number[-1], 0)
+
+
+def _entry(name: str, code: bytes = CODE) -> bytes:
+    kind, number, flags = _arch(name)
+    more = struct.pack("<II", 0x48, 8) + bytes(16) if number >= 100 else b""  # as the real ones have extensions
+    header = 64 + len(more)
+    at = 64 if more else 0
+    fixed = struct.pack("<HHIQIIIIQQQQ", kind, 0x101, header, len(code), 0, at, 8, number, 0, flags, 0, 0)
+    return fixed + more + code
+
+
+def _packed(names: Sequence[str], code: bytes = CODE) -> bytes:
+    """All of *names* as one entry, whose code is packed at once."""
+    inner = b""
+    for name in names:
+        kind, number, flags = _arch(name)
+        more = struct.pack("<II", 0x48, 8) + bytes(16) if number >= 100 else b""
+        at = 64 if more else 0
+        inner += struct.pack("<HHIQIIIIQQQQ", kind, 0x101, 0, len(code), 0, at, 8, number, 0, flags, 0, 0) + more
+    header = 64 + 8 + len(inner)
+    fixed = struct.pack("<HHIQIIIIQQQQ", 256, 0x101, header, len(code), 0, 64, 1, 0, 0, 0x8011, 0, 0)
+    return fixed + struct.pack("<II", len(names), len(inner) + 8) + inner + code
+
+
+def container(*names: str, packed: bool = False) -> bytes:
+    """A container with code for each architecture: `sm_80`, `sm_90a`, `compute_100f`."""
+    entries = _packed(names) if packed else b"".join(map(_entry, names))
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
+
+
+def bundle(*names: str) -> bytes:
+    """A bundle of code for each processor: `gfx90a:xnack-`; and the host's, which is empty."""
+    ids = ("host-x86_64-unknown-linux-gnu-", *(f"hipv4-amdgcn-amd-amdhsa--{name}" for name in names))
+    head = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(ids))
+    for number, name in enumerate(ids):
+        size = 64 if number else 0
+        head += struct.pack("<QQQ", 4096 * number, size, len(name)) + name.encode()
+    out = head.ljust(4096, b"\0")
+    return out + b"".join(CODE.ljust(64, b"\1").ljust(4096, b"\0") for _ in names)
+
+
+def compressed(data: bytes, version: int = 2, method: int = 0) -> bytes:
+    """The bundle *data*, compressed: by zlib, or by zstd (1)."""
+    if method:
+        import zstandard
+
+        packed = zstandard.compress(data)
+    else:
+        packed = zlib.compress(data)
+    size = {1: 20, 2: 24, 3: 32}[version] + len(packed)
+    sizes = {1: b"", 2: struct.pack("<I", size), 3: struct.pack("<Q", size)}[version]
+    whole = struct.pack("<I" if version < 3 else "<Q", len(data))
+    return b"CCOB" + struct.pack("<HH", version, method) + sizes + whole + bytes(8) + packed
+
+
+def library(*names: str, soname: str = "libx.so", packed: bool = False) -> bytes:
+    """A library with code for these architectures, NVIDIA's or AMD's."""
+    if any(name.startswith("gfx") for name in names):
+        return elf(soname, more={".hip_fatbin": bundle(*names)})
+    return elf(soname, more={".nv_fatbin": container(*names, packed=packed)} if names else None)
