@@ -70,21 +70,14 @@ def _line(row: Row, way: ways.Way) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Number of starts by way and kind of image, and outcome; as a table for the docs."""
-    lines = ["| started by | image | " + " | ".join(OUTCOMES) + " |", "| --- | --- |" + " --- |" * len(OUTCOMES)]
-    for way in ALL:
-        for kind in KINDS:
-            counted = Counter(row.outcome for row in rows if row.startable and _is(row, way, kind))
-            if counted:
-                numbers = " | ".join(str(counted[outcome]) for outcome in OUTCOMES)
-                lines.append(f"| {way} | {kind} | {numbers} |")
-    total = Counter(row.outcome for row in rows if row.startable)
-    lines.append("| all | | " + " | ".join(str(total[outcome]) for outcome in OUTCOMES) + " |")
+    """Number of starts by way and outcome; as a table for the docs."""
+    lines = ["| started by | " + " | ".join(OUTCOMES) + " |", "| --- |" + " --- |" * len(OUTCOMES)]
+    started = [(row.start.way, row.outcome) for row in rows if row.startable]
+    for way in (*ALL, "all"):
+        counted = Counter(outcome for by, outcome in started if way in (by, "all"))
+        if counted:
+            lines.append(f"| {way} | " + " | ".join(str(counted[outcome]) for outcome in OUTCOMES) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _is(row: Row, way: str, kind: str) -> bool:
-    return (row.start.way, row.start.kind) == (way, kind)
 
 
 def tables() -> str:
