@@ -83,7 +83,8 @@ def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> 
         return claim.lost(found, source)
     facts = found.stat
     if facts.kind not in ("char", "block"):
-        return claim.rejected("no-device", f"a {facts.kind}, not a device node", source)
+        what = {"dir": "directory"}.get(facts.kind, facts.kind)
+        return claim.rejected("no-device", f"a {what}, not a device node", source)
     return DeviceNode(
         vendor=claim.vendor,
         source=host.dev.real(found.path),

@@ -15,7 +15,7 @@ from gpubind.loader.execve import Caller, Chain, follow, is_library, library
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
 from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
-from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
+from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan, Stat
 from gpubind.model.expectation import Expectation
 from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import RUNTIMES
@@ -25,6 +25,12 @@ from gpubind.runtimes.runtime import Limits, Start
 Needs = Literal["host", "image", "runtime", "program"]
 
 CPUINFO_LIMIT = 8 << 20
+
+
+def is_roots_alone(found: Union[Stat, DeviceNode], right: int) -> bool:
+    """Return whether owner, group and mode give *right*, of the bits 4, 2 and 1, to no user but root."""
+    by_owner, by_group, by_all = (found.mode >> shift & right == right for shift in (6, 3, 0))
+    return not (by_all or (by_group and found.gid != 0) or (by_owner and found.uid != 0))
 
 
 class Preflight:
@@ -101,6 +107,11 @@ class Preflight:
     def nodes(self) -> dict[str, DeviceNode]:
         """Return the device nodes of the plan by their path in the container."""
         return {node.target: node for node in self.plan.devices}
+
+    @property
+    def is_for_others(self) -> bool:
+        """Return whether root asks, who may open everything, for the users who start containers: by no runtime."""
+        return self.host.identity.euid == 0 and self.backend is None
 
     def wants(self, capability: Capability) -> bool:
         """Return whether *capability* is requested, or implied by one that is."""

@@ -510,6 +510,35 @@ def test_nothing_is_missing_where_no_gpu_is_to_be_had() -> None:
     assert [f.code for f in found(Situation(parts, request={"gpus": "none"})) if f.severity != "note"] == []
 
 
+ROOTS_ALONE: list[tuple[Node, list[str]]] = [
+    (Node("char", 195, 0, 0o000), ["warning"]),
+    (Node("char", 195, 0, 0o600), ["warning"]),
+    (Node("char", 195, 0, 0o660, 0, 0), ["warning"]),
+    (Node("char", 195, 0, 0o664, 0, 0), ["warning"]),
+    (Node("char", 195, 0, 0o660, 0, 44), []),
+    (Node("char", 195, 0, 0o600, 1000, 1000), []),
+    (Node("char", 195, 0, 0o666), []),
+]
+
+
+@pytest.mark.parametrize(("node", "wanted"), ROOTS_ALONE)
+def test_a_node_that_nobody_else_may_open_is_a_warning_for_root(node: Node, wanted: list[str]) -> None:
+    parts = healthy({"/dev/nvidia0": node})
+    assert severities("device-permission", Situation(parts, facts={"euid": 0})) == wanted
+    assert severities("device-permission", Situation(parts, facts={"euid": 0}, backend="apptainer")) == []
+
+
+def test_to_root_a_node_for_graphics_matters_where_graphics_is_asked_for() -> None:
+    parts = healthy({"/dev/nvidia-modeset": Node("char", 195, 254, 0o600), "/dev/nvidia-caps/nvidia-cap1": CAPABILITY})
+    for caps, wanted in ((("compute",), []), (("compute", "graphics"), ["warning"])):
+        situation = Situation(parts, facts={"euid": 0}, request={"caps": caps})
+        assert severities("device-permission", situation) == wanted
+
+
+CAPABILITY = Node("char", 235, 1, 0o400)
+"""MIG's management, which is root's by design."""
+
+
 def test_what_is_wrong_with_other_gpus_does_not_count() -> None:
     parts = healthy({"/dev/nvidia0": Node("char", 195, 0, 0o600)})
     assert severities("device-permission", Situation(parts)) == ["error"]

@@ -19,6 +19,7 @@ from tests.support.starts import start
 from tests.support.trees import Dir, File, Node, Spec
 
 LIBCUDA, NVML = f"/usr/lib64/libcuda.so.{V}", f"/usr/lib64/libnvidia-ml.so.{V}"
+PTX = f"/usr/lib64/libnvidia-ptxjitcompiler.so.{V}"
 CUDA_JOB: dict[str, Any] = {"caps": ("compute", "utility")}
 PROGRAM: Spec = {SELF_MADE: File(elf(kind=2, needed=("libcuda.so.1", "libnvidia-ml.so.1", "libc.so.6")), 0o755)}
 NEEDS_NVML: Spec = needing("libnvidia-opticalflow", needed=("libnvidia-ml.so.1", "libc.so.6"))
@@ -84,9 +85,12 @@ CAUSES = [
     cause("gpu-excluded", "there is no other", broken(information(excluded="Yes"), gpus=1)),
     # Nodes.
     cause("control-node-missing", "control node", broken(lacks=("/dev/nvidiactl",))),
+    cause("control-node-missing", "is a file, not a device node", broken({"/dev/nvidiactl": "text"}), "control-file"),
     cause("uvm-missing", "unified memory", broken(lacks=("/dev/nvidia-uvm",))),
+    cause("uvm-missing", "is a directory, not a device node", broken({"/dev/nvidia-uvm": Dir()}), "uvm-directory"),
     cause("uvm-not-loaded", "/dev/nvidia-uvm", broken({"/proc/devices": "Character devices:\n195 nvidia\n"})),
     cause("gpu-node-missing", "0000:01:00.0", broken(gpus=1, lacks=("/dev/nvidia0",))),
+    cause("gpu-node-missing", "/dev/nvidia1 is a file", broken({"/dev/nvidia1": b""}), "gpu-file"),
     cause("gpu-node-missing", "minor number 9", broken({"/dev/nvidia0": Node("char", 195, 9)}, gpus=1)),
     cause("device-number", "/dev/nvidia0", broken({"/dev/nvidia0": Node("char", 99, 0)}, gpus=1)),
     cause("device-number", "/dev/nvidiactl", broken({"/dev/nvidiactl": Node("char", 99, 255)})),
@@ -135,6 +139,10 @@ CAUSES = [
         "companion-missing",
         "libnvidia-ptxjitcompiler.so.1",
         broken(lacks=tuple(path for path in rhel() if "ptxjit" in path)),
+    ),
+    *(
+        cause("library-unreadable", "libnvidia-ptxjitcompiler.so.1", broken({PTX: data}), f"companion-{name}")
+        for name, data in {"empty": b"", "text": b"not an ELF file", "cut-off": elf("x")[:100]}.items()
     ),
     cause("library-unreadable", "libnvidia-ml.so.1", broken({NVML: elf("libnvidia-ml.so.1")[:100]})),
     # The image.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from posixpath import basename
 
 from gpubind.files.ldconfig import LD_CACHE_PATH
+from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, STUBBED
 from gpubind.host import Host
@@ -160,9 +161,12 @@ def companion_missing(preflight: Preflight) -> Iterator[Finding]:
     if version is None:
         return
     branch = int(version.partition(".")[0])
+    decisions = preflight.plan.decisions  # a damaged one has its own finding
+    damaged = {library_stem(one.subject) for one in decisions if one.rule in DAMAGED and one.verdict == "rejected"}
     for companion in COMPANIONS:
         due = companion.since <= branch <= (companion.until or branch)
-        if due and companion.library in names and not any(name.startswith(companion.name) for name in names):
+        is_there = library_stem(companion.name) in damaged or any(name.startswith(companion.name) for name in names)
+        if due and companion.library in names and not is_there:
             yield finding(
                 "companion-missing",
                 subject=companion.name + (version if companion.name.endswith(".so.") else ""),

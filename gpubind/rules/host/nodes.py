@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from shlex import quote
+from typing import Any
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, SLURM_GPUS
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, read_mig_nodes, right_of
 from gpubind.model import Finding, Gpu, counted, finding
-from gpubind.rules.preflight import Preflight
+from gpubind.rules.preflight import Preflight, is_roots_alone
 
 UVM = "/dev/nvidia-uvm"
 CONTROL = "/dev/nvidiactl"
@@ -21,13 +22,19 @@ PARAMS = "/proc/driver/nvidia/params"
 def control_node_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a missing /dev/nvidiactl, which every program of the driver opens."""
     if preflight.has_linux_driver and CONTROL not in preflight.nodes:
-        yield finding("control-node-missing", subject=CONTROL, where=CONTROL)
+        yield finding("control-node-missing", subject=CONTROL, where=CONTROL, **_instead(preflight, CONTROL))
 
 
 def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a missing /dev/nvidia-uvm, without which CUDA returns 999: its module is loaded on demand only."""
     if preflight.has_linux_driver and preflight.wants("compute") and UVM not in preflight.nodes:
-        yield finding("uvm-missing", subject=UVM, where=UVM)
+        yield finding("uvm-missing", subject=UVM, where=UVM, **_instead(preflight, UVM))
+
+
+def _instead(preflight: Preflight, path: str) -> dict[str, Any]:
+    """Return the case and the fact that something else is at *path*: docker makes a directory of a missing node."""
+    about = (decision for decision in preflight.plan.decisions if decision.subject == path)
+    return next(({"case": "no-node", "instead": one.detail or ""} for one in about if one.rule == "no-device"), {})
 
 
 def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
@@ -47,15 +54,16 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
     found = [(gpu, gpu.node, nodes.get(gpu.node)) for gpu in preflight.gpus if gpu.node is not None]
     without = [(gpu, path, node) for gpu, path, node in found if node is None or node.minor != gpu.minor]
     for gpu, path, node in without:
-        is_lost = len(without) == len(found) or node is not None or _is_chosen_by_name(preflight, gpu)
+        other = {"case": "absent" if node is None else "of-another", **_instead(preflight, path)}
+        is_lost = len(without) == len(found) or other["case"] != "absent" or _is_chosen_by_name(preflight, gpu)
         yield finding(
             "gpu-node-missing",
             subject=path,
-            case="absent" if node is None else "of-another",
             severity="error" if is_lost else "warning",
             where=f"{path}, {PROC_GPUS}/{gpu.pci}/information (Device Minor: {gpu.minor})",
             gpu=gpu,
             minor=node.minor if node is not None else None,
+            **other,
         )
 
 
@@ -66,6 +74,24 @@ def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
         return True
     job = next(filter(None, map(preflight.host.variable, SLURM_GPUS)), "")
     return str(gpu.minor) in job.split(",")
+
+
+def device_permission(preflight: Preflight) -> Iterator[Finding]:
+    """Yield, for root, a node that only root may open: to the user who may not, the inventory reports it."""
+    for node in preflight.plan.devices if preflight.is_for_others else ():
+        # MIG's management nodes are root's by design, and what only graphics uses most jobs can do without.
+        is_extra = "caps" in node.target or (node.capability == "graphics" and not preflight.wants_by_name("graphics"))
+        if is_roots_alone(node, 6) and not is_extra:
+            yield finding(
+                "device-permission",
+                case="root-alone",
+                severity="warning",
+                vendor=node.vendor,
+                subject=node.target,
+                where=node.source,
+                mode=node.mode,
+                owner=node.group or f"gid {node.gid}",
+            )
 
 
 def device_file_mode(preflight: Preflight) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from gpubind.loader.container import Container, Failure
 from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity, cases_of, finding, worst
 from gpubind.rules.host.driver import DAMAGED
 from gpubind.rules.missing import lacking, softened, unseen_libraries
-from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
+from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight, is_roots_alone
 
 _WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
 """Libraries whose damage is part of another finding, `no-libcuda` and `no-nvml`."""
@@ -120,10 +120,10 @@ def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
 def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
     """Yield a library of the plan that is damaged, is something else, or may not be read."""
     broken: dict[Optional[str], tuple[Mount, str]] = {}
-    tree, for_others = preflight.host.driver, preflight.host.identity.euid == 0 and preflight.backend is None
+    tree = preflight.host.driver
     for mount in preflight.plan.mounts:
         why = _why_not_mapped(tree, mount) if mount.kind == "library" else None
-        if why is None and for_others and mount.kind == "library":
+        if why is None and preflight.is_for_others and mount.kind == "library":
             why = _why_only_root(tree, mount)
         if why and (mount.source not in broken or basename(mount.target) == mount.soname):
             broken[mount.source] = (mount, why)
@@ -155,21 +155,15 @@ def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
 
 
 def _why_only_root(tree: Tree, mount: Mount) -> Optional[str]:
-    """Return what lets only root read the library *mount*; None if other users may, or nothing is known.
-
-    Root may read everything: without a runtime, root asks for the users who start containers.
-    """
-    path = tree.rooted(mount.source or "")
-    bits = 0o044
+    """Return what lets only root read the library *mount*; None if other users may, or nothing is known."""
+    path, right, verb = tree.rooted(mount.source or ""), 4, "read"
     while path is not None and path != "/":
         found = tree.stat(path)
         if isinstance(found, Missing):
             return None
-        closed_to_group = found.gid == 0 or not found.mode & bits & 0o070
-        if found.uid == 0 and closed_to_group and not found.mode & bits & 0o007:
-            verb = "read" if bits == 0o044 else "enter"
+        if is_roots_alone(found, right):
             return f"only root may {verb} {tree.real(path)} (mode {found.mode:04o})"
-        path, bits = RootedPath(dirname(path)), 0o011
+        path, right, verb = RootedPath(dirname(path)), 1, "enter"
     return None
 
 
