@@ -152,8 +152,8 @@ def kernel(gpus: int = 8, version: Optional[str] = "6.8.5", bmc: bool = True, st
     return spec
 
 
-def kfd_node(number: int, minor: Optional[int], bus: int = 0, unique: int = 0, gfx: int = 90402) -> Spec:
-    """A node of the KFD topology; a processor's if *minor* is None."""
+def kfd_node(number: int, minor: Optional[int], bus: int = 0, unique: int = 0, gfx: int = 90402, part: int = 0) -> Spec:
+    """A node of the KFD topology; a processor's if *minor* is None. *part*: the number of a partition."""
     base = f"/sys/class/kfd/kfd/topology/nodes/{number}"
     if minor is None:
         return {
@@ -167,7 +167,7 @@ def kfd_node(number: int, minor: Optional[int], bus: int = 0, unique: int = 0, g
         "gfx_target_version": gfx,
         "vendor_id": 4098,
         "device_id": 29857,
-        "location_id": bus << 8,
+        "location_id": bus << 8 | part,
         "domain": 0,
         "drm_render_minor": minor,
         "unique_id": unique,
@@ -191,6 +191,17 @@ def drm_device(
         spec[f"{device}/drm/{name}/device"] = Link("../../../" + pci)
         spec[f"/sys/class/drm/{name}"] = Link(f"../../devices/pci0000:00/{pci}/drm/{name}")
         spec[f"/dev/dri/{name}"] = Node("char", 226, number, mode, 0, group)
+    return spec
+
+
+def xcp_device(number: int, card: int, minor: int) -> Spec:
+    """The platform device of a partition with its DRM nodes, in /sys and /dev; the first partition is the PCI device."""
+    device = f"/sys/devices/platform/amdgpu_xcp_{number}"
+    spec: dict[str, Item] = {}
+    for name, at, group in ((f"card{card}", card, VIDEO), (f"renderD{minor}", minor, RENDER)):
+        spec[f"{device}/drm/{name}/device"] = Link(f"../../../amdgpu_xcp_{number}")
+        spec[f"/sys/class/drm/{name}"] = Link(f"../../devices/platform/amdgpu_xcp_{number}/drm/{name}")
+        spec[f"/dev/dri/{name}"] = Node("char", 226, at, 0o660, 0, group)
     return spec
 
 

@@ -17,7 +17,7 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     It holds no file bodies, no user names, and of the environment only PATH, ROCM_PATH, CUDA_MPS_PIPE_DIRECTORY, the
     variables that request GPUDirect (NVIDIA_GDRCOPY, NVIDIA_GDS, NVIDIA_MOFED) and those that choose GPUs:
     CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES,
-    HIP_VISIBLE_DEVICES, SLURM_STEP_GPUS, SLURM_JOB_GPUS.
+    HIP_VISIBLE_DEVICES, AMD_VISIBLE_DEVICES, SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """
     from gpubind.cli.output import report, write_document
     from gpubind.host.base import not_looked_at

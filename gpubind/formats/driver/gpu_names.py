@@ -2,7 +2,7 @@
 
 Sources: CUDA Programming Guide, "CUDA Environment Variables" (indexes, UUIDs and their beginnings, MIG devices);
 libnvidia-container `src/cli/common.c` (PCI addresses, `G:M`); ROCr `core/util/flag.h` (`GPU-<hex>`); srun(1),
-sbatch(1).
+sbatch(1); amd-ctk `internal/gpu-tracker/gpu-tracker.go` (parseGPUsList).
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 ROCR_VISIBLE_DEVICES = "ROCR_VISIBLE_DEVICES"
 HIP_VISIBLE_DEVICES = "HIP_VISIBLE_DEVICES"
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+AMD_VISIBLE_DEVICES = "AMD_VISIBLE_DEVICES"
 
 LIBRARY_VARIABLES = (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
 """Variables that libraries in a container read."""
-GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, NVIDIA_VISIBLE_DEVICES)
+TOOLKIT_VARIABLES = {"nvidia": NVIDIA_VISIBLE_DEVICES, "amd": AMD_VISIBLE_DEVICES}
+"""The variable that each vendor's tools outside of containers read."""
+GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, *TOOLKIT_VARIABLES.values())
 """The variables that list GPUs, in the order in which they are read."""
 
 PCI_ORDER = "PCI_BUS_ID"
@@ -52,6 +55,9 @@ _FORMS: tuple[tuple[Spelling, str], ...] = (
     ("mig-uuid", r"(MIG-[0-9a-f][0-9a-f-]{0,63})"),
     ("mig-index", rf"{_NUMBER}:{_NUMBER}"),
 )
+RANGE_LIMIT = 1024
+_AMD_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
+_AMD_ID = re.compile(r"0x([0-9a-f]{1,16})|([0-9a-f]{9,16})", re.ASCII | re.IGNORECASE)
 _SHORT_PCI = r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _ANY_CASE = re.IGNORECASE | re.ASCII
 
@@ -110,6 +116,20 @@ def split_visible(value: str) -> tuple[str, ...]:
     return tuple(token.strip() for token in value[:LENGTH_LIMIT].strip().rstrip(",").split(","))
 
 
+def split_amd_visible(value: str) -> tuple[str, ...]:
+    """Return the names in AMD_VISIBLE_DEVICES as those of `--gpus`: `0-3` is a range, `0x...` a GPU's unique_id."""
+    found: list[str] = []
+    for name in split_visible(value):
+        between, unique = _AMD_RANGE.fullmatch(name), _AMD_ID.fullmatch(name)
+        if between and int(between[1]) <= int(between[2]) <= RANGE_LIMIT:
+            found += map(str, range(int(between[1]), int(between[2]) + 1))
+        elif unique:
+            found.append(f"GPU-{(unique[1] or unique[2]).lower():0>16}")
+        else:
+            found.append(name.lower() if name.lower() in ("all", "none") else name)
+    return tuple(found)
+
+
 class ListRule(NamedTuple):
     """How a variable is read."""
 
@@ -140,6 +160,7 @@ RULES: dict[str, ListRule] = {
         capitals=False,
         cdi_names=True,
     ),
+    AMD_VISIBLE_DEVICES: ListRule(("index", "uuid"), ends_at_unknown=False),
 }
 
 

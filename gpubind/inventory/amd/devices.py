@@ -7,7 +7,8 @@ Source: ROCr `core/driver/kfd`, libhsakmt `topology.c`: GPUs in the order of the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
@@ -62,7 +63,19 @@ def read_topology(host: Host) -> Topology:
         minor = properties.get("drm_render_minor") or None
         render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None
         gpus.append(Gpu("amd", len(gpus), uuid_of(properties), pci_of(properties), minor, model, render, True))
-    return Topology(tuple(gpus), tuple(hidden))
+    return Topology(_with_addresses(gpus), tuple(hidden))
+
+
+def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Return *gpus*, the partitions of one (CPX, DPX) with its address: KFD has their numbers in the function's bits.
+
+    Source: Linux `kfd_topology.c`: `location_id |= node_id` where a device has several nodes.
+    """
+    devices = Counter(gpu.pci.partition(".")[0] for gpu in gpus if gpu.pci is not None)
+    return tuple(
+        gpu._replace(pci=f"{device}.0") if gpu.pci and devices[device := gpu.pci.partition(".")[0]] > 1 else gpu
+        for gpu in gpus
+    )
 
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:

@@ -18,7 +18,7 @@ from typing import Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.cdi import CdiName, parse_cdi_name
-from gpubind.formats.driver.gpu_names import parse_gpu_id
+from gpubind.formats.driver.gpu_names import TOOLKIT_VARIABLES, parse_gpu_id, split_amd_visible
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
 from gpubind.runtimes.apptainer.options import options_of
@@ -28,16 +28,12 @@ from gpubind.runtimes.cmdline.values import assigned, parse_bool, parse_list
 _VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "amd"}
 SWITCHES = tuple(_VENDOR_OF)
 """Apptainer's and SingularityCE's flags for GPUs."""
-VISIBLE: Mapping[Vendor, str] = {"nvidia": "NVIDIA_VISIBLE_DEVICES", "amd": "AMD_VISIBLE_DEVICES"}
-"""The variable that each vendor's container runtime reads."""
 CAPS = "NVIDIA_DRIVER_CAPABILITIES"
 COUNT_LIMIT = 1024
 _RUNTIMES: Mapping[Vendor, re.Pattern[str]] = {
     "nvidia": re.compile(r"nvidia(-container-runtime(\.(cdi|legacy|experimental))?|-cdi|-legacy|-experimental)?"),
     "amd": re.compile(r"amd(-container-runtime)?"),
 }
-_AMD_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
-_AMD_ID = re.compile(r"0x([0-9a-f]{1,16})", re.ASCII | re.IGNORECASE)
 _KFD, _DRI = "/dev/kfd", "/dev/dri"
 _RENDER = re.compile(rf"{_DRI}/(renderD[0-9]{{1,9}})", re.ASCII)
 _TYPED = re.compile(r"(?:gpu|mig)([0-9]+(?::[0-9]+)?)")
@@ -122,7 +118,7 @@ def docker_request(
         raise UsageError("wrap-gpus", "--gpus is given twice", where=argument(flags[1].at), hint="keep one of them")
     env = _environment(options, environ)
     if nvidia and environ.get("NV_GPU", "").strip():
-        env.setdefault(VISIBLE["nvidia"], ",".join(environ["NV_GPU"].split()))
+        env.setdefault(TOOLKIT_VARIABLES["nvidia"], ",".join(environ["NV_GPU"].split()))
     return _oci_request(options, [_of_docker(option) for option in flags], env, nvidia=nvidia)
 
 
@@ -152,10 +148,10 @@ def _oci_request(
     requests = [*requests, *([_of_cdi(names)] if names else [])]
     image_decides, chosen_by = False, ""
     if vendor is not None and not requests:
-        visible = env.get(VISIBLE[vendor])
+        visible = env.get(TOOLKIT_VARIABLES[vendor])
         image_decides = visible is None
         if visible is not None and visible.strip() not in ("", "void"):
-            requests, chosen_by = [_of_visible(visible, vendor)], f"{VISIBLE[vendor]}={visible}"
+            requests, chosen_by = [_of_visible(visible, vendor)], f"{TOOLKIT_VARIABLES[vendor]}={visible}"
     if not requests and not image_decides:
         return _of_nodes(options)
     lists = [one.gpus for one in requests]
@@ -205,11 +201,11 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
         return request
     if request.image_decides:
         vendor = request.vendors[0]
-        visible = env.get(VISIBLE[vendor], "").strip() if env is not None else "all"
+        visible = env.get(TOOLKIT_VARIABLES[vendor], "").strip() if env is not None else "all"
         if visible in ("", "void"):
             return None
         chosen = _of_visible(visible, vendor)
-        chosen_by = f"{VISIBLE[vendor]}={visible} of the image"
+        chosen_by = f"{TOOLKIT_VARIABLES[vendor]}={visible} of the image"
         request = request._replace(gpus=chosen.gpus, cdi=chosen.cdi, image_decides=False, chosen_by=chosen_by)
     caps = env.get(CAPS, "") if env is not None else ""
     if request.caps is None and caps.strip():
@@ -330,22 +326,12 @@ def _of_docker(option: GivenOption) -> GpuRequest:
 
 def _of_visible(value: str, vendor: Vendor) -> GpuRequest:
     """Return the request of NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES with a *value* that names GPUs."""
-    names = [name.strip() for name in value.split(",")]
-    if vendor == "amd":
-        names = [one for name in names for one in _of_amd(name)]
+    names = list(split_amd_visible(value)) if vendor == "amd" else [name.strip() for name in value.split(",")]
     if names in (["all"], ["none"]):
         return GpuRequest((vendor,), names[0])
     if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
         return _of_cdi(names)
-    return GpuRequest((vendor,), _list(names, f"{VISIBLE[vendor]}={value}"))
-
-
-def _of_amd(name: str) -> Sequence[str]:
-    """Return an item of AMD_VISIBLE_DEVICES in the spelling of `--gpus`: `0-3` is a range, `0x...` the ID of a GPU."""
-    between, unique = _AMD_RANGE.fullmatch(name), _AMD_ID.fullmatch(name)
-    if between and int(between[1]) <= int(between[2]) <= COUNT_LIMIT:
-        return tuple(map(str, range(int(between[1]), int(between[2]) + 1)))
-    return (f"GPU-{unique[1].lower():0>16}" if unique else name.lower() if name.lower() == "all" else name,)
+    return GpuRequest((vendor,), _list(names, f"{TOOLKIT_VARIABLES[vendor]}={value}"))
 
 
 def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:

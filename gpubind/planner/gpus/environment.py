@@ -8,6 +8,7 @@
 | HIP_VISIBLE_DEVICES              | AMD              | a place in what ROCr shows   | some of those that ROCR leaves  |
 | CUDA_VISIBLE_DEVICES             | AMD, no NVIDIA   | -                            | nothing: HIP reads it itself    |
 | NVIDIA_VISIBLE_DEVICES           | NVIDIA           | an index                     | which of all these may stay     |
+| AMD_VISIBLE_DEVICES              | AMD              | a place in PCI order         | which of all these may stay     |
 
 Which names each variable understands is in `RULES` of `gpubind.formats.driver.gpu_names`. A variable is read as its
 vendor's library would read it. Where that is not certain, everything stays and the variable is handed on: the library
@@ -15,7 +16,8 @@ in the container then decides as it would have on the host. So it is where the s
 name different GPUs: the container gets what both name.
 
 Sources: srun(1), sbatch(1): SLURM_STEP_GPUS and SLURM_JOB_GPUS are never relative to a cgroup; HIP documentation, "GPU
-isolation techniques"; nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`.
+isolation techniques"; nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`; amd-ctk
+`internal/amdgpu/amdgpu.go` (GetAMDGPUs: the partitions of a GPU follow each other, by render node).
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ Meaning = Union[Chosen, Doubt, Literal["unknown", "mig", "other"]]
 # The cases of findings, by what reads the variable.
 _NONE = {"cuda": "cuda-none", "rocr": "rocr-none", "slurm": "slurm-none"}
 _JOB = {"cuda": "cuda-job", "rocr": "rocr-job"}
-_HIDDEN = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidden"}
+_HIDDEN = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidden", "amd": "amd-hidden"}
 
 
 class GpuList:
@@ -65,6 +67,11 @@ class GpuList:
         self.rule = gpu_names.RULES[variable]
         self.value = environ[variable]
         self.names = gpu_names.split_visible(self.value)
+        if variable == gpu_names.AMD_VISIBLE_DEVICES:
+            self.gpus = tuple(sorted(self.gpus, key=lambda gpu: (gpu.pci or "", gpu.minor or 0)))
+            self.names = tuple(
+                one for name in gpu_names.split_amd_visible(self.value) for one in self._partitions(name)
+            )
         self.hides_all = self.names[0] in gpu_names.HIDE_ALL
         """Whether the vendor's library shows no GPU."""
         self.is_numbers = all(map(gpu_names.is_number, self.names))
@@ -73,12 +80,17 @@ class GpuList:
         """The vendor's library that reads variables; also the beginning of cases of findings."""
         self.where = f"the environment: {variable}={self.value[:200]}"
 
+    def _partitions(self, name: str) -> tuple[str, ...]:
+        """Return the places of the GPUs that have the UUID *name*, if there are several: partitions of one."""
+        places = tuple(str(place) for place, gpu in enumerate(self.gpus) if gpu.uuid == name)
+        return places if len(places) > 1 else (name,)
+
     @property
     def reader(self) -> str:
-        """What reads the variable: only Slurm reads its own, NVIDIA_VISIBLE_DEVICES is for tools outside containers."""
+        """What reads the variable: only Slurm reads its own, a toolkit's is for tools outside of containers."""
         if self.variable in gpu_names.SLURM_GPUS:
             return "slurm"
-        return "nvidia" if self.variable == gpu_names.NVIDIA_VISIBLE_DEVICES else self.library
+        return self.vendor if self.variable == gpu_names.TOOLKIT_VARIABLES[self.vendor] else self.library
 
     @property
     def forwarded(self) -> tuple[tuple[str, str], ...]:
@@ -128,7 +140,8 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
         else:
             choice = _hip_within(_within_job(rocr, job), hip)
         # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
-        return choice._replace(already_set=any((rocr, hip, None if others else cuda)))
+        choice = choice._replace(already_set=any((rocr, hip, None if others else cuda)))
+        return _at_most(choice, lists.get(gpu_names.AMD_VISIBLE_DEVICES))
     if cuda is not None and cuda.value.strip().startswith("MIG-") and mig_enabled(inventory):
         job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
     return _at_most(_within_job(cuda, job), lists.get(gpu_names.NVIDIA_VISIBLE_DEVICES))
@@ -235,14 +248,14 @@ def _hip_within(choice: Choice, names: Optional[GpuList]) -> Choice:
 
 
 def _at_most(choice: Choice, names: Optional[GpuList]) -> Choice:
-    """Return what of *choice* NVIDIA_VISIBLE_DEVICES allows; it never adds anything.
+    """Return what of *choice* NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES allows; it never adds anything.
 
     `all`, `void` and empty choose nothing there, `none` hides all. One of these words decides wherever it stands in a
     list, `void` before `none` before `all`; an empty place in a list is none.
     """
     if names is None or choice.gpus == ():
         return choice
-    tokens = {token.strip() for token in names.value.split(",")} - {""}
+    tokens = set(names.names) - {""}
     words = tokens & {"void", "none", "all"}
     if not tokens or "void" in words or words == {"all"}:
         return choice
@@ -344,7 +357,8 @@ def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:
 def _none_visible(names: GpuList, others: Optional[Choice] = None) -> Finding:
     """Return the finding that *names* leaves no GPU: by itself, or because it names none of *others*."""
     value = f"`{names.value}`" if names.value else "empty"
-    case, by = ("others-named", others.by) if others else (names.library, "")
+    named = "rocr-others-named" if names.library == "rocr" else "others-named"
+    case, by = (named, others.by) if others else (names.library, "")
     return names.finding("visible-devices-none", case, value=value, by=by)
 
 
@@ -374,7 +388,7 @@ def _unknown_name(names: GpuList, read: Read) -> Finding:
     return names.finding(
         "visible-devices-unknown",
         reader if count else _NONE.get(reader, reader),
-        severity="error" if is_fatal else "note" if reader == "nvidia" else "warning",
+        severity="error" if is_fatal else "note" if reader == names.vendor else "warning",
         name=read.unknown[0][:80],
         seen=counted(count, "device"),
         known=", ".join(f"{g.index}" + (f" ({g.uuid})" if g.uuid else "") for g in usable(names.inventory)),

@@ -70,17 +70,24 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
     if item.spelling == "index" and matches and sum(1 for inventory in inventories if choice.usable(inventory)) > 1:
         why = "there are GPUs of two vendors here, and both count from 0"
         raise UsageError("ambiguous-gpu", f"--gpus: `{item.text}` may be either's", why=why, hint=_known(inventories))
-    if len(matches) > 1:
+    if len(matches) > 1 and not _are_partitions([gpu for _, gpu in matches]):
         why = "it fits " + ", ".join(str(gpu.uuid or gpu.pci) for _, gpu in matches)
         hint = "write more of it, or name the PCI address"
         raise UsageError("ambiguous-gpu", f"--gpus: `{item.text}` names {len(matches)} GPUs", why=why, hint=hint)
     if not matches:
         raise _unknown(item, inventories)
     number, gpu = matches[0]
-    one = _mig_of(gpu, item, inventories[number]) if is_mig else choice.Chosen(gpu)
+    if not is_mig:
+        return _Found(item, number, tuple(choice.Chosen(gpu) for _, gpu in matches))
+    one = _mig_of(gpu, item, inventories[number])
     if one is None:
         raise _unknown(item, inventories, gpu)
-    return _Found(item, number, (one,), unresolved=is_mig and not one.mig)
+    return _Found(item, number, (one,), unresolved=not one.mig)
+
+
+def _are_partitions(gpus: Sequence[Gpu]) -> bool:
+    """Return whether *gpus* are parts of one of AMD's (CPX, DPX): they are at one PCI address."""
+    return gpus[0].vendor == "amd" and gpus[0].pci is not None and len({gpu.pci for gpu in gpus}) == 1
 
 
 def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.Chosen]:

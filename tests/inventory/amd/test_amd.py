@@ -31,6 +31,7 @@ from tests.support.amd import (
     mi300x,
     opt,
     system,
+    xcp_device,
 )
 from tests.support.amd import rocm as amd_packages
 from tests.support.driver import host as nvidia_host
@@ -215,6 +216,29 @@ def test_a_bmcs_display_shifts_nothing_and_is_not_planned(bmc: bool) -> None:
         "/dev/dri/renderD136": 1,
         **dict(zip(cards, (0, 1))),
     }
+
+
+@pytest.mark.parametrize("unique", [(7, 7, 8, 8), (7, 9, 8, 10)])
+def test_the_partitions_of_a_gpu_are_gpus_at_its_one_address(unique: tuple[int, ...]) -> None:
+    """CPX, DPX: KFD numbers them in the bits of the PCI function; newer kernels give each a unique_id of its own."""
+    parts = [
+        *(kfd_node(2 + at, 128 + at, bus=BUSES[at // 2], unique=unique[at], part=at % 2) for at in range(4)),
+        *(drm_device(f"0000:{BUSES[at]:02x}:00.0", 1 + 2 * at, 128 + 2 * at) for at in range(2)),
+        *(xcp_device(at, 2 + 2 * at, 129 + 2 * at) for at in range(2)),
+    ]
+    host = (opt(), kernel(gpus=0, bmc=False), *parts)
+    made = planned(*host)
+    assert [(gpu.index, gpu.pci, gpu.minor) for gpu in made.gpus] == [
+        (0, "0000:05:00.0", 128),
+        (1, "0000:05:00.0", 129),
+        (2, "0000:26:00.0", 130),
+        (3, "0000:26:00.0", 131),
+    ]
+    both = ["/dev/kfd", "/dev/dri/renderD130", "/dev/dri/card3", "/dev/dri/renderD131", "/dev/dri/card4"]
+    assert sorted(node.target for node in planned(*host, gpus="26:00.0").devices) == sorted(both)
+    assert sorted(node.target for node in planned(*host, gpus="3").devices) == sorted([both[0], *both[3:]])
+    by_variable = planned(*host, environ={"AMD_VISIBLE_DEVICES": "2-3"})
+    assert sorted(node.target for node in by_variable.devices) == sorted(both)
 
 
 def test_topology_nodes_count_as_numbers() -> None:

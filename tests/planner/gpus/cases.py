@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 from tests.planner.gpus.hosts import hexid, uuid
 
 CUDA, ORDER, NVIDIA = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
-ROCR, HIP = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
+ROCR, HIP, AMD = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
 STEP, JOB = "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"
 ALL = "*"
 """Every node of the host."""
@@ -149,6 +149,14 @@ ROWS: dict[str, Row] = {
     # --gpus: AMD, and both.
     "AMD's index": Row("amd", "2,0", {}, "kfd dri/renderD128 dri/renderD130", {ROCR: "1,0"}),
     "AMD's unique_id": Row("amd", h(3), {}, "kfd dri/renderD131", {ROCR: h(3)}),
+    "a GPU in parts by its unique_id": Row("amd-parts", h(1), {}, "kfd dri/renderD130 dri/renderD131", {ROCR: "0,1"}),
+    "a GPU in parts by its address": Row(
+        "amd-parts-ids", "80:00.0", {}, "kfd dri/renderD128 dri/renderD129", {ROCR: "0,1"}, isolated=False
+    ),
+    "one part by its index": Row("amd-parts", "2", {}, "kfd dri/renderD130", {ROCR: "2"}, isolated=False),
+    "one part by its render node": Row("amd-parts", "renderD131", {}, "kfd dri/renderD131", {ROCR: "0"}),
+    "a part with a unique_id of its own": Row("amd-parts-ids", h(3), {}, "kfd dri/renderD131", {ROCR: h(3)}),
+    "beginning of the unique_ids of several": Row("amd-parts", "GPU-0000", {}, "ambiguous-gpu"),
     "AMD without unique_id": Row("amd-untold", "2,1", {}, "kfd dri/renderD129 dri/renderD130", {ROCR: "1,0"}),
     "AMD without unique_id, and the host's /dev": Row(
         "amd-untold", "2,1", {}, "kfd dri/renderD129 dri/renderD130", {ROCR: "2,1"}, isolated=False
@@ -420,6 +428,30 @@ ROWS: dict[str, Row] = {
     "HIP in a cgroup": Row(
         "amd-cgroup", None, {ROCR: "1", HIP: "0"}, ALL, {ROCR: "1", HIP: "0"}, "warning gpu-order-unknown"
     ),
+    "AMD's toolkit: all": Row("amd", None, {AMD: "ALL"}, ALL),
+    "AMD's toolkit: nothing is said": Row("amd", None, {AMD: ""}, ALL),
+    "AMD's toolkit: none": Row("amd", None, {AMD: "none"}, "", {ROCR: "-1"}, "warning visible-devices-none"),
+    "AMD's toolkit: indexes and ranges": Row(
+        "amd", None, {AMD: "3,0-1"}, "kfd dri/renderD131 dri/renderD128 dri/renderD129", {ROCR: "2,0,1"}
+    ),
+    "AMD's toolkit: IDs": Row("amd", None, {AMD: "0xabc2"}, "kfd dri/renderD130", {ROCR: h(2)}),
+    "AMD's toolkit: the ID of a GPU in parts": Row(
+        "amd-parts", None, {AMD: "000000000000abc0"}, "kfd dri/renderD128 dri/renderD129", {ROCR: "0,1"}
+    ),
+    "AMD's toolkit: parts are numbered": Row(
+        "amd-parts", None, {AMD: "1-2"}, "kfd dri/renderD129 dri/renderD130", {ROCR: "0,1"}
+    ),
+    "AMD's toolkit counts by address": Row("amd-backwards", None, {AMD: "0"}, "kfd dri/renderD130", {ROCR: "0"}),
+    "AMD's toolkit: an unknown number is skipped": Row(
+        "amd", None, {AMD: "9,2"}, "kfd dri/renderD130", {ROCR: "0"}, "note visible-devices-unknown"
+    ),
+    "AMD's toolkit leaves of ROCR's": Row("amd", None, {ROCR: "2,1", AMD: "0-1"}, "kfd dri/renderD129", {ROCR: "0"}),
+    "AMD's toolkit leaves nothing": Row(
+        "amd", None, {ROCR: "2", AMD: "0"}, "", {ROCR: "-1"}, "warning visible-devices-none"
+    ),
+    "AMD's toolkit in a cgroup": Row("amd-cgroup", None, {AMD: "1"}, ALL, {}, "warning gpu-order-unknown"),
+    "AMD's toolkit without unique_id": Row("amd-untold", None, {AMD: "0xabc1"}, ALL, {}, "note gpu-uuid-unknown"),
+    "AMD's toolkit is not for NVIDIA": Row("two", None, {AMD: "0"}, ALL),
     "HIP without unique_id": Row("amd-untold", None, {HIP: "2"}, "kfd dri/renderD130", {ROCR: "0", HIP: "0"}),
     # The host's /dev: the caller's own value and spelling.
     "the caller's numbers stay": Row("two", None, {STEP: "0,1", CUDA: "0,1"}, f"nvidia0 nvidia1 {CTL}", isolated=False),

@@ -109,6 +109,20 @@ def amd(count: int, untold: tuple[int, ...] = (), first: int = 128, confined: bo
     return inventory("amd", tuple(gpus), tuple(nodes))._replace(confined=confined)
 
 
+def amd_parts(gpus: int, parts: int, *, same_ids: bool = True, backwards: bool = False) -> Inventory:
+    """GPUs in *parts* (CPX, DPX): a KFD node each, at the GPU's address. *backwards*: the last address comes first."""
+    whole = amd(gpus * parts)
+    order = reversed(range(gpus)) if backwards else range(gpus)
+    places = [place for place in order for _ in range(parts)]
+    made = tuple(
+        gpu._replace(
+            pci=f"0000:{0x80 + place:02x}:00.0", minor=128 + number, uuid=hexid(place) if same_ids else gpu.uuid
+        )
+        for number, (gpu, place) in enumerate(zip(whole.gpus, places))
+    )
+    return whole._replace(gpus=made)
+
+
 MIG: dict[int, tuple[tuple[int, int], ...]] = {0: ((1, 0), (2, 0)), 1: ((5, 0), (5, 1))}
 KNOWN = (MigName("MIG-aaaa", 0, 2, 0), MigName("0:1", 0, 2, 0))
 
@@ -139,5 +153,8 @@ HOSTS: dict[str, tuple[Inventory, ...]] = {
     "amd": (amd(4),),
     "amd-untold": (amd(3, untold=(0, 1, 2)),),
     "amd-cgroup": (amd(3, confined=True),),
+    "amd-parts": (amd_parts(2, 2),),
+    "amd-parts-ids": (amd_parts(2, 2, same_ids=False),),
+    "amd-backwards": (amd_parts(3, 1, backwards=True),),
     "both": (nvidia(2), amd(2)),
 }
