@@ -195,7 +195,7 @@ def drm_device(
 
 
 def xcp_device(number: int, card: int, minor: int) -> Spec:
-    """The platform device of a partition with its DRM nodes, in /sys and /dev; the first partition is the PCI device."""
+    """The platform device of a partition with its DRM nodes, in /sys and /dev; the first one is the PCI device."""
     device = f"/sys/devices/platform/amdgpu_xcp_{number}"
     spec: dict[str, Item] = {}
     for name, at, group in ((f"card{card}", card, VIDEO), (f"renderD{minor}", minor, RENDER)):
