@@ -116,7 +116,7 @@ class _Container(NamedTuple):
 
     @staticmethod
     def _are_distinct(gpus: Sequence[Gpu]) -> bool:
-        """Return whether each of *gpus* has a UUID of its own: the partitions of one of AMD's may share it."""
+        """Return whether each of *gpus* has another UUID: the partitions of one of AMD's may share it."""
         uuids = [gpu.uuid for gpu in gpus if gpu.uuid is not None]
         return len(uuids) == len(set(uuids))
 
