@@ -123,6 +123,10 @@ def test_bad_libcuda_is_told_by_the_file_that_wins(library: Library) -> None:
     assert said(compare.bad_libcuda_is_told, bad, bad) == WORSE
     assert said(compare.bad_libcuda_is_told, bad, bad, told="warning: stub: something is a stub") == WORSE
     assert said(compare.bad_libcuda_is_told, bad, bad, told=f"warning: driver-in-image: {library.real}") == TOLD
+    last = "warning: library-path-last: "
+    assert said(compare.bad_libcuda_is_told, bad, bad, told=f"{last}the image's value comes before") == WORSE
+    assert said(compare.bad_libcuda_is_told, bad, bad, told=f"{last}the image's\nnote: image-unknown: ") == TOLD
+    assert said(compare.bad_libcuda_is_told, bad, bad, told=f"{last}--env LD_LIBRARY_PATH takes precedence") == TOLD
 
 
 def test_driver_answers_where_it_did() -> None:

@@ -193,6 +193,23 @@ def test_the_words_for_a_recorded_host_are_the_same_whoever_asks(form: str) -> N
     assert gpubind(*words, env={}).stdout == gpubind(*words, env=others).stdout != ""
 
 
+@pytest.mark.parametrize(
+    ("form", "value", "is_told"),
+    [
+        ("apptainer-env", "/mine:$LD_LIBRARY_PATH", True),
+        ("singularity-env", "${LD_LIBRARY_PATH:-/other}:/mine", True),
+        ("apptainer-env", "/mine", False),
+        ("apptainer-env", "$HOME/lib", False),
+        ("apptainer-env", "/mine:/.singularity.d/libs:$LD_LIBRARY_PATH", False),
+        ("apptainer", "/mine:$LD_LIBRARY_PATH", False),
+    ],
+)
+def test_lines_whose_library_path_a_word_of_the_users_replaces_are_told(form: str, value: str, is_told: bool) -> None:
+    own = ("--backend-arg=--env", f"--backend-arg=LD_LIBRARY_PATH={value}")
+    said = gpubind("plan", "--host", HOST, "--format", form, *own).stderr
+    assert ("library-path-last: --env LD_LIBRARY_PATH" in said) == is_told
+
+
 # What a check knows of a start.
 
 

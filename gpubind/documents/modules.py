@@ -116,12 +116,12 @@ def _new_value(change: Change, environ: Mapping[str, str]) -> Optional[str]:
         return None if environ.get(change.name) == change.value else change.value
     older = older_name(change.name)
     first = environ.get(change.name, environ.get(older, "") if older else "")
-    if change.value in first:
+    if change.value in first or (change.behind and change.behind in first):
         return None
     for reference in change.references:
         if reference in first:
             return first.replace(reference, change.value, 1)
-    return f"{first}{change.separator}{change.value}" if first else change.value
+    return f"{first}{change.separator}{change.behind or change.value}" if first else change.value
 
 
 def _fitting(line: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.documents import LASTING
@@ -11,7 +12,7 @@ from gpubind.image.facts import Image
 from gpubind.launch.caller import begin
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.prepare import Files, prepare, without_choice, write_generated
-from gpubind.model import ContainerPath, HostPath, Plan
+from gpubind.model import ContainerPath, Finding, HostPath, Plan
 from gpubind.planner.placement import cdi_layout
 from gpubind.planner.planning import Query, plan_host
 from gpubind.runtimes import BY_VARIABLES, KEPT, PLAN_FORMATS, RUNTIMES, runtime_of_format
@@ -63,14 +64,14 @@ def _for_runtime(form: PrintForm, host: Host, query: Query, image: Optional[Imag
 
 def render_start(form: PrintForm, prepared: Prepared) -> tuple[Plan, str]:
     """Return the plan of *prepared* with all findings, and its text for a runtime. Errors: as `Runtime.render`."""
-    prepared = _with_findings(prepared)
     runtime = runtime_of_format(form.name)  # that of the start may be another program of the same kind
+    prepared = _with_findings(prepared, runtime.findings_of(form.name, prepared))
     return prepared.plan, runtime.render(form.name, prepared, quoted=form.quoted)
 
 
-def _with_findings(prepared: Prepared) -> Prepared:
+def _with_findings(prepared: Prepared, more: Iterable[Finding] = ()) -> Prepared:
     plan = prepared.plan
-    return prepared._replace(plan=plan._replace(findings=(*plan.findings, *prepared.words.findings)))
+    return prepared._replace(plan=plan._replace(findings=(*plan.findings, *prepared.words.findings, *more)))
 
 
 def render_mounts(form: PrintForm, plan: Plan) -> str:

@@ -387,6 +387,10 @@ class Runtime(ABC):
         """Return the part of the caller's *environ* for a plan in *form*: a text may read the rest when evaluated."""
         return environ
 
+    def findings_of(self, form: str, prepared: Prepared) -> Iterator[Finding]:
+        """Yield what a plan in *form* cannot do, and in the runtime's arguments can."""
+        yield from ()
+
     def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
         """Return a plan as `plan --format FORM` prints it; *quoted*: for a shell's `eval`. Errors: as `one_line`."""
         return one_line(prepared.words, self.name, quoted=quoted)

@@ -90,7 +90,10 @@ def test_a_module_says_what_the_lines_for_a_shell_say(
     prefix = program.upper()
     environ = {f"{prefix}_BIND": "/mine:/there", f"{prefix}ENV_LD_LIBRARY_PATH": "/my/lib"} if own else {}
     item = printed(program=program)
-    assert loaded(read(render(item, {})), environ) == after_exports(environ, item)
+    told = after_exports(environ, item)
+    if own:  # append_path has one value, which may also stand alone: so the image's empty elements stay
+        told[f"{prefix}ENV_LD_LIBRARY_PATH"] = f"/my/lib:{after_exports({}, item)[f'{prefix}ENV_LD_LIBRARY_PATH']}"
+    assert loaded(read(render(item, {})), environ) == told
 
 
 @pytest.mark.parametrize(("render", "read"), READERS, ids=["lmod", "tcl"])

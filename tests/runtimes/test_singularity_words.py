@@ -185,8 +185,12 @@ VALUED = image(glibc(), sandbox("export LD_LIBRARY_PATH=/own:/other"))
 PLAIN = image(glibc())
 OWN = f"{LIBS}:${{LD_LIBRARY_PATH:-{LIBS}}}"
 """Our directory, then whatever the image's shell makes of its own value."""
+TIDY = f"{LIBS}${{LD_LIBRARY_PATH:+:${{LD_LIBRARY_PATH//::/:}}}}"
+"""The same without the empty elements of the image's."""
 UNDECIDED = image(glibc(), sandbox("export LD_LIBRARY_PATH=$(cat /a)"))
 UNEXPANDED = image(glibc(), sandbox("export LD_LIBRARY_PATH=$HOME/lib"))
+EMPTIED = image(glibc(), sandbox("export LD_LIBRARY_PATH=/own::/other:"))
+"""An image whose value has empty elements, which mean the current directory."""
 
 
 def library_path(opened: Optional[Image], begun: Start) -> dict[str, str]:
@@ -255,10 +259,10 @@ def test_a_value_that_only_the_programs_shell_knows_is_left_to_it(facts: dict[st
 @pytest.mark.parametrize(
     ("users", "expected"),
     [
-        ("/mine", f"/mine:{LIBS}${{LD_LIBRARY_PATH:+:${{LD_LIBRARY_PATH//::/:}}}}"),
+        ("/mine", f"/mine:{TIDY}"),
         ("/mine:$LD_LIBRARY_PATH", f"/mine:{OWN}"),
         ("${LD_LIBRARY_PATH}:/mine", f"{OWN}:/mine"),
-        ("$LD_LIBRARY_PATHS", f"$LD_LIBRARY_PATHS:{LIBS}${{LD_LIBRARY_PATH:+:${{LD_LIBRARY_PATH//::/:}}}}"),
+        ("$LD_LIBRARY_PATHS", f"$LD_LIBRARY_PATHS:{TIDY}"),
     ],
 )
 def test_ours_goes_between_the_users_value_and_the_images(users: str, expected: str) -> None:
@@ -301,12 +305,13 @@ def test_a_user_who_empties_the_library_path_has_the_drivers_directory_alone() -
     ("opened", "expected"),
     [
         (VALUED, f"{LIBS}:/own:/other"),
+        (EMPTIED, f"{LIBS}:/own:/other"),
         (PLAIN, LIBS),
         (None, None),
         (UNDECIDED, None),
         (UNEXPANDED, None),
     ],
-    ids=["valued", "plain", "unknown", "undecided", "unexpanded"],
+    ids=["valued", "emptied", "plain", "unknown", "undecided", "unexpanded"],
 )
 def test_without_evaluation_the_images_value_is_said_or_left_where_it_is(
     opened: Optional[Image], expected: Optional[str], word: str
@@ -314,6 +319,11 @@ def test_without_evaluation_the_images_value_is_said_or_left_where_it_is(
     made = words(make(opened), start(word))
     assert env(made).get("LD_LIBRARY_PATH") == expected
     assert ("library-path-last" in [f.code for f in made.findings]) == (expected is None)
+
+
+def test_without_evaluation_nothing_empty_comes_behind_the_users_value() -> None:
+    begun = start("--no-eval", "--env", "LD_LIBRARY_PATH=/mine")
+    assert library_path(EMPTIED, begun) == {"LD_LIBRARY_PATH": f"/mine:{LIBS}:/own:/other"}
 
 
 def test_a_library_path_that_a_plan_has_said_already_is_not_said_again() -> None:
@@ -417,13 +427,38 @@ def test_exports_append_to_the_users_binds_and_take_back_the_gpu_switches() -> N
 def test_exports_keep_the_users_library_path_in_front_of_ours() -> None:
     made = words(make(), start())
     show = "$APPTAINERENV_LD_LIBRARY_PATH"
-    assert run_exports(made, "APPTAINERENV_LD_LIBRARY_PATH=/mine", show) == f"/mine:{OWN}"
-    assert run_exports(made, "SINGULARITYENV_LD_LIBRARY_PATH=/mine", show) == f"/mine:{OWN}"
+    assert run_exports(made, "APPTAINERENV_LD_LIBRARY_PATH=/mine", show) == f"/mine:{TIDY}"
+    assert run_exports(made, "SINGULARITYENV_LD_LIBRARY_PATH=/mine", show) == f"/mine:{TIDY}"
     assert run_exports(made, "", show) == OWN
     for reference in ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}"):
         before = f"APPTAINERENV_LD_LIBRARY_PATH='/mine:{reference}:/b c'"
         assert run_exports(made, before, show) == f"/mine:{OWN}:/b c"
         assert run_exports(made, f"{before}\n{exports(made, 'APPTAINER', {})}", show) == f"/mine:{OWN}:/b c"
+
+
+@pytest.mark.parametrize(
+    "opened", [None, EMPTIED, VALUED, UNDECIDED], ids=["unknown", "emptied", "valued", "undecided"]
+)
+@pytest.mark.parametrize("images", ["/own::/other:", "", "/own:/other", "/own:"])
+def test_what_exports_put_behind_the_users_library_path_has_no_empty_element(
+    opened: Optional[Image], images: str
+) -> None:
+    before = "export APPTAINERENV_LD_LIBRARY_PATH=/mine"
+    value = run_exports(words(make(opened), start()), before, "$APPTAINERENV_LD_LIBRARY_PATH")
+    base = f"{images}:{LIBS}".lstrip(":")  # as an image's 99-base.sh leaves it
+    shell = ["bash", "-c", f'echo "{value}:{LIBS}"']  # as the program evaluates it
+    done = subprocess.run(shell, capture_output=True, text=True, check=True, env={"LD_LIBRARY_PATH": base})
+    seen = done.stdout.rstrip("\n").split(":")
+    assert seen[:2] == ["/mine", LIBS]
+    assert "" not in seen
+    assert [element for element in seen[2:] if element != LIBS] == [one for one in images.split(":") if one]
+
+
+def test_exports_without_evaluation_leave_a_reference_of_the_users_as_it_is_written() -> None:
+    made = words(make(VALUED), start("--no-eval"))
+    before = "APPTAINERENV_LD_LIBRARY_PATH='/mine:$LD_LIBRARY_PATH'"
+    expected = f"/mine:$LD_LIBRARY_PATH:{LIBS}:/own:/other"
+    assert run_exports(made, before, "$APPTAINERENV_LD_LIBRARY_PATH") == expected
 
 
 def test_exports_keep_binds_that_the_older_variable_says() -> None:

@@ -24,6 +24,9 @@ ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
 BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")
 """The last of an image's environment files that is there to be covered."""
 
+TIDY = "${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH//::/:}}"
+"""The image's value after another, without empty elements: those mean the current directory. Apptainer's 99-base.sh
+ends it with a directory, so none is left at its end."""
 _REFERENCE = re.compile(r"(?<!\\)\$(?:LD_LIBRARY_PATH(?![A-Za-z0-9_])|\{LD_LIBRARY_PATH\})")
 _ESCAPED = re.compile(r"[\\$`]")
 _SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
@@ -157,7 +160,7 @@ def _without_programs_own(users_own: Optional[SpecifiedValue], ours: str) -> Opt
 
 
 def _after_users(text: str, image: Optional[ImageFacts], start: Start, ours: str) -> str:
-    """Return the user's value, *ours*, then the image's without empty elements: those mean the current directory.
+    """Return the user's value, *ours*, then the image's without empty elements.
 
     Where the user's value itself refers to the image's, *ours* goes before that.
     """
@@ -167,7 +170,7 @@ def _after_users(text: str, image: Optional[ImageFacts], start: Start, ours: str
         return f"{text}:{ours}{kept(image, start, ours) or ''}"
     theirs = f"{ours}:${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
     referring, count = _REFERENCE.subn(lambda _: theirs, text)
-    return referring if count else f"{text}:{ours}${{LD_LIBRARY_PATH:+:${{LD_LIBRARY_PATH//::/:}}}}"
+    return referring if count else f"{text}:{ours}{TIDY}"
 
 
 def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
@@ -187,14 +190,23 @@ def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
     if image is None or "LD_LIBRARY_PATH" in image.undecided:
         return None
     own = image.env.get("LD_LIBRARY_PATH", "")
-    return None if "$" in own else f":{own}"
+    return None if "$" in own else "".join(f":{element}" for element in own.split(":") if element)
 
 
 def _sets_none(image: ImageFacts) -> bool:
     return "LD_LIBRARY_PATH" not in image.undecided and not image.env.get("LD_LIBRARY_PATH")
 
 
-def _left_last(whose: Literal["image", "env-file"], name: str, ours: str) -> Finding:
+def replaced_by_users(plan: Plan, start: Start) -> Iterator[Finding]:
+    """Yield that a value of the user's on the command line, which refers to the image's, replaces a variable's."""
+    users, ours = specified(start, "LD_LIBRARY_PATH"), libraries_of(plan)
+    text = (users.text or "") if users is not None and not users.plain else ""
+    may_be_set = plan.image is None or not _sets_none(plan.image)
+    if ours and may_be_set and "LD_LIBRARY_PATH" in text and f":{ours}:" not in f":{text}:":
+        yield _left_last("command-line", "LD_LIBRARY_PATH", ours)
+
+
+def _left_last(whose: Literal["image", "env-file", "command-line"], name: str, ours: str) -> Finding:
     return finding("library-path-last", subject="LD_LIBRARY_PATH", case=whose, where=ours, name=name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -13,9 +14,11 @@ from gpubind.model import VENDORS, Request
 from gpubind.observe import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
+from gpubind.runtimes.apptainer.environment import TIDY
 from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.runtime import Prepared
 
+_THEN_IMAGES = re.compile(r"([^$]+):\$\{LD_LIBRARY_PATH(?:%|:-)[^}]+\}")
 GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
 """The variables that say the same as its GPU flags, without their prefix."""
 
@@ -31,6 +34,8 @@ class Change(NamedTuple):
     separator: str = ""
     references: tuple[str, ...] = ()
     """Where the user's value has one of these, the first gives way to `value`: it refers to the same, after ours."""
+    behind: str = ""
+    """The value after the user's, if it is another: without the image's empty elements."""
 
 
 def changes_for(prepared: Prepared) -> tuple[Change, ...]:
@@ -100,11 +105,17 @@ def changes(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]
     made_of += [Change(known, "unset") for name in made.unset for known in (name, f"{prefix}ENV_{name}")]
     for name, value in made.env:
         if name.endswith("LD_LIBRARY_PATH"):
-            references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}")
-            made_of.append(Change(f"{prefix}ENV_{name}", "append", value, ":", references))
+            made_of.append(_search_path(f"{prefix}ENV_{name}", value))
         else:
             made_of.append(Change(f"{prefix}ENV_{name}", "set", value))
     return tuple(made_of)
+
+
+def _search_path(name: str, value: str) -> Change:
+    """Return the change for *value*; where nothing in it is evaluated, what the user writes is not, either."""
+    ours = _THEN_IMAGES.fullmatch(value)
+    references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}") if "$" in value else ()
+    return Change(name, "append", value, ":", references, ours[1] + TIDY if ours else "")
 
 
 def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
@@ -124,7 +135,7 @@ def older_name(name: str) -> Optional[str]:
 
 
 def _line(change: Change) -> list[str]:
-    name, quoted = change.name, shlex.quote(change.value)
+    name, quoted, behind = change.name, shlex.quote(change.value), shlex.quote(change.behind or change.value)
     if change.op == "set":
         return [f"export {name}={quoted}"]
     older = older_name(name)
@@ -134,10 +145,10 @@ def _line(change: Change) -> list[str]:
         for word in map(shlex.quote, change.references)
     ]
     return [
-        f'case "{first}" in *{quoted}*) ;;',
+        f'case "{first}" in *{quoted}*{f"|*{behind}*" if change.behind else ""}) ;;',
         f'"") export {name}={quoted} ;;',
         *replaced,
-        f'*) export {name}="{first}{change.separator}"{quoted} ;; esac',
+        f'*) export {name}="{first}{change.separator}"{behind} ;; esac',
     ]
 
 

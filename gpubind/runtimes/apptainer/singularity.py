@@ -119,6 +119,10 @@ class Apptainer(Runtime):
             return environ
         return without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
 
+    def findings_of(self, form: str, prepared: Prepared) -> Iterator[Finding]:
+        if form != self.name:
+            yield from environment.replaced_by_users(prepared.plan, prepared.start)
+
     def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
         if form == self.name:
             return one_line(prepared.words, self.name, quoted=quoted, exports=f"{self.name}-env")

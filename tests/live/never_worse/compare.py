@@ -169,7 +169,9 @@ def bad_libcuda_is_told(pair: Pair) -> Iterator[Verdict]:
             continue
         if here.path in pair.told or here.real in pair.told:
             yield Verdict(TOLD, f"{name} is {_file(here)} with both, and a finding names it")
-        elif "image-unknown" in pair.told and "library-path-last" in pair.told:
+        elif "library-path-last: --env " in pair.told or (
+            "image-unknown" in pair.told and "library-path-last" in pair.told
+        ):
             yield Verdict(TOLD, f"{name} is {_file(here)} with both; a finding says that the image's value comes first")
         else:
             yield Verdict(WORSE, f"untold: {name} is {_file(here)} with both, and no finding names it")
