@@ -11,6 +11,8 @@ import re
 
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_PATH, read_ldcache, read_ldsoconf
+from gpubind.formats.driver.engines import PROGRAMS as PROGRAMS_OF_ENGINES
+from gpubind.formats.driver.engines import version_command
 from gpubind.formats.driver.nvidia_cli import list_argv
 from gpubind.formats.elf.glibc import CONVERTERS, PROGRAMS, is_member
 from gpubind.formats.elf.ldcache import LdCache
@@ -68,7 +70,8 @@ def look_around(host: SurveyedHost) -> None:
     for tree in trees:
         assert isinstance(tree, SurveyedTree)
         _Survey(tree).look(host)
-    host.run(list_argv(host.driver.root), RUN_TIMEOUT_S)
+    for argv in (list_argv(host.driver.root), *map(version_command, PROGRAMS_OF_ENGINES)):
+        host.run(argv, RUN_TIMEOUT_S)
 
 
 class _Survey:

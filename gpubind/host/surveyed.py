@@ -13,6 +13,7 @@ from typing import Optional, TypeVar, Union
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_LIMIT, LD_CACHE_PATH
 from gpubind.files.tree import TEXT_LIMIT
+from gpubind.formats.driver.engines import DAEMON_FILE, kept_of_daemon
 from gpubind.formats.driver.names import STUBBED
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.formats.text import record
@@ -36,7 +37,8 @@ _TEXT_NAME = re.compile(
     r"\.(json|icd|conf|yaml|csv|toml)$"
     r"|^(access|config|devices|gpu_id|information|initstate|mig-minors|modeset|monitor|name|nv_tegra_release"
     r"|os-release|params|properties|registry|version"
-    r"|apparmor_restrict_unprivileged_userns|max_user_namespaces|unprivileged_userns_clone)$"
+    r"|apparmor_restrict_unprivileged_userns|max_user_namespaces|unprivileged_userns_clone"
+    r"|container_use_devices|container_use_xserver_devices|enforce)$"
 )
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
 _HOME = re.compile(r"/root(/|$)|.*/(home|users)(/|$)", re.IGNORECASE)
@@ -192,6 +194,9 @@ class SurveyedTree(Tree):
             return self._groups(self._tree.read(path))
         if path == self.lenient.resolve(LD_CACHE_PATH):
             return self._tree.read(path, LD_CACHE_LIMIT)
+        if path == self.lenient.resolve(DAEMON_FILE):
+            body = self._tree.read(path, TEXT_LIMIT)
+            return body if isinstance(body, Missing) else kept_of_daemon(body)
         if path == CPUINFO:
             return _lines(self._tree.read(path, CPUINFO_LIMIT), _PROCESSOR, within=b"\n\n")
         body = self._tree.read(path, TEXT_LIMIT)

@@ -6,6 +6,7 @@ from posixpath import dirname
 from typing import Literal, Optional, Union
 
 from gpubind.errors import RuntimeLimitError
+from gpubind.formats.driver.engines import Release, release_of, version_command
 from gpubind.host import Host
 from gpubind.image.cuda import cuda_below, cuda_of_packages, cuda_of_records, newest_first, prefixes_of
 from gpubind.image.environment import DEFAULT_PATH
@@ -20,10 +21,12 @@ from gpubind.model.expectation import Expectation
 from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
-from gpubind.runtimes.runtime import Limits, Start
+from gpubind.runtimes.runtime import Limits, Start, version_in
 
 Needs = Literal["host", "image", "runtime", "program"]
 
+ASK_S = 10.0
+"""The time for a program's answer about its release."""
 CPUINFO_LIMIT = 8 << 20
 
 
@@ -65,6 +68,15 @@ class Preflight:
         """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
         self.limit = words if isinstance(words, RuntimeLimitError) else None
         """The part of the plan that the runtime cannot express."""
+        self._releases: dict[str, Optional[Release]] = {}
+
+    def release(self, engine: str) -> Optional[Release]:
+        """Return what the installed release of docker or podman does; None if it is not known. It is asked once."""
+        if engine not in self._releases:
+            answer = self.host.run(version_command(engine), ASK_S)
+            version = None if isinstance(answer, Missing) else version_in(answer.stdout)
+            self._releases[engine] = release_of(engine, version)
+        return self._releases[engine]
 
     @property
     def limits(self) -> Limits:

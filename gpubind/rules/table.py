@@ -11,12 +11,12 @@ from gpubind.model import Finding, Severity
 from gpubind.model.findings import texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime
-from gpubind.rules.host import amd, driver, expected, nodes, platform, services
+from gpubind.rules.host import amd, driver, engines, expected, nodes, platform, services
 from gpubind.rules.image import cuda, frameworks, graphics, image, libc, libraries
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
 MODULES = (
-    *(amd, driver, expected, nodes, platform, services),
+    *(amd, driver, engines, expected, nodes, platform, services),
     *(cuda, frameworks, graphics, image, libc, libraries),
     *(program, runtime),
 )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline.reader import Options
-from tests.rules import cases_amd, cases_host, cases_image
+from tests.rules import cases_amd, cases_engines, cases_host, cases_image
 from tests.rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
 from tests.rules.cases_image import LIB, cuda, program, runs
 from tests.rules.situations import Case, Situation
@@ -20,7 +20,7 @@ from tests.support.images import GLVND, glibc, image
 from tests.support.starts import start, start_by
 from tests.support.trees import File, Spec, recorded_tree
 
-CASES: dict[str, Case] = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES}
+CASES: dict[str, Case] = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES, **cases_engines.CASES}
 
 
 class Followed(NamedTuple):
@@ -179,6 +179,20 @@ FOLLOWED: dict[str, Followed] = {
     "bad-icd": with_parts("bad-icd", "install the driver's package again", MANIFESTS),
     "binds-forbidden": almost("binds-forbidden", "`user bind control = yes`"),
     "cdi-conflict": Followed("keep only one of the files", Situation(healthy(cases_host.cdi()))),
+    "cdi-disabled": with_parts(
+        "cdi-disabled", '"features": {"cdi": true}', cases_engines.daemon(features={"cdi": True})
+    ),
+    "cdi-missing": with_parts("cdi-missing", "-o /etc/cdi/nvidia.json", cases_host.cdi()),
+    "cdi-not-read": Followed(
+        "move the files to a directory that it reads",
+        cases_engines.on(cases_engines.PODMAN, cases_engines.spec("0.5.0")),
+    ),
+    "cdi-too-new": with_parts("cdi-too-new", "regenerate it in an older version", cases_engines.spec("0.5.0")),
+    "docker-snap": with_parts("docker-snap", "install docker as a package", cases_engines.DOCKER),
+    "nvidia-runtime-missing": almost("nvidia-runtime-missing", "nvidia-ctk runtime configure --runtime=docker"),
+    "selinux-devices": almost("selinux-devices", "setsebool -P container_use_xserver_devices 1"),
+    "toolkit-cgroups": almost("toolkit-cgroups", "no-cgroups=false"),
+    "toolkit-missing": with_parts("toolkit-missing", "install nvidia-container-toolkit", cases_engines.TOOLKIT),
     "companion-missing": almost("companion-missing", "install the driver's package that contains it"),
     "gbm-backend-missing": Followed(
         "install the driver's package with libnvidia-allocator", Situation(healthy(), request=cases_host.GRAPHICS)

@@ -187,6 +187,23 @@ def test_a_daemon_behind_a_socket_of_this_machine_is_not_remote() -> None:
     assert remote_docker({"DOCKER_CONTEXT": "default"}, NO_FILES.get, {}) is None
 
 
+DESKTOP = "unix:///home/me/.docker/desktop/docker.sock"
+
+
+@pytest.mark.parametrize(("environ", "remote"), [
+    ({"DOCKER_HOST": DESKTOP}, f"DOCKER_HOST={DESKTOP}"),
+    ({"DOCKER_HOST": "unix:///home/me/.rd/docker.sock"}, "DOCKER_HOST=unix:///home/me/.rd/docker.sock"),
+    ({"DOCKER_CONTEXT": "desktop-linux"}, f"DOCKER_CONTEXT=desktop-linux, {DESKTOP}"),
+    ({}, f"currentContext of /home/me/.docker/config.json: desktop-linux, {DESKTOP}"),
+    ({"DOCKER_HOST": "unix:///run/docker.sock"}, None),
+])  # fmt: skip
+def test_a_socket_of_a_daemon_in_a_virtual_machine_leads_to_another_machine(
+    environ: dict[str, str], remote: Optional[str]
+) -> None:
+    files = contexts("/home/me/.docker", "desktop-linux", **{"desktop-linux": DESKTOP})
+    assert remote_docker({"HOME": "/home/me", **environ}, files.get, {}) == remote
+
+
 def contexts(directory: str, current: str, **hosts: str) -> dict[str, str]:
     """docker's own files, with a context for each of *hosts*."""
     files = {f"{directory}/config.json": json.dumps({"auths": {}, "currentContext": current})}

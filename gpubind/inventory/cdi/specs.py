@@ -9,6 +9,7 @@ A spec is written once and read at every start; drivers and GPUs change between.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
@@ -21,6 +22,7 @@ from gpubind.formats.driver.names import driver_version_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat, finding
+from gpubind.model.findings import counted
 
 SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
@@ -218,6 +220,7 @@ def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
     )
 
 
+_GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dxg)")
 _Stale = tuple[str, str, list[str], dict[str, object]]
 """The case of the finding `stale-cdi`, its subject, the entries of the spec that are no longer right, and the facts."""
 
@@ -276,6 +279,9 @@ def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
     uuids = [gpu.uuid for gpu in here if gpu.uuid and "?" not in gpu.uuid]
     names = [device.name for device in loaded.spec.devices]
     if not here:
+        return
+    if not any(_GPU_NODE.fullmatch(node.path) for edits in loaded.edits for node in edits.nodes):
+        yield "no-gpus", ", ".join(names[:4]), names, {"count": counted(len(here), "GPU")}
         return
     gone = [name for name in names if name.startswith("GPU-") and len(uuids) == len(here) and name not in uuids]
     gone += [name for name in names if name.isascii() and name.isdigit() and int(name[:9]) >= len(here)]

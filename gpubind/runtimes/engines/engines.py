@@ -192,7 +192,7 @@ def _need_local(start: Start) -> None:
             f"{start.runtime.name} would start the container on another machine",
             where=start.facts.remote,
             why="a plan names the files of this machine",
-            hint="plan on that machine, or have the program use this one's",
+            hint="plan on that machine, or have the program use this one's daemon: `docker context use default`",
         )
 
 

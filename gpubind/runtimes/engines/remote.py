@@ -15,6 +15,10 @@ from gpubind.runtimes.cmdline.values import parse_bool
 
 HERE = "unix://"
 """How the address of a socket of this machine begins."""
+IN_VMS = ("/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/")
+"""Directories below a home with the sockets of daemons in virtual machines: Docker Desktop, Rancher Desktop, Colima,
+Lima. Source: docker's manual, "Install Docker Desktop on Linux"; the manuals of the others.
+"""
 NO_CONTEXT = ("", "default")
 DOCKER_STORES = ("config", "context", "host")
 PODMAN_STORES = (
@@ -72,14 +76,26 @@ def remote_docker(
     if not isinstance(context, str) or context in NO_CONTEXT:
         return None
     address = _address(context, environ, read)
-    if address is not None and address.startswith(HERE):
+    if _is_here(address):
         return None
     return f"currentContext of {path}: {context}" + (f", {address}" if address else "")
 
 
 def _unless_here(name: str, value: str, address: Optional[str]) -> Optional[str]:
-    """Return *name* with its *value*, unless the *address* to which it leads is a socket of this machine."""
-    return None if (address or "").startswith(HERE) else f"{name}={value}"
+    """Return *name* with its *value*, unless the *address* to which it leads is a socket of this machine's daemon."""
+    if _is_here(address):
+        return None
+    leads = f", {address}" if _is_in_vm(address) and address != value else ""
+    return f"{name}={value}{leads}"
+
+
+def _is_here(address: Optional[str]) -> bool:
+    """Return whether *address* is a socket of this machine, and not that of a daemon in a virtual machine."""
+    return address is not None and address.startswith(HERE) and not _is_in_vm(address)
+
+
+def _is_in_vm(address: Optional[str]) -> bool:
+    return any(directory in (address or "") for directory in IN_VMS)
 
 
 def _directory(environ: Mapping[str, str]) -> str:

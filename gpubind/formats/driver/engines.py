@@ -1,0 +1,132 @@
+"""docker's and podman's own GPU set-up: settings of dockerd and of NVIDIA's toolkit, and what releases read of CDI.
+
+Sources: dockerd(8), "daemon configuration file"; moby `daemon/config`, `daemon/devices_nvidia_linux.go` and
+`cmd/dockerd/daemon.go`; nvidia-container-toolkit `internal/config`. Sources of the releases are in data/engines.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from gpubind.errors import Format, FormatError
+from gpubind.formats.text.json import parse_json
+from gpubind.formats.text.toml import parse_toml
+from gpubind.frozen import NamedTuple
+from gpubind.model.data import read_data
+
+DOCKER, PODMAN = "docker", "podman"
+PROGRAMS = {DOCKER: "dockerd", PODMAN: "podman"}
+"""The program whose release decides, by engine: a client of docker may be of another one than its daemon."""
+DAEMON_FILE = "/etc/docker/daemon.json"
+TOOLKIT_FILE = "/etc/nvidia-container-runtime/config.toml"
+SIZE_LIMIT = 1 << 20
+BUILT_IN = ("", "runc", "io.containerd.runc.v2")
+"""The runtimes that dockerd has without configuration."""
+
+_KEPT = ("cdi-spec-dirs", "default-runtime", "features", "runtimes", "selinux-enabled")
+_FORMAT = Format("bad-config", "malformed configuration of an engine")
+
+
+class DaemonSettings(NamedTuple):
+    """The settings of dockerd that its GPUs depend on."""
+
+    runtimes: Mapping[str, str] = {}
+    """The program of each added runtime, as it is written; empty if it is not the path of one."""
+    default_runtime: str = ""
+    features: Mapping[str, Any] = {}
+    cdi_directories: Optional[tuple[str, ...]] = None
+    """None if they are not set."""
+    has_selinux: bool = False
+    lines: Mapping[str, int] = {}
+    """The line of each setting that is there."""
+
+
+class Release(NamedTuple):
+    """What releases of an engine do with CDI, from one on."""
+
+    since: tuple[int, ...]
+    reads: str
+    """The newest version of CDI whose specs are not ignored."""
+    on: bool = True
+    """Whether CDI is on by default."""
+    cdi_directories: Optional[tuple[str, ...]] = None
+    """Where it looks for specs by default; None: as the CDI project."""
+    gpus_by_cdi: bool = False
+    """Whether --gpus uses nvidia-cdi-hook where NVIDIA's older hook is not installed."""
+
+
+def version_command(engine: str) -> tuple[str, ...]:
+    """Return the command that prints the release of *engine*."""
+    return (PROGRAMS[engine], "--version")
+
+
+def release_of(engine: str, version: Optional[tuple[int, ...]]) -> Optional[Release]:
+    """Return what that release of *engine* does; None if it is unknown, or older than CDI."""
+    rows = json.loads(read_data("model/data/engines.json"))[engine]["releases"] if version is not None else ()
+    known = [Release(tuple(map(int, row.pop("since").split("."))), **row) for row in rows]
+    return next((row for row in reversed(known) if version is not None and row.since <= version), None)
+
+
+def parse_daemon(data: bytes) -> DaemonSettings:
+    """Return the settings in *data*, daemon.json; what has a wrong type is not set. Errors: `FormatError`."""
+    document = parse_json(data, SIZE_LIMIT, _FORMAT)
+    settings = document if isinstance(document, dict) else {}
+    text = data.decode()
+    runtimes, features, directories = (settings.get(name) for name in ("runtimes", "features", "cdi-spec-dirs"))
+    added = {name: _program(runtime) for name, runtime in runtimes.items()} if isinstance(runtimes, dict) else {}
+    return DaemonSettings(
+        runtimes=added,
+        default_runtime=str(settings.get("default-runtime") or ""),
+        features=features if isinstance(features, dict) else {},
+        cdi_directories=tuple(filter(_is_path, directories)) if isinstance(directories, list) else None,
+        has_selinux=settings.get("selinux-enabled") is True,
+        lines={name: line_of(text, name) for name in _KEPT if name in settings},
+    )
+
+
+def _program(runtime: Any) -> str:
+    path = runtime.get("path") if isinstance(runtime, dict) else None
+    return path if isinstance(path, str) and "\0" not in path else ""
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("/") and "\0" not in value
+
+
+def kept_of_daemon(data: bytes) -> bytes:
+    """Return *data* with nothing but the settings of `DaemonSettings`, each in its line.
+
+    A daemon.json names registries and proxies, with passwords.
+    """
+    try:
+        settings = parse_json(data, SIZE_LIMIT, _FORMAT)
+        found = parse_daemon(data)
+    except FormatError:
+        return b""
+    text, line = "{", 1
+    for name, at in sorted(found.lines.items(), key=lambda item: item[1]):
+        value = settings[name] if name != "runtimes" else {key: {"path": path} for key, path in found.runtimes.items()}
+        text += "," if text.strip() != "{" else ""
+        text += "\n" * (at - line) + f"{json.dumps(name)}: {json.dumps(value)}"
+        line = at
+    return (text + "}\n").encode()
+
+
+def parse_no_cgroups(data: bytes) -> Optional[int]:
+    """Return the line of `no-cgroups = true` in *data*, the toolkit's config.toml; None without one.
+
+    Errors: `FormatError`.
+    """
+    tables = parse_toml(data, _FORMAT.code, _FORMAT.what)
+    own = tables.get("nvidia-container-cli")
+    is_set = isinstance(own, dict) and own.get("no-cgroups") is True
+    return line_of(data.decode(), "no-cgroups") if is_set else None
+
+
+def line_of(text: str, key: str) -> int:
+    """Return the line of *text*, JSON, YAML or TOML, that begins the value of *key*; 1 if it is not written plainly."""
+    match = re.search(rf"(?m)^(?:[^#\n]*[\s{{,\"'])?{re.escape(key)}[\"']?\s*[=:]", text)
+    return text.count("\n", 0, match.end()) + 1 if match is not None else 1

@@ -1,0 +1,244 @@
+"""Why docker's and podman's own GPU set-up fails: their options, not gpubind's, which needs none of it.
+
+Sources: NVIDIA Container Toolkit, "Installation", "Troubleshooting" and "CDI support"; moby `daemon/`; docker-snap's
+README; container-selinux `container.te`. Messages are those of the real programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.driver.cdi import VERSIONS
+from gpubind.formats.driver.engines import (
+    BUILT_IN,
+    DAEMON_FILE,
+    DOCKER,
+    PODMAN,
+    PROGRAMS,
+    SIZE_LIMIT,
+    TOOLKIT_FILE,
+    DaemonSettings,
+    parse_daemon,
+    parse_no_cgroups,
+)
+from gpubind.host import Host
+from gpubind.host.programs import PROGRAM_DIRECTORIES
+from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, NVIDIA, read_registry
+from gpubind.model import Finding, Missing, Severity, finding
+from gpubind.rules.preflight import Preflight
+
+HOOK, CDI_HOOK, RUNTIME = "nvidia-container-runtime-hook", "nvidia-cdi-hook", "nvidia-container-runtime"
+PODMAN_HOOKS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
+SNAPS = ("/snap/bin/docker", "/var/lib/snapd/snap/bin/docker")
+RUN_CDI = "/run/cdi"
+NOTE: Severity = "note"
+SELINUX = "/sys/fs/selinux"
+BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
+"""With either, containers may use the nodes of GPUs. The nodes of NVIDIA's are of xserver_misc_device_t."""
+
+
+def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a docker that has no program of NVIDIA's for `--gpus`. It looks for one in its PATH when it starts."""
+    host = preflight.host
+    if DOCKER not in _engines(preflight) or not preflight.has_linux_driver or not _lacks(host, HOOK):
+        return
+    release = preflight.release(DOCKER) if _program(host, CDI_HOOK) else None
+    if release is None or not release.gpus_by_cdi:
+        case = "base" if _program(host, RUNTIME) else "none"
+        yield finding("toolkit-missing", subject=DOCKER, case=case, where=f"{HOOK} in {':'.join(PROGRAM_DIRECTORIES)}")
+
+
+def nvidia_runtime_missing(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a runtime of dockerd's configuration that does not start; or no `nvidia` where the toolkit is installed."""
+    settings = _daemon(preflight.host) if DOCKER in _engines(preflight) else None
+    if settings is None:
+        return
+    default, line = settings.default_runtime, settings.lines.get("default-runtime", 1)
+    severity: Severity = "error" if preflight.backend == DOCKER else "warning"  # of what no start gets past
+    if default not in (*settings.runtimes, *BUILT_IN):
+        where = f"{DAEMON_FILE}, line {line}"
+        yield finding("nvidia-runtime-missing", subject=default, case="default", severity=severity, where=where)
+    for name, path in settings.runtimes.items():
+        if name in (default, "nvidia") and _is_gone(preflight.host, path):
+            where = f"{DAEMON_FILE}, line {settings.lines.get('runtimes', 1)}"
+            case, how = ("every", severity) if name == default else ("program", NOTE)
+            yield finding("nvidia-runtime-missing", subject=name, case=case, severity=how, where=where, path=path)
+    if preflight.has_linux_driver and "nvidia" not in settings.runtimes and _program(preflight.host, RUNTIME):
+        yield finding("nvidia-runtime-missing", subject="nvidia", case="absent", severity=NOTE, where=DAEMON_FILE)
+
+
+def toolkit_cgroups(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a toolkit that sets no device cgroup where containers of root have one, or one where it cannot."""
+    host, engines = preflight.host, _engines(preflight)
+    by_hook = [name for name in engines if name == DOCKER or _has_podman_hook(host)]
+    data = host.dev.read(TOOLKIT_FILE, SIZE_LIMIT)
+    if not by_hook or not preflight.has_linux_driver or isinstance(data, Missing):
+        return
+    try:
+        line = parse_no_cgroups(data)
+    except FormatError:
+        return  # its own programs name the place
+    rootless = [name for name in by_hook if _is_rootless(preflight, name)]
+    if line is not None and len(rootless) < len(by_hook):
+        name = next(name for name in by_hook if name not in rootless)
+        yield finding("toolkit-cgroups", subject=name, case="root", where=f"{TOOLKIT_FILE}, line {line}")
+    elif line is None and rootless:
+        yield finding("toolkit-cgroups", subject=rootless[0], case="rootless", where=TOOLKIT_FILE)
+
+
+def docker_snap(preflight: Preflight) -> Iterator[Finding]:
+    """Yield docker as a snap: its daemon cannot open the driver's files of the host."""
+    dev = preflight.host.dev
+    snap = next((path for path in SNAPS if dev.has(path)), None)
+    if preflight.backend in (None, DOCKER) and snap is not None and _lacks(preflight.host, PROGRAMS[DOCKER]):
+        severity: Severity = "error" if preflight.backend == DOCKER else "warning"
+        yield finding("docker-snap", subject=DOCKER, severity=severity, where=snap)
+
+
+def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
+    """Yield an enforcing SELinux: containers with its label may not open the nodes of GPUs."""
+    host, engines = preflight.host, _engines(preflight)
+    settings = _daemon(host) if DOCKER in engines else None
+    labelling = [name for name in engines if name == PODMAN or (settings is not None and settings.has_selinux)]
+    enforce = f"{SELINUX}/enforce"
+    if not labelling or not preflight.plan.devices or host.dev.text(enforce) != "1":
+        return
+    values = [host.dev.text(f"{SELINUX}/booleans/{name}") or "" for name in BOOLEANS]
+    if not any(value.startswith("1") for value in values):
+        own = preflight.start.user.options.all("security-opt") if preflight.start is not None else ()
+        label = next((value for value in own if "label" in value and "disable" not in value), None)
+        yield finding(
+            "selinux-devices",
+            subject=labelling[0],
+            case="own" if label is not None else "engine",
+            severity="warning" if label is not None else NOTE,
+            where=f"{enforce}: 1; {SELINUX}/booleans/{BOOLEANS[1]}: 0",
+            label=label,
+        )
+
+
+def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a podman without a CDI spec of NVIDIA's GPUs."""
+    if PODMAN not in _engines(preflight) or not preflight.has_linux_driver or _has_podman_hook(preflight.host):
+        return
+    registry = read_registry(preflight.host, _directories(preflight, PODMAN))
+    names = (*registry.devices, *registry.conflicts)
+    has_any = any(name.startswith(f"{NVIDIA}=") for name in names) or registry.broken or _outside(preflight.host)
+    listings = [preflight.host.dev.list(path) for path in registry.directories]
+    is_known = all(not isinstance(listing, Missing) or listing.why == "absent" for listing in listings)
+    if is_known and not has_any:
+        where = ", ".join(registry.directories)
+        yield finding("cdi-missing", subject=f"{NVIDIA}={ALL}", where=where)
+
+
+def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a docker that ignores the CDI specs of the host: before 28.2 it must be configured to read them."""
+    settings = _daemon(preflight.host) if DOCKER in _engines(preflight) else None
+    directories = _directories(preflight, DOCKER) if settings is not None else ()
+    specs = read_registry(preflight.host, directories).specs if directories else ()
+    if settings is None or not specs:
+        return
+    wanted = settings.features.get("cdi")
+    release = preflight.release(DOCKER) if wanted is None else None
+    if wanted is False or (release is not None and not release.on):
+        line = settings.lines.get("features")
+        where = f"{DAEMON_FILE}, line {line}" if line else f"{DAEMON_FILE} (features.cdi is not set)"
+        yield finding("cdi-disabled", subject=DOCKER, where=where, spec=specs[0].path)
+
+
+def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
+    """Yield the specs of directories in which an engine does not look."""
+    dev = preflight.host.dev
+    for engine in _engines(preflight):
+        read = _directories(preflight, engine)
+        seen = [dev.resolve(path) for path in read]
+        for directory in (*DIRECTORIES, RUN_CDI):
+            files = [f"{directory}/{name}" for name in dev.names(directory) if name.endswith((".json", ".yaml"))]
+            if files and dev.resolve(directory) not in seen:
+                seen.append(dev.resolve(directory))
+                places = ", ".join(read) or "no directory"
+                yield finding("cdi-not-read", subject=directory, where=", ".join(files), engine=engine, read=places)
+
+
+def cdi_too_new(preflight: Preflight) -> Iterator[Finding]:
+    """Yield each spec of a newer version of CDI than an engine reads."""
+    for engine in _engines(preflight):
+        directories = _directories(preflight, engine)
+        specs = read_registry(preflight.host, directories).specs if directories else ()
+        newer = [loaded for loaded in specs if VERSIONS.index(loaded.spec.version) > _OLDEST]
+        release = preflight.release(engine) if newer else None
+        for path, spec in newer if release is not None else ():
+            if release is not None and VERSIONS.index(spec.version) > VERSIONS.index(release.reads):
+                yield finding(
+                    "cdi-too-new",
+                    subject=path,
+                    where=f"{path}: cdiVersion {spec.version}",
+                    engine=engine,
+                    version=spec.version,
+                    reads=release.reads,
+                    device=f"{spec.kind}={spec.devices[0].name}",
+                )
+
+
+_OLDEST = VERSIONS.index("0.4.0")
+"""Every engine with CDI reads it: none is asked for its release."""
+
+
+def _engines(preflight: Preflight) -> tuple[str, ...]:
+    """Return docker and podman, where they are installed; only the runtime that will start, if it is known."""
+    names = PROGRAMS if preflight.backend is None else (preflight.backend,)
+    return tuple(name for name in names if name in PROGRAMS and _program(preflight.host, PROGRAMS[name]))
+
+
+def _program(host: Host, name: str) -> bool:
+    return any(host.dev.has(f"{directory}/{name}") for directory in PROGRAM_DIRECTORIES)
+
+
+def _lacks(host: Host, name: str) -> bool:
+    """Return whether the program *name* is surely in none of the standard directories."""
+    return all(host.dev.lacks(f"{directory}/{name}") for directory in PROGRAM_DIRECTORIES)
+
+
+def _is_gone(host: Host, program: str) -> bool:
+    """Return whether *program*, a path or a name, surely does not exist."""
+    return host.dev.lacks(program) if program.startswith("/") else bool(program) and _lacks(host, program)
+
+
+def _daemon(host: Host) -> Optional[DaemonSettings]:
+    """Return dockerd's settings; None if they cannot be read, or are malformed: then it does not start."""
+    data = host.dev.read(DAEMON_FILE, SIZE_LIMIT)
+    if isinstance(data, Missing):
+        return DaemonSettings() if data.why == "absent" else None
+    try:
+        return parse_daemon(data)
+    except FormatError:
+        return None
+
+
+def _directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
+    """Return where *engine* looks for CDI specs."""
+    settings = _daemon(preflight.host) if engine == DOCKER else None
+    if settings is not None and settings.cdi_directories is not None:
+        return settings.cdi_directories
+    has_more = preflight.host.dev.names(DIRECTORIES[1])
+    release = preflight.release(engine) if engine == PODMAN and has_more else None
+    return DIRECTORIES if release is None or release.cdi_directories is None else release.cdi_directories
+
+
+def _outside(host: Host) -> bool:
+    """Return whether there is a spec in /run/cdi that is not in /var/run/cdi."""
+    return bool(host.dev.names(RUN_CDI)) and host.dev.resolve(RUN_CDI) != host.dev.resolve(DIRECTORIES[1])
+
+
+def _has_podman_hook(host: Host) -> bool:
+    return any("nvidia" in name for directory in PODMAN_HOOKS for name in host.dev.names(directory))
+
+
+def _is_rootless(preflight: Preflight, engine: str) -> bool:
+    """Return whether the daemon of *engine* is an ordinary user's: podman's is always the caller's."""
+    if engine == PODMAN:
+        return preflight.host.identity.euid != 0
+    environ = preflight.start.caller.environ if preflight.start is not None else {}
+    return environ.get("DOCKER_HOST", "").startswith("unix:///run/user/")
