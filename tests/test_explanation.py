@@ -163,6 +163,14 @@ def test_a_message_is_found_by_its_own_words_and_names_findings_that_are_there(r
         ("804", "compat-harmful"),
         ("Failed to initialize NVML:   Driver/library version mismatch", "driver-mismatch"),
         ("Error: unresolvable CDI devices nvidia.com/gpu=all", "stale-cdi"),
+        (
+            'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]]',
+            "toolkit-missing",
+        ),
+        ("Error response from daemon: unknown or invalid runtime name: nvidia", "nvidia-runtime-missing"),
+        ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=0", "cdi-too-new"),
+        ("Failed to initialize NVML: Unknown Error", "toolkit-cgroups"),
+        ("Failed to initialize NVML: Insufficient Permissions", "selinux-devices"),
         ("808", "mps-active"),
         ("gbm_create_device fails", "drm-modeset-off"),
         ("RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU", "no-libcuda"),
@@ -199,11 +207,6 @@ def test_a_message_that_somebody_saw_leads_to_its_findings(seen: str, code: str)
         ("209", "CUDA error: no kernel image"),
         ("CUDA error: an illegal memory access was encountered", "CUDA error: an illegal memory access"),
         ("AssertionError: Torch not compiled with CUDA enabled", "AssertionError: Torch not compiled"),
-        (
-            'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]]',
-            "could not s",
-        ),
-        ("docker: Error response from daemon: unknown or invalid runtime name: nvidia", "could not select"),
         ("unknown flag: --gpus", "unknown flag: --gpus"),
     ],
 )

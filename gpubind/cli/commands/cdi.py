@@ -1,0 +1,64 @@
+"""cdi: the CDI devices of a host."""
+
+from __future__ import annotations
+
+from gpubind.cli.declarations import EXIT_CODES, JSON, PLAN_OPTIONS, Argument, PlanOptions, Subcommand
+from gpubind.cli.options import open_host_of, query_of
+from gpubind.errors import NothingToBindError, UsageError, one_of
+
+ACTIONS = ("list",)
+
+
+def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
+    """List the CDI devices of this host, and which can be used.
+
+    Each with the file, line and version that it is from. A device of a later directory takes precedence (shadowed), two
+    of one directory exclude each other (conflict), and a device is stale if it brings files or nodes that do not exist.
+    What is ignored, and why, is listed, too.
+    """
+    from gpubind.cli.output import has_colour, report, table_width, write_document
+    from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
+    from gpubind.inventory.cdi.listing import list_cdi
+    from gpubind.inventory.vendors import read_inventories
+    from gpubind.planner.planning import trust_findings
+
+    if action not in ACTIONS:
+        raise UsageError("wrong-use", f"cdi does not know `{action}`", hint=one_of(ACTIONS, action))
+    host, request = open_host_of(options), query_of(options).checked()
+    report(trust_findings(host, request), brief=True)
+    try:
+        inventories = read_inventories(host, request).inventories
+    except NothingToBindError:
+        inventories = ()
+    version = next((one.driver.kernel_version for one in inventories if one.driver.vendor == "nvidia"), None)
+    gpus = tuple(gpu for one in inventories for gpu in one.gpus)
+    listing = list_cdi(host.lenient, request.cdi_directories, version, gpus)
+    if json:
+        text = render_cdi_json(listing)
+    else:
+        from gpubind.cli.tables import render_tables
+
+        table = render_tables([cdi_table(listing)], table_width(None), colour=has_colour(None))
+        text = (
+            table + stale_lines(listing) if listing.files else f"no CDI spec is in {' or '.join(listing.directories)}\n"
+        )
+    write_document(text, None)
+
+
+_SHARED = ("--cdi-dir", "--host", "--root", "--dev-root")
+COMMANDS = {
+    "cdi": Subcommand(
+        "cdi",
+        cdi,
+        cdi.__doc__ or "",
+        (JSON._replace(help="Print gpubind.cdi/1.", stands_for=""),),
+        (Argument("action", "|".join(ACTIONS), "What to do with them.", choices=ACTIONS),),
+        common=("--cdi-dir", "--host", "--root", "--dev-root", "--json"),
+        examples=(
+            ("list them", "gpubind cdi list"),
+            ("those of other directories", "gpubind cdi list --cdi-dir /srv/cdi"),
+        ),
+        exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2]),
+        shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+    )
+}

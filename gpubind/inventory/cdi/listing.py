@@ -1,0 +1,113 @@
+"""The CDI devices of a host, with their place in a file, and whether they can be used: `list_cdi`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, Optional
+
+from gpubind.formats.driver.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host
+from gpubind.inventory.cdi.specs import DIRECTORIES, LoadedSpec, look, read_registry, stale_findings
+from gpubind.model import Gpu, Missing
+
+DeviceState = Literal["usable", "stale", "shadowed", "conflict"]
+
+
+class CdiFile(NamedTuple):
+    """A file, or a directory that cannot be listed."""
+
+    path: str
+    format: Optional[Literal["json", "yaml"]] = None
+    """By its content; None if it cannot be used, as the next three."""
+    version: Optional[str] = None
+    kind: Optional[str] = None
+    devices: Optional[int] = None
+    fault: Optional[str] = None
+    """Why it is ignored."""
+    stale: tuple[str, ...] = ()
+    """In what it is not of this host as it is now."""
+
+
+class ListedCdiDevice(NamedTuple):
+    """A device of a file."""
+
+    name: str
+    """Qualified: `nvidia.com/gpu=0`."""
+    path: str
+    line: Optional[int]
+    """The line that names it; None if that is not written plainly."""
+    state: DeviceState
+    """`shadowed`: a later directory has it, too; `conflict`: another file of one directory has; `stale`: see `gone`."""
+    by: Optional[str]
+    """The other file of a shadowed device, or of a conflict."""
+    gone: tuple[str, ...]
+    """The files and nodes that it brings and that do not exist on the host."""
+
+
+class Listing(NamedTuple):
+    """What the directories have, in their order and that of their files."""
+
+    directories: tuple[str, ...]
+    files: tuple[CdiFile, ...]
+    devices: tuple[ListedCdiDevice, ...]
+
+
+def list_cdi(
+    host: Host, directories: Iterable[str] = DIRECTORIES, version: Optional[str] = None, gpus: tuple[Gpu, ...] = ()
+) -> Listing:
+    """Return the CDI devices of *host* in *directories*, also those that cannot be used.
+
+    *version* is that of NVIDIA's kernel module, if it is loaded; *gpus* are those of the host.
+    """
+    registry = read_registry(host, directories)
+    files = [CdiFile(path, fault=fault) for path, fault in registry.broken.items()]
+    devices: list[ListedCdiDevice] = []
+    for loaded in registry.specs:
+        data = host.dev.read(loaded.path, SIZE_LIMIT)
+        text = "" if isinstance(data, Missing) else data.decode("utf-8", "replace")
+        form: Literal["json", "yaml"] = "json" if text.lstrip()[:1] == "{" else "yaml"
+        spec = loaded.spec
+        stale = tuple(one.what for one in stale_findings(host, [loaded], version, gpus, "warning"))
+        files.append(CdiFile(loaded.path, form, spec.version, spec.kind, len(spec.devices), stale=stale))
+        for device in spec.devices:
+            name = str(CdiName(spec.kind, device.name))
+            gone = _gone(host, (spec.edits, device.edits))
+            state, by = _state(loaded, device, registry.devices.get(name), registry.conflicts.get(name))
+            state = "stale" if state == "usable" and gone else state
+            devices.append(ListedCdiDevice(name, loaded.path, _line_of(text, device.name), state, by, gone))
+    ordered = sorted(files, key=lambda file: _place(file.path, registry.directories))
+    return Listing(registry.directories, tuple(ordered), tuple(devices))
+
+
+def _place(path: str, directories: tuple[str, ...]) -> tuple[int, str]:
+    directory = path.rpartition("/")[0]
+    known = [at for at, one in enumerate(directories) if one.rstrip("/") in (directory, path)]
+    return known[0] if known else len(directories), path
+
+
+def _state(
+    loaded: LoadedSpec,
+    device: CdiDevice,
+    used: Optional[tuple[LoadedSpec, CdiDevice]],
+    conflict: Optional[tuple[str, str]],
+) -> tuple[DeviceState, Optional[str]]:
+    """Return the state of *device*, and the other file that is the reason."""
+    if conflict is not None:
+        return "conflict", next(path for path in reversed(conflict) if path != loaded.path)
+    if used is None or used[0].path == loaded.path:
+        return "usable", None
+    return "shadowed", used[0].path
+
+
+def _gone(host: Host, every: Iterable[CdiEdits]) -> tuple[str, ...]:
+    paths = [path for e in every for path in (*(m.host_path for m in e.mounts), *(n.source for n in e.nodes))]
+    found = {path: look(host, path) for path in paths}
+    return tuple(path for path, there in found.items() if isinstance(there, Missing) and there.why == "absent")
+
+
+def _line_of(text: str, name: str) -> Optional[int]:
+    pattern = rf"""(?m)^[^#\n]*\bname["']?\s*:\s*["']?{re.escape(name)}(?=["'\s,}}]|$)"""
+    found = re.search(pattern, text, re.IGNORECASE)
+    return None if found is None else text.count("\n", 0, found.end()) + 1
