@@ -12,7 +12,7 @@ from gpubind.documents.check.report import Checked, Reasons, Report, Severities,
 from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.launch.choose import choose_runtime
+from gpubind.launch.choose import StartLine, choose_runtime
 from gpubind.launch.prepare import preflight_on
 from gpubind.model import Finding, Plan, finding
 from gpubind.model.budget import renew
@@ -48,6 +48,8 @@ class CheckRequest(NamedTuple):
     """What each host is to have."""
     linked: bool = False
     """Whether the document shows what the plan's files are linked with."""
+    tries: bool = False
+    """Whether the container is started, to see what is predicted."""
 
     @property
     def host(self) -> str:
@@ -56,12 +58,20 @@ class CheckRequest(NamedTuple):
 
     def runtime(self, image: Optional[str]) -> Optional[Runtime]:
         """Return the runtime that will start *image*; None if it is not named, or not known. Errors: `UsageError`."""
+        if self.tries:
+            return self.trial(image).runtime
         if self.backend != "auto":
             return known_runtime(self.backend, "auto") if self.backend is not None else None
         try:
             return choose_runtime(image or "", os.environ).runtime if self.options.host is None else None
         except RuntimeLimitError:
             return None
+
+    def trial(self, image: Optional[str]) -> StartLine:
+        """Return how *image* is started to try it. Errors: as `read_trial`."""
+        from gpubind.launch.trial import read_trial
+
+        return read_trial(image or "", self.backend, os.environ)
 
 
 def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]]) -> list[Report]:
@@ -120,6 +130,10 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
         program=request.program,
     )
     start.expected = request.expected
+    if request.tries:
+        from gpubind.launch.trial import try_start
+
+        start.trial = try_start(start, request.trial(reference).image)
     rules = ((rule.code, rule.needs) for rule in applying(start))
     named = {"host": request.host, "image": reference, "program": request.program, "user": request.user}
     expected = " and ".join(one.origin for one in request.expected) or None
@@ -133,7 +147,8 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
         only=request.only,
         severities=request.severities,
     )
-    return made._replace(linked=linkage_of(start) if request.linked else (), expected=request.expected)
+    linked = linkage_of(start) if request.linked else ()
+    return made._replace(linked=linked, expected=request.expected, trial=start.trial)
 
 
 def errors_of_host(host: Host, plan: Plan, site: Optional[Expectation] = None) -> list[Finding]:

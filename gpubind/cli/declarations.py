@@ -69,7 +69,7 @@ class Option(NamedTuple):
     def parameter(self) -> str:
         """Return the name of the value in `ParsedLine.values`."""
         name = self.key.replace("-", "_")
-        return f"{name}_" if name in ("format", "list") else name
+        return f"{name}_" if name in ("format", "list", "try") else name
 
     @property
     def variable(self) -> str:

@@ -7,8 +7,8 @@ The file has an entry for each code:
 - `by`: the remedy: the finding's `command`; an `option` or a `variable` of the start; another `image`, or a change
   in it; files or packages of the `host`; only a `person`; `nothing`, where nothing is wrong.
 - `theme`: what a note of that code is about, one of `gpubind.documents.check.text.THEMES`.
-- `of`: the one runtime, or `like` for --like, or `expectation` for what a node is to have, for which the finding is
-  possible; absent: every start.
+- `of`: the one runtime, or `like` for --like, `expectation` for what a node is to have, or `trial` for --try, for
+  which the finding is possible; absent: every start.
 - `follows`: the codes of findings that are its cause: with one of those, check does not report it.
 - `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
 - `cases`: for a finding that has several causes, by name: what differs from the above.

@@ -18,6 +18,7 @@ from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan, Stat
 from gpubind.model.expectation import Expectation
+from gpubind.model.trial import Trial
 from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
@@ -44,6 +45,8 @@ class Preflight:
     chain: Optional[Chain] = None
     expected: tuple[Expectation, ...] = ()
     """What the host is to have, by the user and the site."""
+    trial: Optional[Trial] = None
+    """What was seen in the container, if it was tried."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from gpubind.host.base import not_looked_at
 from gpubind.model import Finding, Severity
 from gpubind.model.findings import texts
 from gpubind.planner import finding_order
-from gpubind.rules import program, runtime
+from gpubind.rules import program, runtime, trial
 from gpubind.rules.host import amd, driver, engines, expected, nodes, platform, services
 from gpubind.rules.image import cuda, frameworks, graphics, image, libc, libraries
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
@@ -18,7 +18,7 @@ from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPre
 MODULES = (
     *(amd, driver, engines, expected, nodes, platform, services),
     *(cuda, frameworks, graphics, image, libc, libraries),
-    *(program, runtime),
+    *(program, runtime, trial),
 )
 """The modules in which rules are, by topic."""
 
@@ -58,11 +58,12 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
 
 
 def applying(preflight: Preflight) -> tuple[Rule, ...]:
-    """Return those of the rules `asked` that are about the vendors of the plan, its runtime, --like and --expect."""
+    """Return those of the rules `asked` that are about the plan's vendors, its runtime, --like, --expect and --try."""
     request = preflight.plan.request
     vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or {"nvidia", "amd"}
     like, expected = request.like is not None, bool(preflight.expected)
-    plans_of = (None, preflight.backend, "like" if like else None, "expectation" if expected else None)
+    tried = "trial" if preflight.trial is not None else None
+    plans_of = (None, preflight.backend, "like" if like else None, "expectation" if expected else None, tried)
     return tuple(
         rule
         for rule in asked(preflight)

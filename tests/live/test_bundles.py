@@ -21,6 +21,7 @@ from tests.live.bundle_starts import ALL, RIG_SCRIPTS, RUNTIMES, STATE, Started,
 from tests.live.containers import PROBE
 from tests.live.machine import RIG, Bind, Machine
 from tests.live.table import Shows
+from tests.live.trials import need_right
 
 pytestmark = pytest.mark.live
 
@@ -57,6 +58,13 @@ def look(machine: Machine, bundles: Bind, case: Started) -> dict[str, Any]:
     """What rig/inside.py says in the container of *case*; each is started once a session."""
     report: dict[str, Any] = json.loads(start(machine, bundles, case, "python3", "-c", PROBE).stdout)
     return report
+
+
+@cases(ALL)
+def test_what_check_predicts_is_seen(trixie: Machine, bundles: Bind, case: Started) -> None:
+    words = shlex.join(["check", "--try", "--json", "--backend", case.runtime, "--image", case.bundle])
+    done = shell(trixie, bundles, case, f"mkdir -p -m 700 {STATE}; exec python3 -m gpubind {words}")
+    assert need_right(json.loads(done.stdout))["loads", True, True] > 25
 
 
 @cases(SOME)

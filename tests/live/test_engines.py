@@ -22,6 +22,7 @@ from tests.live.engine_starts import DAEMON, LIMITS, RIG_SCRIPTS, SOCKET, Engine
 from tests.live.machine import ENTER, RIG, ROOT_PATH, Machine
 from tests.live.registry import Registry, registry
 from tests.live.table import Shows
+from tests.live.trials import need_right
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, tar
 from tests.support.trees import File, Item, Link
@@ -117,6 +118,14 @@ def test_the_driver_runs_and_finds_no_gpu(stores: Machine, engine: Engine, shows
         if engine.image.endswith(suite):
             shows(engine.row, suite)
             shows(engine.row, f"{suite} loads")
+
+
+@engines([*STORED, ROOTS])
+def test_what_check_predicts_is_seen(stores: Machine, engine: Engine) -> None:
+    image = engine.image if engine.image.startswith("/") else f"{engine.program}:{engine.image}"
+    words = ["check", "--try", "--json", "--backend", engine.program, *engine.arguments, "--image", image]
+    document = json.loads(run(stores, engine, "python3", "-m", "gpubind", *words).stdout)
+    assert need_right(document)["loads", True, True] > 25
 
 
 @engines([*STORED, *DIRECTORIES, ROOTS])

@@ -8,6 +8,7 @@ from typing import Optional
 from gpubind.image.facts import Image
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, CudaNote, HostPath
+from gpubind.model.trial import Prediction, Trial, Tried
 from tests.rules.situations import Case, Situation, without
 from tests.support.c_library import LIBRARIES, c_library
 from tests.support.driver import V, kernel, rhel
@@ -99,11 +100,20 @@ HOME = OwnMounts((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
 
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
 GRAPHICS = {"caps": ("graphics",)}
+LOADS = Prediction("loads", "/.gpubind/libs/libcuda.so.1", (), True)
+SEEN = tuple(Trial("bwrap", (Tried(LOADS, succeeded, "it says so"),)) for succeeded in (False, True))
 REQUIRE = 'export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"%s"}"'
 LIBS: Spec = {"/.singularity.d/libs": Dir()}
 NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
 
 IMAGES: dict[str, Case] = {
+    "prediction-wrong": Case(
+        Situation(HOST, image(glibc()), trial=SEEN[0]), Situation(HOST, image(glibc()), trial=SEEN[1])
+    ),
+    "try-failed": Case(
+        Situation(HOST, image(glibc()), trial=Trial("bwrap", failure="it said nothing")),
+        Situation(HOST, image(glibc()), trial=Trial("bwrap")),
+    ),
     "bad-require": Case(
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>>12"))),
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12 cuda>>12"))),

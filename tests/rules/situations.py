@@ -16,6 +16,7 @@ from gpubind.inventory.vendors import nothing_to_bind
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import Finding, Plan, Request
 from gpubind.model.expectation import Expectation
+from gpubind.model.trial import Trial
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
 from gpubind.rules.preflight import Preflight, preflight
@@ -51,6 +52,8 @@ class Situation(NamedTuple):
     may_be_library: bool = False
     """Whether the program may be a library: nothing is started."""
     expected: tuple[Expectation, ...] = ()
+    trial: Optional[Trial] = None
+    """What was seen in its container."""
 
 
 class Case(NamedTuple):
@@ -88,7 +91,7 @@ def started(situation: Situation) -> Preflight:
         own_mounts=situation.own_mounts,
         may_be_library=situation.may_be_library,
     )
-    begun.expected = situation.expected
+    begun.expected, begun.trial = situation.expected, situation.trial
     return begun
 
 

@@ -15,6 +15,7 @@ from gpubind.runtimes import RUNTIMES
 if TYPE_CHECKING:
     from gpubind.documents.check.report import Report
     from gpubind.model.expectation import Expectation
+    from gpubind.model.trial import Trial
 
 Texts = Optional[Sequence[str]]
 
@@ -29,6 +30,7 @@ def check(
     backend_arg: Texts,
     allow_writable: bool,
     program: Optional[str],
+    try_: bool,
     as_user: Optional[str],
     format_: Optional[str],
     output: Optional[str],
@@ -41,7 +43,8 @@ def check(
 ) -> None:
     """Say before a job starts what will not work, and what to do.
 
-    Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started.
+    Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started, unless
+    --try asks for a container in which the image's own loader and the driver say whether that is so.
     """
     from gpubind.cli.checking import CheckRequest, check_each
     from gpubind.cli.output import progress, report_memo, write_document
@@ -50,14 +53,11 @@ def check(
 
     report_memo(wanted=verbose > 1)
     chosen = _format(format_ or "text", quiet=quiet)
-    CHECK_DOCUMENTS[chosen].load()
-    if CHECK_DOCUMENTS[chosen].of_one and max(len(image or ()), len(host or ())) > 1:
-        hint = "give one image and one host, or another --format"
-        raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
-    if program is not None and not image:
-        raise UsageError("program-without-image", "--program needs --image: it is looked for there")
-    if program == "":
-        raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
+    is_one = max(len(image or ()), len(host or ())) < 2
+    _need_document(chosen, is_one=is_one)
+    _need_program(program, image)
+    if try_:
+        _need_to_try(image, host, like, as_user)
     request = CheckRequest(
         options=options,
         backend=backend,
@@ -68,9 +68,10 @@ def check(
         user=as_user,
         only=known_codes(only or ()),
         reasons=ignored_findings(ignore or ()),
-        linked=chosen == "html" and max(len(image or ()), len(host or ())) < 2,
+        linked=chosen == "html" and is_one,
         severities=site_severities(),
         expected=_expected(options, expect, like, is_here=not host),
+        tries=try_,
     )
     with progress(quiet=quiet):
         reports = check_each(request, image or [None], host or [None])
@@ -78,6 +79,28 @@ def check(
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):
         raise SystemExit(EXIT_FINDING)
+
+
+def _need_document(chosen: str, *, is_one: bool) -> None:
+    """Errors: `UsageError` for a document of one check where there are several; as `Document.load`."""
+    CHECK_DOCUMENTS[chosen].load()
+    if CHECK_DOCUMENTS[chosen].of_one and not is_one:
+        hint = "give one image and one host, or another --format"
+        raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
+
+
+def _need_program(program: Optional[str], image: Texts) -> None:
+    """Errors: `UsageError` for a --program that is empty, or has no image."""
+    if program is not None and not image:
+        raise UsageError("program-without-image", "--program needs --image: it is looked for there")
+    if program == "":
+        raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
+
+
+def _need_to_try(image: Texts, host: Texts, like: Optional[str], user: Optional[str]) -> None:
+    from gpubind.launch.trial import need_to_try
+
+    need_to_try(image[0] if image else None, is_recorded=bool(host), is_like=like is not None, user=user)
 
 
 def _expected(
@@ -119,7 +142,17 @@ def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quie
     if chosen != "text":
         return CHECK_DOCUMENTS[chosen].render(report)
     columns = width() if output is None and is_terminal() else WIDTH
-    return render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))
+    text = render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))
+    return text if report.trial is None else f"{text}\n{_tried(report.trial, output, verbose=verbose)}"
+
+
+def _tried(trial: Trial, output: Optional[str], *, verbose: bool) -> str:
+    from gpubind.cli.output import has_colour, table_width
+    from gpubind.cli.tables import render_tables
+    from gpubind.documents.check.trial import trial_line, trial_table
+
+    table = trial_table(trial, verbose=verbose)
+    return render_tables([table], table_width(output), trial_line(trial), colour=has_colour(output))
 
 
 def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
@@ -164,6 +197,12 @@ COMMANDS = {
                 "--program PATH",
                 "Also check the program that will run, as it is found in the container.",
                 "The image",
+            ),
+            Option(
+                "--try",
+                "Start a container by the runtime that `exec` would use, without the program, and compare what its "
+                "loader and the driver say with what is predicted.",
+                "Launch",
             ),
             Option("--as-user NAME", "Whether this user may open the device nodes and files. [you]", "Launch"),
             declared.BACKEND._replace(

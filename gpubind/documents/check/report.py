@@ -13,6 +13,7 @@ from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Plan, PlannedDriver, Severity, counted
 from gpubind.model.expectation import Expectation
+from gpubind.model.trial import Trial
 from gpubind.planner import finding_order
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Report(NamedTuple):
     """The findings among them whose severity the site has changed."""
     expected: tuple[Expectation, ...] = ()
     """What the host is to have."""
+    trial: Optional[Trial] = None
+    """What was seen in the container, if it was tried."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:
@@ -218,7 +221,23 @@ def check_document(report: Report) -> dict[str, Any]:
             {"code": finding.code, "subject": finding.subject, "severity": finding.severity, "was": was, "by": by}
             for finding, was, by in report.changed
         ],
+        "tried": None if report.trial is None else _tried(report.trial),
     }
+
+
+def _tried(trial: Trial) -> dict[str, Any]:
+    answers = [
+        {
+            "kind": one.prediction.kind,
+            "subject": one.prediction.subject,
+            "predicted": one.prediction.succeeds,
+            "why": one.prediction.why or None,
+            "seen": one.succeeded,
+            "said": one.said or None,
+        }
+        for one in trial.tried
+    ]
+    return {"runtime": trial.runtime, "failure": trial.failure, "untried": trial.untried, "answers": answers}
 
 
 def _checked(report: Report) -> dict[str, Any]:

@@ -1,0 +1,190 @@
+"""Try what a check predicts: `try_start` starts the container and asks the loader and the driver in it.
+
+The plan and the runtime's words are those of a start; in the place of the user's program runs the image's own shell,
+with a script that asks everything in one start. An image without a shell takes a start for each file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
+from typing import Optional
+
+from gpubind.errors import UsageError
+from gpubind.host.programs import ask
+from gpubind.image.reference import ImageReference
+from gpubind.launch.choose import StartLine, read_start
+from gpubind.launch.execute import need_program
+from gpubind.launch.prepare import Files, with_words
+from gpubind.launch.start import written
+from gpubind.model.answers import reason
+from gpubind.model.trial import Prediction, Trial, Tried
+from gpubind.observe import cannot_sign
+from gpubind.rules.preflight import ImagePreflight, Preflight
+from gpubind.rules.table import check
+from gpubind.rules.trial import answered, predictions
+from gpubind.runtimes.runtime import Call, Prepared
+
+SHELL = "/bin/sh"
+TIME_S = 120.0
+"""For one start."""
+DRIVER_S = 20
+"""For one answer of a driver, in an image that has `timeout`."""
+STARTS_LIMIT = 32
+"""Starts of an image without a shell."""
+SCRIPT_LIMIT = 64 << 10
+"""Bytes of a script: the kernel takes 128 KiB for one word of a command line."""
+WORDS_LIMIT = 2000
+"""Bytes that are kept of each answer."""
+REASON_LIMIT = 300
+_REFUSALS = ("error while loading shared libraries", "version `", "Error loading shared library", "Error relocating")
+"""In the messages of loaders: glibc's, musl's."""
+_ANSWER = re.compile(r"([0-9]{1,6}) ([0-9]{1,3}|none) ")
+
+_FUNCTIONS = f"""set -f
+say() {{ printf '\\n%s %s %s %.{WORDS_LIMIT}s' "$n" "$1" "$2" "$3"; }}
+loads() {{
+  i=$1; shift
+  [ -x "$1" ] || {{ say "$i" none ''; return; }}
+  t=$("$@" 2>&1 > /dev/null < /dev/null); say "$i" $? "$t"
+}}
+program() {{
+  s=1
+  case $2 in
+    */*) [ -f "$2" ] && [ -x "$2" ] && s=0;;
+    *) IFS=:; for d in $PATH; do [ -f "${{d:-.}}/$2" ] && [ -x "${{d:-.}}/$2" ] && s=0; done; unset IFS;;
+  esac
+  say "$1" $s ''
+}}
+w=; timeout -s 9 5 true 2> /dev/null && w='timeout -s 9 {DRIVER_S}'
+driver() {{ i=$1; shift; t=$($w "$@" 2>&1 < /dev/null); say "$i" $? "$t"; }}
+"""
+
+
+def need_to_try(image: Optional[str], *, is_recorded: bool, is_like: bool = False, user: Optional[str] = None) -> str:
+    """Return the *image* to try. Errors: `UsageError` where there is none (`try-without-image`), on a record
+    (`host-to-start`), and like another program or as another user (`not-to-try`).
+    """
+    if image is None:
+        raise UsageError("try-without-image", "--try needs --image: it starts a container")
+    if is_recorded:
+        what, why = "a recorded host cannot be tried", "nothing can be started on it"
+        raise UsageError("host-to-start", what, why=why, hint="leave --try out, or check on the host itself")
+    if is_like or user is not None:
+        what = "--try starts what `gpubind exec` would start for you"
+        hint = f"leave out {'--like' if is_like else '--as-user, and try as that user'}"
+        raise UsageError("not-to-try", what, hint=hint)
+    return image
+
+
+def read_trial(image: str, backend: Optional[str], environ: Mapping[str, str]) -> StartLine:
+    """Return by which runtime *image* is started, and its name there: by default as `exec` does. Errors: as
+    `read_start`.
+    """
+    return read_start("exec", (image, SHELL), backend or "auto", environ)
+
+
+def try_start(found: Preflight, image: ImageReference) -> Trial:
+    """Return what was seen in a container of *found*, whose image the runtime knows as *image*.
+
+    Errors: `RuntimeLimitError` for a runtime that is missing, or cannot express the plan; `OutputError`.
+    """
+    if found.limit is not None:
+        raise found.limit
+    start = found.start
+    assert isinstance(found, ImagePreflight)
+    assert start is not None
+    cannot_sign("a container was started")
+    runtime = start.runtime
+    program = need_program(runtime.name, start.caller.environ)
+    asked = predictions(found, check(found))
+    if not asked:
+        return Trial(runtime.name)
+    start = start._replace(caller=start.caller._replace(has_terminal=False))
+    prepared = with_words(found.host, found.plan, start, found.image, Files())
+    has_shell = found.container.locate(SHELL) is not None
+    tried: list[Tried] = []
+    left = len(asked)
+    for several in list(per_start(asked, has_shell=has_shell)):
+        answers, failure = _answers(prepared, program, image.text, several, has_shell=has_shell)
+        tried += answers
+        left -= len(several)
+        if failure is not None:
+            return Trial(runtime.name, tuple(tried), left, failure)
+    return Trial(runtime.name, tuple(tried), left)
+
+
+def per_start(asked: Sequence[Prediction], *, has_shell: bool) -> Iterator[tuple[Prediction, ...]]:
+    """Yield what each start asks: as much as a script takes, or one for each where there is no shell."""
+    if not has_shell:
+        yield from ((one,) for one in [one for one in asked if one.kind != "program"][:STARTS_LIMIT])
+        return
+    several: list[Prediction] = []
+    size = 0
+    for one in asked:
+        size += len(quoted(one.words)) * 2
+        if several and size > SCRIPT_LIMIT:
+            yield tuple(several)
+            several, size = [], 0
+        several.append(one)
+    yield tuple(several)
+
+
+def _answers(
+    prepared: Prepared, program: str, image: str, asked: tuple[Prediction, ...], *, has_shell: bool
+) -> tuple[list[Tried], Optional[str]]:
+    """Return the answers to *asked* that one container gave; and why not all, if so."""
+    nonce = os.urandom(16).hex()
+    words = (SHELL, "-c", script(asked, nonce)) if has_shell else asked[0].words
+    token = f"{os.getpid()}-{os.urandom(4).hex()}"
+    runtime = prepared.start.runtime
+    command = runtime.command(Call(program, "exec", image, words, token), prepared.start, prepared.words)
+    try:
+        argv = written(command)
+        status, *printed = ask(argv[0], argv, runtime.name, TIME_S, command.environ)
+    except OSError as error:
+        return [], reason(error)
+    out, err = (text.decode("utf-8", "surrogateescape") for text in printed)
+    if has_shell:
+        given, is_whole = parse_answers(out, nonce)
+        tried = [answered(one, *given[at]) for at, one in enumerate(asked) if at in given]
+        return tried, None if is_whole else _last_words(err or out, status)
+    is_answer = status == 0 or any(message in err for message in _REFUSALS) or asked[0].kind == "driver"
+    if not is_answer:
+        return [], _last_words(err or out, status)
+    return [answered(asked[0], status, out + err if asked[0].kind == "driver" else err)], None
+
+
+def _last_words(text: str, status: int) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[-1][:REASON_LIMIT] if lines else "it said nothing") + f" (exit status {status})"
+
+
+def script(asked: Sequence[Prediction], nonce: str) -> str:
+    """Return the POSIX shell script that asks all of *asked*, and begins each answer with *nonce*."""
+    lines = [f"{one.kind} {at} {quoted(one.words)}\n" for at, one in enumerate(asked)]
+    return f"n={nonce}\n{_FUNCTIONS}{''.join(lines)}printf '\\n%s end\\n' \"$n\"\n"
+
+
+def quoted(words: Sequence[str]) -> str:
+    """Return *words* for a shell: between single quotes nothing means anything but the quote itself."""
+    return " ".join(map(quote, words))
+
+
+def parse_answers(text: str, nonce: str) -> tuple[dict[int, tuple[Optional[int], str]], bool]:
+    """Return the exit status and the words of each answer in *text*, and whether the last one is there.
+
+    A status of None: there is no loader to ask. Only what a line with the *nonce* begins is an answer: no program that
+    was asked knows it.
+    """
+    given: dict[int, tuple[Optional[int], str]] = {}
+    parts = text.replace("\r\n", "\n").split(f"\n{nonce} ")
+    is_whole = parts[-1].startswith("end\n") and len(parts) > 1
+    for part in parts[1:]:
+        match = _ANSWER.match(part)
+        if match is not None:
+            status = None if match[2] == "none" else int(match[2])
+            given.setdefault(int(match[1]), (status, part[match.end() :].strip()[:WORDS_LIMIT]))
+    return given, is_whole

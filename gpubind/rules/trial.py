@@ -1,0 +1,218 @@
+"""Rules about a container that was tried: what was seen in it and not predicted, or predicted and not seen.
+
+`predictions` has what a check predicts; the answers are those of the image's own loader, which stops at the first file
+that it does not find. An executable stack is refused by dlopen only, so nothing is predicted for it here.
+
+Source: ld.so(8) for --list, which musl's loader has, too; glibc `elf/rtld.c` (rtld_mode_list).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from posixpath import basename
+from shlex import quote
+from typing import Optional
+
+from gpubind.formats.elf.elf import ElfFacts
+from gpubind.formats.elf.glibc import LIBC
+from gpubind.loader.container import Container
+from gpubind.loader.execve import is_library
+from gpubind.model import Finding, finding
+from gpubind.model.trial import Prediction, Trial, Tried
+from gpubind.rules.missing import unseen_libraries, unseen_programs
+from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
+
+NAMED_LIMIT = 4
+"""Files that a finding names."""
+NO_CUDA = ("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "uvm-missing")
+"""Errors with which cuInit fails."""
+NO_DEVICE = 3
+"""The exit status of `PROBE` where the control node has no kernel driver: nothing was predicted for that."""
+PROBE = f"""
+import ctypes, errno, os, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+status, name, count = cuda.cuInit(0), ctypes.c_char_p(), ctypes.c_int()
+cuda.cuGetErrorName(status, ctypes.byref(name))
+print(status, (name.value or b"").decode())
+if status == 0:
+    cuda.cuDeviceGetCount(ctypes.byref(count))
+    sys.exit(print("devices:", count.value))
+try:
+    os.close(os.open("/dev/nvidiactl", os.O_RDWR))
+except OSError as error:
+    print("opening /dev/nvidiactl:", os.strerror(error.errno))
+    sys.exit({NO_DEVICE} if error.errno in (errno.ENXIO, errno.ENODEV) else 1)
+sys.exit(1)
+"""
+"""For Python in a container."""
+_STARTED = {"nvidia-smi": ("-L",), "rocminfo": ()}
+"""Programs of drivers that say which GPUs there are."""
+_SETS = (": error while loading shared libraries: ", ": ")
+"""What stands between the name of a file and the loader's message about it."""
+
+
+def predictions(preflight: ImagePreflight, findings: Iterable[Finding]) -> tuple[Prediction, ...]:
+    """Return what a container is asked, with what the check predicts; *findings* are those of the check."""
+    return (*_of_plan(preflight), *_of_program(preflight), *_of_driver(preflight, tuple(findings)))
+
+
+def _of_plan(preflight: ImagePreflight) -> Iterator[Prediction]:
+    """Yield whether each library and program of the plan loads that the runtime can mount."""
+    container = preflight.container
+    for mount in preflight.plan.mounts:
+        file = container.locate(mount.target) if mount.kind in ("library", "binary") else None
+        elf = file.tree.elf(file.at) if file is not None else None
+        if elf is not None:
+            interpreter = elf.interpreter if isinstance(elf, ElfFacts) and mount.kind == "binary" else None
+            if mount.kind == "library" or interpreter is not None:
+                loader = interpreter or _loader(container, mount.arch)
+                yield from _loads(preflight, mount.target, loader)
+
+
+def _of_program(preflight: ImagePreflight) -> Iterator[Prediction]:
+    """Yield whether the program is there, and whether it loads, or the interpreter to which a script leads."""
+    if not isinstance(preflight, ProgramPreflight):
+        return
+    chain = preflight.chain
+    name, file = chain.names[0], chain.file
+    is_loaded = file is not None and is_library(file)
+    if not is_loaded:
+        first = len(chain.names) == 1
+        stops = chain.stop is not None and chain.stop.kind in ("missing", "mode", "directory", "special") and first
+        predicted = None if stops and unseen_programs(preflight, name) else not stops
+        why = chain.stop.why if stops and chain.stop is not None else ""
+        yield Prediction("program", name, (name,), predicted, why)
+    elf = file.tree.elf(file.at) if file is not None and chain.stop is None else None
+    if file is not None and isinstance(elf, ElfFacts):
+        # The loader takes $ORIGIN of the path that it gets; the kernel follows links first.
+        path = file.path if is_loaded else file.real or file.path
+        loader = _loader(preflight.container, elf.ident.arch) if is_loaded else elf.interpreter
+        yield from _loads(preflight, path, loader)
+
+
+def _loads(preflight: ImagePreflight, path: str, loader: Optional[str]) -> Iterator[Prediction]:
+    """Yield whether *loader* loads the file at *path*; nothing where there is no loader to ask."""
+    if loader is None or not loader.startswith("/"):
+        return
+    failures = [one for one in preflight.container.failures(path) if one.kind != "stack"]
+    predicted: Optional[bool] = not failures
+    why, reasons = "", tuple(one.name if one.kind != "unreadable" else one.message for one in failures)
+    if preflight.container.locate(loader) is None:
+        predicted, why, reasons = False, f"its loader {loader} is not in the container", ()
+    elif failures:
+        why = failures[0].message
+        predicted = None if unseen_libraries(preflight) else False
+    yield Prediction("loads", path, (loader, "--list", path), predicted, why, reasons)
+
+
+def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
+    """Return the loader for libraries of *arch*: that of the C library, which is a program, too; else musl's."""
+    path = container.image.of(arch).find(LIBC)
+    libc = container.locate(path) if path is not None else None
+    elf = libc.tree.elf(libc.at) if libc is not None else None
+    if isinstance(elf, ElfFacts):
+        return elf.interpreter
+    names = container.tree.names("/lib")
+    return next((f"/lib/{name}" for name in names if name.startswith("ld-musl-") and name.endswith(".so.1")), None)
+
+
+def _of_driver(preflight: ImagePreflight, findings: Sequence[Finding]) -> Iterator[Prediction]:
+    """Yield what the driver is asked: CUDA by Python, and the programs of the plan that list GPUs."""
+    path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
+    places = (f"{place}/python3" for place in path.split(":") if place.startswith("/"))
+    python = next(filter(preflight.container.locate, places), None)
+    if python is not None and "libcuda.so.1" in preflight.libraries:
+        predicted, why = _cuda_works(preflight, findings)
+        yield Prediction("driver", "cuInit", (python, "-I", "-S", "-c", PROBE), predicted, why)
+    for mount in preflight.plan.mounts:
+        name = basename(mount.target)
+        if mount.kind == "binary" and name in _STARTED and not preflight.container.failures(mount.target):
+            words = (mount.target, *_STARTED[name])
+            yield Prediction("driver", " ".join((name, *_STARTED[name])), words, None)
+
+
+def _cuda_works(preflight: ImagePreflight, findings: Sequence[Finding]) -> tuple[Optional[bool], str]:
+    """Return whether cuInit is to succeed, or None if nothing is predicted; and why it is not."""
+    stops = [one for one in findings if one.code in NO_CUDA and one.severity == "error"]
+    stops += [one for one in findings if one.code == "visible-devices-none"]
+    library = preflight.container.find("libcuda.so.1")
+    if library is None or preflight.container.failures(library.path):
+        return False, "libcuda.so.1 does not load"
+    if stops:
+        return False, f"{stops[0].code}: {stops[0].what}"
+    is_promised = preflight.has_linux_driver and preflight.gpus and all(one.severity != "error" for one in findings)
+    return (True if is_promised else None), ""
+
+
+def answered(asked: Prediction, status: Optional[int], said: str) -> Tried:
+    """Return *asked* with its answer: the exit *status* of its command, None without its loader; and its words."""
+    if asked.kind == "loads":
+        said = "the loader is not in the container" if status is None else _message(asked.subject, said)
+    seen: Optional[bool] = status == 0
+    if asked.kind == "driver" and status == NO_DEVICE and asked.succeeds:
+        seen = None
+    if not seen and not said and status is not None:
+        said = f"exit status {status}" if asked.kind != "program" else "it is not there, or may not be executed"
+    return Tried(asked, seen, said)
+
+
+def _message(path: str, said: str) -> str:
+    """Return the loader's message without the name of the file that it was asked about."""
+    for between in _SETS:
+        if said.startswith(path + between) and between != said[len(path) :]:
+            return said[len(path) + len(between) :]
+    return said
+
+
+def prediction_wrong(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield what was seen in a container and not predicted, or predicted and not seen.
+
+    Also `try-failed`, a container that did not start, or did not answer.
+    """
+    trial = preflight.trial
+    if trial is None:
+        return
+    report = _report(preflight, trial)
+    wrong: dict[str, list[Tried]] = {}
+    for one in trial.tried:
+        if one.is_wrong:
+            wrong.setdefault(_case(one), []).append(one)
+    for case, several in wrong.items():
+        first = several[0]
+        yield finding(
+            "prediction-wrong",
+            subject=basename(first.prediction.subject) or first.prediction.subject,
+            case=case,
+            where=_named([one.prediction.subject for one in several]),
+            predicted=first.prediction.why,
+            said=first.said,
+            runtime=trial.runtime,
+            report=report,
+        )
+    if trial.failure is not None:
+        image = quote(preflight.image.facts.label)
+        yield finding("try-failed", subject=trial.runtime, failure=trial.failure, runtime=trial.runtime, image=image)
+
+
+def _case(one: Tried) -> str:
+    if one.has_other_reason:
+        return "other-reason"
+    refused, works = {
+        "loads": ("refused", "loads"),
+        "program": ("program-missing", "program-found"),
+        "driver": ("driver-fails", "driver-works"),
+    }[one.prediction.kind]
+    return works if one.succeeded else refused
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = len(paths) - NAMED_LIMIT
+    return ", ".join(paths[:NAMED_LIMIT]) + (f" and {more} more" if more > 0 else "")
+
+
+def _report(preflight: ImagePreflight, trial: Trial) -> str:
+    """Return the commands that write what a bug report needs."""
+    words = ["gpubind", "check", "--try", "--backend", trial.runtime, "--image", preflight.image.facts.label]
+    if preflight.chain is not None:
+        words += ["--program", preflight.chain.names[0]]
+    return f"gpubind record -o host.json\n{' '.join(map(quote, words))} --json -o check.json"

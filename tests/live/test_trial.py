@@ -1,0 +1,55 @@
+"""`check --try`: what `check` predicts of a container is what its own loader and the driver say there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.live.containers import CONTAINERS
+from tests.live.machine import INSIDE_CONTAINERS, PYTHON_ENV, Machine
+from tests.live.trials import SOME, Pair, need_right, tried
+from tests.support.page import hold
+
+pytestmark = pytest.mark.live
+
+BWRAP = Pair("trixie", "bwrap", "bookworm", True)
+
+
+@pytest.mark.parametrize("pair", SOME, ids=str)
+def test_what_is_predicted_is_seen(trixie: Machine, bookworm: Machine, pair: Pair) -> None:
+    counts = need_right(tried({"trixie": trixie, "bookworm": bookworm}[pair.machine], pair))
+    assert sum(counts.values()) > (15 if pair.way == "rocm" else 25)
+
+
+def test_an_image_without_a_loader_is_not_started(trixie: Machine) -> None:
+    assert not need_right(tried(trixie, BWRAP._replace(image="busybox")))
+
+
+def test_a_program_and_what_it_lacks_are_predicted(trixie: Machine) -> None:
+    for name, answers in (
+        ("/bin/bash", [("program", True, True), ("loads", True, True)]),
+        ("bash", [("program", True, True), ("loads", True, True)]),
+        ("/etc/passwd", [("program", False, False)]),
+        ("none", [("program", False, False)]),
+    ):
+        document = tried(trixie, BWRAP, "--program", name)
+        need_right(document)
+        seen = [one for one in document["tried"]["answers"] if one["subject"].endswith(name.rpartition("/")[2])]
+        assert [(one["kind"], one["predicted"], one["seen"]) for one in seen] == answers
+
+
+def test_cuda_fails_as_predicted_where_the_driver_is_not_loaded(trixie: Machine) -> None:
+    """The rig has no GPU: where CUDA is to work, its answer is not compared."""
+    for driver, answer in ((True, (True, None)), (False, (False, False))):
+        document = tried(trixie, BWRAP, driver=driver)
+        need_right(document)
+        (cuda,) = [one for one in document["tried"]["answers"] if one["subject"] == "cuInit"]
+        assert (cuda["predicted"], cuda["seen"]) == answer
+        assert cuda["said"] == "100 CUDA_ERROR_NO_DEVICE\nopening /dev/nvidiactl: No such device or address"
+
+
+def test_the_page_shows_what_is_printed(trixie: Machine, update_golden: bool) -> None:
+    line = "check --nv --image bullseye --backend bwrap --try"
+    script = f"cd {INSIDE_CONTAINERS}; exec python3 -m gpubind {line}"
+    binds = [*trixie.modules, CONTAINERS]
+    done = trixie.run(["sh", "-c", script], user=True, driver=True, binds=binds, env=PYTHON_ENV)
+    hold("check.md", "tried", f"```text\n$ gpubind {line}\n{done.stdout}```\n", update=update_golden)
