@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.documents.explanation import codes
+from gpubind.model.findings import DOCS, page_of
 from tests.support.example import example
 
 ROOT = Path(__file__).parent.parent
@@ -81,3 +83,19 @@ def test_the_python_example_of_the_readme_runs() -> None:
     assert code is not None
     done = subprocess.run([sys.executable, "-c", code.group(1)], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.startswith("error cuda-too-new ")
+
+
+def test_every_code_has_an_address_of_its_own() -> None:
+    """The heading of a section is its anchor, as on every site that shows Markdown."""
+    addresses = [page_of(code) for code, _ in codes()]
+    assert len(set(addresses)) == len(addresses)
+    for address in addresses:
+        page, _, code = address.partition("#")
+        text = (ROOT / page).read_text()
+        assert len(re.findall(rf'^## {code}$|<a id="{code}"></a>', text, re.MULTILINE)) == 1, address
+
+
+def test_the_address_of_the_pages_is_the_one_that_the_project_gives() -> None:
+    project = (ROOT / "pyproject.toml").read_text().partition("[project.urls]")[2].partition("\n[")[0]
+    given = re.search(r'^Documentation = "(.*)"$', project, re.MULTILINE)
+    assert (given[1] if given else "docs/") == DOCS

@@ -80,13 +80,17 @@ CHECK_DOCUMENTS = {
     "json": Document("check.report", "render_check_json"),
     "junit": Document("check.junit", "render_junit"),
     "github": Document("check.report", "render_check_github"),
+    "sarif": Document("check.sarif", "render_sarif"),
     "markdown": Document("check.markdown", "render_markdown"),
     "slurm": Document("check.slurm", "render_slurm", of_one=True),
     "prometheus": Document("check.prometheus", "render_prometheus", of_one=True),
     "html": Document("report.check", "render_check_html"),
 }
 """Of a `Report`."""
-SEVERAL_DOCUMENTS = {"html": Document("report.matrix", "render_matrix_html")}
+SEVERAL_DOCUMENTS = {
+    "html": Document("report.matrix", "render_matrix_html"),
+    "sarif": Document("check.sarif", "render_sarif_of"),
+}
 """Of a sequence of `Report`s, where the form of several is not made of those of one."""
 DIFF_DOCUMENTS = {
     "text": Document("diff.text", "render_diff_text"),

@@ -9,6 +9,7 @@ from typing import Optional, Union
 from gpubind import __version__
 from gpubind.errors import GpubindError
 from gpubind.model import Finding, Plan, PlannedDriver, Severity
+from gpubind.model.findings import page_of
 from gpubind.model.plain import text_of
 
 _UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]"
@@ -27,6 +28,12 @@ def printable(text: str) -> str:
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match.group())
     return f"\\x{code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code:02x}"
+
+
+def unicode_lines(text: str) -> str:
+    """Return *text*, whose lines are `printable`, as XML and every JSON reader take it: without lone surrogates."""
+    lines = "\n".join(printable(line) for line in text.split("\n"))
+    return re.sub("[\ud800-\udfff\ufffe\uffff]", lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", lines)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -126,7 +133,8 @@ def _message(told: Union[Finding, GpubindError], severity: Severity) -> str:
 def render_error_json(error: GpubindError) -> str:
     """Return the document `gpubind.error/1` (data/error.schema.json), which replaces the JSON that was requested."""
     members = {name: getattr(error, name) or None for name in ("code", "what", "where", "why", "hint")}
-    return text_of({"schema": "gpubind.error/1", "gpubind": __version__, **members, "exit": error.exit_code})
+    about = {"docs": page_of(error.code), "exit": error.exit_code}
+    return text_of({"schema": "gpubind.error/1", "gpubind": __version__, **members, **about})
 
 
 def render_line(finding: Finding) -> str:

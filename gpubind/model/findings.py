@@ -33,6 +33,15 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """Worst first."""
 
 
+DOCS = "docs/"
+"""Where the pages are: `[project.urls]` of pyproject.toml has no Documentation, so it is the path in the source."""
+
+
+def page_of(code: str) -> str:
+    """Return the address of the section about *code*, a finding's or an error's."""
+    return f"{DOCS}{'findings' if code in texts() else 'errors'}.md#{code}"
+
+
 @lru_cache(maxsize=1)
 def texts() -> dict[str, Any]:
     """Return what data/findings.json holds, by code."""

@@ -5,12 +5,11 @@ Source: the JUnit XML that Jenkins and GitLab read: testsuite, properties, testc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from gpubind.documents.check.report import Report, not_counted
-from gpubind.documents.text import driver_name, printable, render_finding
+from gpubind.documents.text import driver_name, render_finding, unicode_lines
 
 
 def render_junit(report: Report) -> str:
@@ -34,13 +33,13 @@ def _suite(report: Report) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name="gpubind check")
     about = {name: value for name, value in report.checked._asdict().items() if value}
     if "host" in about:
-        suite.set("hostname", _text(about["host"]))
+        suite.set("hostname", unicode_lines(about["host"]))
     about["driver"] = " and ".join(driver_name(planned) for planned in report.drivers)
     if report.not_counted:
         about["not counted"] = not_counted(report)
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in about.items():
-        ElementTree.SubElement(properties, "property", name=name, value=_text(value))
+        ElementTree.SubElement(properties, "property", name=name, value=unicode_lines(value))
     tests = failures = skipped = 0
     for code, needs in report.rules:
         case = ElementTree.SubElement(suite, "testcase", classname=f"gpubind.{needs}", name=code)
@@ -50,19 +49,13 @@ def _suite(report: Report) -> ElementTree.Element:
         reasons = [reason for finding, reason in report.ignored if finding.code == code]
         if errors:
             failures += 1
-            failure = ElementTree.SubElement(case, "failure", message=_text(errors[0].what), type=code)
-            failure.text = _text("".join(map(render_finding, errors)))
+            failure = ElementTree.SubElement(case, "failure", message=unicode_lines(errors[0].what), type=code)
+            failure.text = unicode_lines("".join(map(render_finding, errors)))
         elif reasons:
             skipped += 1
-            ElementTree.SubElement(case, "skipped", message=_text(reasons[0]))
+            ElementTree.SubElement(case, "skipped", message=unicode_lines(reasons[0]))
         others = [finding for finding in found if finding.severity != "error"]
         if others:
-            ElementTree.SubElement(case, "system-out").text = _text("".join(map(render_finding, others)))
+            ElementTree.SubElement(case, "system-out").text = unicode_lines("".join(map(render_finding, others)))
     suite.attrib.update(tests=str(tests), failures=str(failures), errors="0", skipped=str(skipped))
     return suite
-
-
-def _text(text: str) -> str:
-    """Return *text* as XML may hold it: no control characters, surrogates or non-characters."""
-    lines = "\n".join(printable(line) for line in text.split("\n"))
-    return re.sub("[\ud800-\udfff\ufffe\uffff]", lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", lines)

@@ -13,6 +13,7 @@ from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Plan, PlannedDriver, Severity, counted
 from gpubind.model.expectation import Expectation
+from gpubind.model.findings import page_of
 from gpubind.model.trial import Trial
 from gpubind.planner import finding_order
 
@@ -214,9 +215,9 @@ def check_document(report: Report) -> dict[str, Any]:
         "plan": plan.digest if plan is not None and plan.drivers else None,
         "node": plan.node_digest if plan is not None else None,
         "image": None if plan is None or plan.image is None else plan.image.to_dict(),
-        "findings": [finding.to_dict() for finding in report.findings],
-        "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
-        "not_counted": [finding.to_dict() for finding in report.not_counted],
+        "findings": [_finding(finding) for finding in report.findings],
+        "ignored": [{**_finding(finding), "reason": reason} for finding, reason in report.ignored],
+        "not_counted": [_finding(finding) for finding in report.not_counted],
         "changed": [
             {"code": finding.code, "subject": finding.subject, "severity": finding.severity, "was": was, "by": by}
             for finding, was, by in report.changed
@@ -238,6 +239,10 @@ def _tried(trial: Trial) -> dict[str, Any]:
         for one in trial.tried
     ]
     return {"runtime": trial.runtime, "failure": trial.failure, "untried": trial.untried, "answers": answers}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {**finding.to_dict(), "docs": page_of(finding.code)}
 
 
 def _checked(report: Report) -> dict[str, Any]:

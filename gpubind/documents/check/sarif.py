@@ -1,0 +1,105 @@
+"""`check --format sarif`: the findings for programs that collect those of many tools, such as GitHub's code scanning.
+
+Source: SARIF 2.1.0, https://docs.oasis-open.org/sarif/sarif/v2.1.0/; GitHub's documentation, "SARIF support for code
+scanning", for `partialFingerprints` and `automationDetails`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Optional
+from urllib.parse import quote
+
+from gpubind import __version__
+from gpubind.documents.check.report import Report, about, verdict
+from gpubind.documents.explanation import explain_code, unmarked
+from gpubind.documents.text import printable, unicode_lines
+from gpubind.model import Finding
+from gpubind.model.digest import sha256
+from gpubind.model.findings import page_of, texts
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_WIDTH = 120
+
+
+def render_sarif(report: Report) -> str:
+    """Return the report as a SARIF log of one run."""
+    return render_sarif_of([report])
+
+
+def render_sarif_of(reports: Sequence[Report]) -> str:
+    """Return *reports* as one SARIF log, each a run."""
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": list(map(_run, reports))}, indent=1) + "\n"
+
+
+def _run(report: Report) -> dict[str, Any]:
+    found = [*((finding, None) for finding in report.findings), *report.ignored]
+    codes = sorted({finding.code for finding, _ in found})
+    checked = report.checked
+    named = [name for name in (checked.image, checked.program, checked.host, checked.runtime) if name]
+    return {
+        "tool": {"driver": {"name": "gpubind", "version": __version__, "rules": list(map(_rule, codes))}},
+        "automationDetails": {"id": _line("/".join(["gpubind check", *named]))},
+        "invocations": [{"executionSuccessful": True}],
+        "results": [_result(finding, codes, reason, checked.image) for finding, reason in found],
+        "properties": {
+            "verdict": verdict(report.findings),
+            "checked": {name: _line(value) for name, value in about(report)},
+            "notCounted": sorted({finding.code for finding in report.not_counted}),
+        },
+    }
+
+
+def _rule(code: str) -> dict[str, Any]:
+    """Return the description of *code*; `helpUri` has to be absolute, so a page without a host is only a property."""
+    page = page_of(code)
+    text = unmarked((explain_code(code) or "").partition("\n\n")[2], _WIDTH)
+    rule = {
+        "id": code,
+        "shortDescription": {"text": unmarked(texts()[code]["page"][0], 10_000).partition(". ")[0].strip(". \n") + "."},
+        "help": {"text": text, "markdown": "\n\n".join(texts()[code]["page"])},
+        "defaultConfiguration": {"level": texts()[code]["severity"][0]},
+        "properties": {"needs": texts()[code]["needs"], "docs": page},
+    }
+    return {**rule, "helpUri": page} if "://" in page else rule
+
+
+def _result(finding: Finding, codes: Sequence[str], reason: Optional[str], image: Optional[str]) -> dict[str, Any]:
+    parts = (finding.what, finding.why, finding.hint, finding.command)
+    subject = _line(finding.subject)
+    location: dict[str, Any] = {"logicalLocations": [{"name": subject, "kind": "resource"}]}
+    if image is not None:
+        location["physicalLocation"] = {"artifactLocation": {"uri": _uri(image)}}
+    result = {
+        "ruleId": finding.code,
+        "ruleIndex": codes.index(finding.code),
+        "level": finding.severity,
+        "message": {"text": "\n".join(unicode_lines(part) for part in parts if part)},
+        "locations": [location],
+        "partialFingerprints": {"gpubind/1": _fingerprint(finding)},
+        "properties": {"subject": subject, "where": _line(finding.where or ""), "vendor": finding.vendor or ""},
+    }
+    if reason is not None:
+        result["suppressions"] = [{"kind": "external", "justification": _line(reason)}]
+    return result
+
+
+def _line(text: str) -> str:
+    return unicode_lines(printable(text))
+
+
+def _fingerprint(finding: Finding) -> str:
+    """Return what stays the same of a finding where another driver or image has it, too."""
+    return sha256(f"{finding.code}\0{finding.subject}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _uri(image: str) -> str:
+    """Return the reference of an image as a URI: a file by its path, an image of a store (`podman:NAME`) as it is."""
+    store, colon, name = image.partition(":")
+    is_stored = bool(colon) and store.isalpha() and "/" not in store
+    return f"{store}:{_quoted(name)}" if is_stored else _quoted(image)
+
+
+def _quoted(path: str) -> str:
+    return quote(path.encode("utf-8", "surrogateescape"), safe="/.-_~+@:")
