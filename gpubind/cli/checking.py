@@ -18,6 +18,7 @@ from gpubind.model import Finding, Plan, finding
 from gpubind.model.budget import renew
 from gpubind.model.expectation import Expectation
 from gpubind.rules.linkage import linkage_of
+from gpubind.rules.preflight import ImagePreflight
 from gpubind.rules.table import applying, check
 from gpubind.runtimes import known_runtime
 from gpubind.runtimes.runtime import Runtime
@@ -50,6 +51,8 @@ class CheckRequest(NamedTuple):
     """Whether the document shows what the plan's files are linked with."""
     tries: bool = False
     """Whether the container is started, to see what is predicted."""
+    gpu_code: bool = True
+    """Whether the GPU code of the image is read."""
 
     @property
     def host(self) -> str:
@@ -129,7 +132,7 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
         allow_writable=request.allow_writable,
         program=request.program,
     )
-    start.expected = request.expected
+    start.expected, start.looks_at_gpu_code = request.expected, request.gpu_code
     if request.tries:
         from gpubind.launch.trial import try_start
 
@@ -148,7 +151,8 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
         severities=request.severities,
     )
     linked = linkage_of(start) if request.linked else ()
-    return made._replace(linked=linked, expected=request.expected, trial=start.trial)
+    gpu_code = start.gpu_code if isinstance(start, ImagePreflight) else ()
+    return made._replace(linked=linked, expected=request.expected, trial=start.trial, gpu_code=gpu_code)
 
 
 def errors_of_host(host: Host, plan: Plan, site: Optional[Expectation] = None) -> list[Finding]:

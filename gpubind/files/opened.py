@@ -18,6 +18,7 @@ BUFFER = 1 << 16
 COPY_STEP = 1 << 18
 COPY_MEMORY = 16 << 20
 COPY_LIMIT = 512 << 20  # the largest driver libraries have 100 MB
+PACKED = "it is in a layer that is compressed with zstd, where each step back unpacks all that precedes it"
 
 
 class OpenedTree(Tree):
@@ -79,15 +80,21 @@ class OpenedTree(Tree):
             return Missing("unreadable", f"{error.what}: {error.why}")
 
     def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        """Only headers are read, here and there: nothing is copied, as `_stream` does."""
+        """Only headers are read, here and there: a buffer would read most of the file."""
+        if self.restarts:
+            return Missing("unreadable", PACKED)
         blob = self.open(RootedPath(path))
         if isinstance(blob, Missing):
             return blob
         from gpubind.files.blob import BlobStream
         from gpubind.formats.gpucode.sections import parse_gpu_code
 
+        stream = cast("BinaryIO", BlobStream(blob)) if blob.quick else self._stream(path)
+        if isinstance(stream, Missing):
+            return stream
         try:
-            return parse_gpu_code(cast("BinaryIO", BlobStream(blob)), blob.read_at)
+            with stream:
+                return parse_gpu_code(stream)
         except FormatError as error:
             if error.code != "bad-elf":  # the whole image is damaged
                 raise

@@ -18,11 +18,14 @@ MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
 GPUDIRECT_VARIABLES = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
 """Each requests the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
+HSA_VARIABLES = ("HSA_OVERRIDE_GFX_VERSION", "HSA_XNACK")
+"""Variables that change which code ROCm takes for a GPU's."""
 PLAN_VARIABLES = (
     CUDA_DEVICE_ORDER,
     MPS_PIPE_DIRECTORY,
     "NVIDIA_IMEX_CHANNELS",
     *GPUDIRECT_VARIABLES,
+    *HSA_VARIABLES,
     "PATH",
     ROCM_PATH,
     *GPU_VARIABLES,

@@ -5,7 +5,8 @@ Frameworks open their libraries by name, so that no program is linked with them:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from posixpath import basename
 
 from gpubind.files import Tree, glob
 from gpubind.formats.gpucode.hip import parse_names
@@ -18,7 +19,6 @@ from gpubind.model.gpucode import CodeFile, GpuCode
 
 FILES_LIMIT = 256
 """Files of an image that are looked at: of all frameworks at once there are 60."""
-PACKED = "it is in a layer that is compressed with zstd, where each step back unpacks all that precedes it"
 
 
 class _Place(NamedTuple):
@@ -49,13 +49,27 @@ def gpu_code_of(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
     return tuple(one for one in found.values() if one.gpu_code)
 
 
+def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...]:
+    """Return the GPU code of a program and its libraries, whose *paths* begin with its own.
+
+    A library of a framework is reported as that. The program depends on its own code; without any, on all the rest.
+    """
+    codes = {path: code for path in paths[:FILES_LIMIT] if (code := code_in(tree, path))}
+    has_own = paths[0] in codes if paths else False
+    mains = {basename(pattern): framework for framework in frameworks().values() for pattern in framework.code}
+    return tuple(
+        CodeFile(path, mains[basename(path)].name, True, code)
+        if basename(path) in mains
+        else CodeFile(path, None, path == paths[0] or not has_own, code)
+        for path, code in codes.items()
+    )
+
+
 def code_in(tree: Tree, path: str) -> GpuCode:
     """Return the GPU code of the file *path*, or of a directory's files that are named after processors."""
     names = tree.list(path)
     if not isinstance(names, Missing):
         return parse_names(names)
-    if tree.restarts:
-        return GpuCode(unread=PACKED)
     code = tree.gpu_code(path)
     if isinstance(code, Missing):
         return GpuCode() if code.why in ("absent", "unrecorded") else GpuCode(unread=code.detail or code.why)

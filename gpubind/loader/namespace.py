@@ -41,7 +41,7 @@ class OwnMounts(NamedTuple):
     binds: tuple[UserBind, ...] = ()
     """In the order in which the runtime mounts them: a later one covers an earlier one."""
     env: tuple[EnvVar, ...] = ()
-    """The user's operations on LD_LIBRARY_PATH, PATH, LD_PRELOAD and Python's variables, after the image's. `default`
+    """The user's operations on search paths, LD_PRELOAD, Python's and ROCm's variables, after the image's. `default`
     takes effect where the image sets nothing."""
     working_directory: Optional[ContainerPath] = None
     """The directory in which the program starts; None if it is unknown."""

@@ -39,6 +39,8 @@ class Framework(NamedTuple):
     """Those of files for some of its functions, and of directories with files named after processors."""
     is_addition: bool = False
     """Whether programs use another framework, and this one with it."""
+    releases: Mapping[str, str] = MappingProxyType({})
+    """The release that has code for an architecture, by its name."""
 
 
 @lru_cache(maxsize=1)
@@ -58,6 +60,12 @@ def frameworks_elsewhere() -> tuple[Framework, ...]:
     """Return those outside of Python: the patterns of their files are absolute."""
     rows: Any = _table()["elsewhere"]
     return tuple(map(_framework, rows))
+
+
+def framework_called(name: str) -> Optional[Framework]:
+    """Return the framework that its authors call *name*."""
+    every = (*frameworks().values(), *frameworks_elsewhere())
+    return next((framework for framework in every if framework.name == name), None)
 
 
 def _framework(row: dict[str, Any]) -> Framework:

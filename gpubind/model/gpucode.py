@@ -12,9 +12,12 @@ from collections.abc import Iterable
 from typing import Any, Optional
 
 from gpubind.frozen import NamedTuple
+from gpubind.model.host import Vendor
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 """The variable that makes ROCm take every GPU for another one: `10.3.0` is gfx1030."""
+XNACK = "HSA_XNACK"
+"""The variable that turns retries of page faults on (1) or off (0), for which code is made apart."""
 SPIRV = "amdgcnspirv"
 """AMD's code for every GPU: ROCm compiles it when it is loaded, as NVIDIA's driver compiles PTX."""
 GENERIC = {
@@ -44,6 +47,11 @@ class GpuCode(NamedTuple):
 
     def __bool__(self) -> bool:
         return bool(self.code or self.ptx or self.unread)
+
+    @property
+    def vendors(self) -> frozenset[Vendor]:
+        """Return the vendors whose GPUs run some of it."""
+        return frozenset("nvidia" if _CUDA.fullmatch(one) else "amd" for one in (*self.code, *self.ptx))
 
     def runs_on(self, arch: str) -> bool:
         """Return whether a GPU of *arch* runs any of it: `sm_86`, or `gfx90a`."""
@@ -99,6 +107,18 @@ def arch_of_override(value: str) -> Optional[str]:
     return f"gfx{major}{minor:x}{stepping:x}"
 
 
+def override_for(arch: str, code: Iterable[str]) -> Optional[str]:
+    """Return the value of `OVERRIDE` by which an RDNA GPU of *arch* runs *code*: `10.3.0` for gfx1032 and gfx1030.
+
+    Processors that differ in the last digit only have nearly the same instructions, and many users do so.
+    """
+    match = re.fullmatch(r"gfx(1[0-9])([0-9a-f])[0-9a-f]", arch)
+    if match is None:
+        return None
+    near = (one for one in code if re.fullmatch(f"{arch[:-1]}[0-9a-f]", one) and one != arch)
+    return next((f"{match.group(1)}.{int(match.group(2), 16)}.{int(one[-1], 16)}" for one in near), None)
+
+
 def _runs(arch: str, code: str) -> bool:
     """Return whether a GPU of *arch* runs machine code for *code*."""
     gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
@@ -114,7 +134,7 @@ def _compiles(arch: str, code: str) -> bool:
     """Return whether the driver of a GPU of *arch* compiles *code* for it."""
     gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu is None or made_for is None:
-        return gpu is None and code == SPIRV
+        return gpu is None and made_for is None and code == SPIRV
     here, there, suffix = int(gpu.group(1)), int(made_for.group(1)), made_for.group(2)
     if suffix == "a":
         return here == there
@@ -124,5 +144,7 @@ def _compiles(arch: str, code: str) -> bool:
 def _amd_runs(arch: str, code: str) -> bool:
     """As `_runs`, of AMD: a feature that only one of them names does not matter."""
     (gpu, *has), (processor, *wants) = arch.split(":"), code.split(":")
+    if not gpu.startswith("gfx"):
+        return False
     is_same = processor == gpu or gpu[3:] in GENERIC.get(processor, "").split()
     return is_same and not any(f"{want[:-1]}{'-' if want[-1:] == '+' else '+'}" in has for want in wants)

@@ -61,7 +61,7 @@ class ImageFacts(NamedTuple):
     """Whether it has `/.singularity.d/env`, which makes Apptainer and SingularityCE set LD_LIBRARY_PATH."""
     env: dict[str, str]
     """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
-    NVIDIA_*, CUDA_VERSION, and the variables that choose GPUs."""
+    NVIDIA_*, CUDA_VERSION, and the variables that choose GPUs, and their code."""
     undecided: tuple[str, ...]
     """Variables of these whose value only a shell could know; `env` does not have them."""
     driver: tuple[ImageLibrary, ...]

@@ -8,9 +8,17 @@ from typing import Literal, Optional, Union
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.engines import Release, release_of, version_command
 from gpubind.host import Host
-from gpubind.image.cuda import cuda_below, cuda_of_packages, cuda_of_records, newest_first, prefixes_of
+from gpubind.image.cuda import (
+    cuda_below,
+    cuda_of_packages,
+    cuda_of_records,
+    newest_first,
+    packages_of,
+    prefixes_of,
+)
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
+from gpubind.image.gpucode import gpu_code_of, gpu_code_of_program
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, is_library, library
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
@@ -18,6 +26,7 @@ from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan, Stat
 from gpubind.model.expectation import Expectation
+from gpubind.model.gpucode import CodeFile
 from gpubind.model.trial import Trial
 from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import RUNTIMES
@@ -47,6 +56,8 @@ class Preflight:
     """What the host is to have, by the user and the site."""
     trial: Optional[Trial] = None
     """What was seen in the container, if it was tried."""
+    looks_at_gpu_code = True
+    """Whether the GPU code of the image is read."""
 
     def __init__(
         self,
@@ -150,8 +161,22 @@ class ImagePreflight(Preflight):
         self.image: Image = image
         self.container: Container = container
         """The image with the plan in place."""
+        self.looks_at_gpu_code = job.looks_at_gpu_code
+        self._gpu_code: Optional[tuple[CodeFile, ...]] = None
         self.every_cuda = image.facts.every_cuda
         """The CUDA of the image, and of everything outside its usual places that the program may use."""
+
+    @property
+    def gpu_code(self) -> tuple[CodeFile, ...]:
+        """Return the files with GPU code that the program may use; read when it is first asked for."""
+        if self._gpu_code is None:
+            self._gpu_code = self._read_gpu_code() if self.looks_at_gpu_code else ()
+        return self._gpu_code
+
+    def _read_gpu_code(self) -> tuple[CodeFile, ...]:
+        path = search_path(self.image, self.plan, self.own_mounts)
+        tree = self.container.tree
+        return gpu_code_of(tree, packages_of(tree, path) if self.imports is None else self.imports.packages)
 
 
 class ProgramPreflight(ImagePreflight):
@@ -171,6 +196,22 @@ class ProgramPreflight(ImagePreflight):
         path = ":".join((search_path(self.image, self.plan, self.own_mounts), *programs))
         others = cuda_below(tree, prefixes_of(tree, path), find)
         self.every_cuda = newest_first((*self.imported_cuda, *others, *self.every_cuda))
+
+    @property
+    def uses_frameworks(self) -> bool:
+        """Return whether it imports packages of Python, or is linked with GPU code."""
+        return self.imports is not None or bool(self._linked_code())
+
+    def _read_gpu_code(self) -> tuple[CodeFile, ...]:
+        """Return the code of what the program is linked with; if there is none, that of the frameworks."""
+        return self._linked_code() or super()._read_gpu_code()
+
+    def _linked_code(self) -> tuple[CodeFile, ...]:
+        file = self.chain.file
+        if file is None or self.chain.stop is not None or self.imports is not None:
+            return ()
+        loaded = self.container.load(file.path).files
+        return gpu_code_of_program([one.path for one in loaded if one.mount is None], self.container.tree)
 
 
 def preflight(

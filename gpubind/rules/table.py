@@ -12,12 +12,12 @@ from gpubind.model.findings import texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime, trial
 from gpubind.rules.host import amd, driver, engines, expected, nodes, platform, services
-from gpubind.rules.image import cuda, frameworks, graphics, image, libc, libraries
+from gpubind.rules.image import cuda, frameworks, gpucode, graphics, image, libc, libraries
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
 MODULES = (
     *(amd, driver, engines, expected, nodes, platform, services),
-    *(cuda, frameworks, graphics, image, libc, libraries),
+    *(cuda, frameworks, gpucode, graphics, image, libc, libraries),
     *(program, runtime, trial),
 )
 """The modules in which rules are, by topic."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
+from gpubind.host.base import HSA_VARIABLES
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import PYTHON_VARIABLES
 from gpubind.model import EnvVar, Plan
@@ -93,7 +94,7 @@ def own_variables(
     operations: Sequence[EnvVar], users: Mapping[str, Optional[str]], passed: Mapping[str, str] = _NONE
 ) -> tuple[EnvVar, ...]:
     """Return what *users*, as in `Values`, and the caller's *passed* variables do to a container's own mounts: to its
-    search paths, and to the variables that decide where Python looks. *operations* are the plan's.
+    search paths, and to the variables that decide where Python looks, and how ROCm. *operations* are the plan's.
     """
     env: list[EnvVar] = []
     if passed.get("LD_PRELOAD") and "LD_PRELOAD" not in users:
@@ -106,7 +107,7 @@ def own_variables(
             env.append(EnvVar(name, "set", search_path(name, operations, Values(users)), None, "user"))
         elif name in users:
             env.append(EnvVar(name, "unset", None, None, "user"))
-    for name in ("HOME", *PYTHON_VARIABLES):
+    for name in ("HOME", *PYTHON_VARIABLES, *HSA_VARIABLES):
         if name in users:
             env.append(EnvVar(name, "set", users[name] or "", None, "user"))
         elif name in passed:

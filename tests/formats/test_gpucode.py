@@ -35,7 +35,7 @@ class Counted:
 
 
 def code_in(data: bytes) -> GpuCode:
-    return parse_gpu_code(io.BytesIO(data), Counted(data))
+    return parse_gpu_code(io.BytesIO(data))
 
 
 def of_section(data: bytes, section: str = ".nv_fatbin") -> GpuCode:

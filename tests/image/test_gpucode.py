@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.image.gpucode import PACKED, read_gpu_code
+from gpubind.files.opened import PACKED
+from gpubind.image.gpucode import read_gpu_code
 from gpubind.image.open import open_image
 from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.support.elf import elf

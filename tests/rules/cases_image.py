@@ -13,7 +13,8 @@ from tests.rules.situations import Case, Situation, without
 from tests.support.c_library import LIBRARIES, c_library
 from tests.support.driver import V, kernel, rhel
 from tests.support.elf import elf, stub
-from tests.support.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
+from tests.support.gpucode import container
+from tests.support.images import GLIBC, GLVND, MUSL, glibc, image, image_with_bytes, sandbox
 from tests.support.starts import start, start_by
 from tests.support.trees import Dir, File, Link, Spec, recorded_tree
 
@@ -66,6 +67,16 @@ def broken_torch(cuda_version: str = "12.4") -> Spec:
         f"{SITE}/torch/version.py": f"cuda: Optional[str] = '{cuda_version}'\n",
         f"{SITE}/torch/lib/libtorch_cuda.so": elf("libtorch_cuda.so", needed=("libcudnn.so.9", "libcuda.so.1")),
     }
+
+
+H100: Spec = {f"/sys/bus/pci/devices/0000:0{number}:00.0/device": "0x2330\n" for number in (1, 2)}
+
+
+def with_code(*archs: str, lacks: int = 0) -> Image:
+    """An image whose PyTorch has code for *archs*, and after it a container that lacks its last bytes."""
+    section = container(*archs) + (container("sm_70")[:-lacks] if lacks else b"")
+    torch = elf("libtorch_cuda.so", more={".nv_fatbin": section})
+    return image_with_bytes(glibc(), {f"{SITE}/torch/lib/libtorch_cuda.so": torch})
 
 
 OLDER = (glibc("2.36"), c_library("2.36"))
@@ -143,6 +154,12 @@ IMAGES: dict[str, Case] = {
         Situation(HOST, image(glibc(), {LIBCUDA: b""})),
     ),
     "framework-library": Case(Situation(HOST, image(broken_torch())), Situation(HOST, image(broken_torch(), CUDNN))),
+    "gpu-code-missing": Case(
+        Situation((*HOST, H100), with_code("sm_80", "compute_100")), Situation((*HOST, H100), with_code("sm_90a"))
+    ),
+    "gpu-code-unread": Case(
+        Situation((*HOST, H100), with_code("sm_80", lacks=8)), Situation((*HOST, H100), with_code("sm_90", lacks=8))
+    ),
     "image-architecture": Case(
         Situation(HOST, image(glibc(machine=183))),
         Situation(HOST, image(glibc(machine=62))),

@@ -130,6 +130,7 @@ FOLLOWED: dict[str, Followed] = {
     "libc-private": with_request("libc-private", "give --libc image", libc="image"),
     "libc-refused": almost("libc-refused", "give --libc image"),
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
+    "gpu-code-missing": almost("gpu-code-missing", "use an image in which PyTorch has code for sm_90"),
     "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
     "library-version": almost("library-version", "use an image with a newer"),

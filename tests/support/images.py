@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from gpubind.files.blob import Bytes
 from gpubind.image.facts import Image, read_image
+from gpubind.image.layers import LayeredTree, Layers, listed
+from gpubind.model import HostPath
 from tests.support.elf import elf
+from tests.support.layers import tar
 from tests.support.trees import Dir, File, Item, Link, Spec, recorded_tree
 
 _OLD = ("2.2.5", "2.2.6", "2.3", "2.3.2", "2.3.3", "2.3.4")
@@ -55,3 +59,13 @@ def image(*parts: Spec) -> Image:
     for part in parts:
         spec.update(part)
     return read_image(recorded_tree(spec, "/images/test"), "test")
+
+
+def image_with_bytes(*parts: Spec) -> Image:
+    """As `image`, from a layer: a record does not have the bytes of files, of which GPU code is read."""
+    spec: dict[str, Item] = {}
+    for part in parts:
+        spec.update(part)
+    layers, blob = Layers(), Bytes(tar(spec))
+    layers.add(blob, listed(blob))
+    return read_image(LayeredTree(layers, HostPath("/images/test")), "test", "docker-archive")

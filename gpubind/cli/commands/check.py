@@ -31,6 +31,7 @@ def check(
     allow_writable: bool,
     program: Optional[str],
     try_: bool,
+    gpu_code: bool,
     as_user: Optional[str],
     format_: Optional[str],
     output: Optional[str],
@@ -49,7 +50,6 @@ def check(
     from gpubind.cli.checking import CheckRequest, check_each
     from gpubind.cli.output import progress, report_memo, write_document
     from gpubind.cli.settings import ignored_findings, known_codes, site_severities
-    from gpubind.documents.check.report import verdict
 
     report_memo(wanted=verbose > 1)
     chosen = _format(format_ or "text", quiet=quiet)
@@ -68,6 +68,7 @@ def check(
         user=as_user,
         only=known_codes(only or ()),
         reasons=ignored_findings(ignore or ()),
+        gpu_code=gpu_code,
         linked=chosen == "html" and is_one,
         severities=site_severities(),
         expected=_expected(options, expect, like, is_here=not host),
@@ -76,6 +77,12 @@ def check(
     with progress(quiet=quiet):
         reports = check_each(request, image or [None], host or [None])
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
+    _exit_on(reports, strict=strict)
+
+
+def _exit_on(reports: Sequence[Report], *, strict: bool) -> None:
+    from gpubind.documents.check.report import verdict
+
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):
         raise SystemExit(EXIT_FINDING)
@@ -197,6 +204,12 @@ COMMANDS = {
                 "--program PATH",
                 "Also check the program that will run, as it is found in the container.",
                 "The image",
+            ),
+            Option(
+                "--gpu-code, --no-gpu-code",
+                "Whether the image has code for the GPUs: of the program, or of the frameworks that are found. [on]",
+                "The image",
+                default=True,
             ),
             Option(
                 "--try",

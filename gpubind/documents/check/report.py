@@ -14,6 +14,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Plan, PlannedDriver, Severity, counted
 from gpubind.model.expectation import Expectation
 from gpubind.model.findings import page_of
+from gpubind.model.gpucode import CodeFile
 from gpubind.model.trial import Trial
 from gpubind.planner import finding_order
 
@@ -99,6 +100,8 @@ class Report(NamedTuple):
     """What the host is to have."""
     trial: Optional[Trial] = None
     """What was seen in the container, if it was tried."""
+    gpu_code: tuple[CodeFile, ...] = ()
+    """The files of the image with GPU code."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:
@@ -215,6 +218,7 @@ def check_document(report: Report) -> dict[str, Any]:
         "plan": plan.digest if plan is not None and plan.drivers else None,
         "node": plan.node_digest if plan is not None else None,
         "image": None if plan is None or plan.image is None else plan.image.to_dict(),
+        "gpu_code": [file.to_dict() for file in report.gpu_code],
         "findings": [_finding(finding) for finding in report.findings],
         "ignored": [{**_finding(finding), "reason": reason} for finding, reason in report.ignored],
         "not_counted": [_finding(finding) for finding in report.not_counted],

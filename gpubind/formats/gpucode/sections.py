@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from gpubind.formats.elf.dynamic import SHT_NOBITS, find_sections
+from gpubind.formats.elf.dynamic import OFFSET_LIMIT, SHT_NOBITS, find_sections
 from gpubind.formats.gpucode import fatbin, hip
-from gpubind.formats.gpucode.fatbin import Read
 from gpubind.model.gpucode import GpuCode
 
 _NAMES = (*fatbin.SECTIONS, hip.SECTION)
 
 
-def parse_gpu_code(stream: BinaryIO, read: Read) -> GpuCode:
-    """Return the GPU code in the ELF file in *stream*, whose bytes *read* reads, too. Only headers are read.
+def parse_gpu_code(stream: BinaryIO) -> GpuCode:
+    """Return the GPU code in the ELF file in *stream* (binary, seekable, without a buffer). Only headers are read.
 
     Errors: as `parse_elf`.
     """
+
+    def read(offset: int, size: int) -> bytes:
+        if offset >= OFFSET_LIMIT:
+            return b""
+        stream.seek(offset)
+        return stream.read(size) or b""  # None: no bytes for now
+
     found = {name: one for name, one in find_sections(stream, _NAMES).items() if one.size and one.kind != SHT_NOBITS}
     for name in fatbin.SECTIONS:
         if name in found:

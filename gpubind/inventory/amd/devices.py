@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
@@ -76,6 +77,20 @@ def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
         gpu._replace(pci=f"{device}.0") if gpu.pci and devices[device := gpu.pci.partition(".")[0]] > 1 else gpu
         for gpu in gpus
     )
+
+
+def read_processors(host: Host) -> dict[Optional[int], str]:
+    """Return the compiler's name of each GPU of the KFD topology, `gfx942`, by the minor of its render node."""
+    found: dict[Optional[int], str] = {}
+    for number in host.dev.names(TOPOLOGY):
+        try:
+            properties = parse_properties(host.dev.text(f"{TOPOLOGY}/{number}/properties") or "")
+        except FormatError:  # `read_topology` tells
+            continue
+        gfx = gfx_of(properties)
+        if gfx is not None:
+            found[properties.get("drm_render_minor") or None] = gfx
+    return found
 
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:

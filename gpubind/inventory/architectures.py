@@ -1,0 +1,58 @@
+"""The architectures of a host's GPUs, in the words of compilers: `sm_86`, `gfx942`.
+
+NVIDIA's driver shows none in files: the PCI device ID tells the chip, and for an unknown one `nvidia-smi` is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from gpubind.formats.driver.nvidia_smi import CAPABILITIES, parse_capabilities
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host
+from gpubind.inventory.amd.devices import read_processors
+from gpubind.inventory.nodes import PCI_DEVICES
+from gpubind.model import Gpu, Missing
+from gpubind.model.capability import compute_capability
+from gpubind.model.gpucode import arch_of_capability
+
+TIMEOUT_S = 10.0
+
+
+class GpuArch(NamedTuple):
+    """A GPU, and its architecture."""
+
+    gpu: Gpu
+    arch: Optional[str]
+    """None if it is not known."""
+
+    @property
+    def name(self) -> str:
+        """The GPU, for people."""
+        model = self.gpu.model or self.gpu.vendor
+        return model if self.arch is None or self.arch in model else f"{model} ({self.arch})"
+
+
+def architectures(host: Host, gpus: Iterable[Gpu]) -> tuple[GpuArch, ...]:
+    """Return the architecture of each of *gpus*; *host* is a lenient one."""
+    every = tuple(gpus)
+    return (*_nvidias(host, [gpu for gpu in every if gpu.vendor == "nvidia"]), *_amds(host, every))
+
+
+def _nvidias(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
+    found = {gpu: compute_capability(host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") or "") for gpu in gpus}
+    if None in found.values() and host.driver.root == "/":
+        answer = host.run(CAPABILITIES, TIMEOUT_S)
+        if not isinstance(answer, Missing) and not answer.status:
+            told = parse_capabilities(answer.stdout)
+            found = {gpu: known or told.get(gpu.pci or "") for gpu, known in found.items()}
+    for gpu, capability in found.items():
+        yield GpuArch(gpu, arch_of_capability(capability or ""))
+
+
+def _amds(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
+    of_amd = [gpu for gpu in gpus if gpu.vendor == "amd"]
+    processors = read_processors(host) if of_amd else {}
+    for gpu in of_amd:
+        yield GpuArch(gpu, processors.get(gpu.minor))

@@ -1,0 +1,294 @@
+"""Whether an image has code for the GPUs of a host: 12 images on 8 GPUs, and what is told of it.
+
+The hosts are the recorded ones with another PCI device ID or KFD version. The architectures are those that were read
+of the real files, and equal what `cuobjdump` 13.5 lists of them, except for three: PyTorch for ROCm has the processors
+of its release notes, and `nvcc` makes sm_52 and its PTX where nothing is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any, NamedTuple, Optional
+
+import pytest
+
+from gpubind.api import plan
+from gpubind.formats.driver.nvidia_smi import CAPABILITIES
+from gpubind.formats.text.record import parse_record
+from gpubind.host.recorded import RecordedHost
+from gpubind.image.facts import Image
+from gpubind.loader.namespace import OwnMounts
+from gpubind.model import EnvVar, Finding, Request
+from gpubind.model.capability import compute_capability
+from gpubind.model.data import read_data
+from gpubind.rules.preflight import preflight
+from gpubind.rules.table import check
+from tests.support.elf import elf
+from tests.support.gpucode import container, library
+from tests.support.images import glibc, image_with_bytes
+from tests.support.trees import File, Link, Spec
+
+NVIDIA = {
+    "V100": "0x1db6",
+    "A100": "0x20b0",
+    "RTX 4090": "0x2684",
+    "H100": "0x2330",
+    "B200": "0x2901",
+    "RTX 5090": "0x2b85",
+}
+AMD = {"MI210": 90010, "MI300X": 90402}
+GPUS = (*NVIDIA, *AMD)
+SITE = "/usr/lib/python3/dist-packages"
+PROGRAM = "/opt/app/solve"
+MAIN = f"{SITE}/torch/lib/libtorch_cuda.so"
+
+
+def recorded(name: str, *, of: str = "", environ: Optional[dict[str, str]] = None, says: str = "") -> RecordedHost:
+    """The record of the host *name*, with the GPU *of*, and an nvidia-smi that *says* what the GPUs can do."""
+    data: dict[str, Any] = json.loads(read_data(f"model/data/hosts/{name}.json"))
+    directories = data["trees"]["driver"]["directories"]
+    if of in NVIDIA:
+        pci = directories["/sys/bus/pci/devices"]["entries"]
+        for address in ("0000:01:00.0", "0000:02:00.0"):
+            pci[address] = {"type": "dir"}
+            text = {"size": 4096, "text": f"{NVIDIA[of]}\n"}
+            directories[f"/sys/bus/pci/devices/{address}"] = {"listed": True, "entries": {"device": text}}
+    elif of:
+        for path, directory in directories.items():
+            if path.startswith("/sys/devices/virtual/kfd/") or "/kfd/topology/nodes/" in path:
+                entry = directory["entries"].get("properties")
+                if isinstance(entry, dict) and "text" in entry:
+                    entry["text"] = entry["text"].replace("gfx_target_version 90402", f"gfx_target_version {AMD[of]}")
+    if environ is not None:
+        data["environ"] = {**data["environ"], **environ}
+    data["runs"] += [{"argv": list(CAPABILITIES), "status": 0, "stdout": says, "stderr": ""}] if says else []
+    return RecordedHost(parse_record(json.dumps(data).encode()), name)
+
+
+@cache
+def host(gpu: str) -> RecordedHost:
+    return recorded("mi300x-rocm62" if gpu in AMD else "debian13-nvidia550", of=gpu)
+
+
+def code(archs: str) -> bytes:
+    """A library with code for these."""
+    return library(*archs.split())
+
+
+def torch(archs: str) -> Spec:
+    return {f"{SITE}/torch/lib/libtorch_{'hip' if 'gfx' in archs else 'cuda'}.so": code(archs)}
+
+
+def program(archs: str) -> Spec:
+    return {PROGRAM: File(elf(kind=2, more={".nv_fatbin": container(*archs.split())}), 0o755)}
+
+
+def bitsandbytes() -> Spec:
+    """A library for each CUDA and ROCm, of which one is opened."""
+    old, new = "sm_60 sm_70 sm_75 sm_80 sm_86 sm_89 sm_90", "sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120"
+    amd = "gfx908 gfx90a gfx942 gfx1030 gfx1100"
+    kinds = {"cuda118": old, "cuda130": new, "rocm64": amd}
+    return {f"{SITE}/bitsandbytes/libbitsandbytes_{kind}.so": code(archs) for kind, archs in kinds.items()}
+
+
+class Row(NamedTuple):
+    """An image, and the verdict on each of `GPUS`: `.` for none, `E` for an error, `W` for a warning."""
+
+    spec: Spec
+    verdicts: str
+    program: Optional[str] = None
+
+
+IMAGES = {
+    "torch 2.6.0+cu124": Row(torch("sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_90a"), "....EEEE"),
+    "torch 2.15.0+cu132": Row(
+        torch("sm_75 sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_100a sm_103f sm_120 sm_120a sm_121a"), "E.....EE"
+    ),
+    "jax-cuda12-pjrt 0.12.0": Row(
+        {
+            f"{SITE}/jax_plugins/xla_cuda12/xla_cuda_plugin.so": code(
+                "sm_50 sm_60 sm_70 sm_80 sm_90 sm_100 sm_101 sm_120 compute_120"
+            )
+        },
+        "......EE",
+    ),
+    "onnxruntime-gpu 1.31.1": Row(
+        {f"{SITE}/onnxruntime/capi/libonnxruntime_providers_cuda.so": code("sm_75 sm_80 sm_86 sm_89 sm_90a sm_120a")},
+        "E...E.EE",
+    ),
+    "cupy-cuda12x 14.2.0": Row(
+        {
+            f"{SITE}/cupy_backends/__init__.py": "",
+            f"{SITE}/cupy/cuda/thrust.cpython-312-x86_64-linux-gnu.so": code(
+                "sm_50 sm_60 sm_61 sm_70 sm_75 sm_80 sm_86 sm_89 sm_90 sm_100f sm_120f compute_100"
+            ),
+        },
+        "......WW",
+    ),
+    "xformers 0.0.35": Row({f"{SITE}/xformers/_C.so": code("sm_75 sm_80 sm_90a compute_80")}, "W.....WW"),
+    "bitsandbytes 0.50.2": Row(bitsandbytes(), "........"),
+    "a program of PTX 7.0": Row(program("compute_70"), "......EE", PROGRAM),
+    "a program of plain nvcc": Row(program("sm_52 compute_52"), "......EE", PROGRAM),
+    "a program for Hopper alone": Row(program("sm_90a"), "EEE.EEEE", PROGRAM),
+    "torch for ROCm 6.4": Row(
+        torch("gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100 gfx1101 gfx1102 gfx1200 gfx1201"), "EEEEEE.."
+    ),
+    "librocsparse0 5.3.0": Row(
+        {
+            PROGRAM: File(elf(kind=2, needed=("librocsparse.so.0",)), 0o755),
+            "/usr/lib/x86_64-linux-gnu/librocsparse.so.0": code(
+                "gfx803 gfx900:xnack- gfx906:xnack- gfx908:xnack- gfx90a:xnack+ gfx90a:xnack- gfx1030"
+            ),
+        },
+        "EEEEEE.E",
+        PROGRAM,
+    ),
+}
+
+
+@cache
+def opened(name: str) -> Image:
+    return image_with_bytes(glibc(), IMAGES[name].spec)
+
+
+def findings(
+    on: RecordedHost,
+    image: Image,
+    program: Optional[str] = None,
+    own_mounts: Optional[OwnMounts] = None,
+    about: str = "gpu-code-missing",
+    **request: Any,
+) -> list[Finding]:
+    made = plan(on, Request(**request), image=image)
+    start = preflight(on, made, image, program=program, own_mounts=own_mounts)
+    return [finding for finding in check(start) if finding.code == about]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_each_of_12_images_has_the_right_verdict_on_each_of_8_gpus(name: str) -> None:
+    row = IMAGES[name]
+    found = [findings(host(gpu), opened(name), row.program) for gpu in GPUS]
+    assert all(len(each) < 2 for each in found)
+    assert "".join({"error": "E", "warning": "W"}[each[0].severity] if each else "." for each in found) == row.verdicts
+
+
+def test_the_finding_tells_what_there_is_the_gpu_and_the_release_that_has_it() -> None:
+    (found,) = findings(host("RTX 5090"), opened("torch 2.6.0+cu124"))
+    assert found.subject == "PyTorch"
+    assert found.where == MAIN
+    assert "Made-up GPU (sm_120)" in found.what
+    assert "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_90a" in found.what
+    assert "PyTorch 2.7" in (found.hint or "")
+    assert "no kernel image is available" in (found.why or "")
+
+
+def test_of_amd_the_override_of_a_near_processor_is_named_and_one_that_is_set_is_respected() -> None:
+    image = image_with_bytes(glibc(), torch("gfx1030 gfx1100"))
+    gfx1032 = _with_gfx(100302)
+    (found,) = findings(gfx1032, image)
+    assert "HSA_OVERRIDE_GFX_VERSION=10.3.0" in (found.hint or "")
+    assert found.vendor == "amd"
+    (other,) = findings(host("MI300X"), image)
+    assert "OVERRIDE" not in (other.hint or "")
+    assert findings(_with_gfx(100302, {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}), image) == []
+    set_by_user = OwnMounts(env=(EnvVar("HSA_OVERRIDE_GFX_VERSION", "set", "10.3.0", None, "user"),))
+    assert findings(gfx1032, image, own_mounts=set_by_user) == []
+    assert findings(_with_gfx(100302, {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}), image, own_mounts=OwnMounts()) != []
+
+
+def _with_gfx(version: int, environ: Optional[dict[str, str]] = None) -> RecordedHost:
+    AMD["other"] = version
+    try:
+        return recorded("mi300x-rocm62", of="other", environ=environ)
+    finally:
+        del AMD["other"]
+
+
+def test_page_faults_that_are_turned_on_want_code_that_is_made_for_them() -> None:
+    image = image_with_bytes(glibc(), torch("gfx90a:xnack-"))
+    assert findings(host("MI210"), image) == []
+    on = OwnMounts(env=(EnvVar("HSA_XNACK", "set", "1", None, "user"),))
+    assert len(findings(host("MI210"), image, own_mounts=on)) == 1
+
+
+def test_another_framework_that_runs_makes_it_a_warning() -> None:
+    image = image_with_bytes(glibc(), torch("sm_90"), IMAGES["onnxruntime-gpu 1.31.1"].spec)
+    assert [(one.subject, one.severity) for one in findings(host("RTX 5090"), image)] == [("PyTorch", "warning")]
+    assert [one.severity for one in findings(host("B200"), image)] == ["error", "error"]
+
+
+def test_a_part_of_a_framework_is_a_warning_of_its_own() -> None:
+    image = image_with_bytes(glibc(), torch("sm_90"), {f"{SITE}/torchvision/_C.so": code("sm_80")})
+    spec = {f"{SITE}/torchvision/__init__.py": "", **torch("sm_90")}
+    more = image_with_bytes(glibc(), spec, {f"{SITE}/torch/lib/libtorch_cuda_linalg.so": code("sm_80")})
+    (found,) = findings(host("H100"), more)
+    assert (found.subject, found.severity) == ("libtorch_cuda_linalg.so", "warning")
+    (found,) = findings(host("H100"), image)
+    assert (found.subject, found.severity) == ("_C.so", "warning")
+
+
+def test_a_program_that_is_not_known_to_use_a_framework_gets_a_warning() -> None:
+    image = image_with_bytes(glibc(), torch("sm_70"))
+    assert [one.severity for one in findings(host("H100"), image, "sh")] == ["warning"]
+
+
+def test_pythons_frameworks_are_those_that_it_imports() -> None:
+    python: Spec = {"/usr/bin/python3": Link("python3.11"), "/usr/bin/python3.11": File(elf(kind=2), 0o755)}
+    conda = {"/opt/conda/bin/python3.11": File(elf(kind=2), 0o755)}
+    elsewhere = {"/opt/conda/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so": code("sm_90")}
+    image = image_with_bytes(glibc(), python, torch("sm_70"), conda, elsewhere)
+    assert [one.severity for one in findings(host("H100"), image, "python3")] == ["error"]
+    assert findings(host("H100"), image, "/opt/conda/bin/python3.11") == []
+
+
+def test_a_library_of_a_framework_that_a_program_is_linked_with_is_that_frameworks() -> None:
+    spec: Spec = {
+        PROGRAM: File(elf(kind=2, needed=("libtorch_cuda.so", "libcublas.so.12")), 0o755),
+        "/usr/lib/x86_64-linux-gnu/libtorch_cuda.so": code("sm_80"),
+        "/usr/lib/x86_64-linux-gnu/libcublas.so.12": code("sm_80 compute_80"),
+    }
+    (found,) = findings(host("H100"), image_with_bytes(glibc(), spec), PROGRAM)
+    assert (found.subject, found.severity) == ("PyTorch", "error")
+
+
+def test_the_driver_of_the_plan_is_not_looked_at_and_no_gpu_means_no_finding() -> None:
+    image = opened("torch 2.6.0+cu124")
+    assert findings(host("RTX 5090"), image, gpus="none") == []
+    assert findings(recorded("debian13-nvidia550"), image) == []
+
+
+def test_a_gpu_that_the_table_does_not_have_is_asked_of_nvidia_smi() -> None:
+    image = opened("torch 2.6.0+cu124")
+    on = recorded("debian13-nvidia550")
+    (found,) = findings(on, image, about="gpu-code-unread")
+    assert (found.subject, found.severity) == ("Made-up GPU", "note")
+    answers = {
+        "00000000:01:00.0, 9.0\n00000000:02:00.0, 9.0\n": [],
+        "00000000:01:00.0, 10.0\n00000000:02:00.0, 9.0\n": ["error"],
+        "00000000:01:00.0, [N/A]\n": [],
+    }
+    for text, severities in answers.items():
+        on = recorded("debian13-nvidia550", says=text)
+        assert [one.severity for one in findings(on, image)] == severities
+        assert bool(findings(on, image, about="gpu-code-unread")) == ("[N/A]" in text)
+
+
+def test_a_file_that_is_damaged_is_told_and_decides_nothing() -> None:
+    whole = container("sm_80") + container("sm_70")
+    image = image_with_bytes(glibc(), {MAIN: elf("libtorch_cuda.so", more={".nv_fatbin": whole[:-20]})})
+    assert findings(host("H100"), image) == []
+    (found,) = findings(host("H100"), image, about="gpu-code-unread")
+    assert found.subject == MAIN
+    assert findings(host("A100"), image, about="gpu-code-unread") == []
+
+
+def test_the_table_has_the_capability_of_each_generation() -> None:
+    known = {"0x102d": "3.7", "1b06": "6.1", "0x1eb8": "7.5", "0x20b0": "8.0", "0x2204": "8.6", "0x26b5": "8.9"}
+    newer = {"0x2330": "9.0", "0x2901": "10.0", "0x3182": "10.3", "0x2b85": "12.0", "0x2e12": "12.1"}
+    assert {device: compute_capability(device) for device in (*known, *newer)} == {**known, **newer}
+    assert compute_capability("0xffff") is None
+    assert compute_capability("") is None
+    rows = json.loads(read_data("model/data/nvidia_gpus.json"))["chips"]
+    devices = [device for row in rows for device in row["devices"].split()]
+    assert len(devices) == len(set(devices)) > 700
