@@ -7,6 +7,7 @@ scanning", for `partialFingerprints` and `automationDetails`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Optional
 from urllib.parse import quote
@@ -21,6 +22,8 @@ from gpubind.model.findings import page_of, texts
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _WIDTH = 120
+_OTHER_PAGES = re.compile(r"\[([^\]]+)\]\((?!https:)[^)]+\)")
+"""Links to other pages of the docs, which lead nowhere outside of them."""
 
 
 def render_sarif(report: Report) -> str:
@@ -58,7 +61,7 @@ def _rule(code: str) -> dict[str, Any]:
     rule = {
         "id": code,
         "shortDescription": {"text": unmarked(texts()[code]["page"][0], 10_000).partition(". ")[0].strip(". \n") + "."},
-        "help": {"text": text, "markdown": "\n\n".join(texts()[code]["page"])},
+        "help": {"text": text, "markdown": _OTHER_PAGES.sub(r"\1", "\n\n".join(texts()[code]["page"]))},
         "defaultConfiguration": {"level": texts()[code]["severity"][0]},
         "properties": {"needs": texts()[code]["needs"], "docs": page},
     }
