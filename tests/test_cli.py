@@ -47,6 +47,18 @@ def test_a_file_whose_directory_is_missing_is_told_how_to_make_it(tmp_path: Path
     assert f"hint:  `mkdir -p {tmp_path}/etc/cdi` makes its directory\n" in done.stderr
 
 
+@pytest.mark.parametrize("form", ["cdi", "compose"])
+def test_with_allow_none_one_command_serves_nodes_with_and_without_a_gpu(tmp_path: Path, form: str) -> None:
+    empty = str(make_tree(tmp_path / "root", {}).root)
+    words = ("plan", "--nv", "--format", form, "--root", empty, "--dev-root", empty)
+    assert gpubind(*words).returncode == 3
+    done = gpubind(*words, "--allow-none", "--strict")
+    assert (done.returncode, "NVIDIA_VISIBLE_DEVICES" in done.stdout) == (0, True)
+    assert "note, in full with -v: nothing-to-bind" in done.stderr
+    there = ("plan", "--nv", "--format", form, "--host", HOST)
+    assert gpubind(*there, "--allow-none").stdout == gpubind(*there).stdout
+
+
 def test_a_host_without_a_gpu_is_told_of_the_scheduler_before_a_driver(tmp_path: Path) -> None:
     empty = str(make_tree(tmp_path / "root", {}).root)
     done = gpubind("plan", "--root", empty, "--dev-root", empty)
@@ -163,6 +175,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--cdi-device", "a.b/c=d", "--host", HOST), "unknown-cdi-device", 2),
         (("plan", "--cdi-dir", "here", "--source", "cdi", "--host", HOST), "not-absolute", 2),
         (("plan", "--cdi-hook", "/bin/sh", "--host", HOST), "hook-without-cdi", 2),
+        (("plan", "--allow-none", "--host", HOST), "none-in-format", 2),
         (("plan", "--cdi-hook", "/nonexistent", "--format", "cdi", "--host", HOST), "no-cdi-hook", 4),
         (("plan", "--library-path", "x", "--host", HOST), "not-absolute", 2),
         (("plan", "--root", "/nonexistent"), "no-root", 4),

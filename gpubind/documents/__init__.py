@@ -71,6 +71,9 @@ LASTING = {
 }
 """Each has its own layout, and is planned for in `gpubind/launch/render.py`."""
 
+WITH_NONE = ("cdi", "compose")
+"""Those that can be of a host without a GPU, so that one command serves all nodes."""
+
 FORMATS = ("table", *PLAN_DOCUMENTS, *LASTING)
 """The table is for people, in tables.py."""
 

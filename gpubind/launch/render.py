@@ -14,7 +14,7 @@ from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.prepare import Files, prepare, without_choice, write_generated
 from gpubind.model import ContainerPath, Finding, HostPath, Plan
 from gpubind.planner.placement import cdi_layout
-from gpubind.planner.planning import Query, plan_host
+from gpubind.planner.planning import Query, plan_host, plan_or_empty
 from gpubind.runtimes import BY_VARIABLES, KEPT, PLAN_FORMATS, RUNTIMES, runtime_of_format
 from gpubind.runtimes.runtime import Prepared
 
@@ -36,6 +36,8 @@ class PrintForm(NamedTuple):
     """The directory for the generated files of a document that is kept."""
     cdi_hook: Optional[str] = None
     """The path of nvidia-cdi-hook, if it is to be used."""
+    allow_none: bool = False
+    """Whether a host without a GPU has a document that brings nothing."""
 
 
 def print_plan(form: PrintForm, host: Host, query: Query, image: Optional[Image]) -> tuple[Plan, str]:
@@ -47,7 +49,9 @@ def print_plan(form: PrintForm, host: Host, query: Query, image: Optional[Image]
     layout = cdi_layout(host.uname.machine, image.facts.loader_directories if image is not None else None)
     if form.cdi_hook is not None:
         layout = layout._replace(libdir=ContainerPath("/.gpubind/libs"), more_libdirs=(), searched=False)
-    plan = plan_host(host, _for_every_job(query), image, layout)
+    plan = (plan_or_empty if form.allow_none else plan_host)(host, _for_every_job(query), image, layout)
+    if not plan.drivers:
+        plan = plan._replace(findings=tuple(one._replace(severity="note") for one in plan.findings))
     return plan, render_mounts(form, plan)
 
 

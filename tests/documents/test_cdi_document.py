@@ -17,8 +17,9 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.cdi import parse_cdi
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
-from gpubind.model import HostPath, Plan, Request
+from gpubind.model import HostPath, Plan, Request, Vendor
 from gpubind.model.data import HOSTS
+from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, run_directory, ubuntu
 from tests.support.trees import Dir, Item, Link, Node, Socket, Spec
@@ -239,6 +240,26 @@ def test_a_plan_of_other_kinds_cannot_be_one_spec(devices: tuple[str, ...]) -> N
     with pytest.raises(RuntimeLimitError) as caught:
         spec_of(made)
     assert caught.value.code == "cdi-kinds"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kind", "variable"),
+    [
+        ("nvidia", "nvidia.com/gpu", "NVIDIA_VISIBLE_DEVICES=void"),
+        ("amd", "amd.com/gpu", "ROCR_VISIBLE_DEVICES=-1"),
+    ],
+)
+def test_of_a_host_without_a_gpu_all_and_none_bring_nothing(vendor: Vendor, kind: str, variable: str) -> None:
+    spec = spec_of(empty_plan(vendors=(vendor,)))
+    assert (spec["cdiVersion"], spec["kind"]) == ("0.3.0", kind)
+    assert spec["devices"] == [{"name": name, "containerEdits": {"env": [variable]}} for name in ("all", "none")]
+    assert "containerEdits" not in spec
+
+
+@pytest.mark.parametrize("vendors", [(), ("nvidia", "amd")])
+def test_without_a_gpu_the_kind_is_that_of_the_one_vendor_that_is_named(vendors: tuple[Vendor, ...]) -> None:
+    with pytest.raises(RuntimeLimitError, match="cdi-kinds"):
+        spec_of(empty_plan(vendors=vendors))
 
 
 def test_a_spec_of_gpubinds_is_a_source_of_the_same_plan() -> None:

@@ -14,6 +14,7 @@ from gpubind.documents.mounts.compose import render_compose
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, HostPath, Plan, Request
 from gpubind.model.data import HOSTS
+from gpubind.planner import empty_plan
 from gpubind.planner.placement import cdi_layout
 from tests.support.driver import debian, host, kernel, rhel, run_directory, ubuntu
 from tests.support.hostile_names import HOSTILE, UNSAYABLE
@@ -132,3 +133,8 @@ def test_a_node_with_a_colon_is_refused() -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         service_of(PLAN._replace(devices=(node,)))
     assert (caught.value.code, caught.value.where) == ("unsayable-path", "/dev/a:b")
+
+
+def test_of_a_host_without_a_gpu_the_service_brings_nothing_and_is_no_null() -> None:
+    document = yaml.safe_load(render_compose(empty_plan(vendors=("nvidia",)), {}))
+    assert document == {"services": {"gpubind": {"environment": {"NVIDIA_VISIBLE_DEVICES": "void"}}}}

@@ -50,6 +50,7 @@ PODMAN = f"podman run --rm --network=none {' '.join(f'--ulimit={word}' for word 
 BUSYBOX = "--rootfs /srv/ct/busybox:O"
 OPENED = "sh -c ': < /dev/nvidiactl'"
 """The node of the made-up driver: ENXIO where the kernel lets the container open it."""
+SHOWN = "sh -c 'echo $NVIDIA_VISIBLE_DEVICES; ls -d /dev/nvidia* /usr/bin/nvidia* 2>/dev/null | wc -l'"
 EXEC = "python3 -m gpubind exec -q --backend docker bb true"
 CDI_ON: Mapping[str, Any] = {"features": {"cdi": True}}
 
@@ -61,7 +62,7 @@ class Setup(NamedTuple):
     daemon: Optional[Mapping[str, Any]] = None
     """dockerd's configuration; None: no dockerd."""
     specs: Mapping[str, str] = {}
-    """The CDI version of the specs, by their directory."""
+    """The CDI version of the specs, by their directory; `none`: what --allow-none writes on a node without a GPU."""
     toolkit: bool = False
     """Whether NVIDIA's runtime is installed."""
     commands: Mapping[str, str] = {}
@@ -119,6 +120,17 @@ SETUPS = {
         before="mkdir -p $HOME/u $HOME/w && mount -t overlay o -o lowerdir=/var,upperdir=$HOME/u,workdir=$HOME/w /var "
         "&& rm /var/run && mkdir /var/run",
     ),
+    "docker-none": Setup(
+        "docker",
+        CDI_ON,
+        {"/etc/cdi": "none"},
+        commands={name: f"{DOCKER} --device nvidia.com/gpu={name} bb {SHOWN}" for name in ("all", "none")},
+    ),
+    "podman-none": Setup(
+        "podman",
+        specs={"/etc/cdi": "none"},
+        commands={name: f"{PODMAN} --device nvidia.com/gpu={name} {BUSYBOX} {SHOWN}" for name in ("all", "none")},
+    ),
     "early": Setup(
         "podman",
         specs={"/etc/cdi": "0.5.0"},
@@ -150,7 +162,7 @@ def seen(machine: Machine, place: Path, name: str) -> Seen:
         (out / "docker" / "daemon.json").write_text(json.dumps(setup.daemon, indent=1))
         binds.append(Bind(str(out / "docker"), "/etc/docker"))
     for directory, version in setup.specs.items():
-        (out / "cdi" / "nvidia.json").write_text(spec(version))
+        (out / "cdi" / "nvidia.json").write_text(without_gpu(machine) if version == "none" else spec(version))
         binds.append(Bind(str(out / "cdi"), directory))
     if setup.toolkit:
         (out / "sbin").mkdir()
@@ -173,6 +185,12 @@ def spec(version: str) -> str:
     edits = {"deviceNodes": [{"path": "/dev/nvidiactl"}]}
     devices = [{"name": "all", "containerEdits": edits}]
     return json.dumps({"cdiVersion": version, "kind": "nvidia.com/gpu", "devices": devices})
+
+
+def without_gpu(machine: Machine) -> str:
+    """What --allow-none writes for a root that has no driver."""
+    nowhere = ("--root", "/srv/ct/busybox", "--dev-root", "/srv/ct/busybox")
+    return machine.gpubind("plan", "--nv", "--format", "cdi", "--allow-none", *nowhere, binds=[CONTAINERS])
 
 
 UNRESOLVED = "unresolvable CDI devices nvidia.com/gpu=all"
@@ -226,6 +244,12 @@ def test_only_what_stops_gpubinds_own_start_is_an_error(trixie: Machine, place: 
     found = seen(trixie, place, setup)
     is_error = any(one["severity"] == "error" for one in found.found.values())
     assert found.said["exec"].endswith("exit 0\n") is not is_error
+
+
+@pytest.mark.parametrize("device", ["all", "none"])
+@pytest.mark.parametrize("setup", ["docker-none", "podman-none"])
+def test_the_spec_of_a_node_without_a_gpu_brings_nothing(trixie: Machine, place: Path, setup: str, device: str) -> None:
+    assert seen(trixie, place, setup).said[device] == "void\n0\nexit 0\n"
 
 
 def test_what_no_cgroups_leaves_out_is_a_rule_without_which_a_node_does_not_open(trixie: Machine, place: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
-from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
+from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS, WITH_NONE
 from gpubind.errors import EXIT_FINDING, HostReadError, UsageError, unknown_format
 from gpubind.model.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
@@ -28,6 +28,7 @@ def plan(
     backend_arg: Optional[Sequence[str]],
     allow_writable: bool,
     cdi_hook: Optional[str],
+    allow_none: bool,
     stage_dir: Optional[str],
     output: Optional[str],
     strict: bool,
@@ -43,7 +44,7 @@ def plan(
 
     report_memo(wanted=verbose > 1)
     chosen, quoted = _format(format_ or [])
-    _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
+    _need_fitting(chosen, bool(backend_arg), cdi_hook, like, allow_none=allow_none)
     if cdi_hook is not None:
         _need_hook(cdi_hook)
     with progress(quiet=quiet):
@@ -52,7 +53,7 @@ def plan(
         if chosen in LASTING or chosen in PLAN_FORMATS:
             from gpubind.launch.render import PrintForm, print_plan
 
-            form = PrintForm(chosen, tuple(backend_arg or ()), allow_writable, quoted, stage_dir, cdi_hook)
+            form = PrintForm(chosen, tuple(backend_arg or ()), allow_writable, quoted, stage_dir, cdi_hook, allow_none)
             planned, text = print_plan(form, host, query, opened)
         else:
             from gpubind.planner.planning import plan_host
@@ -106,7 +107,9 @@ def _format(formats: Sequence[str]) -> tuple[str, bool]:
     return name, quoted
 
 
-def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], like: Optional[str]) -> None:
+def _need_fitting(
+    chosen: str, has_arguments: bool, cdi_hook: Optional[str], like: Optional[str], *, allow_none: bool
+) -> None:
     """Errors: `UsageError` for options that have no effect on the format *chosen*."""
     if has_arguments and chosen not in PLAN_FORMATS:
         raise UsageError(
@@ -114,6 +117,8 @@ def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], lik
         )
     if cdi_hook is not None and chosen != "cdi":
         raise UsageError("hook-without-cdi", "--cdi-hook is only for --format cdi")
+    if allow_none and chosen not in WITH_NONE:
+        raise UsageError("none-in-format", f"--allow-none is only for --format {' or '.join(WITH_NONE)}")
     if like is not None and (chosen in LASTING or chosen in PLAN_FORMATS):
         what = f"--like shows what a program would bind; it is not for --format {chosen}"
         raise UsageError("like-in-words", what)
@@ -157,6 +162,11 @@ COMMANDS = {
                 "--cdi-hook FILE",
                 "With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
                 "container's ld cache.",
+                "Launch",
+            ),
+            Option(
+                "--allow-none",
+                f"With --format {' or '.join(WITH_NONE)}: without a GPU here, write a document that brings nothing.",
                 "Launch",
             ),
             Option(

@@ -12,13 +12,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from gpubind.documents.mounts.fragment import fixed_env
+from gpubind.documents.mounts.fragment import NO_GPU, fixed_env
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.cdi import VERSIONS, is_device_name, parse_cdi, required_version
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor
 from gpubind.runtimes.edits import is_utf8, unsayable_path, unsayable_value
 
 KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+NONE = "none"
 HOOK_PROGRAM = "nvidia-cdi-hook"
 NOT_UTF8 = "it is not UTF-8, and a CDI spec is JSON"
 
@@ -28,17 +29,20 @@ _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> str:
     """Return *plan* as a spec with a device for each GPU, by index and by UUID, and `all`.
 
+    Of an empty plan for one vendor: `all` and `none`, which bring nothing.
     *staged* has the paths of generated files. *hook* is the path of nvidia-cdi-hook on the host: it adds the directory
     of the libraries to the container's ld cache.
     Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
     `unsayable-path` for a path that is not UTF-8, `unsayable-value` for such a variable.
     """
-    vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers))
+    vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers)) or plan.request.vendors
     if len(vendors) != 1 or vendors[0] not in KINDS:
         named = ", ".join(vendors) or "no vendor"
         why = f"this plan is of {named}; a spec has devices of one kind: {', '.join(KINDS.values())}"
-        hint = "plan for one vendor at a time, and write a file for each"
+        hint = "plan for one vendor at a time, and write a file for each" if vendors else "name it: --nv or --rocm"
         raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
+    if not plan.drivers:
+        return _none(vendors[0])
     own = {gpu.index: [n for n in plan.devices if n.gpu == gpu.index] for gpu in plan.gpus if gpu.index is not None}
     # A node of an unknown GPU, such as an excluded one, is not part of another GPU's device.
     strays = [node for node in plan.devices if own and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
@@ -76,6 +80,14 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         "containerEdits": {key: value for key, value in common.items() if value},
     }
     return _text(spec)
+
+
+def _none(vendor: Vendor) -> str:
+    """Return a spec that brings nothing. A device without any edit is refused, so each sets a variable."""
+    edits = {"env": [f"{NO_GPU[vendor].name}={NO_GPU[vendor].value}"]}
+    return _text(
+        {"kind": KINDS[vendor], "devices": [{"name": name, "containerEdits": edits} for name in ("all", NONE)]}
+    )
 
 
 def _text(spec: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpubind.documents.mounts.fragment import groups_of, heading, mount_edits, yaml_text
+from gpubind.documents.mounts.fragment import NO_GPU, groups_of, heading, mount_edits, yaml_text
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Plan
 from gpubind.runtimes.edits import unsayable_path
 
@@ -23,6 +23,10 @@ def render_compose(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
     edits = mount_edits(plan, staged, _WHAT)
+    if not plan.drivers:  # a service without a key is null, which Compose refuses
+        edits = edits._replace(
+            env=tuple(NO_GPU[vendor] for vendor in plan.request.vendors or NO_GPU if vendor in NO_GPU)
+        )
     volumes = [
         {
             "type": "bind",

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpubind.documents.text import printable, summary
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
-from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
+from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Vendor
 from gpubind.runtimes.edits import Edits, edits_of, is_utf8, unsayable_path, unsayable_value
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -50,6 +50,15 @@ def fixed_env(plan: Plan) -> tuple[EnvVar, ...]:
     """
     kept = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "vdpau-driver"))
     return tuple(v for v in kept if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER))
+
+
+NO_GPU: Mapping[Vendor, EnvVar] = {
+    "nvidia": EnvVar("NVIDIA_VISIBLE_DEVICES", "set", "void", None, "none"),
+    "amd": EnvVar("ROCR_VISIBLE_DEVICES", "set", "-1", None, "none"),
+}
+"""What a document of a host without a GPU sets, where it must set something: no GPU. Source: nvidia-container-toolkit's
+`nvidia.com/gpu=none`; ROCm's documentation, "GPU isolation techniques".
+"""
 
 
 def groups_of(edits: Edits) -> tuple[int, ...]:
