@@ -1,8 +1,8 @@
 """`gpubind explain`: why a file is in the plan or not, the meaning of a code or a message; as text or JSON.
 
 A file has its Decisions, a code its page in data/findings.json or data/errors.json, a message its row in
-data/messages.json with the findings that predict it. docs/findings.md, docs/errors.md and docs/messages.md are written
-from the same data.
+data/messages.json (`messages.py`) with the findings that predict it. docs/findings.md, docs/errors.md and
+docs/messages.md are written from the same data.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from textwrap import TextWrapper
 from typing import Any, Optional
 
 from gpubind import __version__
+from gpubind.documents.messages import FoundMessage, heading
 from gpubind.documents.text import printable
-from gpubind.formats.driver.names import driver_libraries
 from gpubind.frozen import NamedTuple
 from gpubind.model import Decision, Plan
 from gpubind.model.data import read_data
@@ -25,11 +25,6 @@ from gpubind.model.findings import texts
 from gpubind.model.plain import plain, text_of
 from gpubind.model.verb import verb
 
-_MISSING = re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
-_REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
-_LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
-_VERSION = re.compile(r"(?:GLIBC|GLIBCXX|CXXABI)_[A-Z0-9_.]*[A-Z0-9]")
-_WORD = re.compile(r"[a-z0-9_]{3,}")
 SCHEMA = "gpubind.explain/1"
 _QUOTED = re.compile(r"(`+)(.+?)\1")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
@@ -57,18 +52,6 @@ class Explanation(NamedTuple):
     """Each thing that matches, with everything decided about it; empty if no source names it."""
     searched: tuple[str, ...]
     """The searched places of libraries, in order; empty for programs, nodes and other files."""
-
-
-class Message(NamedTuple):
-    """A message of programs that cannot use a GPU or a library, and its meaning."""
-
-    message: str
-    like: tuple[str, ...]
-    """Regular expressions, one of which matches in the message that the user saw; case is ignored."""
-    means: str
-    do: str
-    codes: tuple[str, ...]
-    """The findings that foretell it."""
 
 
 @verb
@@ -112,52 +95,13 @@ def errors() -> dict[str, Any]:
     return loaded
 
 
-@lru_cache(maxsize=1)
-def messages() -> tuple[Message, ...]:
-    """Return every known message; the more specific ones come first.
-
-    `{driver}` in a pattern stands for any library of the driver.
-    """
-    rows = json.loads(read_data("model/data/messages.json"))
-    driver = rf"(?:{'|'.join(map(re.escape, driver_libraries()))})[.0-9]*"
-    patterns = {row["message"]: tuple(like.replace("{driver}", driver) for like in row["like"]) for row in rows}
-    return tuple(Message(**{**row, "like": patterns[row["message"]], "codes": tuple(row["codes"])}) for row in rows)
-
-
-def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
-    """Return the message of *seen*, a line of a log or a part of it, and the codes of its findings.
-
-    Without a row about it, these are the findings whose page quotes it. A line that ends with a library that cannot be
-    opened is about that library, not about the one that was being loaded.
-    """
+def mentioned(seen: str) -> tuple[str, ...]:
+    """Return the findings whose page has *seen*, a part of a message."""
     seen = " ".join(seen.split())
-    missing = _MISSING.search(seen)
-    told = seen if missing is None else seen[missing.start() :]
-    for message in messages():
-        if any(re.search(pattern, told, re.IGNORECASE) for pattern in message.like):
-            return message, message.codes
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
     quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
     pages = texts() if is_quotable and len(seen) >= 3 else {}
-    return None, tuple(code for code in pages if quoted.search((explain_code(code) or "").replace("`", "")))
-
-
-def heading(message: str, seen: str) -> str:
-    """Return *message* with the version and the library of the line that was *seen*."""
-    library = _MISSING.search(seen) or _REQUIRING.search(seen) or _LIBRARY.search(seen)
-    for pattern, found in ((_VERSION, _VERSION.search(seen)), (_LIBRARY, library)):
-        example = pattern.search(message)
-        if example is not None and found is not None:
-            message = message.replace(example.group(), found.group(), 1)
-    return message
-
-
-def nearest_message(seen: str) -> Optional[str]:
-    """Return the known message that has most words in common with *seen*; None if that is less than half of them."""
-    words = set(_WORD.findall(seen.lower()))
-    known = {message.message: set(_WORD.findall(message.message.lower())) for message in messages()}
-    near = max(known, key=lambda message: len(words & known[message]) / len(known[message]))
-    return near if len(words & known[near]) * 2 >= len(known[near]) else None
+    return tuple(code for code in pages if quoted.search((explain_code(code) or "").replace("`", "")))
 
 
 def codes() -> tuple[tuple[str, str], ...]:
@@ -187,54 +131,88 @@ def _texts(decision: Decision) -> list[str]:
 
 
 class Answer(NamedTuple):
-    """The answer: a page, a message with codes, decisions of a plan, or every code."""
+    """The answer: a page, messages, findings that mention what was asked, decisions of a plan, or every code."""
 
     asked: Optional[str]
-    """None: every code."""
-    message: Optional[Message] = None
-    codes: tuple[tuple[str, str], ...] = ()
-    """Codes, each with what it may be."""
+    """None: every code, or a log."""
+    messages: tuple[FoundMessage, ...] = ()
+    """The messages of what was asked, the first cause first."""
+    codes: tuple[str, ...] = ()
     page: Optional[str] = None
     """The page of a code, in Markdown, with the code as its first line."""
     explanation: Optional[Explanation] = None
+    """Of a name; or of the library that the first message is about."""
+
+
+_WHOLE = 3
+"""Messages of a log that are told whole."""
 
 
 def render_text(answer: Answer, width: int) -> str:
     """Return *answer* for people, in lines of *width* columns."""
     if answer.page is not None:
         return unmarked(answer.page, width)
+    if answer.messages:
+        return "\n".join(_messages_text(answer, width))
     if answer.explanation is not None:
         return _folded(render_explanation(answer.explanation), width)
-    text = ""
-    if answer.message is not None:
-        known = answer.message
-        head = heading(known.message, answer.asked or "")
-        text = unmarked(f"{head}\n\n{known.means}\n\n{known.do}\n", width) + "\n"
-    if not answer.codes:
-        return text.rstrip("\n") + "\n"
-    if answer.asked is not None:
-        about = "findings about it" if answer.message is not None else "findings that mention it"
-        text += f"{about}; `gpubind explain CODE` has more:\n"
-    wide = max(len(code) for code, _ in answer.codes)
-    return text + "".join(f"  {code:<{wide}}  {kind}\n" for code, kind in answer.codes)
+    head = "" if answer.asked is None else "findings that mention it; `gpubind explain CODE` has more:\n"
+    return head + _codes_text(answer.codes)
+
+
+def _messages_text(answer: Answer, width: int) -> Iterator[str]:
+    """Yield each message with its findings, what is so on this host, and the other messages of a log."""
+    is_log = len(answer.messages) > 1 or answer.asked is None
+    for found in answer.messages[:_WHOLE]:
+        known = found.message
+        head = heading(known.message, found.text, found.library)
+        if is_log:
+            head = f"line {found.line}: {head}"
+        text = unmarked(f"{head}\n\n{known.means}\n\n{known.do}\n", width)
+        if known.codes:
+            text += "\nfindings about it; `gpubind explain CODE` has more:\n" + _codes_text(known.codes)
+        yield text
+        if found is answer.messages[0] and answer.explanation is not None:
+            yield "on this host:\n" + _folded(render_explanation(answer.explanation), width)
+    more = [f"  line {found.line}: {found.message.message}" for found in answer.messages[_WHOLE:]]
+    if more:
+        yield "\n".join(["other messages in it:", *(printable(line)[:width] for line in more)]) + "\n"
+
+
+def _codes_text(some: Iterable[str]) -> str:
+    kinds = dict(codes())
+    wide = max(map(len, some))
+    return "".join(f"  {code:<{wide}}  {kinds[code]}\n" for code in some)
 
 
 def render_json(answer: Answer) -> str:
     """Return *answer* as the document `gpubind.explain/1`; what does not apply is null or empty."""
-    found = answer.explanation
-    message = None
-    if answer.message is not None:
-        message = {name: getattr(answer.message, name) for name in ("message", "means", "do")}
-    subjects = () if found is None else found.subjects
+    kinds = dict(codes())
+    explained = answer.explanation
+    messages = [
+        {
+            **{name: getattr(found.message, name) for name in ("name", "message", "means", "do", "rank")},
+            "line": found.line,
+            "library": found.library,
+            "codes": found.message.codes,
+        }
+        for found in answer.messages
+    ]
+    about = answer.messages[0].message.codes if answer.messages else answer.codes
+    first = {name: messages[0][name] for name in ("message", "means", "do")} if messages else None
     document = {
         "schema": SCHEMA,
         "gpubind": __version__,
         "asked": answer.asked,
         "page": None if answer.page is None else {"code": answer.page.partition("\n")[0], "text": answer.page},
-        "message": message,
-        "codes": [{"code": code, "kind": kind} for code, kind in answer.codes],
-        "subjects": [{"subject": subject, "decisions": decisions} for subject, decisions in subjects],
-        "searched": () if found is None else found.searched,
+        "message": first,
+        "messages": messages,
+        "codes": [{"code": code, "kind": kinds[code]} for code in about],
+        "subjects": [
+            {"subject": subject, "decisions": decisions}
+            for subject, decisions in (() if explained is None else explained.subjects)
+        ],
+        "searched": () if explained is None else explained.searched,
     }
     return text_of(plain(document))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpubind.api import plan
-from gpubind.documents.explanation import Answer, explain, explain_message, render_text
+from gpubind.documents.explanation import Answer, explain, render_text
+from gpubind.documents.messages import find_message
 from gpubind.model import Request
 from tests.support.driver import host, kernel, rhel
 
@@ -21,13 +22,11 @@ def test_a_file_is_explained_in_lines_that_fit_and_no_word_is_broken(width: int)
 
 
 def test_a_message_that_no_finding_foretells_ends_with_what_to_do() -> None:
-    message, codes = explain_message("Torch not compiled with CUDA enabled")
-    assert message is not None
-    text = render_text(Answer("Torch not compiled with CUDA enabled", message, ()), 80)
-    assert codes == ()
+    seen = "Torch not compiled with CUDA enabled"
+    text = render_text(Answer(seen, find_message(seen)), 80)
     assert "findings" not in text
     assert text.endswith("without.\n")
 
 
 def test_findings_that_only_mention_a_number_are_not_said_to_be_about_it() -> None:
-    assert render_text(Answer("255", None, (("device-number", "error; host"),)), 80).startswith("findings that mention")
+    assert render_text(Answer("255", codes=("device-number",)), 80).startswith("findings that mention")

@@ -1,16 +1,22 @@
-"""explain: codes, messages and names."""
+"""explain: codes, messages, logs and names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, Argument, Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
-from gpubind.errors import NothingToBindError, UsageError
+from gpubind.errors import GpubindError, NothingToBindError, UsageError
 
 if TYPE_CHECKING:
-    from gpubind.documents.explanation import Explanation
+    from gpubind.documents.explanation import Answer, Explanation
+    from gpubind.documents.messages import FoundMessage
+    from gpubind.model import Plan
 
 
 def explain(
@@ -26,25 +32,17 @@ def explain(
     """Say what a code or a message means, or why a file is in the plan."""
     from gpubind.cli.output import progress, table_width, width, write_document
     from gpubind.documents import explanation
-    from gpubind.documents.explanation import codes, explain_code, explain_message
 
     what = " ".join(asked or ())
     if tree or format_ is not None:
         _tree(options, what, like, image, _form(format_, tree=tree, json=json))
         return
-    if not what.strip():
-        answer = explanation.Answer(None, codes=codes())
-    elif (page := explain_code(what)) is not None:
-        answer = explanation.Answer(what, page=page)
-    else:
-        message, about = explain_message(what)
-        if message is not None or about:
-            known = dict(codes())
-            answer = explanation.Answer(what, message, tuple((code, known[code]) for code in about))
+    with progress(quiet=False):
+        if what == "-" or (not what.strip() and _has_log()):
+            answer = _of_log(options, like, image)
         else:
-            with progress(quiet=False):
-                answer = explanation.Answer(what, explanation=_of_plan(options, what, like, image))
-    columns = table_width(None) if answer.explanation is not None else width()
+            answer = _of(options, what, like, image)
+    columns = width() if answer.explanation is None or answer.messages else table_width(None)
     write_document(explanation.render_json(answer) if json else explanation.render_text(answer, columns), None)
 
 
@@ -67,10 +65,107 @@ def _form(asked: Optional[str], *, tree: bool, json: bool) -> str:
     return "json" if json else asked or "text"
 
 
+def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[str]) -> Answer:
+    """Return the answer to *what*: a code, a message, a part of one, or a name of a plan."""
+    from gpubind.documents.explanation import Answer, codes, explain_code, mentioned
+    from gpubind.documents.messages import find_message
+
+    if not what.strip():
+        return Answer(None, codes=tuple(code for code, _ in codes()))
+    page = explain_code(what)
+    if page is not None:
+        return Answer(what, page=page)
+    found = find_message(what)
+    if found:
+        return Answer(what, found, explanation=_of_library(options, found[0], like, image))
+    about = mentioned(what)
+    if about:
+        return Answer(what, codes=about)
+    if _NAME.fullmatch(what) is None:
+        raise _unknown(f"`{_short(what)}` is neither a code nor a message that gpubind knows", [what])
+    return Answer(what, explanation=_of_plan(options, what, like, image))
+
+
+def _of_log(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Answer:
+    """Return the answer to what standard input has: a log, or nothing.
+
+    Errors: `UsageError` (code `unknown-code`) if no line of it is a known message.
+    """
+    from gpubind.documents.explanation import Answer, codes
+    from gpubind.documents.messages import search
+
+    log = search(_standard_input())
+    if not log.lines:
+        return Answer(None, codes=tuple(code for code, _ in codes()))
+    if not log.found:
+        raise _unknown(f"no line of the {log.lines} of standard input is a message that gpubind knows", log.complaints)
+    return Answer(None, log.found, explanation=_of_library(options, log.found[0], like, image))
+
+
+def _has_log() -> bool:
+    """Return whether standard input is a file or a pipe: neither a terminal nor what a caller left open."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
+
+
+def _standard_input() -> Iterator[bytes]:
+    """Yield standard input in blocks that end with a line, unless a line is longer than a block."""
+    from gpubind.cli.output import complain
+
+    rest = b""
+    for _ in range(_LONGEST_LOG // _BLOCK):
+        data = b"" if sys.stdin is None else sys.stdin.buffer.read(_BLOCK)
+        if not data:
+            break
+        block, end, rest = (rest + data).rpartition(b"\n")
+        yield block + end if end else rest
+        rest = rest if end else b""
+    else:
+        complain(f"warning: not-looked-at: standard input: only its first {_LONGEST_LOG >> 20} MiB were read\n")
+    if rest:
+        yield rest
+
+
+def _of_library(
+    options: PlanOptions, found: FoundMessage, like: Optional[str], image: Optional[str]
+) -> Optional[Explanation]:
+    """Return what is so on this host of the library that *found* is about; None without one, or without a driver."""
+    from gpubind.cli.output import warn
+    from gpubind.documents.explanation import explain as explain_name
+
+    if found.library is None:
+        return None
+    try:
+        return explain_name(_plan(options, like, image), found.library)
+    except NothingToBindError:
+        return None
+    except GpubindError as error:
+        warn(error)  # the message is known all the same
+        return None
+
+
 _ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
 """Findings about the files that the answer depends on."""
 _LONGEST = 200
 """Characters of a name or message that an error repeats."""
+_BLOCK = 1 << 20
+_LONGEST_LOG = 64 << 20
+"""Bytes of standard input that are read."""
+_NAME = re.compile(r"[^\s`'\"<>|;:()]+")
+"""What may be a name of a plan."""
+
+
+def _plan(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Plan:
+    from gpubind.cli.output import report
+    from gpubind.planner.planning import plan_host
+
+    host = open_host_of(options)
+    plan = plan_host(host, query_of(options, like), open_image_of(image, host))
+    report((one for one in plan.findings if one.code in _ABOUT_THE_HOST), brief=True)
+    return plan
 
 
 def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> Explanation:
@@ -79,19 +174,14 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for a file's name on a
     host without a driver.
     """
-    from gpubind.cli.output import report
     from gpubind.documents.explanation import explain as explain_name
     from gpubind.documents.explanation import near_names
     from gpubind.formats.driver.names import driver_section
-    from gpubind.planner.planning import plan_host
 
-    host = open_host_of(options)
     try:
-        plan = plan_host(host, query_of(options, like), open_image_of(image, host))
-        report((one for one in plan.findings if one.code in _ABOUT_THE_HOST), brief=True)
+        plan = _plan(options, like, image)
     except NothingToBindError:
-        is_line = " " in name.strip()
-        if not is_line and ("/" in name or ".so" in name or driver_section(name) is not None):
+        if "/" in name or ".so" in name or driver_section(name) is not None:
             raise  # a file's name: no plan, no answer
         plan = None
     explanation = None if plan is None else explain_name(plan, name)
@@ -99,11 +189,11 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
         return explanation
     near = near_names(name, () if plan is None else [decision.subject for decision in plan.decisions])
     files = "no file of the plan has this name" if plan is not None else "this host has no driver that could name it"
-    raise UsageError(
-        "unknown-code",
+    raise _unknown(
         f"`{_short(name)}` is neither a code nor a message that gpubind knows, and {files}",
+        [name],
         where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
-        hint="did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else _next_step(name),
+        near=near,
     )
 
 
@@ -111,12 +201,17 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
 
 
-def _next_step(seen: str) -> str:
-    from gpubind.documents.explanation import nearest_message
+def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence[str] = ()) -> UsageError:
+    """Return the error that nothing is known about *lines*, with what is *near*, else with the nearest messages."""
+    from gpubind.documents.messages import nearest_messages
 
-    near = nearest_message(seen)
-    asked = f"did you mean `{near}`? " if near is not None else ""
-    return f"{asked}`gpubind check --nv --image IMAGE`, on the node of the job, looks for the cause"
+    if near:
+        hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+    else:
+        nearest = nearest_messages(lines)
+        known = f"did you mean {' or '.join(f'`{one}`' for one in nearest)}? " if nearest else ""
+        hint = f"{known}`gpubind check --nv --image IMAGE`, on the node of the job, looks for the cause"
+    return UsageError("unknown-code", what, where=where, hint=hint)
 
 
 def _every_code() -> Sequence[str]:
@@ -150,9 +245,10 @@ COMMANDS = {
         (
             Argument(
                 "asked",
-                "[NAME|CODE|MESSAGE]",
-                "A soname, file name, path, device node or pattern; a code; or a message that a program printed, "
-                "with quotes or without. [every code]",
+                "[NAME|CODE|MESSAGE|-]",
+                "A soname, file name, path, device node or pattern; a code; lines that a program printed, with quotes "
+                "or without; or - for a log on standard input. [a log that is redirected to standard input; else every "
+                "code]",
                 many=True,
                 required=False,
                 choices=_every_code,
@@ -163,6 +259,7 @@ COMMANDS = {
             ("what a program is linked with", "gpubind explain /usr/bin/nvidia-smi --tree"),
             ("why a file is in the plan", "gpubind explain libcuda.so.1"),
             ("what a message means", 'gpubind explain "version GLIBC_2.34 not found"'),
+            ("what a job died of", "gpubind explain < job.log"),
         ),
         exit_codes=(("0", "done"), *EXIT_CODES[:3]),
     )

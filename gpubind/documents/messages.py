@@ -1,0 +1,336 @@
+"""Messages of programs that cannot use a GPU or a library: which of data/messages.json a line or a log has.
+
+A message is known by phrases, which are looked for in lines without regard to case, quotes, colours and blanks. In a
+phrase `*` stands for a run of characters without a blank, `...` for anything within the line; `{library}`, `{number}`
+and `{xid}` for a name or number that chooses the message; and a phrase that begins with `=` is the whole of what was
+asked. Of several messages in one line the most specific one is meant: the one whose phrase has the most characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Literal, Optional
+
+from gpubind.formats.driver.names import driver_libraries
+from gpubind.frozen import NamedTuple
+from gpubind.model.data import read_data
+
+_LINE = 8192
+"""Bytes of a line that are looked at together."""
+_OVERLAP = 512
+"""Bytes that two pieces of a long line share: a phrase is not longer."""
+_COMPLAINTS = 20
+"""The last lines of a log that tell of an error: so many are kept, for the nearest message."""
+Rank = Literal["cause", "general", "harmless"]
+RANKS: tuple[Rank, ...] = ("cause", "general", "harmless")
+"""general: another line says why; harmless: written where nothing is wrong."""
+
+_LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
+_REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
+_VERSION = re.compile(r"(?:GLIBC|GLIBCXX|CXXABI)_[A-Z0-9_.]*[A-Z0-9]")
+_COLOUR = re.compile(
+    rb"(?:\x1b|\\u001b|\\x1b|\\033|\\e)(?:\[[0-9;?]{0,40}[A-Za-z]|\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\))"
+)
+_ESCAPED_QUOTE = re.compile(rb"\\u201[89a-f]")
+_ESCAPED = re.compile(rb"\\(?:[nrt]|u[0-9a-f]{4})")
+_TYPOGRAPHIC = re.compile(rb"\xe2\x80[\x98-\x9f]|\xc2\xb4")
+_COMPLAINT = frozenset(b"error failed failure fatal cannot could unable denied invalid aborted exception".split())
+_FOLDED = bytes(10 if byte == 10 else 32 if byte < 32 else byte for byte in range(256)).lower()
+_QUOTES = b"\0'\"`\\"
+_WORD = re.compile(rb"[a-z0-9_]{3,}")
+_NO_WORD_BEFORE = rb"(?<![a-z0-9_])"
+_WORD_CHARACTER = re.compile(rb"[a-z0-9_]")
+_PART = re.compile(rb"(\{library\}|\{number\}|\{xid\}|\.\.\.|\*)")
+_AROUND_ANYTHING = re.compile(rb" ?\.\.\. ?")
+_PARTS = {
+    b"{library}": rb"(?<![a-z0-9_.+-])(?P<library>[a-z0-9_.+-]{1,80}\.so[.0-9]{0,20})",
+    b"{number}": rb"(?P<number>[0-9]{1,4})",
+    b"{xid}": rb"(?P<xid>[0-9]{1,4})",
+    b"...": rb"[^\n]{0,160}",
+    b"*": rb"[^ \n]{0,120}",
+}
+
+
+class Message(NamedTuple):
+    """A message of programs that cannot use a GPU or a library, and its meaning."""
+
+    name: str
+    group: str
+    message: str
+    means: str
+    do: str
+    codes: tuple[str, ...]
+    """The findings that foretell it."""
+    seen: tuple[tuple[str, str, str], ...]
+    """Lines that it was printed in: the program, the line, and where it is public."""
+    rank: Rank = "cause"
+    like: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    """How the names of the libraries begin that it is about; `{driver}`: NVIDIA's driver's; `*`: any other."""
+    numbers: tuple[int, ...] = ()
+    """The errors of CUDA that it is about."""
+    xids: tuple[str, ...] = ()
+
+
+class Phrase(NamedTuple):
+    """What a line has that has a message."""
+
+    pattern: bytes
+    """A regular expression; few of all are ever compiled."""
+    words: frozenset[bytes]
+    """Words that are in every line that it matches."""
+    weight: int
+    message: Optional[Message] = None
+    """None: the library or number in it chooses the message."""
+
+
+class FoundMessage(NamedTuple):
+    """A known message in a line."""
+
+    line: int
+    """Its number, from 1."""
+    text: str
+    """The line, or what is around the message if it is long."""
+    message: Message
+    library: Optional[str] = None
+    """The library that the line says is missing."""
+
+
+class Log(NamedTuple):
+    """What was found in a text."""
+
+    found: tuple[FoundMessage, ...]
+    """Each known message once, where it is first: causes, then what another line explains, then what is harmless."""
+    lines: int
+    complaints: tuple[str, ...]
+    """The last lines that tell of an error."""
+
+
+@lru_cache(maxsize=1)
+def _data() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(read_data("model/data/messages.json"))
+    return loaded
+
+
+@lru_cache(maxsize=1)
+def messages() -> tuple[Message, ...]:
+    """Return every known message."""
+    rows: list[dict[str, Any]] = _data()["messages"]
+    return tuple(Message(**{name: _frozen(value) for name, value in row.items()}) for row in rows)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def folded(text: bytes) -> bytes:
+    """Return *text* in lower case, without colours and quotes, each run of blanks as one; the lines stay."""
+    if b"\x1b" in text or b"\\" in text:
+        text = _ESCAPED.sub(b" ", _ESCAPED_QUOTE.sub(b"", _COLOUR.sub(b"", text)))
+    if not text.isascii():
+        text = _TYPOGRAPHIC.sub(b"", text).replace(b"\xc2\xa0", b" ")
+    text = text.translate(_FOLDED, _QUOTES)
+    while b"  " in text:
+        text = text.replace(b"  ", b" ")
+    return text
+
+
+@lru_cache(maxsize=1)
+def phrases() -> tuple[Phrase, ...]:
+    """Return every phrase of every message, and those in which a name or number chooses it."""
+    data = _data()
+    forms = [form for kind in ("library_forms", "number_forms", "xid_forms") for form in data[kind]]
+    made = [_phrase(form) for form in forms if not form.startswith("=")]
+    return (*made, *(_phrase(like, row) for row in messages() for like in row.like if not like.startswith("=")))
+
+
+def _phrase(like: str, message: Optional[Message] = None) -> Phrase:
+    parts = _PART.split(_AROUND_ANYTHING.sub(b"...", folded(like.encode())))
+    literals = [(part, _is_open(parts, index - 1), _is_open(parts, index + 1)) for index, part in enumerate(parts)]
+    pattern = b"".join(_PARTS.get(part) or _literal(part, before, after) for part, before, after in literals)
+    words = (word for part, before, after in literals if part not in _PARTS for word in _words_in(part, before, after))
+    weight = sum(len(part) for part in parts if part not in _PARTS)
+    return Phrase(pattern, frozenset(words), weight, message)
+
+
+def _is_open(parts: list[bytes], index: int) -> bool:
+    """Return whether a word may go on into the part *index* of a phrase."""
+    return 0 <= index < len(parts) and parts[index] in _PARTS and parts[index] != b"..."
+
+
+def _literal(part: bytes, before: bool, after: bool) -> bytes:
+    """Return the pattern of *part*: no word goes on *before* it and *after* it, unless that is open."""
+    start = b"" if before or not _WORD_CHARACTER.match(part) else _NO_WORD_BEFORE
+    end = b"" if after or not _WORD_CHARACTER.match(part[-1:]) else rb"(?![a-z0-9_])"
+    return start + re.escape(part) + end
+
+
+def _match(pattern: bytes, line: bytes) -> Optional[re.Match[bytes]]:
+    """Return where *line* has *pattern*. A pattern that begins with characters is found many times faster."""
+    if not pattern.startswith(_NO_WORD_BEFORE):
+        return _compiled(pattern).search(line)
+    found = _compiled(pattern[len(_NO_WORD_BEFORE) :]).finditer(line)
+    return next((one for one in found if not _WORD_CHARACTER.match(line[max(one.start() - 1, 0) : one.start()])), None)
+
+
+def _words_in(part: bytes, before: bool, after: bool) -> Iterator[bytes]:
+    """Yield the words of *part* that are whole in every line that has it."""
+    for word in _WORD.finditer(part):
+        if not (before and word.start() == 0) and not (after and word.end() == len(part)):
+            yield word.group()
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+    return re.compile(pattern)
+
+
+@lru_cache(maxsize=1)
+def _by_word() -> dict[bytes, tuple[Phrase, ...]]:
+    """Return the phrases by one word of each, the one that the fewest of all have."""
+    often = Counter(word for phrase in phrases() for word in phrase.words)
+    found: dict[bytes, tuple[Phrase, ...]] = {}
+    for phrase in phrases():
+        word = min(sorted(phrase.words), key=lambda word: often[word])
+        found[word] = (*found.get(word, ()), phrase)
+    return found
+
+
+def search(blocks: Iterable[bytes]) -> Log:
+    """Return the known messages in a text, given in *blocks* that end with lines. The work is as much as the text."""
+    found: dict[str, FoundMessage] = {}
+    complaints: deque[bytes] = deque(maxlen=_COMPLAINTS)
+    count = 0
+    is_within = False
+    for raw in blocks:
+        originals = raw.split(b"\n")
+        for number, line in enumerate(folded(raw).split(b"\n")):
+            for piece in _pieces(line):
+                words = frozenset(_WORD.findall(piece))
+                if not words.isdisjoint(_COMPLAINT):
+                    complaints.append(piece[:_LINE])
+                best = _best(piece, words, found)
+                if best is not None and best[0].name not in found:
+                    text = originals[number][:_LINE].decode("utf-8", "replace")
+                    found[best[0].name] = FoundMessage(count + number + 1, text, best[0], _as_written(best[1], text))
+        count += len(originals) - 1
+        is_within = not raw.endswith(b"\n")
+    ranked = sorted(found.values(), key=lambda one: (RANKS.index(one.message.rank), one.line))
+    return Log(
+        tuple(ranked), count + is_within, tuple(line.decode("utf-8", "replace") for line in dict.fromkeys(complaints))
+    )
+
+
+def _pieces(line: bytes) -> Iterator[bytes]:
+    """Yield *line* in pieces that are not long, each of which begins with the end of the one before it."""
+    for start in range(0, max(len(line) - _OVERLAP, 1), _LINE - _OVERLAP):
+        yield line[start : start + _LINE]
+
+
+def _best(
+    line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage]
+) -> Optional[tuple[Message, Optional[str]]]:
+    """Return the message of the folded *line* of these *words*, and the library that it names.
+
+    None, too, where only messages that are *known* are in question.
+    """
+    by_word = _by_word()
+    phrases = [phrase for word in words & by_word.keys() for phrase in by_word[word] if phrase.words <= words]
+    if all(phrase.message is not None and phrase.message.name in known for phrase in phrases):
+        return None
+    best: Optional[tuple[tuple[int, int, str], Message, Optional[str]]] = None
+    for phrase in phrases:
+        match = _match(phrase.pattern, line)
+        names = {} if match is None else match.groupdict()
+        message = None if match is None else phrase.message or _chosen(names)
+        if message is not None:
+            weight = (-RANKS.index(message.rank), phrase.weight, message.name)
+            if best is None or weight > best[0]:
+                library = names.get("library")
+                best = weight, message, None if library is None else library.decode()
+    return None if best is None else best[1:]
+
+
+def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
+    """Return the message that is about the library or the number in *names*."""
+    (kind, value), *_ = ((kind, value.decode()) for kind, value in names.items() if value is not None)
+    if kind == "library":
+        starts, is_driver = _by_library()
+        start = max((start for start in starts if value.startswith(start)), key=len, default="")
+        return starts.get(start) or starts["{driver}" if value.startswith(is_driver) else "*"]
+    return _by_number(kind).get(value) or _by_number(kind).get("*")
+
+
+@lru_cache(maxsize=1)
+def _by_library() -> tuple[dict[str, Message], tuple[str, ...]]:
+    """Return the message of each begin of a library's name, and the begins of those of NVIDIA's driver."""
+    return {start: row for row in messages() for start in row.libraries}, tuple(map(str.lower, driver_libraries()))
+
+
+@lru_cache(maxsize=2)
+def _by_number(kind: str) -> dict[str, Message]:
+    return {str(one): row for row in messages() for one in (row.numbers if kind == "number" else row.xids)}
+
+
+def _as_written(library: Optional[str], text: str) -> Optional[str]:
+    """Return *library* as *text* has it, where letters may be capitals."""
+    found = re.search(re.escape(library), text, re.IGNORECASE) if library else None
+    return found.group() if found else library
+
+
+def asked_for(seen: str) -> Optional[Message]:
+    """Return the message that *seen* is a name or a number of: `999`, `GLIBC_2.34`."""
+    asked = folded(seen.encode("utf-8", "surrogateescape")).strip()
+    for row in messages():
+        for like in row.like:
+            if like.startswith("=") and _compiled(_phrase(like[1:]).pattern).fullmatch(asked):
+                return row
+    return _by_number("number").get(asked.decode("utf-8", "replace"))
+
+
+def find_message(seen: str) -> tuple[FoundMessage, ...]:
+    """Return the known messages of *seen*: a line of a log, a part of it, or several lines."""
+    named = asked_for(seen)
+    if named is not None:
+        return (FoundMessage(1, seen, named),)
+    raw = seen.encode("utf-8", "surrogateescape")
+    return search([raw]).found or search([b" ".join(raw.split())]).found
+
+
+def heading(message: str, seen: str, library: Optional[str] = None) -> str:
+    """Return *message* with the version and the *library* of the line that was *seen*."""
+    required = _REQUIRING.search(seen) or _LIBRARY.search(seen)
+    name = library or (required.group() if required is not None else None)
+    version = _VERSION.search(seen)
+    for pattern, found in ((_VERSION, version.group() if version else None), (_LIBRARY, name)):
+        example = pattern.search(message)
+        if example is not None and found is not None:
+            message = message.replace(example.group(), found)
+    return message
+
+
+def nearest_messages(seen: Iterable[str], count: int = 2) -> tuple[str, ...]:
+    """Return up to *count* known messages that have most in common with a line of *seen*; rare words weigh more."""
+    known = [(row.message, [row.message, *(line for _, line, _ in row.seen)]) for row in messages()]
+    sets = [(message, [_words(line) for line in lines]) for message, lines in known]
+    often: dict[bytes, int] = {}
+    for _, lines in sets:
+        for word in frozenset().union(*lines):
+            often[word] = often.get(word, 0) + 1
+    best: dict[str, float] = {}
+    for words in map(_words, seen):
+        for message, lines in sets:
+            for line in lines:
+                whole = sum(often[word] ** -0.5 for word in line)
+                common = sum(often[word] ** -0.5 for word in line & words) / whole if whole else 0.0
+                best[message] = max(best.get(message, 0.0), common)
+    ranked = sorted(best, key=lambda message: -best[message])
+    return tuple(message for message in ranked[:count] if best[message] >= 0.25)
+
+
+def _words(text: str) -> frozenset[bytes]:
+    return frozenset(_WORD.findall(folded(text.encode("utf-8", "surrogateescape"))))

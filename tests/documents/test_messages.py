@@ -1,0 +1,421 @@
+"""What a line of a log means."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gpubind.cli.commands import explain as command
+from gpubind.documents import messages as module
+from gpubind.documents.explanation import mentioned
+from gpubind.documents.messages import (
+    Message,
+    find_message,
+    folded,
+    heading,
+    messages,
+    nearest_messages,
+    phrases,
+    search,
+)
+from gpubind.formats.driver.names import driver_libraries
+from gpubind.model.findings import texts
+from tests.support.commands import BARE, HOST, gpubind
+from tests.support.measure import is_less_work
+from tests.support.page import DOCS
+
+LINES = [tuple(line.split("\t")) for line in (Path(__file__).parent / "lines.tsv").read_text().splitlines()]
+"""Lines of public logs: the message that each has, the line, and where it is, if that is known."""
+SEEN = [(row.name, line) for row in messages() for _, line, _ in row.seen]
+
+
+def name_of(seen: str) -> str:
+    found = find_message(seen)
+    return found[0].message.name if found else "-"
+
+
+def codes_of(seen: str) -> tuple[str, ...]:
+    found = find_message(seen)
+    return found[0].message.codes if found else mentioned(seen)
+
+
+def messages_page() -> str:
+    """docs/messages.md, of the rows of data/messages.json."""
+    lines = [
+        "# I saw this message",
+        "",
+        "What programs say when a GPU or a library cannot be used, what it means, and what to do. "
+        "`gpubind explain` finds the same in a line or in a whole log, with whatever stands around it:",
+        "",
+        '    gpubind explain "version GLIBC_2.34 not found"',
+        "    gpubind explain CUDA_ERROR_NO_DEVICE",
+        "    gpubind explain < job.log",
+        "",
+        "`gpubind check` says most of it before the job starts; the findings named here foretell the message. "
+        "Versions, numbers and libraries are examples.",
+    ]
+    for group in dict.fromkeys(row.group for row in messages()):
+        lines += ["", f"## {group}"]
+        for row in messages():
+            if row.group == group:
+                lines += _section(row)
+    return "\n".join(lines) + "\n"
+
+
+def _section(row: Message) -> list[str]:
+    """The part of the page about *row*: a line that has the heading in it is not repeated."""
+    head = folded(row.message.encode())
+    others = [line for line in dict.fromkeys(line for _, line, _ in row.seen) if head not in folded(line.encode())]
+    about = ", ".join(f"[{code}](findings.md#{code})" for code in row.codes)
+    sources = dict.fromkeys(source for _, _, source in row.seen)
+    seen = " ".join(f"[{number}]({source})" for number, source in enumerate(sources, 1))
+    end = " ".join([*([f"Findings: {about}."] if about else []), *([f"Seen: {seen}"] if seen else [])])
+    return [
+        "",
+        f'### <a id="{row.name}"></a>{row.message}',
+        "",
+        *(f"    {line}" for line in others),
+        *([""] if others else []),
+        f"{row.means} {row.do}",
+        *(["", end] if end else []),
+    ]
+
+
+def test_the_page_of_messages_is_what_the_data_gives(update_golden: bool) -> None:
+    page = DOCS / "messages.md"
+    if update_golden:
+        page.write_text(messages_page())
+    assert page.read_text() == messages_page()
+
+
+@pytest.mark.parametrize("row", messages(), ids=lambda row: row.name)
+def test_a_message_is_found_by_its_own_lines_names_findings_and_a_command(row: Message) -> None:
+    assert [name_of(line) for line in (row.message, *(line for _, line, _ in row.seen))] == [row.name] * (
+        1 + len(row.seen)
+    )
+    assert set(row.codes) <= set(texts())
+    assert list(row.codes) == sorted(row.codes)
+    assert re.search(r"`[^`]+`", row.do)
+    assert all(program and source.startswith("https://") for program, _, source in row.seen)
+
+
+def test_the_lines_are_many_and_each_stands_once() -> None:
+    assert len({line for _, line in SEEN}) >= 250
+    assert max(Counter(row.name for row in messages()).values()) == 1
+
+
+def test_lines_of_public_logs_are_answered_right() -> None:
+    wrong = [(name, name_of(line), line) for name, line, _ in LINES if name_of(line) != name]
+    assert [(wanted, got) for wanted, got, _ in wrong if got != "-"] == []
+    assert len(wrong) * 10 <= len(LINES), wrong
+
+
+PREFIXES = (
+    "2026-11-23T12:44:16.123456Z ",
+    "[rank0]: ",
+    "[1,3]<stderr>:",
+    "\x1b[31mERROR\x1b[0m ",
+    "\\u001b[1;33m",
+    "web_1  | ",
+    "Nov 23 12:44:16 node17 slurmstepd[4711]: ",
+    "(Worker pid=13737) ERROR 05-22 10:26:17 [executor.py:870] ",
+    "  │ ",
+    "\N{LEFT DOUBLE QUOTATION MARK}",
+    'time="2026-11-23" level=error msg="',
+    "stderr: ",
+    "> ",
+)
+SUFFIXES = ("", "\r", " ", '"', "\x1b[0m", ": unknown", "\\n", " (exit code 1)", "\N{RIGHT DOUBLE QUOTATION MARK}")
+
+
+def test_what_stands_around_a_message_changes_nothing() -> None:
+    chosen = random.Random(7)
+    for name, line in SEEN:
+        around = "".join(chosen.choices(PREFIXES, k=chosen.randint(1, 3))), chosen.choice(SUFFIXES)
+        seen = line.join(around)
+        assert name_of(seen) == name, seen
+        assert name_of(seen.replace(" ", "   ")) == name, seen
+        assert name_of(seen.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")) == name, seen
+        assert name_of(json.dumps(seen)) == name, seen
+
+
+def test_garbage_is_no_message() -> None:
+    chosen = random.Random(7)
+    for length in (0, 1, 7, 100, 5000, 70_000):
+        for _ in range(20):
+            data = chosen.randbytes(length)
+            assert search([data]).found == ()
+            assert find_message(data.decode("utf-8", "surrogateescape")) == ()
+
+
+def test_a_log_has_its_first_cause_first_then_what_another_line_explains_then_what_is_harmless() -> None:
+    log = b"""Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN
+epoch 1
+RuntimeError: Unexpected error from cudaGetDeviceCount()
+cuInit err: 999
+Cannot load libnvcuvid.so.1
+cuInit err: 999
+"""
+    found = search([log[:100], log[100:]]).found
+    assert [(one.line, one.message.name) for one in search([log]).found] == [
+        (4, "cuda-unknown"),
+        (5, "video-library-missing"),
+        (3, "cuda-get-device-count"),
+        (1, "tf-noise"),
+    ]
+    assert {one.message.name for one in found} <= {one.message.name for one in search([log]).found}
+    assert search([log]).lines == 6
+
+
+def test_the_lines_of_blocks_are_counted_through() -> None:
+    log = search([b"a\nb\n", b"c\ncuInit err: 999\n", b"d"])
+    assert (log.lines, log.found[0].line) == (5, 4)
+
+
+def test_a_message_that_a_terminal_broke_into_lines_is_found() -> None:
+    assert name_of("libcuda.so.1: cannot open shared\n   object file: No such file or directory") == (
+        "driver-library-missing"
+    )
+
+
+def test_a_message_at_any_place_of_a_long_line_is_found() -> None:
+    for before in (0, 4000, 8000, 8150, 100_000):
+        assert name_of("x" * before + " CUDA error: uncorrectable ECC error encountered " + "y" * 9000) == "ecc"
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        ("./a.out: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./a.out)", "program-library-version"),
+        ("version GLIBC_2.34 not found", "program-library-version"),
+        ("GLIBC_2.34", "image-libc"),
+        ("/usr/lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found", "library-version"),
+        ("libcuda.so.1: cannot open shared object file", "no-libcuda"),
+        ("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory", "nothing-to-bind"),
+        ("libcuda.so.1: Kann die Shared-Object-Datei nicht öffnen: Datei nicht gefunden", "no-libcuda"),
+        ("ImportError: libcudnn.so.9: cannot open shared object file", "program-library-missing"),
+        ("Could not load dynamic library 'libcuda.so.1'; dlerror: ...", "no-libcuda"),
+        ("999", "uvm-missing"),
+        ("RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment", "uvm-missing"),
+        ("CUDA_ERROR_NO_DEVICE", "visible-devices-none"),
+        ("cuda_error_no_device", "no-gpu"),
+        ("804", "compat-harmful"),
+        ("Failed to initialize NVML:   Driver/library version mismatch", "driver-mismatch"),
+        ("Error: unresolvable CDI devices nvidia.com/gpu=all", "stale-cdi"),
+        (
+            'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]]',
+            "toolkit-missing",
+        ),
+        ("Error response from daemon: unknown or invalid runtime name: nvidia", "nvidia-runtime-missing"),
+        ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=0", "cdi-too-new"),
+        ("Failed to initialize NVML: Unknown Error", "toolkit-cgroups"),
+        ("Failed to initialize NVML: Insufficient Permissions", "selinux-devices"),
+        ("808", "mps-active"),
+        ("gbm_create_device fails", "drm-modeset-off"),
+        ("jax.errors.JaxRuntimeError: FAILED_PRECONDITION: No visible GPU devices.", "visible-devices-none"),
+        ('Failure finding "libcudart.so.13 or libcudart.so.12"', "library-missing"),
+        ("libGLX_nvidia.so.0: cannot open shared object file: No such file or directory", "nothing-to-bind"),
+        ("bash: line 1: nvidia-smi: command not found", "nothing-to-bind"),
+        ("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", "gpu-unreadable"),
+    ],
+)
+def test_a_message_that_somebody_saw_leads_to_its_findings(seen: str, code: str) -> None:
+    assert code in codes_of(seen)
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        ("NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=a", "xid-application"),
+        ("NVRM: Xid (PCI:0000:3b:00): 130, pid=1", "xid-other"),
+        ("CUDA error 803", "driver-combination"),
+        ("CUDA error 8030", "-"),
+        ("209", "no-kernel-image"),
+        ("exit status 100", "-"),
+        ("error 2 of 3", "-"),
+    ],
+)
+def test_a_number_is_a_message_where_it_is_an_error_of_cuda_or_an_xid(seen: str, name: str) -> None:
+    assert name_of(seen) == name
+
+
+@pytest.mark.parametrize(
+    ("seen", "library", "is_drivers"),
+    [
+        (
+            "Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.13: cannot open shared "
+            "object file: No such file or directory",
+            "libcublasLt.so.13",
+            False,
+        ),
+        ("Could not load library libnvcuvid.so.1: libfoo.so.2: cannot open shared object file", "libfoo.so.2", False),
+        ("Could not load libfoo.so.2. Error: libcuda.so.1: cannot open shared object file", "libcuda.so.1", True),
+        ("OSError: libnvidia-encode.so.1: cannot open shared object file", "libnvidia-encode.so.1", True),
+        ("libnvidia-container.so.1: cannot open shared object file", "libnvidia-container.so.1", False),
+    ],
+)
+def test_a_line_is_about_the_library_that_cannot_be_opened(seen: str, library: str, is_drivers: bool) -> None:
+    found = find_message(seen)[0]
+    assert found.library == library
+    assert library in heading(found.message.message, seen, found.library)
+    assert ("no-libcuda" in found.message.codes) == is_drivers
+
+
+@pytest.mark.parametrize("name", driver_libraries())
+def test_every_library_of_the_list_is_known_as_the_drivers(name: str) -> None:
+    assert "no-libcuda" in codes_of(f"error: {name}.1: cannot open shared object file")
+    assert "no-libcuda" in codes_of(f"Cannot load {name}.1")
+
+
+@pytest.mark.parametrize("name", ["libcuda.so.1", "libGL.so.1", "/dev/nvidia0", "nvidia-smi", "", "GPU", "libnvidia-*"])
+def test_a_name_is_no_message(name: str) -> None:
+    assert (find_message(name), mentioned(name)) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("seen", "head"),
+    [
+        ("./a.out: /lib64/libc.so.6: version `GLIBC_2.38' not found (required by ./a.out)", "version `GLIBC_2.38' not"),
+        ("libnvidia-ml.so.1: cannot open shared object file", "libnvidia-ml.so.1: cannot open"),
+        ("libfoo.so.12 => not found", "error while loading shared libraries: libfoo.so.12: cannot"),
+        ("version `CXXABI_1.3.15' not found", "version `CXXABI_1.3.15' not found"),
+        ("999", "CUDA_ERROR_UNKNOWN (999)"),
+    ],
+)
+def test_a_message_is_headed_by_what_was_seen(seen: str, head: str) -> None:
+    found = find_message(seen)[0]
+    assert heading(found.message.message, seen, found.library).startswith(head)
+
+
+def test_a_library_that_nv_brought_is_cured_by_a_start_through_gpubind() -> None:
+    seen = "/lib/libc.so.6: version `GLIBC_ABI_DT_RELR' not found (required by /.singularity.d/libs/libGLX.so.0)"
+    message = find_message(seen)[0].message
+    assert "gpubind wrap -- apptainer exec --nv" in message.do
+    assert heading(message.message, seen) == (
+        "version `GLIBC_ABI_DT_RELR' not found (required by /.singularity.d/libs/libGLX.so.0)"
+    )
+
+
+def test_the_nearest_messages_are_those_with_most_in_common() -> None:
+    assert "no-device" in map(name_of, nearest_messages(["no CUDA capable device was detected here"]))
+    assert len(nearest_messages(["could not select the driver for this nvidia device"])) == 2
+    assert nearest_messages(["segmentation fault"]) == ()
+
+
+WORDS = b" ".join(sorted({word for phrase in phrases() for word in phrase.words}))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        WORDS * 3,
+        b"lib" * 40_000,
+        b".so" * 40_000,
+        b"libcuda.so" * 10_000,
+        b"cannot load " * 8_000,
+        b"GLIBC_" * 20_000,
+        b"xid (pci:" * 10_000,
+        b"not found (required by " * 5_000,
+        b"\x1b[" * 50_000,
+        b"\\u001b]" * 15_000,
+        b" " * 100_000,
+        b"cannot load " + b"1" * 100_000,
+        b"unexpected error from cudagetdevicecount " * 2_500,
+    ],
+    ids=lambda line: repr(line[:20]),
+)
+def test_a_hostile_line_is_looked_up_at_once(line: bytes) -> None:
+    end = b" cannot open shared object could not load library failed to open error nvrm xid pci"
+    text = line.decode("latin-1")
+    assert is_less_work(lambda: (search([line + end]), heading("libcuda.so.1", text), nearest_messages([text])), 200)
+
+
+def test_folding_keeps_the_lines() -> None:
+    data = bytes(range(256)) * 4
+    assert folded(data).count(b"\n") == data.count(b"\n")
+
+
+def explained(log: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    words = [sys.executable, "-m", "gpubind", "explain", *arguments]
+    return subprocess.run(words, input=log, capture_output=True, env=BARE)
+
+
+def test_a_log_on_standard_input_is_read(tmp_path: Path) -> None:
+    log = b"epoch 1\n[rank0]: cuInit err: 999\n"
+    (tmp_path / "job.log").write_bytes(log)
+    piped = explained(log)
+    assert (piped.returncode, piped.stderr) == (0, b"")
+    assert piped.stdout.startswith(b"line 2: CUDA_ERROR_UNKNOWN (999)")
+    with (tmp_path / "job.log").open("rb") as file:
+        words = [sys.executable, "-m", "gpubind", "explain", "-"]
+        assert subprocess.run(words, stdin=file, capture_output=True, env=BARE).stdout == piped.stdout
+    assert explained(b"").stdout == gpubind("explain").stdout.encode()
+
+
+@pytest.mark.parametrize("log", [bytes(range(256)) * 5000, b"nothing of a GPU\n", b"x" * 3_000_000])
+def test_a_log_without_a_known_message_is_told_so(log: bytes) -> None:
+    done = explained(log)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"error: unknown-code: no line of the ")
+
+
+def test_only_the_begin_of_an_endless_log_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(command, "_LONGEST_LOG", 4 << 10)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a line\n" * 10_000)))
+    blocks = list(command._standard_input())
+    assert sum(map(len, blocks)) == 4 << 10
+    assert max(map(len, blocks)) <= 2 << 10
+    assert "warning: not-looked-at: standard input" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "libEGL_nvidia.so.580.159.04: no such file or directory",
+        "NCCL WARN NET/IB : Unable to open device mlx5_0",
+        "Cannot load libnvcuvid.so.1",
+        "something of libcuda.so.1 that nobody knows: /dev/nvidia0",
+        "qq libfoo.so.7 qq",
+    ],
+)
+def test_a_line_with_a_files_name_is_no_question_about_this_host(tmp_path: Path, line: str) -> None:
+    done = gpubind("explain", line, "--root", str(tmp_path), "--dev-root", str(tmp_path))
+    assert done.returncode == (0 if find_message(line) else 2)
+    assert "nothing-to-bind: no" not in done.stderr
+
+
+def test_a_message_about_a_library_ends_with_what_is_so_on_this_host(tmp_path: Path) -> None:
+    there = gpubind("explain", "[x] Cannot load libnvidia-encode.so.1", "--host", HOST).stdout
+    assert "on this host:\nlibnvidia-encode.so.1\n" in there
+    assert "taken: it lands at" in there
+    absent = gpubind(
+        "explain", "[x] Cannot load libnvidia-encode.so.1", "--root", str(tmp_path), "--dev-root", str(tmp_path)
+    )
+    assert (absent.returncode, absent.stderr, "on this host" in absent.stdout) == (0, "", False)
+
+
+def test_every_message_of_a_log_is_in_the_document() -> None:
+    found = json.loads(explained(b"cuInit err: 999\nCannot load libnvcuvid.so.1\n", "--json", "--host", HOST).stdout)
+    assert [(one["line"], one["name"]) for one in found["messages"]] == [
+        (1, "cuda-unknown"),
+        (2, "video-library-missing"),
+    ]
+    assert found["message"]["message"] == found["messages"][0]["message"]
+    assert [one["code"] for one in found["codes"]] == found["messages"][0]["codes"]
+
+
+def test_few_phrases_are_compiled_for_a_line() -> None:
+    module._compiled.cache_clear()
+    find_message("Failed to initialize NVML: Unknown Error")
+    assert module._compiled.cache_info().currsize < 60
