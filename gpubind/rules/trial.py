@@ -8,12 +8,13 @@ Source: ld.so(8) for --list, which musl's loader has, too; glibc `elf/rtld.c` (r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from posixpath import basename
 from shlex import quote
 from typing import Optional
 
-from gpubind.formats.elf.elf import ElfFacts
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.loader.container import Container
 from gpubind.loader.execve import is_library
@@ -47,6 +48,7 @@ sys.exit(1)
 """For Python in a container."""
 _STARTED = {"nvidia-smi": ("-L",), "rocminfo": ()}
 """Programs of drivers that say which GPUs there are."""
+_NO_VERSION = re.compile(r"version `[^']*' not found")
 _SETS = (": error while loading shared libraries: ", ": ")
 """What stands between the name of a file and the loader's message about it."""
 
@@ -97,12 +99,20 @@ def _loads(preflight: ImagePreflight, path: str, loader: Optional[str]) -> Itera
     failures = [one for one in preflight.container.failures(path) if one.kind != "stack"]
     predicted: Optional[bool] = not failures
     why, reasons = "", tuple(one.name if one.kind != "unreadable" else one.message for one in failures)
-    if preflight.container.locate(loader) is None:
-        predicted, why, reasons = False, f"its loader {loader} is not in the container", ()
+    if not _may_load(preflight.container, loader, path):
+        predicted, why, reasons = False, f"its loader {loader} is not in the container, or for other programs", ()
     elif failures:
         why = failures[0].message
         predicted = None if unseen_libraries(preflight) else False
     yield Prediction("loads", path, (loader, "--list", path), predicted, why, reasons)
+
+
+def _may_load(container: Container, loader: str, path: str) -> bool:
+    """Return whether *loader* is in the container, and for files of the class and machine of *path*."""
+    files = [container.locate(loader), container.locate(path)]
+    idents = [file.tree.ident(file.at) if file is not None else None for file in files]
+    machines = {(one.bits, one.machine) if isinstance(one, ElfIdent) else None for one in idents}
+    return isinstance(idents[0], ElfIdent) and (len(machines) == 1 or not isinstance(idents[1], ElfIdent))
 
 
 def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
@@ -146,9 +156,10 @@ def _cuda_works(preflight: ImagePreflight, findings: Sequence[Finding]) -> tuple
 
 def answered(asked: Prediction, status: Optional[int], said: str) -> Tried:
     """Return *asked* with its answer: the exit *status* of its command, None without its loader; and its words."""
+    seen: Optional[bool] = status == 0
     if asked.kind == "loads":
         said = "the loader is not in the container" if status is None else _message(asked.subject, said)
-    seen: Optional[bool] = status == 0
+        seen = status == 0 and _NO_VERSION.search(said) is None  # with --list it goes on where a version is missing
     if asked.kind == "driver" and status == NO_DEVICE and asked.succeeds:
         seen = None
     if not seen and not said and status is not None:

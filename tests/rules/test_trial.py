@@ -115,6 +115,12 @@ def test_a_program_whose_loader_is_not_there_is_not_to_load() -> None:
     assert [(one.kind, one.succeeds) for one in made] == [("program", True), ("loads", False)]
 
 
+def test_a_program_whose_loader_is_for_another_machine_is_not_to_load() -> None:
+    opened = glibc({SELF_MADE: File(elf(bits=32, machine=3, kind=2, interpreter=LOADER), 0o755)})
+    made = [one for one in listed(Situation(HOST, opened, program=SELF_MADE)) if one.subject == SELF_MADE]
+    assert [(one.kind, one.succeeds) for one in made] == [("program", True), ("loads", False)]
+
+
 def test_a_script_is_asked_by_its_interpreter_and_a_static_program_by_nobody() -> None:
     opened = glibc({SELF_MADE: File(b"#!/bin/sh\n", 0o755), "/usr/bin/sh": File(elf(interpreter=LOADER), 0o755)})
     assert predicted(Situation(HOST, opened, program=SELF_MADE))["/usr/bin/sh"].kind == "loads"
@@ -176,6 +182,8 @@ CUDA = Prediction("driver", "cuInit", ("python3",), True)
         (LOADS, 0, "", "", False),
         (LOADS, 127, f"{LIBCUDA}: error while loading shared libraries: x.so: none", "x.so: none", True),
         (LOADS, 1, f"{LIBCUDA}: /lib/libc.so.6: version `GLIBC_9' not found", "/lib/libc.so.6: version", True),
+        (LOADS, 0, f"{LIBCUDA}: /lib/libc.so.6: version `GLIBC_9' not found (required by x)", "/lib/libc.so.6: ", True),
+        (LOADS, 0, "ERROR: ld.so: object 'x.so' from LD_PRELOAD cannot be preloaded: ignored.", "ERROR", False),
         (LOADS, 139, "", "exit status 139", True),
         (LOADS, None, "", "the loader is not in the container", True),
         (LACKS, 127, f"{LIBCUDA}: error while loading shared libraries: libX11.so.6: none", "libX11.so.6: none", False),
