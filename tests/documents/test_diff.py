@@ -203,7 +203,8 @@ def test_each_group_is_compared_with_the_reference_and_the_text_names_it() -> No
 
 def test_what_differs_twice_in_the_same_words_is_one_line() -> None:
     spec = """{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": {
-        "mounts": [{"hostPath": "/usr/lib64/libcuda.so.535.1.1", "containerPath": "/usr/lib64/libcuda.so.535.1.1"}]
+        "mounts": [{"hostPath": "/usr/lib64/libcuda.so.535.1.1", "containerPath": "/usr/lib64/libcuda.so.535.1.1"}],
+        "deviceNodes": [{"path": "/dev/nvidia0"}]
     }}]}"""
     compared = compare([snapshot("a", NVIDIA), snapshot("b", changed(NVIDIA, {"/etc/cdi/x.json": spec}))])
     lines = render_diff_text(compared).splitlines()
