@@ -38,6 +38,9 @@ class Blob:
         """Return the *size* bytes at *offset*; fewer only where the blob ends."""
         raise NotImplementedError
 
+    def let_read_all(self) -> None:
+        """Allow that each byte is read once: of a file in packed blocks only a look at some of them is expected."""
+
     def close(self) -> None:
         """Close the file that the bytes are in, for every blob of it."""
 

@@ -89,6 +89,7 @@ class OpenedTree(Tree):
         from gpubind.files.blob import BlobStream
         from gpubind.formats.gpucode.sections import parse_gpu_code
 
+        blob.let_read_all()  # GPU code is everywhere in a file, and is read from its beginning to its end
         stream = cast("BinaryIO", BlobStream(blob)) if blob.quick else self._stream(path)
         if isinstance(stream, Missing):
             return stream

@@ -121,6 +121,9 @@ class _SquashfsFile(Blob):
         with in_file(self.label):
             return self._file.read_at(offset, size)
 
+    def let_read_all(self) -> None:
+        self._file.left += self._file.size
+
 
 def _superblock(blob: Blob) -> squashfs.Superblock:
     head = blob.read_at(0, squashfs.SUPERBLOCK_SIZE)

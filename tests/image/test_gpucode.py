@@ -11,7 +11,7 @@ from gpubind.image.gpucode import read_gpu_code
 from gpubind.image.open import open_image
 from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.support.elf import elf
-from tests.support.gpucode import library
+from tests.support.gpucode import container, library
 from tests.support.images import glibc, image
 from tests.support.layers import archive, docker_archive, packed, tar, zstd
 from tests.support.squashfs import SifObject, sif, squashfs
@@ -89,3 +89,15 @@ def test_programs_outside_of_python_have_places_of_their_own(tmp_path: Path) -> 
 
 def test_a_record_has_no_bytes_and_tells_nothing() -> None:
     assert read_gpu_code(image(TORCH)) == ()
+
+
+def test_code_that_is_all_over_a_file_is_read_of_packed_blocks_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpubind.formats.archive.squashfs.FILE_UNPACKED_LIMIT", 1 << 18)
+    section = b"".join(container(name, code=b"x" * (1 << 20)) for name in ("sm_70", "sm_80", "sm_90"))
+    spec: Spec = {f"{SITE}/torch/lib/libtorch_cuda.so": elf("libtorch_cuda.so", more={".nv_fatbin": section})}
+    (tmp_path / "image").write_bytes(sif(SifObject(squashfs({**glibc(), **spec}))))
+    with open_image(str(tmp_path / "image")) as opened:
+        (found,) = read_gpu_code(opened)
+    assert found.gpu_code == (("sm_70", "sm_80", "sm_90"), (), None)

@@ -43,9 +43,9 @@ def _packed(names: Sequence[str], code: bytes = CODE) -> bytes:
     return fixed + struct.pack("<II", len(names), len(inner) + 8) + inner + code
 
 
-def container(*names: str, packed: bool = False) -> bytes:
-    """A container with code for each architecture: `sm_80`, `sm_90a`, `compute_100f`."""
-    entries = _packed(names) if packed else b"".join(map(_entry, names))
+def container(*names: str, packed: bool = False, code: bytes = CODE) -> bytes:
+    """A container with *code* for each architecture: `sm_80`, `sm_90a`, `compute_100f`."""
+    entries = _packed(names) if packed else b"".join(_entry(name, code) for name in names)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
 
 

@@ -415,7 +415,8 @@ class File:
         self._words = array("I")
         self._starts = array("Q", [inode.start if self._blocks else 0])
         self._rest = inode.rest
-        self._left = FILE_UNPACKED_LIMIT
+        self.left = FILE_UNPACKED_LIMIT
+        """Bytes that may still be unpacked."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return the *size* bytes at *offset*; fewer only where the file ends."""
@@ -425,8 +426,8 @@ class File:
             number, at = divmod(offset, self._step)
             before = self._image.unpacked_total
             part = self._block(number)[at : at + size]
-            self._left -= self._image.unpacked_total - before
-            if self._left < 0:
+            self.left -= self._image.unpacked_total - before
+            if self.left < 0:
                 why = f"one file has unpacked to more than {FILE_UNPACKED_LIMIT} bytes"
                 raise bomb(why, f"byte {self._inode.start}")
             parts.append(part)
