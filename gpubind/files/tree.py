@@ -34,9 +34,7 @@ class _Closed(dict[str, Any]):
 
 
 class Tree:
-    """A read-only view of the files below *root*, consistent for its lifetime: only bytes and identifications are read
-    again each time.
-    """
+    """A read-only view of the files below *root*, consistent for its lifetime: only bytes are read again each time."""
 
     root: HostPath
     restarts = False
@@ -47,6 +45,7 @@ class Tree:
         self.root = root
         self._stats: dict[str, Union[Stat, Missing]] = {"/": Stat("dir", 0o755, 0, 0, 0)}
         self._resolved: dict[str, Union[RootedPath, Missing]] = {"/": RootedPath("/")}
+        self._idents: dict[str, Union[ElfIdent, NotElf, Missing]] = {}
         self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
         self._stubs: dict[str, bool] = {}
         self._codes: dict[str, Union[GpuCode, Missing]] = {}
@@ -188,7 +187,11 @@ class Tree:
     def ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
         """Return the ELF identification of the regular file *path*."""
         here = self._regular(path)
-        return here if isinstance(here, Missing) else self._ident(here)
+        if isinstance(here, Missing):
+            return here
+        if here not in self._idents:
+            self._idents[here] = self._ident(here)
+        return self._idents[here]
 
     def elf(self, path: str) -> Union[ElfFacts, Missing]:
         """Return the dynamic facts of the ELF file *path*; a damaged file is `unreadable`."""

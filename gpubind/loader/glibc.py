@@ -29,11 +29,13 @@ _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/v
 """Directories that a container may share with the host: a mount point that is made there stays."""
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
+Family = dict[str, tuple[RootedPath, ...]]
+"""The resolved files of a glibc's loader and libraries, by name."""
 _Replaced = tuple[str, Kind, RootedPath, RootedPath]
 """A file or directory of the host's glibc: its name, its kind, its resolved path, and that of the image's."""
 
 
-def family(loader: Loader) -> dict[str, tuple[RootedPath, ...]]:
+def family(loader: Loader) -> Family:
     """Return the resolved files of the loader and the libraries of the glibc of one architecture, by name."""
     found: dict[str, dict[RootedPath, None]] = {}
     for name, path, ident in _members(loader):
@@ -43,27 +45,24 @@ def family(loader: Loader) -> dict[str, tuple[RootedPath, ...]]:
 
 
 def unrecorded(loader: Loader) -> tuple[str, ...]:
-    """Return the names of members whose ELF facts a record of a host does not have."""
-    tree = loader.tree.lenient
-    members = (
-        (name, tree.elf(path) if isinstance(path, str) and isinstance(ident, ElfIdent) else ident)
-        for name, path, ident in _members(loader)
-    )
-    return tuple(sorted({name for name, facts in members if isinstance(facts, Missing) and facts.why == "unrecorded"}))
+    """Return the names of members that a record of a host does not have."""
+    members = ((name, ident) for name, _, ident in _members(loader))
+    return tuple(sorted({name for name, ident in members if isinstance(ident, Missing) and ident.why == "unrecorded"}))
 
 
-def parts(host: Loader, image: Loader, version: str, *, is_companion: bool = False) -> tuple[HostFile, ...]:
+def parts(
+    host: Loader, image: Loader, ours: Family, theirs: Family, version: str, *, is_companion: bool = False
+) -> tuple[HostFile, ...]:
     """Return the files of the host's glibc of that *version*, each with its place in the image, by target.
 
     *is_companion*: both are for 32-bit programs, and programs and modules of the 64-bit glibc are replaced already.
     """
-    ours, theirs = family(host), family(image)
     made = {
         target: _file(host, version, name, "library", ours[name][0], target)
         for name in ours
         for target in theirs.get(name, ())
     }
-    others = (*_modules(host, image), *(() if is_companion else _programs(host, image)))
+    others = (*_modules(host, image, ours), *(() if is_companion else _programs(host, image)))
     made.update((target, _file(host, version, name, kind, path, target)) for name, kind, path, target in others)
     more = (
         _file(host, version, name, "library", ours[name][0])
@@ -73,9 +72,8 @@ def parts(host: Loader, image: Loader, version: str, *, is_companion: bool = Fal
     return (*(made[target] for target in sorted(made)), *more)
 
 
-def lacks(host: Loader, image: Loader) -> tuple[str, ...]:
+def lacks(ours: Family, theirs: Family) -> tuple[str, ...]:
     """Return the members that the image's programs need and the host lacks: without them nothing is replaced."""
-    ours, theirs = family(host), family(image)
     return tuple(name for name in theirs if name not in ours and (name in CORE or is_loader(name)))
 
 
@@ -99,14 +97,14 @@ def _directories(loader: Loader) -> Iterator[str]:
             yield f"{directory}/{LEVELS}/{level}"
 
 
-def _modules(host: Loader, image: Loader) -> Iterator[_Replaced]:
+def _modules(host: Loader, image: Loader, ours: Family) -> Iterator[_Replaced]:
     """Yield the modules that glibc loads by path: the directory of converters between encodings, sotruss's module."""
     tree = host.tree.lenient
-    for directory in dict.fromkeys(path.rpartition("/")[0] for path in family(host).get(LIBC, ())):
+    for directory in dict.fromkeys(path.rpartition("/")[0] for path in ours.get(LIBC, ())):
         for place in dict.fromkeys((directory, f"/usr{directory}")):
-            ours, theirs = tree.find(f"{place}/{CONVERTERS}"), image.tree.find(f"{place}/{CONVERTERS}")
-            if isinstance(ours, Found) and isinstance(theirs, Found) and ours.stat.kind == theirs.stat.kind == "dir":
-                yield CONVERTERS, "directory", ours.path, theirs.path
+            here, there = tree.find(f"{place}/{CONVERTERS}"), image.tree.find(f"{place}/{CONVERTERS}")
+            if isinstance(here, Found) and isinstance(there, Found) and here.stat.kind == there.stat.kind == "dir":
+                yield CONVERTERS, "directory", here.path, there.path
             module, own = tree.find(f"{place}/{AUDIT}"), image.tree.find(f"{place}/{AUDIT}")
             if isinstance(module, Found) and isinstance(own, Found):
                 yield "sotruss-lib.so", "library", module.path, own.path
@@ -160,18 +158,20 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
     unknown = unrecorded(ours)
     if unknown:
         return bridge._replace(refused=("unrecorded", ", ".join(unknown)))
-    missing = lacks(ours, image)
+    families = family(ours), family(image)
+    missing = lacks(*families)
     if missing:
         return bridge._replace(refused=("lacks", ", ".join(missing)))
     tokens = library_token(ours.glibc.path), library_token(own.path)
     if tokens[0] != tokens[1] and not image.tree.has("/etc/ld.so.cache"):
         return bridge._replace(refused=("directories", f"{tokens[0]} and {tokens[1]}"))
-    found = [*parts(ours, image, bridge.version)]
+    found = [*parts(ours, image, *families, bridge.version)]
     arch32 = architecture(arch).compat32
     if arch32 is not None and any(file.compat32 for file in files):
         both = ours.of(arch32), image.of(arch32)
-        if all(loader.glibc is not None for loader in both) and not lacks(*both):
-            more = parts(*both, bridge.version, is_companion=True)
+        families = family(both[0]), family(both[1])
+        if all(loader.glibc is not None for loader in both) and not lacks(*families):
+            more = parts(*both, *families, bridge.version, is_companion=True)
             found += [file._replace(compat32=True) for file in more]
     shared = next((file.target for file in found if (file.target or "").startswith(_SHARED)), None)
     if shared is not None:
