@@ -23,6 +23,7 @@ _LIBRARY = (
     r"|nss_(files|dns|compat|hesiod|db|nis|nisplus)\.so\.\d+"
     r"|(memusage|pcprofile|SegFault)\.so)"
 )
+_MEMBER = f"{_LOADER}|{_LIBRARY}"
 
 
 def is_loader(name: str) -> bool:
@@ -32,4 +33,4 @@ def is_loader(name: str) -> bool:
 
 def is_member(name: str) -> bool:
     """Return whether the loader or library called *name* is exchanged with all others, or not at all."""
-    return is_loader(name) or re.fullmatch(_LIBRARY, name) is not None
+    return re.fullmatch(_MEMBER, name) is not None
