@@ -116,7 +116,7 @@ def test_a_host_that_is_checked_or_compared_leaves_the_memory(words: tuple[str, 
         hosts = [HOST] * count if words[0] == "diff" else [f"--host={HOST}"] * count
         return megabytes_of(*words, *hosts)
 
-    assert of(80) - of(20) < 20
+    assert of(40) - of(20) < 7
 
 
 @pytest.fixture

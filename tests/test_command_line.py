@@ -73,7 +73,7 @@ def compared(line: ParsedLine) -> ParsedLine:
 @pytest.mark.parametrize("config", ["", CONFIG], ids=["no-config", "config"])
 @pytest.mark.parametrize("name", MODULES)
 @given(words=_words, environ=_environs)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_read_without_typer_is_what_typer_reads(
     name: str, config: str, words: list[str], environ: dict[str, str], tmp_path: Path
 ) -> None:

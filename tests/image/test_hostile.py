@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import damaged
+from tests.support.greedy import GREEDY
 from tests.support.hostile import BASE, CASES
 from tests.support.layers import archive as archived
 from tests.support.layers import docker_archive, oci_layout, packed, tar, write, zstd
@@ -25,9 +26,9 @@ PIECES = 1000
 
 
 def written(directory: Path) -> dict[str, str]:
-    """Each case, written below *directory*: its path."""
+    """Each case, written below *directory*: its path. `test_hostile_inputs` has the greatest ones."""
     made = {}
-    for name, make in CASES.items():
+    for name, make in ((name, make) for name, make in CASES.items() if name not in GREEDY):
         path = directory / name
         path.mkdir()
         (path / "secret").write_text(SECRET)
@@ -68,7 +69,6 @@ EXPECTED = {
     "a_gzip_bomb_in_a_file": "image-bomb",
     "an_archive_that_is_a_bomb": "image-bomb",
     "an_archive_that_is_a_zstd_bomb": "image-bomb",
-    "a_million_small_files": "over-bounds",
     "an_encrypted_layer": "encrypted-image",
     "sif_encrypted": "encrypted-image",
     "sif_of_ext3": "unsupported-image",
@@ -76,8 +76,6 @@ EXPECTED = {
     "squashfs_of_lzma": "bad-squashfs",
     "squashfs_of_an_unknown_compression": "unsupported-image",
     "squashfs_directory_with_the_mode_of_a_device": "bad-squashfs",
-    "squashfs_of_one_great_directory": "image-bomb",
-    "squashfs_of_seven_directories_with_one_great_listing": "image-bomb",
     "squashfs_of_seven_directories_with_parts_of_one_listing": "image-bomb",
     "squashfs_of_xz_that_ends_early": "bad-squashfs",
     "squashfs_of_zstd_that_is_a_bomb": "bad-squashfs",

@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import Callable
 
-TIMES = 3
+TIMES = 1
 """How often the piece of work is done before and after what is measured: a machine may become busy in between."""
 LITTLE_S = 0.02
 """Processor time that is little work on any machine, and is not measured further."""
