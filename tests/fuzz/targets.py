@@ -23,6 +23,7 @@ from gpubind.documents.expectation import render_expectation
 from gpubind.documents.explanation import explain, render_explanation
 from gpubind.documents.fleet import AnswerGroups, answers_table, render_answer, render_findings_of
 from gpubind.documents.text import printable, render_finding
+from gpubind.documents.tree import LinkageTree, render_tree_dot, render_tree_json, render_tree_text
 from gpubind.errors import Format, GpubindError
 from gpubind.files.blob import Blob
 from gpubind.files.compressed import unpacked
@@ -375,6 +376,10 @@ def _look(image: Image) -> None:
     linked = linkage_of(preflight(_host(), made, image, program=PROGRAM))
     for document in CHECK_DOCUMENTS.values():
         _encoded(document.render(Report(made, findings, (), linked=linked)))
+    if linked:
+        tree = LinkageTree(PROGRAM, (PROGRAM,), "image", linked)
+        for render in (render_tree_text, render_tree_json, render_tree_dot):
+            _encoded(render(tree))
     _write(made, image)
 
 
