@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.cli.commands import command_of
 from gpubind.cli.commands import explain as command
+from gpubind.cli.reader import read_line
 from gpubind.documents import messages as module
 from gpubind.documents.explanation import mentioned
 from gpubind.documents.messages import (
@@ -105,6 +107,16 @@ def test_a_message_is_found_by_its_own_lines_names_findings_and_a_command(row: M
     assert list(row.codes) == sorted(row.codes)
     assert re.search(r"`[^`]+`", row.do)
     assert all(program and source.startswith("https://") for program, _, source in row.seen)
+
+
+@pytest.mark.parametrize(
+    "line",
+    sorted({line for row in messages() for line in re.findall(r"`gpubind ([^`]*[A-Za-z0-9.])`", row.means + row.do)}),
+)
+def test_the_commands_that_a_message_names_are_read(line: str) -> None:
+    name, *words = line.split()
+    complete = [*words, "IMAGE", "CMD"] if name == "exec" and "IMAGE" not in words else words
+    assert read_line(command_of(name), complete, {}) is not None
 
 
 def test_the_lines_are_many_and_each_stands_once() -> None:
