@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents.tree import LinkageTree, render_tree_dot, render_tree_json, render_tree_text
-from gpubind.errors import HostReadError, UsageError, one_of
+from gpubind.errors import HostReadError, UsageError, unknown_format
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.launch.prepare import preflight_on
 from gpubind.loader.container import Container
@@ -36,14 +36,14 @@ def render_tree(
     """
     form = form or "text"
     if form not in FORMATS:
-        raise UsageError("unknown-format", f"unknown format `{form}`", hint=one_of(FORMATS, form))
+        raise unknown_format(form, FORMATS)
     if not program.strip():
         raise UsageError("no-program", "--tree needs the name or path of a program or library")
     host = open_host_of(options)
     opened = open_image_of(image, host)
     if opened is None:
         container = _host_as_container(host, is_callers=options.root is None)
-        path = host.environ.get("PATH") or DEFAULT_PATH
+        path = host.variable("PATH") or DEFAULT_PATH
     else:
         start = preflight_on(host, query_of(options, like), opened, program=program)
         if start.container is None:
