@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Optional
 
 from gpubind.errors import OutputError
@@ -36,22 +37,35 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
     try:
         if not is_obeyed(parent):
             raise PermissionError(errno.EACCES, "users other than root could change what is there")
-        before = _current(parent, name)
-        if before == own:
-            return False
-        if not os.path.lexists(f"{parent}/{own}"):
-            _make(links, f"{parent}/{own}")
-        elif _links_in(f"{parent}/{own}") != links:
-            raise _other(f"{parent}/{own}")
-        _point(parent, name, own, is_empty=before == "")
-        if before:
-            _remove(f"{parent}/{before}")
+        with _one_at_a_time(parent):
+            before = _current(parent, name)
+            if before == own:
+                return False
+            if not os.path.lexists(f"{parent}/{own}"):
+                _make(links, f"{parent}/{own}")
+            elif _links_in(f"{parent}/{own}") != links:
+                raise _other(f"{parent}/{own}")
+            _point(parent, name, own, is_empty=before == "")
+            if before:
+                _remove(f"{parent}/{before}")
     except OSError as error:
         why = error.strerror or str(error)
         raise OutputError(
             "unwritable-file", "the directory of links cannot be written", where=directory, why=why
         ) from error
     return True
+
+
+@contextlib.contextmanager
+def _one_at_a_time(parent: str) -> Iterator[None]:
+    """Keep other runs from removing the directory that this one is about to use. Errors: `OSError`."""
+    opened = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems have no locks for directories
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def _current(parent: str, name: str) -> Optional[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,14 @@ def test_a_directory_has_the_links_and_is_replaced_as_a_whole(tmp_path: Path) ->
     assert sorted(os.listdir(tmp_path)) == sorted(["driver", os.readlink(directory)])
     put_links(LINKS, str(directory))
     assert os.readlink(directory) == before
+
+
+def test_runs_at_the_same_time_leave_the_links_of_one_of_them(tmp_path: Path) -> None:
+    others = {"libcuda.so.1": HostPath("/usr/lib/libcuda.so.570")}
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda at: put_links((LINKS, others)[at % 2], str(tmp_path / "driver")), range(40)))
+    assert shown(tmp_path / "driver") in (LINKS, others)
+    assert sorted(os.listdir(tmp_path)) == sorted(["driver", os.readlink(tmp_path / "driver")])
 
 
 def test_an_empty_directory_becomes_one_of_links(tmp_path: Path) -> None:

@@ -95,6 +95,9 @@ OF_NODES |= {"signal.default_int_handler", "signal.getsignal", "signal.signal", 
 OF_NODES |= {"from zipfile ZIP_DEFLATED", "from zipfile ZipFile", "tempfile.NamedTemporaryFile"}
 """Of fleet/: what other machines answer is never kept."""
 
+OF_LINKS = {"fcntl.flock", "fcntl.LOCK_EX"}
+"""Of launch/links.py, which waits for others that write the same directory; nothing is kept of it."""
+
 KNOWN = RECORDED | IN_THE_NAME_OF_THE_MEMO | OF_A_DESCRIPTOR | NO_QUESTION | NEVER_THE_SAME
 MACHINE = {
     *("os", "posix", "posixpath", "genericpath", "io", "codecs", "pathlib", "glob", "shutil", "tempfile", "fileinput"),
@@ -173,6 +176,7 @@ def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known |= OF_USERS if module == "host/live.py" else set()
     known |= OF_STORES if module == "files/overlay.py" else set()
     known |= OF_NODES if module.startswith("fleet/") else set()
+    known |= OF_LINKS if module == "launch/links.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
 
 

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Sequence
 from typing import Any, Optional
-from urllib.parse import quote
 
 from gpubind import __version__
 from gpubind.documents.check.report import Report, about, verdict
@@ -22,6 +21,7 @@ from gpubind.model.findings import page_of, texts
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _WIDTH = 120
+_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/.-_~+@:")
 _OTHER_PAGES = re.compile(r"\[([^\]]+)\]\((?!https:)[^)]+\)")
 """Links to other pages of the docs, which lead nowhere outside of them."""
 
@@ -105,4 +105,6 @@ def _uri(image: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    return quote(path.encode("utf-8", "surrogateescape"), safe="/.-_~+@:")
+    """Return *path* with every byte that a URI cannot have in per cent. Source: RFC 3986, 2.1."""
+    data = path.encode("utf-8", "surrogateescape")
+    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in data)
