@@ -15,11 +15,12 @@ from gpubind.formats.archive import oci, squashfs
 from gpubind.formats.driver import cdi, liblist
 from gpubind.formats.elf import ldcache
 from gpubind.formats.elf.dynamic import NEEDED_LIMIT
+from gpubind.formats.gpucode import fatbin, hip
 from gpubind.formats.text import json as json_format
 from gpubind.formats.text import record, shell, toml, yaml
 from gpubind.host import open as host_files
 from gpubind.host import programs
-from gpubind.image import cuda, environment, facts, layers
+from gpubind.image import cuda, environment, facts, gpucode, layers
 from gpubind.image import oci as images
 from gpubind.image import tar as archives
 from gpubind.inventory.cdi import specs as cdi_specs
@@ -67,6 +68,11 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "what one program lacks": (str(container.MISSING_LIMIT),),
     "libraries that one program loads": (f"{container.OBJECTS_LIMIT:,}",),
     "DT_NEEDED, versions of one ELF file": (f"{NEEDED_LIMIT:,}",),
+    "GPU code of one file, and files of one image": (
+        f"{fatbin.ENTRIES_LIMIT:,}",
+        f"{hip.STEPS_LIMIT:,}",
+        str(gpucode.FILES_LIMIT),
+    ),
     "environment files of an image": (str(environment.FILES_LIMIT), _bytes(environment.BYTES_LIMIT)),
     "values of an environment file": (_bytes(shell.VALUE_LIMIT), _bytes(shell.TOTAL_LIMIT)),
     "directories in ld.so.conf": (f"{ldconfig.CONFIGURED_LIMIT:,}", str(ldconfig.INCLUDES_LIMIT)),

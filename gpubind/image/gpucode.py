@@ -42,10 +42,11 @@ def gpu_code_of(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
         real = tree.resolve(place.path)
         if isinstance(real, Missing) or real in found:
             continue
-        if len(found) == FILES_LIMIT:
-            break
-        code = code_in(tree, place.path)
+        is_last = len(found) == FILES_LIMIT
+        code = GpuCode(unread=f"it is after {FILES_LIMIT} others") if is_last else code_in(tree, place.path)
         found[real] = CodeFile(place.path, place.framework.name, place.is_main, code)
+        if is_last:
+            break
     return tuple(one for one in found.values() if one.gpu_code)
 
 
@@ -54,7 +55,7 @@ def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...
 
     A library of a framework is reported as that. The program depends on its own code; without any, on all the rest.
     """
-    codes = {path: code for path in paths[:FILES_LIMIT] if (code := code_in(tree, path))}
+    codes = {path: code for path in paths if (code := code_in(tree, path))}
     has_own = paths[0] in codes if paths else False
     mains = {basename(pattern): framework for framework in frameworks().values() for pattern in framework.code}
     return tuple(

@@ -91,6 +91,17 @@ def test_a_record_has_no_bytes_and_tells_nothing() -> None:
     assert read_gpu_code(image(TORCH)) == ()
 
 
+def test_of_frameworks_in_very_many_directories_the_first_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpubind.image.gpucode.FILES_LIMIT", 3)
+    places = [f"/opt/env{number}/lib/python3.11/site-packages" for number in range(6)]
+    spec: Spec = {f"{place}/torch/lib/libtorch_cuda.so": library("sm_80") for place in places}
+    found = of_directory(tmp_path, spec)
+    assert [one.gpu_code.code for one in found] == [("sm_80",), ("sm_80",), ("sm_80",), ()]
+    assert found[-1].gpu_code.unread == "it is after 3 others"
+
+
 def test_code_that_is_all_over_a_file_is_read_of_packed_blocks_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ def _arch(name: str) -> tuple[int, int, int]:
 
 def _entry(name: str, code: bytes = CODE) -> bytes:
     kind, number, flags = _arch(name)
-    more = struct.pack("<II", 0x48, 8) + bytes(16) if number >= 100 else b""  # as the real ones have extensions
+    more = struct.pack("<II", 0x48, 28) + bytes(32) if number >= 100 else b""  # as the real ones have extensions
     header = 64 + len(more)
     at = 64 if more else 0
     fixed = struct.pack("<HHIQIIIIQQQQ", kind, 0x101, header, len(code), 0, at, 8, number, 0, flags, 0, 0)
@@ -35,7 +35,7 @@ def _packed(names: Sequence[str], code: bytes = CODE) -> bytes:
     inner = b""
     for name in names:
         kind, number, flags = _arch(name)
-        more = struct.pack("<II", 0x48, 8) + bytes(16) if number >= 100 else b""
+        more = struct.pack("<II", 0x48, 28) + bytes(32) if number >= 100 else b""
         at = 64 if more else 0
         inner += struct.pack("<HHIQIIIIQQQQ", kind, 0x101, 0, len(code), 0, at, 8, number, 0, flags, 0, 0) + more
     header = 64 + 8 + len(inner)

@@ -6,7 +6,8 @@ Only headers are read, none of the code. NVIDIA describes the container in `fatb
 - a container: magic, version, size of this header (16), size of all entries;
 - an entry: kind at 0, its header's size at 4, the size of the code at 8, architecture at 28, flags at 40; the header
   has 64 bytes and extensions;
-- kind 256: several entries, packed as one. Their own headers follow its 64 bytes, after their number and size.
+- kind 256: several entries, packed as one. Their own headers follow its 64 bytes, after their number and size;
+  extensions have 8 bytes, as many as the second word of these says, and end with zeros, in steps of 8.
 
 `cuobjdump` calls machine code for sm_100f `sm_100`: the suffix tells what it uses, and both run on the same GPUs.
 """
@@ -105,7 +106,7 @@ def _packed(header: bytes, place: int) -> Iterator[_Image]:
         yield entry
         at += _ENTRY.size
         if entry.extension and at + _EXTENSION.size <= len(header):
-            at += 2 * _EXTENSION.size + _EXTENSION.unpack_from(header, at)[1]
+            at += (_EXTENSION.unpack_from(header, at)[1] // 8 + 2) * 8
 
 
 def _bytes(read: Read, at: int, size: int) -> bytes:
