@@ -16,6 +16,7 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import Glibc, Loader, newest
+from gpubind.loader.musl import is_own, musl_of, system_directories
 from gpubind.loader.namespace import Cover, MountedTree, Namespace, OwnMounts, Place, UserBind
 from gpubind.loader.places import Cpu, Places
 from gpubind.model import EnvVar, FileKind, Missing, Mount, RootedPath, Stat
@@ -113,6 +114,8 @@ class Closure(NamedTuple):
     names: dict[str, Optional[Object]]
     """By soname and by the name in DT_NEEDED; None for a name that is not found."""
     missing: tuple[Failure, ...]
+    musl: Optional[str] = None
+    """The name of musl's loader, if that maps them: it compares no versions."""
 
 
 class Container:
@@ -298,7 +301,7 @@ class Container:
             return Loaded((first,), (Failure("unreadable", first.path, None, first.path, _why_not(first, facts)),))
         closure = self._closure(first, facts, beside)
         failures = list(closure.missing)
-        for here in closure.objects:
+        for here in closure.objects if closure.musl is None else ():
             failures += _missing_versions(here, closure.names)
         failures += self._refused_stacks(closure)
         return Loaded(tuple(here.file for here in closure.objects), tuple(failures))
@@ -321,6 +324,7 @@ class Container:
         # $ORIGIN of a program is its directory with links followed.
         origin = dirname(first.real if facts.interpreter is not None and first.real else first.path)
         objects = [self._mapped(first, facts, origin)]
+        musl = self._musl(facts)
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
         for name, here in self._preloads(facts):
@@ -333,7 +337,9 @@ class Container:
             for name in here.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT or len(missing) >= MISSING_LIMIT:
                     continue
-                found = self._search(name, rpaths, (*here.runpath, *beside), here.elf)
+                if musl is not None and is_own(name):
+                    continue
+                found = self._found(name, rpaths, (*here.runpath, *beside), here, musl)
                 elf = Missing("absent") if found is None else found.tree.elf(found.at)
                 if found is None or isinstance(elf, Missing):
                     names[name] = None
@@ -342,10 +348,26 @@ class Container:
                     continue
                 known = names.get(elf.soname or name)
                 if known is None:
-                    known = self._mapped(found, elf, dirname(found.path), here.rpaths)
+                    inherited = here.rpaths if musl is None else (*here.runpath, *here.rpaths)
+                    known = self._mapped(found, elf, dirname(found.path), inherited)
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
-        return Closure(tuple(objects), names, tuple(missing))
+        return Closure(tuple(objects), names, tuple(missing), musl)
+
+    def _musl(self, first: ElfFacts) -> Optional[str]:
+        """Return the name of musl's loader, if that loads *first*."""
+        has_glibc = first.interpreter is None and self.image.of(first.ident.arch).glibc is not None
+        return None if has_glibc else musl_of(first, self.tree)
+
+    def _found(
+        self, name: str, rpaths: tuple[str, ...], runpath: tuple[str, ...], here: Object, musl: Optional[str]
+    ) -> Optional[Located]:
+        """Return the file that *here* gets for *name*: by glibc's loader, or by the *musl* that is called so."""
+        if musl is None or "/" in name:
+            return self._search(name, rpaths, runpath, here.elf)
+        directories = (*self.library_path, *runpath, *here.rpaths, *system_directories(musl, self.tree))
+        places = (self._opened(f"{directory}/{name}", here.elf) for directory in directories)
+        return next(filter(None, places), None)
 
     def _mapped(self, file: Located, elf: ElfFacts, origin: str, inherited: tuple[str, ...] = ()) -> Object:
         """Return *file* with its search paths: DT_RPATH is ignored if there is a DT_RUNPATH."""

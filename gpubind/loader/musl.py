@@ -1,0 +1,40 @@
+"""What musl's loader does otherwise than glibc's: where it looks for libraries, and which ones it is itself.
+
+It reads no cache, compares no versions of symbols, and searches LD_LIBRARY_PATH before the DT_RPATH or DT_RUNPATH of a
+file and of all that load it. Source: musl 1.2.5 `ldso/dynlink.c` (load_library, fixup_rpath).
+"""
+
+from __future__ import annotations
+
+import re
+from posixpath import basename
+from typing import Optional
+
+from gpubind.files import Tree
+from gpubind.formats.elf.elf import ElfFacts
+from gpubind.formats.elf.glibc import LIBC
+
+_DIRECTORIES = ("/lib", "/usr/local/lib", "/usr/lib")
+_OWN = re.compile(r"lib(c|pthread|rt|m|dl|util|xnet)\.")
+
+
+def is_own(soname: str) -> bool:
+    """Return whether the library *soname* is the loader itself."""
+    return _OWN.match(soname) is not None
+
+
+def musl_of(elf: ElfFacts, tree: Tree) -> Optional[str]:
+    """Return the name of musl's loader that loads *elf*: a program by its interpreter, a library that needs no glibc by
+    the loader in *tree*; None if another one does.
+    """
+    if elf.interpreter is not None:
+        names: tuple[str, ...] = (basename(elf.interpreter),)
+    else:
+        names = () if LIBC in elf.needed else tuple(tree.names("/lib"))
+    return next((name for name in names if name.startswith("ld-musl-") and name.endswith(".so.1")), None)
+
+
+def system_directories(loader: str, tree: Tree) -> tuple[str, ...]:
+    """Return the directories that *loader* searches last: those in its file in /etc, else the usual ones."""
+    text = tree.text(f"/etc/{loader[: -len('.so.1')]}.path")
+    return _DIRECTORIES if text is None else tuple(part for part in re.split("[:\n]", text) if part.startswith("/"))
