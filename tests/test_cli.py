@@ -176,6 +176,8 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--cdi-dir", "here", "--source", "cdi", "--host", HOST), "not-absolute", 2),
         (("plan", "--cdi-hook", "/bin/sh", "--host", HOST), "hook-without-cdi", 2),
         (("plan", "--allow-none", "--host", HOST), "none-in-format", 2),
+        (("cdi", "lst"), "wrong-use", 2),
+        (("cdi", "list", "--host", HOST, "--cdi-dir", "/srv/cdi"), "not-recorded", 4),
         (("plan", "--cdi-hook", "/nonexistent", "--format", "cdi", "--host", HOST), "no-cdi-hook", 4),
         (("plan", "--library-path", "x", "--host", HOST), "not-absolute", 2),
         (("plan", "--root", "/nonexistent"), "no-root", 4),

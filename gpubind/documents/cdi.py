@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpubind import __version__
 from gpubind.documents.gpus import UNKNOWN
-from gpubind.documents.tables import Column, Table, table_of
+from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import printable
 from gpubind.inventory.cdi.listing import ListedCdiDevice, Listing
 from gpubind.model.plain import plain, text_of
@@ -26,27 +26,30 @@ def render_cdi_json(listing: Listing) -> str:
 
 def cdi_table(listing: Listing) -> Table:
     """Return a row for each device, and for each file that cannot be used, in the order of the files."""
-    rows = []
+    rows: dict[str, list[Row]] = {file.path: [] for file in listing.files}
+    of = {file.path: file for file in listing.files}
     for file in listing.files:
         if file.fault is not None:
-            rows.append((UNKNOWN, file.path, UNKNOWN, UNKNOWN, f"invalid: {file.fault}"))
-        for device in listing.devices:
-            if device.path == file.path:
-                place = file.path if device.line is None else f"{file.path}:{device.line}"
-                rows.append((device.name, place, file.format or UNKNOWN, file.version or UNKNOWN, _state(device)))
-    return table_of(_COLUMNS, rows)
+            rows[file.path].append((UNKNOWN, file.path, UNKNOWN, UNKNOWN, f"invalid: {file.fault}"))
+    for device in listing.devices:
+        file = of[device.path]
+        place = file.path if device.line is None else f"{file.path}:{device.line}"
+        known = (file.format or UNKNOWN, file.version or UNKNOWN)
+        rows[file.path].append((device.name, place, *known, _state(device, file.gone)))
+    return table_of(_COLUMNS, [row for path in rows for row in rows[path]])
+
+
+def _state(device: ListedCdiDevice, common: tuple[str, ...]) -> str:
+    """`stale: 27 paths do not exist`. *common*: those that every device of its file brings."""
+    if device.by is not None:
+        return f"{device.state} {'by' if device.state == 'shadowed' else 'with'} {device.by}"
+    count = len(common) + len(device.gone)
+    if not count:
+        return device.state
+    named = f"{(*common[:1], *device.gone)[0]} does" if count == 1 else f"{count} paths do"
+    return f"{device.state}: {named} not exist"
 
 
 def stale_lines(listing: Listing) -> str:
     """Return a line for each way in which a file is stale."""
     return "".join(f"stale: {printable(text)}\n" for file in listing.files for text in file.stale)
-
-
-def _state(device: ListedCdiDevice) -> str:
-    """`stale: 27 paths do not exist`."""
-    if device.by is not None:
-        return f"{device.state} {'by' if device.state == 'shadowed' else 'with'} {device.by}"
-    if not device.gone:
-        return device.state
-    named = f"{device.gone[0]} does" if len(device.gone) == 1 else f"{len(device.gone)} paths do"
-    return f"{device.state}: {named} not exist"

@@ -26,6 +26,8 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
         raise UsageError("wrong-use", f"cdi does not know `{action}`", hint=one_of(ACTIONS, action))
     host, request = open_host_of(options), query_of(options).checked()
     report(trust_findings(host, request), brief=True)
+    for directory in request.cdi_directories:
+        host.dev.list(directory)  # a record that does not cover it cannot answer
     try:
         inventories = read_inventories(host, request).inventories
     except NothingToBindError:

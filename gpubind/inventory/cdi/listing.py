@@ -12,6 +12,7 @@ from gpubind.host import Host
 from gpubind.inventory.cdi.specs import DIRECTORIES, LoadedSpec, look, read_registry, stale_findings
 from gpubind.model import Gpu, Missing
 
+_NAME = re.compile(r"""\bname["']?\s*:\s*["']?([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
 DeviceState = Literal["usable", "stale", "shadowed", "conflict"]
 
 
@@ -26,6 +27,8 @@ class CdiFile(NamedTuple):
     devices: Optional[int] = None
     fault: Optional[str] = None
     """Why it is ignored."""
+    gone: tuple[str, ...] = ()
+    """The files and nodes that every device of it brings and that do not exist on the host."""
     stale: tuple[str, ...] = ()
     """In what it is not of this host as it is now."""
 
@@ -39,11 +42,12 @@ class ListedCdiDevice(NamedTuple):
     line: Optional[int]
     """The line that names it; None if that is not written plainly."""
     state: DeviceState
-    """`shadowed`: a later directory has it, too; `conflict`: another file of one directory has; `stale`: see `gone`."""
+    """`shadowed`: a later directory has it, too; `conflict`: another file of one directory has; `stale`: see `gone`,
+    its own and its file's."""
     by: Optional[str]
     """The other file of a shadowed device, or of a conflict."""
     gone: tuple[str, ...]
-    """The files and nodes that it brings and that do not exist on the host."""
+    """The files and nodes that only it brings and that do not exist on the host."""
 
 
 class Listing(NamedTuple):
@@ -70,13 +74,13 @@ def list_cdi(
         form: Literal["json", "yaml"] = "json" if text.lstrip()[:1] == "{" else "yaml"
         spec = loaded.spec
         stale = tuple(one.what for one in stale_findings(host, [loaded], version, gpus, "warning"))
-        files.append(CdiFile(loaded.path, form, spec.version, spec.kind, len(spec.devices), stale=stale))
+        common, lines = _gone(host, spec.edits), _lines(text)
+        files.append(CdiFile(loaded.path, form, spec.version, spec.kind, len(spec.devices), None, common, stale))
         for device in spec.devices:
-            name = str(CdiName(spec.kind, device.name))
-            gone = _gone(host, (spec.edits, device.edits))
-            state, by = _state(loaded, device, registry.devices.get(name), registry.conflicts.get(name))
-            state = "stale" if state == "usable" and gone else state
-            devices.append(ListedCdiDevice(name, loaded.path, _line_of(text, device.name), state, by, gone))
+            name, gone = str(CdiName(spec.kind, device.name)), _gone(host, device.edits)
+            state, by = _state(loaded, registry.devices.get(name), registry.conflicts.get(name))
+            state = "stale" if state == "usable" and (gone or common) else state
+            devices.append(ListedCdiDevice(name, loaded.path, lines.get(device.name), state, by, gone))
     ordered = sorted(files, key=lambda file: _place(file.path, registry.directories))
     return Listing(registry.directories, tuple(ordered), tuple(devices))
 
@@ -88,12 +92,9 @@ def _place(path: str, directories: tuple[str, ...]) -> tuple[int, str]:
 
 
 def _state(
-    loaded: LoadedSpec,
-    device: CdiDevice,
-    used: Optional[tuple[LoadedSpec, CdiDevice]],
-    conflict: Optional[tuple[str, str]],
+    loaded: LoadedSpec, used: Optional[tuple[LoadedSpec, CdiDevice]], conflict: Optional[tuple[str, str]]
 ) -> tuple[DeviceState, Optional[str]]:
-    """Return the state of *device*, and the other file that is the reason."""
+    """Return the state of a device of *loaded*, and the other file that is the reason."""
     if conflict is not None:
         return "conflict", next(path for path in reversed(conflict) if path != loaded.path)
     if used is None or used[0].path == loaded.path:
@@ -101,13 +102,16 @@ def _state(
     return "shadowed", used[0].path
 
 
-def _gone(host: Host, every: Iterable[CdiEdits]) -> tuple[str, ...]:
-    paths = [path for e in every for path in (*(m.host_path for m in e.mounts), *(n.source for n in e.nodes))]
-    found = {path: look(host, path) for path in paths}
-    return tuple(path for path, there in found.items() if isinstance(there, Missing) and there.why == "absent")
+def _gone(host: Host, edits: CdiEdits) -> tuple[str, ...]:
+    paths = dict.fromkeys((*(mount.host_path for mount in edits.mounts), *(node.source for node in edits.nodes)))
+    found = ((path, look(host, path)) for path in paths)
+    return tuple(path for path, there in found if isinstance(there, Missing) and there.why == "absent")
 
 
-def _line_of(text: str, name: str) -> Optional[int]:
-    pattern = rf"""(?m)^[^#\n]*\bname["']?\s*:\s*["']?{re.escape(name)}(?=["'\s,}}]|$)"""
-    found = re.search(pattern, text, re.IGNORECASE)
-    return None if found is None else text.count("\n", 0, found.end()) + 1
+def _lines(text: str) -> dict[str, int]:
+    """Return the first line of *text* that gives something each name."""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        for match in _NAME.finditer(line.partition("#")[0]):
+            lines.setdefault(match.group(1), number)
+    return lines

@@ -60,6 +60,13 @@ def test_a_device_whose_paths_do_not_exist_is_stale_and_names_them() -> None:
     assert found["/etc/cdi/net.yaml: vendor.com/net=port0"] == ("usable", ())
 
 
+def test_what_every_device_brings_is_the_files_and_makes_each_stale() -> None:
+    listing = listed(cdi(mounts=("/usr/lib64/gone.so",)))
+    assert [file.gone for file in listing.files] == [("/usr/lib64/gone.so",)]
+    assert [(device.state, device.gone) for device in listing.devices] == [("stale", ())] * 3
+    assert {row[-1] for row in cdi_table(listing).rows} == {"stale: /usr/lib64/gone.so does not exist"}
+
+
 def test_a_later_directory_shadows_and_a_second_file_is_a_conflict() -> None:
     (text,) = cdi().values()
     net: dict[str, Item] = {"/etc/cdi/net.yaml": YAML, "/etc/cdi/zz.yaml": YAML, "/var/run/cdi/net.yaml": YAML}
