@@ -314,13 +314,16 @@ def check_document(
 ) -> dict[str, Any]:
     """Return the document `gpubind.check/1` of the *findings* of `check`: that of `gpubind check --json`.
 
-    *host* and *reference*, of the image, are the names by which people know them.
+    *host* and *reference*, of the image, are the names by which people know them. Its `gpu_code` is that of the
+    frameworks in the image.
     """
     from gpubind.documents.check.report import check_document as document
     from gpubind.documents.check.report import checked_in, report_of
+    from gpubind.image.gpucode import read_gpu_code
 
     named = {"host": host, "image": reference, "program": program, "runtime": backend}
-    return document(report_of(plan, findings, {}, checked=checked_in(image, **named)))
+    report = report_of(plan, findings, {}, checked=checked_in(image, **named))
+    return document(report._replace(gpu_code=() if image is None else read_gpu_code(image)))
 
 
 @verb

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from gpubind.api import check, check_document, open_host, plan
 from gpubind.files.opened import PACKED
 from gpubind.image.gpucode import read_gpu_code
 from gpubind.image.open import open_image
+from gpubind.model import Request
+from gpubind.model.data import read_data
 from gpubind.model.gpucode import CodeFile, GpuCode
+from tests.support.commands import gpubind
 from tests.support.elf import elf
 from tests.support.gpucode import container, library
 from tests.support.images import glibc, image
@@ -89,6 +95,19 @@ def test_programs_outside_of_python_have_places_of_their_own(tmp_path: Path) -> 
 
 def test_a_record_has_no_bytes_and_tells_nothing() -> None:
     assert read_gpu_code(image(TORCH)) == ()
+
+
+def test_the_document_of_a_check_lists_them(tmp_path: Path) -> None:
+    make_tree(tmp_path / "image", TORCH).close()
+    words = ["check", "--nv", "--host", "debian13-nvidia550", "--image", str(tmp_path / "image"), "--json"]
+    document = json.loads(gpubind(*words).stdout)
+    jsonschema.validate(document, json.loads(read_data("model/data/check.schema.json")))
+    assert document["gpu_code"] == [one.to_dict() for one in FOUND]
+    assert json.loads(gpubind(*words, "--no-gpu-code").stdout)["gpu_code"] == []
+    with open_image(str(tmp_path / "image")) as opened:
+        host = open_host("debian13-nvidia550")
+        made = plan(host, Request(vendors=("nvidia",)), image=opened)
+        assert check_document(made, check(host, made, opened), opened)["gpu_code"] == document["gpu_code"]
 
 
 def test_of_frameworks_in_very_many_directories_the_first_files_are_read(
