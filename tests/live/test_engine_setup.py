@@ -83,6 +83,8 @@ SETUPS = {
             "no-rule": f"{DOCKER} -v /dev/nvidiactl:/dev/nvidiactl bb {OPENED}",
             "rule": f"{DOCKER} --device /dev/nvidiactl bb {OPENED}",
             "exec": EXEC,
+            "record": "cd /srv/setup && python3 -m gpubind record -o record.json && "
+            "python3 -m gpubind check --nv --backend docker --json --host record.json > again.json",
         },
     ),
     "new-spec": Setup(
@@ -250,6 +252,13 @@ def test_only_what_stops_gpubinds_own_start_is_an_error(trixie: Machine, place: 
 @pytest.mark.parametrize("setup", ["docker-none", "podman-none"])
 def test_the_spec_of_a_node_without_a_gpu_brings_nothing(trixie: Machine, place: Path, setup: str, device: str) -> None:
     assert seen(trixie, place, setup).said[device] == "void\n0\nexit 0\n"
+
+
+def test_a_record_says_what_the_live_host_says_of_its_engine(trixie: Machine, place: Path) -> None:
+    found = seen(trixie, place, "plain").found
+    again = {one["code"]: one for one in json.loads((place / "plain" / "again.json").read_text())["findings"]}
+    codes = {"toolkit-missing", "cdi-disabled", "nvidia-runtime-missing", "stale-cdi"}
+    assert {code: again.get(code) for code in codes} == {code: found[code] for code in codes}
 
 
 def test_what_no_cgroups_leaves_out_is_a_rule_without_which_a_node_does_not_open(trixie: Machine, place: Path) -> None:
