@@ -196,8 +196,7 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
     runtime, form = target.runtime, image.form
     has_prefix = _has_prefix(image, runtime)
     is_directory = form in ("directory", "bundle")
-    if image.is_here and ({"directory", "bundle"} if is_directory else {"file"}).isdisjoint(runtime.images):
-        raise _no_such_form(image, runtime)
+    need_form(image, runtime)
     tolerated: tuple[type[GpubindError], ...] = DAMAGE
     if has_prefix or (runtime.fetches and not is_directory and (request.dry_run or not _is_missing(image, runtime))):
         if form not in ("file", "layout", "archive"):
@@ -208,7 +207,7 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
         tolerated = (GpubindError,)
     opened = _open(request, target, image, tolerated)
     if opened is not None and not has_prefix:
-        _need_kind(opened, image, runtime)
+        need_kind(opened, image, runtime)
     return opened
 
 
@@ -248,7 +247,14 @@ def _open(
         return open_reference(image, machine)
 
 
-def _need_kind(opened: Image, image: ImageReference, runtime: Runtime) -> None:
+def need_form(image: ImageReference, runtime: Runtime) -> None:
+    """Errors: `HostReadError` (code `no-image`) for a file or directory that *runtime* does not start."""
+    forms = {"directory", "bundle"} if image.form in ("directory", "bundle") else {"file"}
+    if image.is_here and forms.isdisjoint(runtime.images):
+        raise _no_such_form(image, runtime)
+
+
+def need_kind(opened: Image, image: ImageReference, runtime: Runtime) -> None:
     """Errors: `HostReadError` (code `no-image`) for an image of a kind that *runtime* does not start by its path."""
     kind = opened.facts.kind
     if opened.bundle is None and runtime.images == ("bundle",):

@@ -19,6 +19,7 @@ from gpubind.launch.choose import StartLine, read_start
 from gpubind.launch.execute import need_program
 from gpubind.launch.prepare import Files, with_words
 from gpubind.launch.start import written
+from gpubind.launch.target import need_form, need_kind
 from gpubind.model.answers import reason
 from gpubind.model.trial import Prediction, Trial, Tried
 from gpubind.observe import cannot_sign
@@ -32,7 +33,7 @@ TIME_S = 120.0
 """For one start."""
 DRIVER_S = 20
 """For one answer of a driver, in an image that has `timeout`."""
-STARTS_LIMIT = 32
+STARTS_LIMIT = 64
 """Starts of an image without a shell."""
 SCRIPT_LIMIT = 64 << 10
 """Bytes of a script: the kernel takes 128 KiB for one word of a command line."""
@@ -89,13 +90,16 @@ def read_trial(image: str, backend: Optional[str], environ: Mapping[str, str]) -
 def try_start(found: Preflight, image: ImageReference) -> Trial:
     """Return what was seen in a container of *found*, whose image the runtime knows as *image*.
 
-    Errors: `RuntimeLimitError` for a runtime that is missing, or cannot express the plan; `OutputError`.
+    Errors: `RuntimeLimitError` for a runtime that is missing, or cannot express the plan; `HostReadError` for an image
+    in a form that it does not start; `OutputError`.
     """
-    if found.limit is not None:
-        raise found.limit
     start = found.start
     assert isinstance(found, ImagePreflight)
     assert start is not None
+    need_form(image, start.runtime)
+    need_kind(found.image, image, start.runtime)
+    if found.limit is not None:
+        raise found.limit
     cannot_sign("a container was started")
     runtime = start.runtime
     program = need_program(runtime.name, start.caller.environ)
@@ -104,7 +108,7 @@ def try_start(found: Preflight, image: ImageReference) -> Trial:
         return Trial(runtime.name)
     start = start._replace(caller=start.caller._replace(has_terminal=False))
     prepared = with_words(found.host, found.plan, start, found.image, Files())
-    has_shell = found.container.locate(SHELL) is not None
+    has_shell = not found.container.failures(SHELL)
     tried: list[Tried] = []
     left = len(asked)
     for several in list(per_start(asked, has_shell=has_shell)):
@@ -154,7 +158,8 @@ def _answers(
     is_answer = status == 0 or any(message in err for message in _REFUSALS) or asked[0].kind == "driver"
     if not is_answer:
         return [], _last_words(err or out, status)
-    return [answered(asked[0], status, out + err if asked[0].kind == "driver" else err)], None
+    said = out.strip() or err if asked[0].kind == "driver" else err
+    return [answered(asked[0], status, said.strip()[:WORDS_LIMIT])], None
 
 
 def _last_words(text: str, status: int) -> str:

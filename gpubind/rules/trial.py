@@ -46,6 +46,8 @@ except OSError as error:
 sys.exit(1)
 """
 """For Python in a container."""
+TOLD = ("absent", "forbidden", "no-elf", "too-short")
+"""Why a file is not loaded, where the loader says so, and names it."""
 _STARTED = {"nvidia-smi": ("-L",), "rocminfo": ()}
 """Programs of drivers that say which GPUs there are."""
 _NO_VERSION = re.compile(r"version `[^']*' not found")
@@ -98,7 +100,9 @@ def _loads(preflight: ImagePreflight, path: str, loader: Optional[str]) -> Itera
         return
     failures = [one for one in preflight.container.failures(path) if one.kind != "stack"]
     predicted: Optional[bool] = not failures
-    why, reasons = "", tuple(one.name if one.kind != "unreadable" else one.message for one in failures)
+    why, reasons = "", tuple(one.name for one in failures)
+    if any(one.why not in TOLD for one in failures):
+        reasons = ()  # of a file that is cut off it may as well die
     if not _may_load(preflight.container, loader, path):
         predicted, why, reasons = False, f"its loader {loader} is not in the container, or for other programs", ()
     elif failures:

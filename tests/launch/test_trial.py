@@ -129,6 +129,7 @@ def test_without_a_shell_each_file_takes_a_start_and_there_are_not_many() -> Non
     assert list(per_start(asked, has_shell=False)) == [(one,) for one in asked[1 : STARTS_LIMIT + 1]]
 
 
+ROOT = Path(__file__).parents[2]
 SPEC = {
     **glibc(),
     "/usr/lib/x86_64-linux-gnu/libc.so.6": elf("libc.so.6", defines=("libc.so.6", *GLIBC[:30]), interpreter=LOADER),
@@ -213,6 +214,20 @@ def test_an_image_without_a_shell_is_tried_file_by_file(machine: Path) -> None:
     runtime(machine, "echo broken >&2; exit 127")
     document = json.loads(tried(machine, "--json").stdout)
     assert (document["tried"]["failure"], document["tried"]["answers"]) == ("broken (exit status 127)", [])
+
+
+def test_an_image_whose_shell_is_not_to_load_is_tried_file_by_file(machine: Path) -> None:
+    shell = machine / "image/usr/bin/sh"
+    shell.write_bytes(elf(kind=2, interpreter=LOADER, needed=("libnone.so",)))
+    runtime(machine, f'echo >> {machine}/starts; for word; do shift; [ "$word" != -- ] || break; done; exec "$@"')
+    answers = json.loads(tried(machine, "--json").stdout)["tried"]["answers"]
+    assert len((machine / "starts").read_text()) == len(answers) > 1
+
+
+def test_an_image_that_the_runtime_does_not_start_is_refused_as_by_exec(machine: Path) -> None:
+    done = tried(machine, "--image", str(ROOT / "docs/examples/cuda13.sif"), "--image", str(machine / "none"))
+    assert "no-image" in done.stdout
+    assert "Charliecloud starts only directories" in done.stdout
 
 
 @pytest.mark.parametrize(

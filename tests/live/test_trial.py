@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
 import pytest
 
 from tests.live.containers import CONTAINERS
-from tests.live.machine import INSIDE_CONTAINERS, PYTHON_ENV, Machine
+from tests.live.machine import INSIDE_CONTAINERS, PYTHON_ENV, Bind, Machine
 from tests.live.trials import SOME, Pair, need_right, tried
 from tests.support.page import hold
 
@@ -22,6 +29,27 @@ def test_what_is_predicted_is_seen(trixie: Machine, bookworm: Machine, pair: Pai
 
 def test_an_image_without_a_loader_is_not_started(trixie: Machine) -> None:
     assert not need_right(tried(trixie, BWRAP._replace(image="busybox")))
+
+
+@pytest.fixture
+def without_shell(rig: str) -> Iterator[Bind]:
+    """The container `bookworm` without its shells."""
+    base = tempfile.mkdtemp(prefix="trial-", dir=rig)
+    try:
+        os.chmod(base, 0o755)
+        subprocess.run(["cp", "-al", f"{rig}/ct/bookworm", f"{base}/bookworm"], check=True)
+        for name in ("sh", "bash", "dash"):
+            os.remove(f"{base}/bookworm/bin/{name}")
+        yield Bind(base, "/without-shell")
+    finally:
+        shutil.rmtree(base)
+
+
+def test_an_image_without_a_shell_gives_the_same_answers(trixie: Machine, without_shell: Bind) -> None:
+    command = ["python3", "-m", "gpubind", "check", "--nv", "--try", "--json", "--backend", "bwrap"]
+    command += ["--image", f"{without_shell.target}/bookworm"]
+    done = trixie.run(command, user=True, driver=True, binds=[*trixie.modules, without_shell], env=PYTHON_ENV)
+    assert need_right(json.loads(done.stdout)) == need_right(tried(trixie, BWRAP))
 
 
 def test_a_program_and_what_it_lacks_are_predicted(trixie: Machine) -> None:

@@ -15,6 +15,7 @@ from tests.rules.cases_host import healthy, lacking
 from tests.rules.cases_image import HOST, LIB, SELF_MADE, needing
 from tests.rules.situations import Situation, found, started
 from tests.rules.test_own_mounts import bringing, setting
+from tests.support.driver import V
 from tests.support.elf import elf
 from tests.support.images import GLIBC, image
 from tests.support.images import glibc as plain_glibc
@@ -58,6 +59,13 @@ def test_a_library_that_lacks_another_is_not_to_load_and_the_message_is_to_name_
     made = predicted(Situation((*HOST, needing("libGLX_nvidia", needed=("libX11.so.6",))), glibc()))[OPENGL]
     why = "libX11.so.6: cannot open shared object file: No such file or directory"
     assert (made.succeeds, made.why, made.reasons) == (False, why, ("libX11.so.6",))
+
+
+def test_no_reason_is_predicted_for_a_damaged_library_which_the_loader_may_die_of() -> None:
+    whole = elf("libGLX_nvidia.so.1")
+    damaged = {f"/usr/lib64/libGLX_nvidia.so.{V}": whole[: len(whole) // 2]}
+    made = predicted(Situation((*HOST, damaged), glibc()))[OPENGL]
+    assert (made.succeeds, made.reasons) == (False, ())
 
 
 def test_nothing_is_predicted_for_a_library_that_may_be_in_a_place_that_was_not_seen() -> None:
