@@ -22,6 +22,7 @@ from gpubind.loader.namespace import OwnMounts
 from gpubind.model import EnvVar, Finding, Request
 from gpubind.model.capability import compute_capability
 from gpubind.model.data import read_data
+from gpubind.model.gpucode import arch_of_capability
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check
 from tests.support.elf import elf
@@ -181,6 +182,13 @@ def test_the_finding_tells_what_there_is_the_gpu_and_the_release_that_has_it() -
     assert "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_90a" in found.what
     assert "PyTorch 2.7" in (found.hint or "")
     assert "no kernel image is available" in (found.why or "")
+
+
+def test_each_release_in_the_table_has_its_source_and_names_an_architecture() -> None:
+    rows = json.loads(read_data("model/data/cuda.json"))["frameworks"].values()
+    for row in rows:
+        assert ("releases" in row) == ("releases_source" in row)
+        assert all(arch_of_capability(f"{arch[3:-1]}.{arch[-1]}") == arch for arch in row.get("releases", ()))
 
 
 def test_of_amd_the_override_of_a_near_processor_is_named_and_one_that_is_set_is_respected() -> None:
