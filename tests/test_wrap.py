@@ -243,6 +243,7 @@ def test_root_starts_a_program_of_others_by_its_path_and_not_by_its_name(machine
     "docker -H tcp://node7:2375 run --gpus all img", "docker --context node7 run --gpus all img",
     "podman --remote run --gpus all img", "podman --url ssh://node7 run --gpus all img",
     "podman -c node7 run --gpus all img",
+    "docker -H unix:///home/me/.docker/desktop/docker.sock run --gpus all img",
 ])  # fmt: skip
 def test_a_line_for_another_machines_daemon_is_refused(machine: Machine, line: str) -> None:
     done = machine.run(*driver(machine), "--", *line.split())
@@ -250,12 +251,13 @@ def test_a_line_for_another_machines_daemon_is_refused(machine: Machine, line: s
     assert machine.started is None
 
 
-def test_an_image_of_another_store_is_not_looked_at_in_the_usual_one(machine: Machine) -> None:
-    line = ("podman", "--root", "/mine", "run", "--gpus", "all", "img")
-    done = machine.run(*driver(machine), "--", *line)
+@pytest.mark.parametrize("own", [("--root", "/mine"), ("--cdi-spec-dir", "/mine")])
+def test_an_option_of_podmans_own_stays_where_it_is(machine: Machine, own: tuple[str, ...]) -> None:
+    """With another store the image is not looked at in the usual one."""
+    done = machine.run(*driver(machine), "--", "podman", *own, "run", "--gpus", "all", "img")
     assert done.returncode == 42
     assert machine.started is not None
-    assert machine.started[1:4] == ["--root", "/mine", "run"]
+    assert machine.started[1:4] == [*own, "run"]
 
 
 @pytest.mark.parametrize(
