@@ -198,13 +198,6 @@ def test_a_container_that_does_not_answer_is_an_error_with_the_last_words(machin
     assert found["why"] == why
 
 
-def test_a_trial_is_made_each_time(machine: Path) -> None:
-    runtime(machine, f"echo started >> {machine}/starts; exit 1")
-    for _ in range(2):
-        tried(machine)
-    assert (machine / "starts").read_text() == "started\n" * 2
-
-
 def test_an_image_without_a_shell_is_tried_file_by_file(machine: Path) -> None:
     os.remove(machine / "image/usr/bin/sh")
     document = json.loads(tried(machine, "--json").stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -73,6 +74,17 @@ def test_cuda_fails_as_predicted_where_the_driver_is_not_loaded(trixie: Machine)
         (cuda,) = [one for one in document["tried"]["answers"] if one["subject"] == "cuInit"]
         assert (cuda["predicted"], cuda["seen"]) == answer
         assert cuda["said"] == "100 CUDA_ERROR_NO_DEVICE\nopening /dev/nvidiactl: No such device or address"
+
+
+def test_no_answer_of_a_trial_is_kept(trixie: Machine) -> None:
+    plain = shlex.join(["python3", "-m", "gpubind", "check", "-vv", "--nv", "--backend", "bwrap"])
+    line = f"{plain} --image {INSIDE_CONTAINERS}/bookworm"
+    script = f"{line} > /dev/null; {line} > /dev/null; {line} --try > /dev/null; {line} --try > /dev/null"
+    binds = [*trixie.modules, CONTAINERS]
+    done = trixie.run(["sh", "-ec", script], user=True, driver=True, binds=binds, env=PYTHON_ENV)
+    lines = [one for one in done.stderr.splitlines() if one.startswith("memo: ")]
+    assert "memo: served" in lines[:2]
+    assert [one for one in lines if "a container was started" in one] == ["memo: not kept: a container was started"] * 2
 
 
 def test_the_page_shows_what_is_printed(trixie: Machine, update_golden: bool) -> None:
