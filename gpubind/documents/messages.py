@@ -33,7 +33,7 @@ _LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
 _VERSION = re.compile(r"(?:GLIBC|GLIBCXX|CXXABI)_[A-Z0-9_.]*[A-Z0-9]")
 _COLOUR = re.compile(
-    rb"(?:\x1b|\\u001b|\\x1b|\\033|\\e)(?:\[[0-9;?]{0,40}[A-Za-z]|\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\))"
+    rb"(?:\x1b|\\{1,8}(?:u001b|x1b|033|e))(?:\[[0-9;?]{0,40}[A-Za-z]|\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\))"
 )
 _ESCAPED_QUOTE = re.compile(rb"\\u201[89a-f]")
 _ESCAPED = re.compile(rb"\\(?:[nrt]|u[0-9a-f]{4})")
