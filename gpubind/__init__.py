@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpubind.api import check as check
     from gpubind.api import check_document as check_document
     from gpubind.api import diff as diff
+    from gpubind.api import needs as needs
     from gpubind.api import open_host as open_host
     from gpubind.api import open_layout as open_layout
     from gpubind.api import open_runtime as open_runtime
@@ -57,6 +58,10 @@ if TYPE_CHECKING:
     from gpubind.host.live import LiveHost as LiveHost
     from gpubind.host.recorded import RecordedHost as RecordedHost
     from gpubind.image.facts import Image as Image
+    from gpubind.image.needs import DriverLibrary as DriverLibrary
+    from gpubind.image.needs import Fabric as Fabric
+    from gpubind.image.needs import ImageNeeds as ImageNeeds
+    from gpubind.image.needs import Requirement as Requirement
     from gpubind.image.open import open_image as open_image
     from gpubind.launch.recording import record as record
     from gpubind.model import Capability as Capability
@@ -82,6 +87,8 @@ if TYPE_CHECKING:
     from gpubind.model import Side as Side
     from gpubind.model import SourceUsed as SourceUsed
     from gpubind.model import Vendor as Vendor
+    from gpubind.model.gpucode import CodeFile as CodeFile
+    from gpubind.model.gpucode import GpuCode as GpuCode
     from gpubind.planner.placement import Layout as Layout
     from gpubind.runtimes.edits import Bind as Bind
     from gpubind.runtimes.edits import RuntimeArguments as RuntimeArguments
@@ -90,7 +97,7 @@ if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Start as Start
 
 _NAMES = {
-    "gpubind.api": "check check_document diff open_host open_layout open_runtime plan render start words",
+    "gpubind.api": "check check_document diff needs open_host open_layout open_runtime plan render start words",
     "gpubind.documents.diff.comparison": "Comparison Difference EqualHosts",
     "gpubind.documents.explanation": "Explanation explain",
     "gpubind.errors": """
@@ -101,12 +108,14 @@ _NAMES = {
     "gpubind.host.live": "LiveHost",
     "gpubind.host.recorded": "RecordedHost",
     "gpubind.image.facts": "Image",
+    "gpubind.image.needs": "DriverLibrary Fabric ImageNeeds Requirement",
     "gpubind.image.open": "open_image",
     "gpubind.model": """
         Capability ContainerPath CudaNote Decision DeviceNode Driver EnvVar Finding Gpu HostPath ImageCuda
         ImageFacts ImageLibrary MigDevice Mount PassedOver Plan PlannedDriver Request RootedPath Side
         SourceUsed Vendor
     """,
+    "gpubind.model.gpucode": "CodeFile GpuCode",
     "gpubind.planner.placement": "Layout",
     "gpubind.launch.recording": "record",
     "gpubind.runtimes.edits": "Bind RuntimeArguments",

@@ -1,4 +1,4 @@
-"""The functions of the library: `plan`, `check`, `diff`, `words`, `render`, `start`."""
+"""The functions of the library: `plan`, `check`, `needs`, `diff`, `words`, `render`, `start`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gpubind.planner.planning import Query, plan_host
 if TYPE_CHECKING:
     from gpubind.documents.diff.comparison import Comparison
     from gpubind.image.facts import Image
+    from gpubind.image.needs import ImageNeeds
     from gpubind.launch.choose import StartLine
     from gpubind.launch.target import Message
     from gpubind.runtimes.edits import RuntimeArguments
@@ -26,6 +27,7 @@ __all__ = [
     "check",
     "check_document",
     "diff",
+    "needs",
     "open_host",
     "open_layout",
     "open_runtime",
@@ -299,6 +301,17 @@ def _trial(host: Host, image: Optional[Image], backend: Optional[str]) -> StartL
 
     label = image.facts.label if image is not None else None
     return read_trial(need_to_try(label, is_recorded=host.local is None), backend, environ_of(host))
+
+
+@verb
+def needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
+    """Return what *image* asks of a host, or what *program* in it does: a path, or a name in the image's PATH.
+
+    Errors: `HostReadError` (code `program-not-found`).
+    """
+    from gpubind.image.needs import read_needs
+
+    return read_needs(image, program)
 
 
 @verb

@@ -17,6 +17,9 @@ from gpubind.launch.prepare import preflight_on
 from gpubind.model import Finding, Plan, finding
 from gpubind.model.budget import renew
 from gpubind.model.expectation import Expectation
+from gpubind.model.findings import texts
+from gpubind.model.policy import Policy
+from gpubind.planner import finding_order
 from gpubind.rules.linkage import linkage_of
 from gpubind.rules.preflight import ImagePreflight
 from gpubind.rules.table import applying, check
@@ -53,11 +56,18 @@ class CheckRequest(NamedTuple):
     """Whether the container is started, to see what is predicted."""
     gpu_code: bool = True
     """Whether the GPU code of the image is read."""
+    policy: Optional[Policy] = None
+    """With what images are compared, instead of hosts."""
 
     @property
     def host(self) -> str:
         """The name of the host, for people."""
         return self.options.host or os.uname().nodename
+
+    def named(self, image: Optional[str]) -> dict[str, Optional[str]]:
+        """Return what is checked, with the members of `Checked`: *image* on the host, or with a policy."""
+        there = {"host": self.host, "user": self.user} if self.policy is None else {"policy": self.policy.origin}
+        return {**there, "image": image, "program": self.program}
 
     def runtime(self, image: Optional[str]) -> Optional[Runtime]:
         """Return the runtime that will start *image*; None if it is not named, or not known. Errors: `UsageError`."""
@@ -97,7 +107,7 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
                 is_images = any(error is one for one in opened.values())
                 # Counted whatever --only names: it is not known that all is well.
                 found = not_checked(error, image if image is not None and is_images else there.host)
-                checked = Checked(there.host, image, program=there.program, user=there.user)
+                checked = Checked(**there.named(image))
                 reports.append(report_of(None, [found], there.reasons, [(found.code, "host")], checked=checked))
     if len(errors) == len(reports) and len({str(error) for error in errors}) == 1:
         raise errors[0]
@@ -115,6 +125,8 @@ def not_checked(error: GpubindError, subject: str) -> Finding:
 
 def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> Report:
     """Return the outcome for one image on one host. Errors: those of opening, planning and preparing."""
+    if request.policy is not None and reference is not None:
+        return _compare(request, reference, request.policy, opened)
     host = open_host_of(request.options)
     if request.user is not None:
         host = host.as_user(request.user)
@@ -138,7 +150,7 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
 
         start.trial = try_start(start, request.trial(reference).image)
     rules = ((rule.code, rule.needs) for rule in applying(start))
-    named = {"host": request.host, "image": reference, "program": request.program, "user": request.user}
+    named = request.named(reference)
     expected = " and ".join(one.origin for one in request.expected) or None
     checked = checked_in(image, runtime=start.backend, expected=expected, **named)
     made = report_of(
@@ -153,6 +165,35 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
     linked = linkage_of(start) if request.linked else ()
     gpu_code = start.gpu_code if isinstance(start, ImagePreflight) else ()
     return made._replace(linked=linked, expected=request.expected, trial=start.trial, gpu_code=gpu_code)
+
+
+def _compare(request: CheckRequest, reference: str, policy: Policy, opened: Opened) -> Report:
+    """Return the outcome for one image and *policy*: of one for several architectures, for each that it names.
+
+    Errors: those of opening, and of `read_needs`.
+    """
+    from gpubind.image.needs import read_needs
+    from gpubind.image.open import open_once
+    from gpubind.rules.policy import judge
+
+    found: dict[Finding, None] = {}
+    machine = os.uname().machine
+    images = [open_once(reference, arch, opened) for arch in policy.arch or (machine,)]
+    needs = [read_needs(image, request.program) for image in images]
+    for one, arch in zip(needs, policy.arch or (None,)):
+        there = policy if arch is None else policy._replace(arch=(arch,))
+        found.update(dict.fromkeys(judge(one, there)))
+    rules = ((code, text["needs"]) for code, text in texts().items() if text.get("of") == "policy")
+    made = report_of(
+        None,
+        sorted(found, key=finding_order),
+        request.reasons,
+        rules,
+        checked=checked_in(images[0], **request.named(reference)),
+        only=request.only,
+        severities=request.severities,
+    )
+    return made._replace(image=images[0].facts, gpu_code=needs[0].gpu_code)
 
 
 def errors_of_host(host: Host, plan: Plan, site: Optional[Expectation] = None) -> list[Finding]:

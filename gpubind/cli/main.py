@@ -141,7 +141,7 @@ def _is_interrupt(error: Optional[BaseException]) -> bool:
 
 def _answer_in_form(words: list[str], error: GpubindError) -> None:
     """Write *error* to standard output, if *words* ask there for JSON or for a scheduler's line, and get none."""
-    if words[:1] in (["plan"], ["check"], ["explain"], ["gpus"], ["cdi"], ["diff"]):
+    if words[:1] in (["plan"], ["check"], ["explain"], ["gpus"], ["cdi"], ["needs"], ["diff"]):
         from gpubind.cli.output import write_document
         from gpubind.documents.check.slurm import render_slurm_error
         from gpubind.documents.text import render_error_json

@@ -25,6 +25,8 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
     others = {name: value for name, value in values.items() if name not in names}
     if not command.shared:
         return command.work(**others)
+    if values.get("require") is not None:
+        _need_no_host(command, origins)
     options = PlanOptions(**{name: values[name] for name in names})
     options = _without_untrusted(options, origins, command)
     if options.host is not None or values.get("host"):
@@ -40,6 +42,15 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
         about = (option for option in command.options if option.name == name)
         error.where = error.where or "".join(_where(option, origins[option.parameter]) for option in about)
         raise
+
+
+def _need_no_host(command: Subcommand, origins: Mapping[str, Origin]) -> None:
+    """Errors: `UsageError` for an option on the line that is about a host or a start: --require compares with none."""
+    for option in command.options:
+        is_about_image = option.group in ("Filtering", "Output") or option.name in ("--image", "--program", "--require")
+        if origins.get(option.parameter) == "line" and (not is_about_image or option.name == "--expect"):
+            what = f"{option.name} is about a host or a start, and --require compares the image with a policy"
+            raise UsageError("require-with-host", what, hint="leave one of them out")
 
 
 _ABOUT = {

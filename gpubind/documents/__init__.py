@@ -95,6 +95,12 @@ SEVERAL_DOCUMENTS = {
     "sarif": Document("check.sarif", "render_sarif_of"),
 }
 """Of a sequence of `Report`s, where the form of several is not made of those of one."""
+NEEDS_DOCUMENTS = {
+    "tsv": Document("needs", "render_needs_tsv"),
+    "json": Document("needs", "render_needs_json"),
+    "markdown": Document("needs", "render_needs_markdown"),
+}
+"""Of an `ImageNeeds` and the name of the image; the table is for people."""
 DIFF_DOCUMENTS = {
     "text": Document("diff.text", "render_diff_text"),
     "json": Document("diff.text", "render_diff_json"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, BinaryIO, Union, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, Union, cast
 
 from gpubind.errors import FormatError
 from gpubind.files.tree import Tree
@@ -12,7 +13,10 @@ from gpubind.model import Missing, RootedPath
 
 if TYPE_CHECKING:
     from gpubind.files.blob import Blob
+    from gpubind.formats.elf.named import NamedLibraries
     from gpubind.model.gpucode import GpuCode
+
+T = TypeVar("T")
 
 BUFFER = 1 << 16
 COPY_STEP = 1 << 18
@@ -80,14 +84,23 @@ class OpenedTree(Tree):
             return Missing("unreadable", f"{error.what}: {error.why}")
 
     def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        """Only headers are read, here and there: a buffer would read most of the file."""
+        from gpubind.formats.gpucode.sections import parse_gpu_code
+
+        return self._parsed(path, parse_gpu_code)
+
+    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
+        from gpubind.formats.elf.named import parse_named_libraries
+
+        return self._parsed(path, parse_named_libraries)
+
+    def _parsed(self, path: str, parse: Callable[[BinaryIO], T]) -> Union[T, Missing]:
+        """Return what *parse* reads here and there in the file *path*: a buffer would read most of the file."""
         if self.restarts:
             return Missing("unreadable", PACKED)
         blob = self.open(RootedPath(path))
         if isinstance(blob, Missing):
             return blob
         from gpubind.files.blob import BlobStream
-        from gpubind.formats.gpucode.sections import parse_gpu_code
 
         blob.let_read_all()  # GPU code is everywhere in a file, and is read from its beginning to its end
         stream = cast("BinaryIO", BlobStream(blob)) if blob.quick else self._stream(path)
@@ -95,7 +108,7 @@ class OpenedTree(Tree):
             return stream
         try:
             with stream:
-                return parse_gpu_code(stream)
+                return parse(stream)
         except FormatError as error:
             if error.code != "bad-elf":  # the whole image is damaged
                 raise

@@ -13,6 +13,7 @@ from gpubind.model.answers import ABSENT, ATTRIBUTES, LOOP, OF_DEVICES
 from gpubind.model.budget import LINKS_LIMIT, spend
 
 if TYPE_CHECKING:
+    from gpubind.formats.elf.named import NamedLibraries
     from gpubind.model.gpucode import GpuCode
 
 SHORTCUTS = 2
@@ -217,6 +218,14 @@ class Tree:
             self._codes[here] = answer
         return answer
 
+    def named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
+        """Return the libraries that the ELF file *path* has as texts, to open them; a damaged file is `unreadable`."""
+        here = self._regular(path)
+        if isinstance(here, Missing):
+            return here
+        spend("facts", FILE_COST)
+        return self._named_libraries(here)
+
     def is_stub(self, path: str) -> bool:
         """Return whether *path* is a stub of libcuda or NVML, or a small file in a directory called `stubs`."""
         found = self.find(path)
@@ -253,6 +262,10 @@ class Tree:
 
     def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
         """Only files that can be opened have bytes in their middle: a record has none."""
+        return Missing("unrecorded", f"{path} is in a record")
+
+    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
+        """As `_gpu_code`."""
         return Missing("unrecorded", f"{path} is in a record")
 
     def _is_stub(self, path: str) -> bool:

@@ -104,3 +104,8 @@ def minor_compatible(driver: str, cuda: str) -> bool:
 def minimum_driver(cuda: str) -> Optional[str]:
     """Return the first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is unknown."""
     return _table()["first_driver"].get(cuda)
+
+
+def first_drivers() -> tuple[str, ...]:
+    """Return the first driver of each CUDA version, ascending."""
+    return tuple(_table()["first_driver"].values())

@@ -107,6 +107,12 @@ def arch_of_override(value: str) -> Optional[str]:
     return f"gfx{major}{minor:x}{stepping:x}"
 
 
+def is_of_board(arch: str) -> bool:
+    """Return whether *arch* is that of a Jetson or DRIVE: other GPUs run none of its code, and it none of theirs."""
+    match = _CUDA.fullmatch(arch)
+    return match is not None and int(match.group(1)) in _TEGRA
+
+
 def override_for(arch: str, code: Iterable[str]) -> Optional[str]:
     """Return the value of `OVERRIDE` by which an RDNA GPU of *arch* runs *code*: `10.3.0` for gfx1032 and gfx1030.
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.require import holds
+from gpubind.formats.driver.require import holds, least_driver, requirements_of
 from gpubind.model.cuda import version_key
 
 FACTS = {"cuda": "12.4", "driver": "550.163.01"}
@@ -106,3 +106,36 @@ def test_any_text_is_an_expression_or_refused(text: str) -> None:
         holds(text, FACTS)
     except FormatError as error:
         assert error.place
+
+
+NVIDIAS = (
+    "cuda>=12.4 brand=tesla,driver>=470,driver<471 "
+    "brand=unknown,driver>=470,driver<471 brand=tesla,driver>=535,driver<536"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("cuda>=11.8", "520.61.05"),
+        (NVIDIAS, "550.54.14"),
+        ("driver>=525.5", "525.5"),
+        ("driver>=470,driver<471", None),
+        ("brand=tesla", None),
+        ("cuda>=99", None),
+        ("driver>=470 driver>=535", "470"),
+    ],
+)
+def test_the_least_driver_is_the_first_from_which_on_every_one_will_do(text: str, least: Optional[str]) -> None:
+    assert least_driver(text) == least
+
+
+def test_a_known_brand_counts() -> None:
+    assert least_driver("brand=tesla,driver>=470 driver>=535", brand="tesla") == "470"
+    assert least_driver("brand=tesla,driver>=470 driver>=535") == "535"
+
+
+def test_requirements_are_the_variables_that_nvidias_toolkit_reads() -> None:
+    env = {"NVIDIA_REQUIRE_CUDA": "cuda>=12", "NVIDIA_REQUIRE_JETPACK": "x", "NVIDIA_VISIBLE_DEVICES": "all"}
+    assert requirements_of(env) == {"NVIDIA_REQUIRE_CUDA": "cuda>=12"}
+    assert requirements_of({**env, "NVIDIA_DISABLE_REQUIRE": "1"}) == {}

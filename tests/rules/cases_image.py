@@ -118,6 +118,14 @@ LIBS: Spec = {"/.singularity.d/libs": Dir()}
 NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
 
 IMAGES: dict[str, Case] = {
+    "policy-undecided": Case(
+        Situation(HOST, image(cuda("12.4.0")), policy='gpus = ["sm_80"]'),
+        Situation(HOST, image(glibc()), policy='gpus = ["sm_80"]'),
+    ),
+    "policy-violated": Case(
+        Situation(HOST, image(cuda("12.4.0")), policy='driver = "520"'),
+        Situation(HOST, image(cuda("12.4.0")), policy='driver = "525"'),
+    ),
     "prediction-wrong": Case(
         Situation(HOST, image(glibc()), trial=SEEN[0]), Situation(HOST, image(glibc()), trial=SEEN[1])
     ),

@@ -126,6 +126,7 @@ FOLLOWED: dict[str, Followed] = {
     "image-architecture": almost("image-architecture", "use an image for the host's architecture"),
     "image-env-undecided": almost("image-env-undecided", "plain assignments and exports are understood"),
     "image-libc": with_image("image-libc", "use an image with a newer C library", glibc("2.38")),
+    "policy-violated": almost("policy-violated", "make the image for those hosts, or require more of them"),
     "libc-linker": almost("libc-linker", "use an image with binutils 2.38 or newer"),
     "libc-private": with_request("libc-private", "give --libc image", libc="image"),
     "libc-refused": almost("libc-refused", "give --libc image"),

@@ -9,9 +9,11 @@ from gpubind.api import plan
 from gpubind.cli.checking import not_checked
 from gpubind.errors import GpubindError, NothingToBindError
 from gpubind.files import Tree
+from gpubind.formats.text.policy import parse_policy
 from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.image.facts import Image
+from gpubind.image.needs import read_needs
 from gpubind.inventory.vendors import nothing_to_bind
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import Finding, Plan, Request
@@ -19,6 +21,7 @@ from gpubind.model.expectation import Expectation
 from gpubind.model.trial import Trial
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
+from gpubind.rules.policy import judge
 from gpubind.rules.preflight import Preflight, preflight
 from gpubind.rules.table import check
 from gpubind.runtimes.runtime import Start
@@ -54,6 +57,8 @@ class Situation(NamedTuple):
     expected: tuple[Expectation, ...] = ()
     trial: Optional[Trial] = None
     """What was seen in its container."""
+    policy: str = ""
+    """What the image is compared with, instead of the host."""
 
 
 class Case(NamedTuple):
@@ -65,6 +70,8 @@ class Case(NamedTuple):
 
 def found(situation: Situation) -> tuple[Finding, ...]:
     """Everything that check says."""
+    if situation.policy and situation.image is not None:
+        return tuple(judge(read_needs(situation.image), parse_policy(situation.policy.encode())))
     return check(started(situation))
 
 

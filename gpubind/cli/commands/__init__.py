@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 STARTS = ("exec", "run", "shell")
 MODULES = {
-    **{name: name for name in ("plan", "record", "gpus", "cdi", "explain", "check", "diff")},
+    **{name: name for name in ("plan", "record", "gpus", "cdi", "explain", "check", "needs", "diff")},
     **dict.fromkeys(STARTS, "start"),
     "wrap": "wrap",
     "fleet": "fleet",

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.documents import CHECK_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, UsageError, unknown_format
+from gpubind.errors import EXIT_FINDING, UsageError, in_file, unknown_format
 from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.documents.check.report import Report
     from gpubind.model.expectation import Expectation
+    from gpubind.model.policy import Policy
     from gpubind.model.trial import Trial
 
 Texts = Optional[Sequence[str]]
@@ -38,6 +39,7 @@ def check(
     only: Texts,
     ignore: Texts,
     expect: Optional[str],
+    require: Optional[str],
     strict: bool,
     quiet: bool,
     verbose: int,
@@ -71,8 +73,9 @@ def check(
         gpu_code=gpu_code,
         linked=chosen == "html" and is_one,
         severities=site_severities(),
-        expected=_expected(options, expect, like, is_here=not host),
+        expected=_expected(options, expect, like, is_here=not host) if require is None else (),
         tries=try_,
+        policy=_policy(require, image),
     )
     with progress(quiet=quiet):
         reports = check_each(request, image or [None], host or [None])
@@ -102,6 +105,20 @@ def _need_program(program: Optional[str], image: Texts) -> None:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
+
+
+def _policy(path: Optional[str], image: Texts) -> Optional[Policy]:
+    """Return the policy in the file *path*. Errors: `UsageError`, `HostReadError`, `FormatError` (`bad-policy`)."""
+    if path is None:
+        return None
+    if not image:
+        raise UsageError("require-without-image", "--require needs --image: images are compared with the policy")
+    from gpubind.formats.text.policy import SIZE_LIMIT, parse_policy
+    from gpubind.host.open import read_file
+
+    data = read_file(path, SIZE_LIMIT)
+    with in_file(path):
+        return parse_policy(data)._replace(origin=path)
 
 
 def _need_to_try(image: Texts, host: Texts, like: Optional[str], user: Optional[str]) -> None:
@@ -245,6 +262,12 @@ COMMANDS = {
                 "of `gpubind record --expect`.",
                 "Filtering",
             ),
+            Option(
+                "--require FILE",
+                "Compare the image with a policy, what every host has at least, and read no host: TOML with driver, "
+                "cuda, rocm, glibc, gpus, arch, capabilities and brings-driver.",
+                "The image",
+            ),
             declared.STRICT,
             Option(
                 "--format FORMAT",
@@ -260,6 +283,7 @@ COMMANDS = {
         common=("--nv", "--caps", "--gpus", "--image", "--program"),
         examples=(
             ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
+            ("in CI, without a host", "gpubind check --image app.sif --require policy.toml"),
             ("in one line, for a scheduler", "gpubind check --nv --gpus all --format slurm"),
         ),
         exit_codes=(

@@ -12,8 +12,8 @@ from gpubind.documents import FLEET_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, UsageError, unknown_format
 
 ACTIONS = ("check", "plan", "record", "diff")
-_NOT_SENT = ("--allow-none", "--cdi-hook", "--stage-dir")
-"""Options about formats that are not asked of nodes."""
+_NOT_SENT = ("--allow-none", "--cdi-hook", "--require", "--stage-dir")
+"""Options about formats that are not asked of nodes, and one that is about none."""
 _FORMATS = ("table", "json", *FLEET_DOCUMENTS)
 ENGINES = ("slurm", "clustershell")
 

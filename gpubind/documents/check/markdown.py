@@ -20,33 +20,33 @@ _CODE = re.compile(r"(`[^`]+`)")
 def render_markdown(report: Report) -> str:
     """Return the report: the verdict, what was checked, errors and warnings with what to do about them, then notes."""
     lines = [f"## gpubind check: {verdict(report.findings)}", "", "| | |", "| --- | --- |"]
-    lines += [f"| {name} | {_code(value, in_table=True)} |" for name, value in about(report)]
+    lines += [f"| {name} | {as_code(value, in_table=True)} |" for name, value in about(report)]
     for finding in report.findings:
         lines += ["", *_lines(finding)] if finding.severity != "note" else []
-    notes = [f"- {_code(each.code)}: {_text(each.what)}" for each in report.findings if each.severity == "note"]
+    notes = [f"- {as_code(each.code)}: {as_text(each.what)}" for each in report.findings if each.severity == "note"]
     lines += ["", "### notes", "", *notes] if notes else []
-    ignored = [f"- {_code(each.code)}: {_text(each.what)} ({_text(reason)})" for each, reason in report.ignored]
+    ignored = [f"- {as_code(each.code)}: {as_text(each.what)} ({as_text(reason)})" for each, reason in report.ignored]
     lines += ["", "### ignored", "", *ignored] if ignored else []
     if report.not_counted:
-        lines += ["", _text(not_counted(report))]
+        lines += ["", as_text(not_counted(report))]
     return "\n".join(lines) + "\n"
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    yield f"### {finding.severity}: {_code(finding.code)}"
+    yield f"### {finding.severity}: {as_code(finding.code)}"
     yield ""
-    yield f"{_text(finding.what)}."
+    yield f"{as_text(finding.what)}."
     members = [(name, getattr(finding, name)) for name in ("where", "why", "hint") if getattr(finding, name)]
     if members:
         yield ""
     for name, text in members:
-        yield f"- {name}: {_text(text)}"
+        yield f"- {name}: {as_text(text)}"
     if finding.command:
         fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", finding.command) or [""]))
         yield from ("", f"{fence}sh", *map(printable, finding.command.split("\n")), fence)
 
 
-def _code(text: str, *, in_table: bool = False) -> str:
+def as_code(text: str, *, in_table: bool = False) -> str:
     """Return *text* as code, which has no characters with a meaning but backquotes; in a table also `|`."""
     shown = printable(text)
     longest = max(map(len, re.findall("`+", shown)), default=0)
@@ -55,7 +55,7 @@ def _code(text: str, *, in_table: bool = False) -> str:
     return f"{fence}{pad}{shown}{pad}{fence}"
 
 
-def _text(text: str) -> str:
+def as_text(text: str) -> str:
     """Return a sentence; what is code in it stays code."""
     lines = (printable(line) for line in text.split("\n"))
     parts = _CODE.split(" ".join(lines))

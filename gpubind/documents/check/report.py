@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 from gpubind import __version__
 from gpubind.documents.text import driver_name, printable
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, Plan, PlannedDriver, Severity, counted
+from gpubind.model import Finding, ImageFacts, Plan, PlannedDriver, Severity, counted
 from gpubind.model.expectation import Expectation
 from gpubind.model.findings import page_of
 from gpubind.model.gpucode import CodeFile
@@ -49,6 +49,8 @@ class Checked(NamedTuple):
     """Of --as-user."""
     expected: Optional[str] = None
     """The files with what the host is to have."""
+    policy: Optional[str] = None
+    """The file of --require, with which the image was compared instead of a host."""
 
 
 def checked_in(opened: Optional[Image], /, **named: Optional[str]) -> Checked:
@@ -102,6 +104,8 @@ class Report(NamedTuple):
     """What was seen in the container, if it was tried."""
     gpu_code: tuple[CodeFile, ...] = ()
     """The files of the image with GPU code."""
+    image: Optional[ImageFacts] = None
+    """The image of a check without a plan."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:
@@ -210,6 +214,7 @@ def render_check_json(report: Report) -> str:
 def check_document(report: Report) -> dict[str, Any]:
     """Return the check document; `plan` and `node` are digests of its plan, null where there is none."""
     plan = report.plan
+    facts = report.image if plan is None else plan.image
     return {
         "schema": SCHEMA,
         "gpubind": __version__,
@@ -217,7 +222,7 @@ def check_document(report: Report) -> dict[str, Any]:
         "checked": _checked(report),
         "plan": plan.digest if plan is not None and plan.drivers else None,
         "node": plan.node_digest if plan is not None else None,
-        "image": None if plan is None or plan.image is None else plan.image.to_dict(),
+        "image": None if facts is None else facts.to_dict(),
         "gpu_code": [file.to_dict() for file in report.gpu_code],
         "findings": [_finding(finding) for finding in report.findings],
         "ignored": [{**_finding(finding), "reason": reason} for finding, reason in report.ignored],

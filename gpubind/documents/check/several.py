@@ -53,7 +53,8 @@ def render_unchecked(reports: Sequence[Report]) -> str:
 def name_of(report: Report) -> str:
     """Return which check it is: `app.sif on node.json`."""
     checked = report.checked
-    return f"{checked.image} on {checked.host}" if checked.image else str(checked.host)
+    there = checked.policy or checked.host
+    return f"{checked.image} on {there}" if checked.image else str(there)
 
 
 def equal_hosts(reports: Iterable[Report], outcome: Callable[[Report], _T]) -> dict[tuple[_T, ...], list[str]]:

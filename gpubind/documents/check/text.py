@@ -63,7 +63,8 @@ def what_is_checked(report: Report) -> str:
     """Return the subject of the check: the program and image on the driver and GPUs of the host."""
     plan, checked = report.plan, report.checked
     if plan is None:
-        return "not checked"
+        here = f"the hosts of {checked.policy}"
+        return _image(checked, report.image, here) if report.image is not None else "not checked"
     drivers = []
     for planned in () if plan.request.like else plan.drivers:
         cuda = planned.driver.cuda_max
@@ -73,10 +74,12 @@ def what_is_checked(report: Report) -> str:
     here += f", {counted(gpus, 'GPU')}" if gpus else ""
     here += f", by {checked.runtime}" if checked.runtime else ""
     here += f", as {checked.user}" if checked.user else ""
-    if plan.image is None:
-        return here
+    return here if plan.image is None else _image(checked, plan.image, here)
+
+
+def _image(checked: Checked, facts: ImageFacts, here: str) -> str:
     program = f"{checked.program} in " if checked.program else ""
-    return f"{program}{checked.image or 'the image'} ({_facts(plan.image, checked)}) on {here}"
+    return f"{program}{checked.image or 'the image'} ({_facts(facts, checked)}) on {here}"
 
 
 def _facts(image: ImageFacts, checked: Checked) -> str:

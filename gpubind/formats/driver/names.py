@@ -113,6 +113,19 @@ def driver_libraries() -> tuple[str, ...]:
     return tuple(entry.text for entry in _of_driver() if entry.kind == "library")
 
 
+def rocm_section(name: str) -> Optional[str]:
+    """Return the section in which the shipped list has *name*, a library of ROCm's user space; None for any other."""
+    if not name.startswith(("libamd", "libhip", "libhsa", "libroc")):
+        return None  # libdrm and libnuma are not AMD's
+    return next((entry.section for entry in _of_rocm() if name.startswith(entry.text)), None)
+
+
+@lru_cache(maxsize=1)
+def _of_rocm() -> tuple[ListEntry, ...]:
+    name = "etc/rocmliblist.conf"
+    return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.kind == "library")
+
+
 @lru_cache(maxsize=1)
 def _of_driver() -> tuple[ListEntry, ...]:
     name = "etc/nvliblist.conf"

@@ -13,10 +13,13 @@ from collections.abc import Iterator, Mapping
 from typing import Optional, Union
 
 from gpubind.errors import Format, FormatError
-from gpubind.model.cuda import version_key
+from gpubind.model.cuda import cuda_max, first_drivers, version_key
 
 LENGTH_LIMIT = 1 << 16
+DRIVERS_LIMIT = 256
+"""Drivers of an expression that are tried: NVIDIA's images name 40."""
 PROPERTIES = ("cuda", "driver", "arch", "brand")
+_FALSE = ("", "0", "false", "no", "f", "n")
 _malformed = Format("bad-require", "malformed NVIDIA_REQUIRE_* expression").damaged
 _TERM = re.compile(r"([^<>=!]+)(=|!=?|<=?|>=?)([^<>=!].*)", re.DOTALL)
 _VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits hold no more digits for certain
@@ -36,6 +39,44 @@ def holds(text: str, facts: Mapping[str, str]) -> Optional[bool]:
     if len(faults) == len(outcomes):
         raise faults[0]
     return None if faults or len(set(outcomes)) > 1 else outcomes[0] is True
+
+
+def requirements_of(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of *env* that are requirements; none where NVIDIA_DISABLE_REQUIRE is true.
+
+    Source: nvidia-container-toolkit `internal/config/image/cuda_image.go`.
+    """
+    if env.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
+        return {}
+    is_asked = (name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK") for name in env)
+    return {name: text for (name, text), asked in zip(env.items(), is_asked) if asked}
+
+
+def least_driver(text: str, **known: str) -> Optional[str]:
+    """Return the first driver from which on every known one meets the requirement in *text*; None if there is none.
+
+    *known* are other properties: a brand or an architecture that *known* lacks may be any. Errors: as `holds`.
+    """
+    least = None
+    for driver in reversed(drivers_of(text)):
+        if not holds(text, of_driver(driver, **known)):
+            break
+        least = driver
+    return least
+
+
+def drivers_of(text: str) -> tuple[str, ...]:
+    """Return the drivers at which the answer about *text* may change, ascending: those it names, and the first of each
+    CUDA version.
+    """
+    named = re.findall(r"driver[<>=!]+([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})(?![0-9.])", text[:LENGTH_LIMIT], re.IGNORECASE)
+    return tuple(sorted({*named[:DRIVERS_LIMIT], *first_drivers()}, key=lambda one: (version_key(one), one)))
+
+
+def of_driver(driver: str, **known: str) -> dict[str, str]:
+    """Return the properties of a host with *driver*, with those *known*."""
+    cuda = cuda_max(driver)
+    return {"driver": driver, **({} if cuda is None else {"cuda": cuda}), **known}
 
 
 def _outcomes(text: str, facts: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:

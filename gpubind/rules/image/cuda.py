@@ -13,14 +13,12 @@ from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
-from gpubind.formats.driver.require import holds
+from gpubind.formats.driver.require import holds, requirements_of
 from gpubind.frozen import NamedTuple
 from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing, cases_of, finding
 from gpubind.model.cuda import minimum_driver, minor_compatible, minor_floor
 from gpubind.planner.compat import RULE
 from gpubind.rules.preflight import ImagePreflight
-
-_FALSE = ("", "0", "false", "no", "f", "n")
 
 
 class _Cuda(NamedTuple):
@@ -107,16 +105,10 @@ def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
 
     Also `require-undecided`, where it depends on the GPU's brand or architecture, which are not in any file; and
     `bad-require`, where it is malformed.
-    Source: nvidia-container-toolkit `internal/config/image/cuda_image.go` (which variables are requirements).
     """
-    environ = preflight.image.facts.env
-    if environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
-        return
     host = _cuda(preflight)
     facts = {"cuda": (_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
-    for name, value in environ.items():
-        if not name.startswith("NVIDIA_REQUIRE_") or name.startswith("NVIDIA_REQUIRE_JETPACK"):
-            continue
+    for name, value in requirements_of(preflight.image.facts.env).items():
         where = f"{name}={value[:400]}"
         try:
             answer = holds(value, facts)

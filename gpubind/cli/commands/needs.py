@@ -1,0 +1,70 @@
+"""needs: what an image asks of a host."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from gpubind.cli import declarations as declared
+from gpubind.cli.declarations import Argument, Option, Subcommand
+from gpubind.documents import NEEDS_DOCUMENTS
+from gpubind.errors import UsageError, unknown_format
+
+FORMATS = ("text", *NEEDS_DOCUMENTS)
+
+
+def needs(*, image: str, program: Optional[str], format_: Optional[str], output: Optional[str], quiet: bool) -> None:
+    """Show what an image asks of a host, without one.
+
+    CUDA and the oldest driver for it, ROCm, the architectures of its GPU code, its C library, the driver's libraries
+    that its programs use and the capabilities that they are of, and its libraries for RDMA. All is read from files;
+    nothing is started.
+    """
+    from gpubind.cli.output import has_colour, progress, table_width, write_document
+    from gpubind.image.needs import read_needs
+    from gpubind.image.open import open_image
+
+    chosen = format_ or "text"
+    if chosen not in FORMATS:
+        raise unknown_format(chosen, FORMATS)
+    if program == "":
+        raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the image")
+    with progress(quiet=quiet), open_image(image) as opened:
+        found = read_needs(opened, program)
+    if chosen == "text":
+        from gpubind.cli.tables import render_tables
+        from gpubind.documents.needs import needs_table
+
+        text = render_tables([needs_table(found)], table_width(output), colour=has_colour(output))
+    else:
+        text = NEEDS_DOCUMENTS[chosen].render(found, image)
+    write_document(text, output)
+
+
+COMMANDS = {
+    "needs": Subcommand(
+        "needs",
+        needs,
+        needs.__doc__ or "",
+        (
+            Option("--program PATH", "Only what this program asks, as it is found in the image.", "The image"),
+            Option(
+                "--format FORMAT",
+                f"What to print: {', '.join(FORMATS)}. [text]",
+                "Output",
+                choices=FORMATS,
+            ),
+            declared.JSON,
+            declared.OUTPUT,
+            declared.QUIET._replace(help="Do not show progress."),
+        ),
+        (Argument("image", "IMAGE", declared.IMAGE_HELP.replace("The image that will be started: a", "A")),),
+        common=("--program", "--format", "--json", "--output", "--quiet"),
+        examples=(
+            ("see it", "gpubind needs app.sif"),
+            ("a table for a README", "gpubind needs app.sif --format markdown"),
+            ("of one program", "gpubind needs app.sif --program /opt/app/solve"),
+        ),
+        exit_codes=(("0", "done"), *(declared.EXIT_CODES[at] for at in (0, 2, 3))),
+        shared=(),
+    )
+}

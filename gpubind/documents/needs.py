@@ -1,0 +1,138 @@
+"""`gpubind needs`: what an image asks of a host, for people, for a README, and as `gpubind.needs/1`.
+
+Its schema is data/needs.schema.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpubind import __version__
+from gpubind.documents.check.markdown import as_code, as_text
+from gpubind.documents.tables import Column, Row, Table, table_of
+from gpubind.documents.text import printable
+from gpubind.image.needs import DriverLibrary, ImageNeeds
+from gpubind.model import counted
+from gpubind.model.gpucode import CodeFile, GpuCode, made_of
+from gpubind.model.plain import text_of
+
+SCHEMA = "gpubind.needs/1"
+_COLUMNS = (Column("need", kept=True), Column("what", kept=True), Column("from", kept=True))
+_NOTHING = "nothing in it uses a GPU, as far as its files tell"
+_SHOWN = 120
+"""Characters of a requirement that are shown."""
+
+
+def needs_document(needs: ImageNeeds, reference: str) -> dict[str, Any]:
+    """Return the document; *reference* is the image as the user named it."""
+    return {"schema": SCHEMA, "gpubind": __version__, "reference": reference, **needs.to_dict()}
+
+
+def render_needs_json(needs: ImageNeeds, reference: str) -> str:
+    """Return the document as text."""
+    return text_of(needs_document(needs, reference))
+
+
+def render_needs_tsv(needs: ImageNeeds, reference: str) -> str:
+    """Return a line for each need, its columns separated by tabs."""
+    return "".join("\t".join(map(printable, row)) + "\n" for row in _rows(needs))
+
+
+def render_needs_markdown(needs: ImageNeeds, reference: str) -> str:
+    """Return a table for a README or a model card."""
+    lines = ["| need | what | from |", "| --- | --- | --- |"]
+    for need, what, of in _rows(needs):
+        lines.append(f"| {as_text(need)} | {as_text(what)} | {as_code(of, in_table=True) if of else ''} |")
+    return "\n".join(lines) + "\n"
+
+
+def needs_table(needs: ImageNeeds) -> Table:
+    """Return the needs as a table for people."""
+    return table_of(_COLUMNS, tuple(_rows(needs)))
+
+
+def _rows(needs: ImageNeeds) -> Iterator[Row]:
+    """Yield each need: its name, what it is, and the file or variable that says so."""
+    facts = needs.facts
+    yield "architecture", facts.arch or "not known", ""
+    yield "C library", _libc(needs), ""
+    if not needs.is_for_gpus:
+        yield "GPU", _NOTHING, ""
+    yield from _driver(needs)
+    if facts.rocm:
+        yield "ROCm", facts.rocm, "/opt/rocm"
+    for name, files in _by_framework(needs.gpu_code).items():
+        yield f"GPU code: {name}", _code(file.gpu_code for file in files), files[0].path
+    if needs.capabilities:
+        named = (name if is_sure else f"{name} if it is opened" for name, is_sure, _ in needs.capabilities)
+        yield "capabilities", ", ".join(named), ", ".join(dict.fromkeys(by for _, _, by in needs.capabilities))
+    for library in needs.libraries:
+        yield from _library(library)
+    for own in facts.driver:
+        yield "brings a driver", f"{own.soname}: it fits one version of the kernel module only", own.path
+    for name in needs.missing:
+        yield "missing", name, needs.program or ""
+    for fabric in needs.fabric:
+        yield f"{fabric.name} {fabric.version or ''}".rstrip(), fabric.host, fabric.path
+    for path, why in needs.unread:
+        yield "not looked at", why, path
+
+
+def _libc(needs: ImageNeeds) -> str:
+    facts = needs.facts
+    wants = f"programs need GLIBC_{needs.glibc}" if needs.glibc else ""
+    if facts.libc_fault:
+        return facts.libc_fault
+    if facts.libc_family == "musl":
+        return "musl: a driver's libraries need glibc"
+    if facts.libc_family == "none":
+        return f"the host's: {wants}" if wants else "none"
+    return "; ".join(filter(None, (f"glibc {facts.libc_version} of its own", wants)))
+
+
+def _driver(needs: ImageNeeds) -> Iterator[Row]:
+    facts = needs.facts
+    for cuda in facts.every_cuda:
+        yield "CUDA", cuda.version, cuda.where
+    if facts.cuda and needs.native is None:
+        yield "NVIDIA's driver", f"not known for CUDA {facts.cuda}", f"CUDA {facts.cuda}"
+    elif facts.cuda and needs.driver is not None:
+        only = f", as {', '.join(needs.only_ptx)} has only PTX" if needs.only_ptx else ""
+        yield "NVIDIA's driver", f"{needs.driver} or later{only}", f"CUDA {facts.cuda}"
+        if needs.driver != needs.native:
+            yield "... for PTX", f"{needs.native} or later", f"CUDA {facts.cuda}"
+    for one in needs.requires:
+        text = one.text[:_SHOWN]
+        if one.fault is not None:
+            yield one.name, f"malformed: {one.fault}", text
+        else:
+            driver = f"driver {one.driver} or later" if one.driver else "depends on the GPU"
+            yield one.name, driver, text
+    for compat in facts.compat:
+        serves = f"CUDA {compat.note.cuda}" if compat.note else "its CUDA"
+        branches = f" with drivers {', '.join(map(str, compat.note.drivers))}" if compat.note else ""
+        yield "its own libcuda", f"{serves}{branches}, on data-center GPUs", compat.path
+
+
+def _by_framework(files: Iterable[CodeFile]) -> dict[str, list[CodeFile]]:
+    """Return the files by the name of what they are of; those that are not main ones only where there is no other."""
+    found: dict[str, list[CodeFile]] = {}
+    for file in files:
+        found.setdefault(file.framework or "the program", []).append(file)
+    return {name: [one for one in group if one.is_main] or group for name, group in found.items()}
+
+
+def _code(codes: Iterable[GpuCode]) -> str:
+    parts = tuple(codes)
+    whole = made_of((one for part in parts for one in part.code), (one for part in parts for one in part.ptx))
+    ptx = f"PTX {' '.join(whole.ptx)}" if whole.ptx else ""
+    return "; ".join(filter(None, (" ".join(whole.code), ptx))) or "not known"
+
+
+def _library(library: DriverLibrary) -> Iterator[Row]:
+    use = "linked with it" if library.use == "linked" else "opened by name"
+    versions = f", {' '.join(library.versions)}" if library.versions else ""
+    more = len(library.by) - 1
+    others = f" and {counted(more, 'other file')}" if more else ""
+    yield library.name, f"{library.capability}: {use}{versions}", f"{library.by[0]}{others}"

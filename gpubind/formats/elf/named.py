@@ -1,0 +1,61 @@
+"""The libraries that a program or library has as texts in its constants: what it hands to dlopen(3).
+
+`dlopen` leaves no trace in a header. Link editors put texts into `.rodata`, and for the large model of x86-64 into
+`.lrodata`; those of Go have no zero byte at their end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO, Optional
+
+from gpubind.formats.elf.dynamic import OFFSET_LIMIT, SHT_NOBITS, find_sections
+from gpubind.frozen import NamedTuple
+
+SECTIONS = (".rodata", ".lrodata")
+READ_LIMIT = 64 << 20
+"""Bytes of the constants of one file that are read. PyTorch's largest have 30 MB."""
+STEP = 1 << 20
+NAME_LIMIT = 80
+NAMES_LIMIT = 1024
+"""Names of one file that are kept."""
+_NAME = re.compile(rb"lib[A-Za-z0-9_+-]{1,64}\.so(?:\.[0-9]{1,4}){0,3}")
+_NCCL = re.compile(rb"NCCL version ([0-9]{1,2}(?:\.[0-9]{1,3}){1,2})\+cuda")
+
+
+class NamedLibraries(NamedTuple):
+    """The names of libraries in the constants of one file."""
+
+    names: tuple[str, ...] = ()
+    """`libcuda.so.1`, sorted."""
+    nccl: Optional[str] = None
+    """The release of NCCL that it says it is: it is often linked into another library."""
+    unread: Optional[str] = None
+    """Why there may be more."""
+
+
+def parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
+    """Return the names in the ELF file in *stream* (binary, seekable). Errors: as `parse_elf`."""
+    names: dict[str, None] = {}
+    nccl = unread = None
+    sections = find_sections(stream, SECTIONS)
+    for section in (sections[name] for name in SECTIONS if name in sections):
+        if section.kind == SHT_NOBITS or section.offset >= OFFSET_LIMIT:
+            continue
+        if section.size > READ_LIMIT:
+            unread = f"of {section.size} bytes of constants the first {READ_LIMIT} were read"
+        before, end = b"", min(section.size, READ_LIMIT)
+        for at in range(0, end, STEP):
+            stream.seek(section.offset + at)
+            data = before + (stream.read(min(STEP, end - at)) or b"")  # None: no bytes for now
+            if len(data) == len(before):
+                unread = "it ends within its constants"
+                break
+            if len(names) < NAMES_LIMIT:
+                names.update((match.group().decode(), None) for match in _NAME.finditer(data))
+            version = _NCCL.search(data)
+            nccl = version.group(1).decode() if version and nccl is None else nccl
+            before = data[-NAME_LIMIT:]
+    if len(names) > NAMES_LIMIT:
+        unread = f"it has more than {NAMES_LIMIT} names of libraries"
+    return NamedLibraries(tuple(sorted(names)[:NAMES_LIMIT]), nccl, unread)

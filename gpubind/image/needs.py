@@ -1,0 +1,375 @@
+"""Find what an image asks of a host, without one: `read_needs`.
+
+What is linked with a driver's library does not start without it; what opens one by name (dlopen) may do without. The
+files that are looked at are those of the program, or of the frameworks and of the libraries that usually open a driver
+(data/needs.json).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from posixpath import basename
+from typing import Any, Literal, Optional
+
+from gpubind.errors import FormatError, HostReadError
+from gpubind.files import Tree, glob
+from gpubind.formats.driver.names import driver_section, rocm_section
+from gpubind.formats.driver.require import least_driver, requirements_of
+from gpubind.formats.elf.elf import ElfFacts
+from gpubind.formats.elf.glibc import is_member
+from gpubind.frozen import NamedTuple
+from gpubind.image.cuda import framework_libraries, matching, packages_of
+from gpubind.image.environment import DEFAULT_PATH
+from gpubind.image.facts import Image
+from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code
+from gpubind.loader.container import Container
+from gpubind.loader.execve import Caller, follow
+from gpubind.loader.loader import newest
+from gpubind.loader.python import is_python
+from gpubind.model import CAPABILITIES, Capability, ImageFacts, Missing
+from gpubind.model.cuda import frameworks, minimum_driver, minor_floor
+from gpubind.model.data import read_data
+from gpubind.model.gpucode import CodeFile, GpuCode
+from gpubind.model.plain import plain
+
+FILES_LIMIT = 512
+"""Files of an image in which libraries of the driver are looked for."""
+CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
+_SITE = "site:"
+_VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,3})$")
+Strength = Literal["linked", "opened"]
+
+
+class DriverLibrary(NamedTuple):
+    """A library of the driver that files of the image use."""
+
+    name: str
+    """`libnvcuvid.so.1`; of a library that all vendors share, its own: `libEGL.so.1`."""
+    vendor: Literal["nvidia", "amd", "any"]
+    """`any`: it opens the library of the host's driver."""
+    capability: Capability
+    use: Strength
+    """`linked`: its users do not start without it; `opened`: they open it by name, and may do without."""
+    versions: tuple[str, ...]
+    """The symbol versions that are needed of it."""
+    by: tuple[str, ...]
+    """The files that use it."""
+
+
+class Requirement(NamedTuple):
+    """A variable NVIDIA_REQUIRE_* of the image."""
+
+    name: str
+    text: str
+    driver: Optional[str]
+    """The first driver from which on every one meets it, whatever the GPU's brand is; None if there is none known."""
+    fault: Optional[str]
+    """Why it cannot be read."""
+
+
+class Fabric(NamedTuple):
+    """A library for RDMA, or for communication between GPUs and nodes."""
+
+    name: str
+    version: Optional[str]
+    path: str
+    host: str
+    """What it uses of the host."""
+
+
+class ImageNeeds(NamedTuple):
+    """What an image asks of a host."""
+
+    facts: ImageFacts
+    program: Optional[str]
+    driver: Optional[str]
+    """The oldest NVIDIA driver that serves its newest CUDA: by minor-version compatibility, unless it has only PTX."""
+    native: Optional[str]
+    """The first driver that serves its newest CUDA itself: it also compiles PTX, for GPUs newer than the code."""
+    only_ptx: tuple[str, ...]
+    """Frameworks and programs without machine code."""
+    requires: tuple[Requirement, ...]
+    gpu_code: tuple[CodeFile, ...]
+    glibc: Optional[str]
+    """The newest GLIBC version that the files that were looked at need, `2.34`."""
+    libstdcxx: Optional[str]
+    """Likewise GLIBCXX, `3.4.30`."""
+    libraries: tuple[DriverLibrary, ...]
+    missing: tuple[str, ...]
+    """Libraries that the program needs, that the image lacks, and that are not a driver's."""
+    fabric: tuple[Fabric, ...]
+    unread: tuple[tuple[str, str], ...]
+    """What was not looked at, and why."""
+
+    @property
+    def capabilities(self) -> tuple[tuple[Capability, bool, str], ...]:
+        """Return each capability of the driver that is used, whether surely, and by what."""
+        found: dict[Capability, tuple[bool, str]] = {}
+        facts = self.facts
+        if facts.cuda or any(code.gpu_code.code or code.gpu_code.ptx for code in self.gpu_code):
+            found["compute"] = True, f"CUDA {facts.cuda}" if facts.cuda else "GPU code"
+        asked = facts.env.get(CAPABILITIES_VARIABLE, "")
+        for one in CAPABILITIES:
+            if one in asked.split(","):
+                found.setdefault(one, (True, CAPABILITIES_VARIABLE))
+        for sure in ("linked", "opened"):
+            for library in self.libraries:
+                if library.use == sure and library.vendor != "amd":
+                    found.setdefault(library.capability, (sure == "linked", library.name))
+        return tuple((one, *found[one]) for one in CAPABILITIES if one in found)
+
+    @property
+    def is_for_gpus(self) -> bool:
+        """Return whether anything in it uses a GPU."""
+        return bool(self.facts.cuda or self.facts.rocm or self.gpu_code or self.libraries or self.requires)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the members of the document `gpubind.needs/1`."""
+        facts = self.facts
+        return {
+            "image": facts.to_dict(),
+            "program": self.program,
+            "cuda": [cuda._asdict() for cuda in facts.every_cuda],
+            "driver": {"oldest": self.driver, "native": self.native, "only_ptx": list(self.only_ptx)},
+            "requires": [one._asdict() for one in self.requires],
+            "gpu_code": [one.to_dict() for one in self.gpu_code],
+            "glibc": self.glibc,
+            "libstdcxx": self.libstdcxx,
+            "capabilities": [{"name": one, "sure": sure, "by": by} for one, sure, by in self.capabilities],
+            "libraries": plain(self.libraries),
+            "missing": list(self.missing),
+            "fabric": plain(self.fabric),
+            "unread": [{"path": path, "why": why} for path, why in self.unread],
+        }
+
+
+class _Looked:
+    """What is found in the files that are looked at."""
+
+    def __init__(self, image: Image) -> None:
+        self.tree: Tree = image.tree
+        self._find = image.loader.find
+        self._uses: dict[tuple[str, Strength], dict[str, None]] = {}
+        self._versions: dict[str, dict[str, None]] = {}
+        self._needs: list[str] = []
+        self.nccl: dict[str, str] = {}
+        self.unread: dict[str, str] = {}
+        self._seen: set[str] = set()
+
+    def look(self, path: str) -> None:
+        """Look into the file *path*, once: what it is linked with, and which libraries it names."""
+        real = self.tree.resolve(path)
+        if isinstance(real, Missing) or real in self._seen:
+            return
+        if len(self._seen) == FILES_LIMIT:
+            self.unread.setdefault("/", f"more than {FILES_LIMIT} files may use a driver")
+            return
+        self._seen.add(real)
+        elf = self.tree.elf(real)
+        if not isinstance(elf, Missing):
+            self._linked(path, elf)
+        elif elf.why == "forbidden" or (elf.why == "unreadable" and "not an ELF file" not in elf.detail):
+            self.unread[path] = elf.detail or elf.why
+        named = self.tree.named_libraries(real)
+        if isinstance(named, Missing):
+            if not isinstance(elf, Missing):
+                self.unread[path] = named.detail or named.why
+            return
+        if named.unread:
+            self.unread[path] = named.unread
+        if named.nccl:
+            self.nccl[real] = named.nccl
+        for name in named.names:
+            self.use(name, "opened", path)
+
+    def _linked(self, path: str, elf: ElfFacts) -> None:
+        for name in elf.needed:
+            self.use(name, "linked", path)
+        for need in elf.version_needs:
+            self._versions.setdefault(need.library, {}).update(dict.fromkeys(need.versions))
+            if not is_member(elf.soname or ""):
+                self._needs += need.versions
+
+    def use(self, name: str, use: Strength, path: str) -> None:
+        """Note that the file *path* uses the library *name*, if it is a driver's and no name of that file itself."""
+        if _about(name) is not None and not basename(path).startswith(name):
+            self._uses.setdefault((name, use), {})[path] = None
+
+    @property
+    def libraries(self) -> Iterator[DriverLibrary]:
+        """Yield the libraries of drivers that are used; those of ROCm only if the image does not have them."""
+        for (name, use), paths in sorted(self._uses.items()):
+            about = _about(name)
+            if about is None or (use == "opened" and (name, "linked") in self._uses):
+                continue
+            vendor, capability = about
+            if vendor == "amd" and self._find(name):
+                continue
+            strength: Strength = "opened" if vendor == "any" else use  # it may find another vendor's
+            versions = tuple(sorted(self._versions.get(name, ())))
+            yield DriverLibrary(name, vendor, capability, strength, versions, tuple(sorted(paths)))
+
+    def newest(self, prefix: str) -> Optional[str]:
+        return newest(self._needs, prefix)
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(read_data("model/data/needs.json"))
+    return table
+
+
+def _about(name: str) -> Optional[tuple[Literal["nvidia", "amd", "any"], Capability]]:
+    """Return whose library *name* is, and its capability; None if it is of none of the vendors."""
+    dispatchers: Mapping[str, Capability] = _table()["dispatchers"]
+    shared = dispatchers.get(re.sub(r"\.so\..*", ".so", name))
+    if shared is not None:
+        return "any", shared
+    for vendor, section in (("nvidia", driver_section(name)), ("amd", rocm_section(name))):
+        if section in CAPABILITIES:
+            return vendor, section  # type: ignore[return-value]
+    return None
+
+
+def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
+    """Return what *image* asks of a host, or what *program* in it does: a path, or a name in the image's PATH.
+
+    Errors: `HostReadError` (code `program-not-found`) for a program that the image does not have, or that does not run.
+    """
+    facts = image.facts
+    looked, places = _Looked(image), _Places(image)
+    code: tuple[CodeFile, ...] = ()
+    missing: tuple[str, ...] = ()
+    is_for_all = program is None
+    if program is not None:
+        closure, missing, is_for_all = _closure(image, program)
+        for path in closure:
+            looked.look(path)
+        code = gpu_code_of_program(closure, image.tree)
+    if is_for_all:
+        code = (*code, *read_gpu_code(image))
+        _look_everywhere(looked, places)
+    fabric = tuple(_fabric(looked, places)) if is_for_all else ()
+    only_ptx = _only_ptx(code)
+    cuda = facts.cuda
+    native = minimum_driver(".".join(cuda.split(".")[:2])) if cuda else None
+    unread = {
+        **image.tree.unseen,
+        **looked.unread,
+        **{one.path: one.gpu_code.unread for one in code if one.gpu_code.unread},
+    }
+    return ImageNeeds(
+        facts=facts,
+        program=program,
+        driver=native if only_ptx else (minor_floor(cuda) or native) if cuda and native else None,
+        native=native,
+        only_ptx=only_ptx,
+        requires=tuple(_requirements(facts.env)),
+        gpu_code=code,
+        glibc=looked.newest("GLIBC"),
+        libstdcxx=looked.newest("GLIBCXX"),
+        libraries=tuple(looked.libraries),
+        missing=missing,
+        fabric=fabric,
+        unread=tuple(sorted(unread.items())),
+    )
+
+
+def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """Return the files that *program* is linked with, itself first; what is missing; and whether it is a Python."""
+    container = Container(image.loader, image.tree, (), (), image.facts.env.get("LD_LIBRARY_PATH", ""))
+    machine = Caller(image.facts.arch, modes_count=image.facts.kind == "directory")
+    chain = follow(container, program, image.facts.env.get("PATH") or DEFAULT_PATH, machine)
+    if chain.file is None or chain.stop is not None:
+        why = chain.stop.why if chain.stop is not None else ""
+        raise HostReadError("program-not-found", "the program does not run in the image", where=program, why=why)
+    closure = container.closure(chain.file.path)
+    if closure is None:
+        return (chain.file.path,), (), is_python(chain.file)
+    missing = (one.name for one in closure.missing if _about(one.name) is None)
+    files = tuple(here.file.path for here in closure.objects)
+    return files, tuple(sorted(set(missing))), is_python(chain.file)
+
+
+def _look_everywhere(looked: _Looked, places: _Places) -> None:
+    """Look into what usually opens a driver, and into the frameworks' libraries."""
+    for pattern in _table()["openers"]:
+        for path in places.matching(pattern):
+            looked.look(path)
+    known = frameworks()
+    for directory in places.packages:
+        for name in looked.tree.names(directory):
+            framework = known.get(name)
+            if framework is not None:
+                code = (path for pattern in framework.code for path in matching(looked.tree, directory, pattern))
+                for path in (*framework_libraries(looked.tree, directory, framework), *code):
+                    looked.look(path)
+        for module, library in _table()["modules"].items():
+            if looked.tree.has(f"{directory}/{module}"):
+                looked.use(library, "opened", f"{directory}/{module}")
+
+
+class _Places:
+    """Where libraries are in an image, for the patterns of data/needs.json."""
+
+    def __init__(self, image: Image) -> None:
+        own = image.facts.env.get("LD_LIBRARY_PATH", "").split(":")
+        self._tree = image.tree
+        self.libraries = tuple(dict.fromkeys((*(p for p in own if p.startswith("/")), *image.loader.directories)))
+        self.packages = packages_of(image.tree, image.facts.env.get("PATH", ""))
+
+    def matching(self, pattern: str) -> Iterator[str]:
+        """Yield the paths of *pattern*: absolute, below the packages of Python after `site:`, else below libraries."""
+        if pattern.startswith("/"):
+            try:
+                yield from glob(self._tree, pattern)
+            except FormatError as error:
+                if error.code != "wide-glob":
+                    raise
+                self._tree.unseen[pattern] = error.why
+            return
+        below = self.packages if pattern.startswith(_SITE) else self.libraries
+        for directory in below:
+            found = matching(self._tree, directory, pattern.removeprefix(_SITE))
+            yield from islice(found, FILES_LIMIT + 1)  # one more than is looked at, to say so
+
+
+def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
+    """Yield the libraries for RDMA and communication, each file once."""
+    tree = looked.tree
+    for row in _table()["fabric"]:
+        seen: dict[str, str] = {}
+        for pattern in row["files"]:
+            for path in places.matching(pattern):
+                at = tree.resolve(path)
+                if not isinstance(at, Missing):
+                    seen.setdefault(at, path)
+        for real, path in list(seen.items())[:FILES_LIMIT]:
+            looked.look(path)
+            match = _VERSION.search(real)
+            yield Fabric(row["name"], looked.nccl.get(real) or (match.group(1) if match else None), path, row["host"])
+
+
+def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:
+    """Return the frameworks, or the program, whose files have PTX for NVIDIA's GPUs, and no machine code."""
+    of: dict[str, list[GpuCode]] = {}
+    for one in code:
+        if one.is_main:
+            of.setdefault(one.framework or one.path, []).append(one.gpu_code)
+    return tuple(
+        name
+        for name, parts in of.items()
+        if any(part.ptx for part in parts) and not any(part.code or part.unread for part in parts)
+    )
+
+
+def _requirements(env: Mapping[str, str]) -> Iterator[Requirement]:
+    for name, text in requirements_of(env).items():
+        try:
+            yield Requirement(name, text, least_driver(text), None)
+        except FormatError as error:
+            yield Requirement(name, text, None, f"{error.why} ({error.place})")

@@ -1,0 +1,202 @@
+"""Compare what an image asks of a host with a policy: `judge`. No host is read.
+
+A policy says what every host has at least: what runs on a host that has just that, runs on all. A branch (`525`) stands
+for its newest release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.driver.require import drivers_of, holds, of_driver
+from gpubind.image.needs import CAPABILITIES_VARIABLE, ImageNeeds
+from gpubind.model import Finding, architecture, finding
+from gpubind.model.cuda import framework_called, minimum_driver, version_key
+from gpubind.model.gpucode import CodeFile
+from gpubind.model.policy import Policy
+
+_NEWEST = ".999999"
+"""Behind a branch: its newest release."""
+
+
+def judge(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+    """Yield a `policy-violated` for each key of *policy* that is not enough for the image, and a `policy-undecided` for
+    what is not known.
+    """
+    yield from _arch(needs, policy)
+    yield from _driver(needs, policy)
+    yield from _requirements(needs, policy)
+    yield from _rocm(needs, policy)
+    yield from _glibc(needs, policy)
+    yield from _gpus(needs, policy)
+    yield from _capabilities(needs, policy)
+    if not policy.brings_driver and needs.facts.driver:
+        paths = ", ".join(library.path for library in needs.facts.driver)
+        brings = f"the image has libraries of a driver, {paths}"
+        yield _violated(policy, "brings-driver", brings, "it may have none", case="brings-driver")
+    if needs.missing:
+        yield _undecided(policy, "program", f"the image lacks {', '.join(needs.missing)}, which the program needs")
+    if policy.driver or policy.cuda or policy.gpus or policy.capabilities is not None:
+        for path, why in needs.unread:
+            yield _undecided(policy, path, why)
+
+
+def _violated(policy: Policy, key: str, needs: str, has: str, case: Optional[str] = None) -> Finding:
+    return finding("policy-violated", subject=key, where=policy.origin, case=case, needs=needs, has=has)
+
+
+def _undecided(policy: Policy, subject: str, needs: str) -> Finding:
+    return finding("policy-undecided", subject=subject, where=policy.origin, needs=needs)
+
+
+def _arch(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+    has = needs.facts.arch
+    if policy.arch and has is None:
+        yield _undecided(policy, "arch", "the architecture of the image's programs is not known")
+    for arch in policy.arch:
+        if has is not None and has not in (arch, architecture(arch).compat32):
+            yield _violated(policy, "arch", f"the image is for {has}", f"hosts are {arch}")
+
+
+def _driver(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+    """Yield whether the drivers of the policy serve the image's CUDA."""
+    key, has = (
+        ("driver", f"hosts may have {policy.driver}")
+        if policy.driver
+        else ("cuda", f"hosts may have CUDA {policy.cuda}")
+    )
+    if policy.driver is None and policy.cuda is None:
+        return
+    cuda, least = needs.facts.cuda, needs.driver
+    if cuda is None:
+        if any("nvidia" in one.gpu_code.vendors for one in needs.gpu_code):
+            yield _undecided(policy, key, "the image has code for NVIDIA's GPUs, made by a CUDA that nothing tells")
+        return
+    driver = _least_of(policy)
+    if least is None or driver is None:
+        yield _undecided(policy, key, f"gpubind knows no driver for CUDA {policy.cuda if least else cuda}")
+    elif version_key(driver) < version_key(least):
+        asks = f"CUDA {cuda} needs driver {least}"
+        if needs.only_ptx:
+            asks += f", as {', '.join(needs.only_ptx)} has only PTX, which the driver compiles"
+        if any(library.note is None or _branch(driver) in library.note.drivers for library in needs.facts.compat):
+            yield _undecided(policy, key, f"{asks}; the image's own libcuda may serve it, on data-center GPUs")
+        else:
+            yield _violated(policy, key, asks, has)
+
+
+def _least_of(policy: Policy) -> Optional[str]:
+    """Return the oldest driver of the policy's hosts; None if nothing tells."""
+    if policy.driver is not None:
+        return policy.driver if "." in policy.driver else policy.driver + _NEWEST
+    cuda = policy.cuda or ""
+    return minimum_driver(cuda if "." in cuda else f"{cuda}.0")
+
+
+def _branch(driver: str) -> int:
+    return int(driver.partition(".")[0])
+
+
+def _requirements(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+    """Yield which NVIDIA_REQUIRE_* some driver from the policy's on does not meet."""
+    first, key = _least_of(policy), "driver" if policy.driver else "cuda"
+    for name in needs.facts.undecided if first is not None else ():
+        if name.startswith("NVIDIA_REQUIRE_") or name == "CUDA_VERSION":
+            yield _undecided(policy, key, f"the image sets {name} in a way that only a shell could tell")
+    for one in needs.requires if first is not None else ():
+        if one.fault is not None:
+            yield _undecided(policy, key, f"{one.name} of the image is malformed: {one.fault}")
+            continue
+        assert first is not None
+        later = (driver for driver in drivers_of(one.text) if version_key(driver) > version_key(first))
+        answers = {driver: _answer(one.text, driver) for driver in (first, *later)}
+        failing = next((driver for driver, answer in answers.items() if answer is False), None)
+        if failing is not None:
+            failed = failing.removesuffix(_NEWEST)
+            wants = f"{one.name} of the image wants {f'driver {one.driver}' if one.driver else 'another driver'}"
+            yield _violated(policy, key, wants, f"hosts may have {failed}")
+        elif None in answers.values():
+            yield _undecided(policy, key, f"{one.name} of the image depends on the GPU: {one.text[:200]}")
+
+
+def _answer(text: str, driver: str) -> Optional[bool]:
+    try:
+        return holds(text, of_driver(driver))
+    except FormatError:
+        return None
+
+
+def _rocm(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+    """Yield a newer ROCm. Source: ROCm documentation, "User and kernel-space support matrix"."""
+    if policy.rocm is None:
+        return
+    rocm = needs.facts.rocm
+    if rocm is None:
+        if any("amd" in one.gpu_code.vendors for one in needs.gpu_code):
+            yield _undecided(policy, "rocm", "the image has code for AMD's GPUs, and nothing tells its ROCm")
+        return
+    places = len(policy.rocm.split("."))
+    has, wants = version_key(policy.rocm), version_key(".".join(rocm.split(".")[:places]))
+    if wants[:1] > has[:1]:
+        yield _violated(policy, "rocm", f"the image has ROCm {rocm}", f"hosts have {policy.rocm}")
+    elif wants > has:
+        yield _undecided(policy, "rocm", f"the image has ROCm {rocm}, newer than that of the hosts, {policy.rocm}")
+
+
+def _glibc(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+    """Yield programs that need another C library than there is: the image's own, or without one the host's."""
+    if policy.glibc is None:
+        return
+    facts, wants = needs.facts, needs.glibc
+    if facts.libc_family == "musl" and needs.is_for_gpus:
+        yield _violated(policy, "glibc", "the image's C library is musl", "hosts have drivers, which need glibc")
+    elif facts.libc_fault is not None:
+        yield _undecided(policy, "glibc", f"the image's C library is damaged: {facts.libc_fault}")
+    elif wants is not None and facts.libc_family != "musl":
+        own = facts.libc_version
+        if version_key(wants) > version_key(own or policy.glibc):
+            has = f"it has glibc {own} itself" if own else f"hosts have {policy.glibc}"
+            yield _violated(policy, "glibc", f"the image's programs need GLIBC_{wants}", has)
+
+
+def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+    """Yield frameworks, or the program, without code for some GPUs."""
+    groups: dict[str, list[CodeFile]] = {}
+    for file in needs.gpu_code:
+        if file.is_main:
+            groups.setdefault(file.framework or file.path, []).append(file)
+    if policy.gpus and not groups and (needs.facts.cuda or needs.facts.rocm):
+        where = "the program and its libraries" if needs.program else "the frameworks that gpubind knows"
+        yield _undecided(policy, "gpus", f"no GPU code is in {where}")
+    for name, files in groups.items():
+        vendors = {vendor for file in files for vendor in file.gpu_code.vendors}
+        asked = [gpu for gpu in policy.gpus if ("nvidia" if gpu.startswith("sm_") else "amd") in vendors]
+        lacking = [gpu for gpu in asked or policy.gpus if not any(file.gpu_code.runs_on(gpu) for file in files)]
+        framework = framework_called(name)
+        if not lacking or any(file.gpu_code.unread for file in files):
+            continue  # what is unread is named by itself
+        lacks = f"{name} has no code for {', '.join(lacking)}"
+        if framework is not None and framework.is_addition:
+            yield _undecided(policy, "gpus", f"{lacks}; programs may do without it")
+        else:
+            yield _violated(policy, "gpus", lacks, "hosts have such GPUs")
+
+
+def _capabilities(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
+    if policy.capabilities is None:
+        return
+    if CAPABILITIES_VARIABLE in needs.facts.undecided:
+        said = f"the image sets {CAPABILITIES_VARIABLE} in a way that only a shell could tell"
+        yield _undecided(policy, "capabilities", said)
+    given = ", ".join(policy.capabilities) or "none"
+    for name, is_sure, by in needs.capabilities:
+        if name in policy.capabilities:
+            continue
+        if is_sure:
+            yield _violated(policy, "capabilities", f"{by} needs {name}", f"containers get {given}")
+        else:
+            yield _undecided(
+                policy, name, f"containers get {given}, and {by} is of {name}; what opens it by name may do without"
+            )

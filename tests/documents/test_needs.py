@@ -1,0 +1,89 @@
+"""`gpubind needs` in each of its forms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import gpubind
+from gpubind.documents.needs import needs_document, render_needs_markdown, render_needs_tsv
+from gpubind.image.needs import ImageNeeds, read_needs
+from gpubind.image.open import open_image
+from gpubind.model.data import read_data
+from tests.image.test_needs import AVCODEC, FABRIC, PYTORCH
+from tests.support.commands import gpubind as command
+from tests.support.elf import elf
+from tests.support.images import glibc, sandbox
+from tests.support.trees import Spec, make_tree
+
+REQUIRES = sandbox("export NVIDIA_REQUIRE_CUDA='cuda>=12.4 brand=tesla'")
+TREE: Spec = {**glibc(), **PYTORCH, **AVCODEC, **FABRIC, **REQUIRES}
+NAMED = ("525.60.13", "550.54.14", "libnvidia-encode.so.1", "video", "2.21.5", "libibverbs", "NVIDIA_REQUIRE_CUDA")
+HOSTILE = "/usr/lib/x86_64-linux-gnu/libavcodec.so.1|`\x1b[31m\n<b>"
+
+
+def of(tmp_path: Path, tree: Spec) -> ImageNeeds:
+    make_tree(tmp_path / "image", tree).close()
+    with open_image(str(tmp_path / "image")) as image:
+        return read_needs(image)
+
+
+@pytest.mark.parametrize("tree", [TREE, glibc(), {}], ids=["everything", "nothing", "empty"])
+def test_the_document_is_as_its_schema_says(tmp_path: Path, tree: Spec) -> None:
+    document = json.loads(json.dumps(needs_document(of(tmp_path, tree), "app.sif")))
+    jsonschema.Draft202012Validator(json.loads(read_data("model/data/needs.schema.json"))).validate(document)
+
+
+def test_names_of_files_are_shown_as_they_are_and_change_no_table(tmp_path: Path) -> None:
+    found = of(tmp_path, {**glibc(), HOSTILE: elf(needed=("libcuda.so.1",))})
+    markdown, tsv = render_needs_markdown(found, "x"), render_needs_tsv(found, "x")
+    assert "\x1b" not in markdown + tsv
+    assert all(line.startswith("| ") and line.endswith(" |") for line in markdown.splitlines())
+    assert {line.count("\t") for line in tsv.splitlines()} == {2}
+
+
+@pytest.mark.parametrize("form", ["text", "tsv", "markdown", "json"])
+def test_every_form_has_every_need(tmp_path: Path, form: str) -> None:
+    of(tmp_path, TREE)
+    done = command("needs", str(tmp_path / "image"), "--format", form)
+    assert done.returncode == 0, done.stderr
+    for word in NAMED:
+        assert word in done.stdout
+    assert command("needs", str(tmp_path / "image"), "--format", form).stdout == done.stdout
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    of(tmp_path, TREE)
+    done = command("needs", str(tmp_path / "image"), "--json", "-o", str(tmp_path / "needs.json"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert json.loads((tmp_path / "needs.json").read_text())["schema"] == "gpubind.needs/1"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [
+        (("--format", "yaml"), 2, "unknown-format"),
+        (("--program", ""), 2, "no-program"),
+        (("--program", "none"), 4, "program-not-found"),
+        (("--host", "debian13-nvidia550"), 2, "unknown-option"),
+    ],
+)
+def test_wrong_use_is_told(tmp_path: Path, words: tuple[str, ...], status: int, code: str) -> None:
+    of(tmp_path, glibc())
+    done = command("needs", str(tmp_path / "image"), *words)
+    assert (done.returncode, done.stderr.split(":")[1].strip()) == (status, code)
+
+
+def test_an_image_that_cannot_be_read_is_told_in_json_too(tmp_path: Path) -> None:
+    done = command("needs", str(tmp_path / "none"), "--json")
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["schema"] == "gpubind.error/1"
+
+
+def test_the_library_gives_the_same(tmp_path: Path) -> None:
+    expected = of(tmp_path, TREE)
+    with gpubind.open_image(tmp_path / "image") as image:
+        assert gpubind.needs(image) == expected

@@ -1,0 +1,179 @@
+"""What an image asks of a host, from its files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from gpubind.errors import HostReadError
+from gpubind.image import needs as needs_module
+from gpubind.image.needs import DriverLibrary, ImageNeeds, Requirement, read_needs
+from gpubind.image.open import open_image
+from tests.image.cuda_trees import SITE, torch
+from tests.support.elf import elf
+from tests.support.gpucode import library
+from tests.support.images import glibc, sandbox
+from tests.support.layers import archive, docker_archive, packed, tar
+from tests.support.squashfs import SifObject, sif, squashfs
+from tests.support.trees import File, Spec, make_tree
+
+LIB = "/usr/lib/x86_64-linux-gnu"
+AVCODEC: Spec = {f"{LIB}/libavcodec.so.59": elf("libavcodec.so.59", more={".rodata": b"\0libnvidia-encode.so.1\0"})}
+PYTORCH: Spec = {
+    **torch(SITE, "2.6.0", "12.4"),
+    f"{SITE}/torch/lib/libtorch_cuda.so": elf(
+        "libtorch_cuda.so",
+        needs={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.28"), "libstdc++.so.6": ("GLIBCXX_3.4.20",)},
+        more={".rodata": b"\0libnvidia-ml.so.1\0"},
+    ),
+}
+
+
+def of(tmp_path: Path, *parts: Spec, program: Optional[str] = None) -> ImageNeeds:
+    tree: Spec = {}
+    for part in (glibc(), *parts):
+        tree = {**tree, **part}
+    make_tree(tmp_path / "image", tree).close()
+    with open_image(str(tmp_path / "image")) as image:
+        return read_needs(image, program)
+
+
+def test_an_image_without_anything_of_gpus_asks_for_nothing(tmp_path: Path) -> None:
+    found = of(tmp_path)
+    assert not found.is_for_gpus
+    assert (found.driver, found.capabilities, found.libraries, found.fabric, found.unread) == (None, (), (), (), ())
+
+
+def test_cuda_has_an_oldest_driver_and_one_that_compiles_its_ptx(tmp_path: Path) -> None:
+    found = of(tmp_path, PYTORCH)
+    assert (found.driver, found.native) == ("525.60.13", "550.54.14")
+    assert (found.glibc, found.libstdcxx) == ("2.28", "3.4.20")
+
+
+def test_code_that_is_only_ptx_needs_the_driver_that_compiles_it(tmp_path: Path) -> None:
+    found = of(tmp_path, PYTORCH, {f"{SITE}/torch/lib/libtorch_cuda.so": library("compute_90")})
+    assert (found.driver, found.only_ptx) == ("550.54.14", ("PyTorch",))
+
+
+def test_a_library_that_is_opened_by_name_is_not_sure(tmp_path: Path) -> None:
+    found = of(tmp_path, PYTORCH, AVCODEC)
+    assert found.capabilities == (
+        ("compute", True, "CUDA 12.4"),
+        ("utility", False, "libnvidia-ml.so.1"),
+        ("video", False, "libnvidia-encode.so.1"),
+    )
+
+
+def test_what_is_linked_with_a_driver_needs_it_and_its_versions(tmp_path: Path) -> None:
+    linked = elf("libavcodec.so.59", needed=("libcuda.so.1",), needs={"libcuda.so.1": ("libcuda.so.1_12",)})
+    (used,) = of(tmp_path, {f"{LIB}/libavcodec.so.59": linked}).libraries
+    path = f"{LIB}/libavcodec.so.59"
+    assert used == DriverLibrary("libcuda.so.1", "nvidia", "compute", "linked", ("libcuda.so.1_12",), (path,))
+
+
+def test_a_library_that_all_vendors_share_is_never_sure(tmp_path: Path) -> None:
+    (used,) = of(tmp_path, {"/usr/bin/glxinfo": elf(kind=2, needed=("libGL.so.1",))}).libraries
+    assert (used.name, used.vendor, used.capability, used.use) == ("libGL.so.1", "any", "graphics", "opened")
+
+
+def test_rocm_is_asked_of_the_host_only_if_the_image_lacks_it(tmp_path: Path) -> None:
+    user: Spec = {f"{LIB}/libavcodec.so.59": elf(needed=("libamdhip64.so.6",))}
+    (tmp_path / "other").mkdir()
+    assert [one.vendor for one in of(tmp_path, user).libraries] == ["amd"]
+    assert of(tmp_path / "other", user, {f"{LIB}/libamdhip64.so.6": elf("libamdhip64.so.6")}).libraries == ()
+
+
+def test_a_module_of_python_that_opens_a_library_is_known_by_its_name(tmp_path: Path) -> None:
+    (used,) = of(tmp_path, {f"{SITE}/pynvml.py": ""}).libraries
+    assert (used.name, used.use, used.by) == ("libnvidia-ml.so.1", "opened", (f"{SITE}/pynvml.py",))
+
+
+def test_the_images_own_word_about_capabilities_and_drivers_counts(tmp_path: Path) -> None:
+    env = sandbox("export NVIDIA_DRIVER_CAPABILITIES=compute,video\nexport NVIDIA_REQUIRE_CUDA='cuda>=12.4'")
+    found = of(tmp_path, env)
+    assert [(name, sure) for name, sure, _ in found.capabilities] == [("compute", True), ("video", True)]
+    assert found.requires == (Requirement("NVIDIA_REQUIRE_CUDA", "cuda>=12.4", "550.54.14", None),)
+
+
+def test_a_requirement_that_nobody_can_read_says_why(tmp_path: Path) -> None:
+    (one,) = of(tmp_path, sandbox("export NVIDIA_REQUIRE_CUDA='what=1'")).requires
+    assert one.driver is None
+    assert one.fault is not None
+
+
+PROGRAM: Spec = {
+    "/opt/app/solve": File(elf(kind=2, needed=("libapp.so", "libgone.so.1", "libcuda.so.1")), 0o755),
+    f"{LIB}/libapp.so": elf("libapp.so", more={".rodata": b"\0libnvcuvid.so.1\0"}),
+}
+
+
+def test_a_program_asks_what_it_is_linked_with_asks(tmp_path: Path) -> None:
+    found = of(tmp_path, PYTORCH, AVCODEC, PROGRAM, program="/opt/app/solve")
+    assert [one.name for one in found.libraries] == ["libcuda.so.1", "libnvcuvid.so.1"]
+    assert found.missing == ("libgone.so.1",)
+    assert found.gpu_code == ()
+
+
+def test_pythons_program_may_import_everything(tmp_path: Path) -> None:
+    python: Spec = {"/usr/bin/python3": File(elf(kind=2), 0o755)}
+    names = [one.name for one in of(tmp_path, PYTORCH, AVCODEC, python, program="python3").libraries]
+    assert names == ["libnvidia-encode.so.1", "libnvidia-ml.so.1"]
+
+
+@pytest.mark.parametrize("program", ["/opt/none", "none", "/etc/passwd", "/opt"])
+def test_a_program_that_does_not_run_is_an_error(tmp_path: Path, program: str) -> None:
+    with pytest.raises(HostReadError, match="program-not-found"):
+        of(tmp_path, PROGRAM, program=program)
+
+
+FABRIC: Spec = {
+    f"{LIB}/libibverbs.so.1": elf("libibverbs.so.1"),
+    f"{LIB}/libibverbs/libefa-rdmav34.so": elf(),
+    f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf("libnccl.so.2", more={".rodata": b"\0NCCL version 2.21.5+cuda12.4\0"}),
+    f"{LIB}/libmpi.so.40": elf("libmpi.so.40"),
+}
+
+
+def test_libraries_for_rdma_are_named_with_what_they_use_of_the_host(tmp_path: Path) -> None:
+    found = [(one.name, one.version) for one in of(tmp_path, FABRIC).fabric]
+    assert found == [
+        ("libibverbs", None),
+        ("libibverbs of AWS' (EFA)", None),
+        ("NCCL", "2.21.5"),
+        ("Open MPI", None),
+    ]
+
+
+def test_a_file_that_is_damaged_is_named_as_not_looked_at(tmp_path: Path) -> None:
+    whole = AVCODEC[f"{LIB}/libavcodec.so.59"]
+    assert isinstance(whole, bytes)
+    found = of(tmp_path, {f"{LIB}/libavcodec.so.59": whole[:100]})
+    assert [path for path, _ in found.unread] == [f"{LIB}/libavcodec.so.59"]
+
+
+def test_more_files_than_any_image_has_are_not_all_looked_at_and_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs_module, "FILES_LIMIT", 3)
+    many: Spec = {f"{LIB}/libavcodec.so.{number}": elf(needed=(f"libcuda.so.{number}",)) for number in range(9)}
+    found = of(tmp_path, many)
+    assert len(found.libraries) == 3
+    assert found.unread[0][1] == "more than 3 files may use a driver"
+
+
+@pytest.mark.parametrize("kind", ["sif", "plain layer", "gzip layer"])
+def test_every_kind_of_image_asks_the_same(tmp_path: Path, kind: str) -> None:
+    tree = {**glibc(), **PYTORCH, **AVCODEC, **FABRIC}
+    expected = of(tmp_path, PYTORCH, AVCODEC, FABRIC).to_dict()
+    layer = tar(dict(tree))
+    data = sif(SifObject(squashfs(tree))) if kind == "sif" else archive(
+        docker_archive([packed(layer) if kind == "gzip layer" else layer])
+    )  # fmt: skip
+    (tmp_path / "file").write_bytes(data)
+    with open_image(str(tmp_path / "file")) as image:
+        found = read_needs(image).to_dict()
+    expected.pop("image")
+    found.pop("image")
+    assert found == expected
