@@ -103,7 +103,9 @@ class OpenedTree(Tree):
         from gpubind.files.blob import BlobStream
 
         blob.let_read_all()  # GPU code is everywhere in a file, and is read from its beginning to its end
-        stream = cast("BinaryIO", BlobStream(blob)) if blob.quick else self._stream(path)
+        # Of a file that is too large for a copy the end is unpacked for the headers of its sections, then all again.
+        is_direct = blob.quick or (blob.size or 0) > COPY_LIMIT
+        stream = cast("BinaryIO", BlobStream(blob)) if is_direct else self._stream(path)
         if isinstance(stream, Missing):
             return stream
         try:

@@ -65,6 +65,16 @@ def test_the_code_of_every_kind_of_image_is_the_same(tmp_path: Path, kind: str) 
         assert found == FOUND
 
 
+def test_a_file_that_is_too_large_for_a_copy_is_read_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpubind.image.layers.ELF_LIMIT", 256)
+    monkeypatch.setattr("gpubind.files.opened.COPY_LIMIT", 512)
+    (tmp_path / "image").write_bytes(archive(docker_archive([packed(tar(dict(TORCH)))])))
+    with open_image(str(tmp_path / "image")) as opened:
+        assert read_gpu_code(opened) == FOUND
+
+
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
     (found,) = of_directory(tmp_path, {f"{SITE}/torch/lib/libtorch_cuda.so": b"\x7fELF and nothing else"})
     assert found.gpu_code.code == ()
