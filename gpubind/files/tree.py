@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SHORTCUTS = 2
 """Depth of links in links up to which the directory of a target is resolved as a whole, and cached."""
+TEXT_STEP = 1 << 14
+"""Bytes of texts that cost one of the bound `facts`."""
 TEXT_LIMIT = 1 << 20
 FILE_COST, UNREADABLE_COST = 100, 1000
 """Of the bound `facts`, for an ELF file. An unreadable file may have failed late."""
@@ -223,8 +225,9 @@ class Tree:
         here = self._regular(path)
         if isinstance(here, Missing):
             return here
-        spend("facts", FILE_COST)
-        return self._named_libraries(here)
+        answer = self._named_libraries(here)
+        spend("facts", UNREADABLE_COST if isinstance(answer, Missing) else FILE_COST + answer.size // TEXT_STEP)
+        return answer
 
     def is_stub(self, path: str) -> bool:
         """Return whether *path* is a stub of libcuda or NVML, or a small file in a directory called `stubs`."""

@@ -165,12 +165,12 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     """Yield frameworks, or the program, without code for some GPUs."""
     groups: dict[str, list[CodeFile]] = {}
     for file in needs.gpu_code:
-        if file.is_main:
-            groups.setdefault(file.framework or file.path, []).append(file)
+        groups.setdefault(file.framework or file.path, []).append(file)
     if policy.gpus and not groups and (needs.facts.cuda or needs.facts.rocm):
         where = "the program and its libraries" if needs.program else "the frameworks that gpubind knows"
         yield _undecided(policy, "gpus", f"no GPU code is in {where}")
-    for name, files in groups.items():
+    for name, group in groups.items():
+        files = [file for file in group if file.is_main] or group
         vendors = {vendor for file in files for vendor in file.gpu_code.vendors}
         asked = [gpu for gpu in policy.gpus if ("nvidia" if gpu.startswith("sm_") else "amd") in vendors]
         lacking = [gpu for gpu in asked or policy.gpus if not any(file.gpu_code.runs_on(gpu) for file in files)]
@@ -178,7 +178,7 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         if not lacking or any(file.gpu_code.unread for file in files):
             continue  # what is unread is named by itself
         lacks = f"{name} has no code for {', '.join(lacking)}"
-        if framework is not None and framework.is_addition:
+        if not files[0].is_main or (framework is not None and framework.is_addition):
             yield _undecided(policy, "gpus", f"{lacks}; programs may do without it")
         else:
             yield _violated(policy, "gpus", lacks, "hosts have such GPUs")

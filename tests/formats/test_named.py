@@ -22,6 +22,10 @@ def test_names_are_found_with_and_without_a_zero_byte_at_their_end() -> None:
     assert names(text, ".lrodata") == names(text)
 
 
+def test_of_names_without_an_end_between_them_the_last_counts() -> None:
+    assert names(b"liblibcuda.so.1\0libglibnvcuvid.so\0" + b"lib" * 1000) == ("libcuda.so.1", "libnvcuvid.so")
+
+
 def test_texts_that_are_no_constants_do_not_count() -> None:
     assert names(b"libcuda.so.1\0", ".data") == ()
     assert parse_named_libraries(io.BytesIO(elf("libcuda.so.1", needed=("libnvidia-ml.so.1",)))) == NamedLibraries()
@@ -51,7 +55,7 @@ def test_a_file_with_endless_names_is_read_in_part_and_says_so() -> None:
 def test_constants_without_end_are_read_in_part_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named, "READ_LIMIT", 100)
     found = parse_named_libraries(io.BytesIO(elf("libx.so", more={".rodata": bytes(100) + b"libcuda.so.1\0"})))
-    assert found == NamedLibraries((), None, "of 113 bytes of constants the first 100 were read")
+    assert found == NamedLibraries((), None, "of 113 bytes of constants the first 100 were read", 100)
 
 
 def test_what_is_no_elf_file_is_an_error() -> None:

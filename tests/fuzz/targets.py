@@ -57,9 +57,11 @@ from gpubind.formats.driver.require import holds
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.elf.elf import is_stub, parse_ident
 from gpubind.formats.elf.ldcache import parse_ldcache, parse_ldsoconf
+from gpubind.formats.elf.named import parse_named_libraries
 from gpubind.formats.gpucode.sections import parse_gpu_code
 from gpubind.formats.text.expectation import parse_expectation
 from gpubind.formats.text.json import parse_json
+from gpubind.formats.text.policy import parse_policy
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.formats.text.yaml import parse_yaml
@@ -165,6 +167,22 @@ def _gpu_code(data: bytes) -> None:
     assert all(
         re.fullmatch(r"(sm|compute)_[0-9]+[af]?|gfx[0-9a-z:+-]+|amdgcnspirv", one) for one in code.code + code.ptx
     )
+
+
+def _named(data: bytes) -> None:
+    """Any file costs a bounded number of reads, and what it names are names."""
+    stream = _Counting(data)
+    found = parse_named_libraries(stream)
+    assert stream.reads <= 100
+    assert all(re.fullmatch(r"lib[\w+-]+\.so(\.[0-9]+)*", name) for name in found.names)
+
+
+POLICIES = (b'driver = "525"\ngpus = ["sm_80+", "gfx90a"]\ncapabilities = ["compute"]\nbrings-driver = false\n',)
+
+
+def _policy(data: bytes) -> None:
+    policy = parse_policy(data)
+    assert all(re.fullmatch(r"sm_[0-9]+|gfx[0-9a-f]+(:\w+[+-])*", gpu) for gpu in policy.gpus)
 
 
 def _caches() -> tuple[bytes, ...]:
@@ -286,6 +304,10 @@ PARSERS: dict[str, Target] = {
     "snapshot": Target(_snapshot_seeds, _snapshot, JSON_WORDS, 2),
     "node-answer": Target(_node_answers, _node_answer, (*JSON_WORDS, b"NaN", b"1e999"), 2),
     "tar": Target(lambda: (SMALL_TAR, packed(SMALL_TAR), zstd(SMALL_TAR)), _tar, (b"ustar\0", b"ustar  \0"), 5),
+    "named": Target(
+        lambda: (elf("libx.so", more={".rodata": b"\0libcuda.so.1\0"}),), _named, (b".rodata", b"lib", b".so"), 4
+    ),
+    "policy": Target(lambda: POLICIES, _policy, (b"gpus", b"driver", b"sm_", b"= ")),
     "expectation": Target(lambda: EXPECTATIONS, _expectation, (b"[gpus]", b"driver", b"capabilities", b"= ")),
     "list": Target(lambda: LISTS, lambda data: parse_liblist(data, "l"), (b"[", b"]")),
     "shell": _of_seeds("shell", _shell, SHELL_WORDS),

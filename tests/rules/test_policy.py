@@ -25,6 +25,7 @@ CUDA: Spec = torch(SITE, "2.6.0", "12.4")
 CODE: Spec = {**CUDA, f"{SITE}/torch/lib/libtorch_cuda.so": library("sm_80", "sm_90")}
 PTX: Spec = {**CUDA, f"{SITE}/torch/lib/libtorch_cuda.so": library("compute_80")}
 ADDITION: Spec = {f"{SITE}/xformers/_C.so": library("sm_90")}
+PART: Spec = {**CUDA, f"{SITE}/cupy_backends/x": "", f"{SITE}/cupy/cuda/cub.x.so": library("sm_80")}
 ROCM: Spec = {"/opt/rocm/.info/version": "6.3.1\n"}
 COMPAT: Spec = {"/usr/local/cuda/compat/libcuda.so.1": elf("libcuda.so.1", cuda_note=CudaNote("12.4", (470, 535)))}
 VIDEO: Spec = {f"{LIB}/libavcodec.so.59": elf(more={".rodata": b"\0libnvcuvid.so.1\0"})}
@@ -80,6 +81,8 @@ CASES = [
     pytest.param('gpus = ["sm_90", "gfx90a"]', CODE, YES, id="gpus-of-another-vendor-too"),
     pytest.param('gpus = ["gfx90a"]', CODE, NO, id="gpus-of-another-vendor-alone"),
     pytest.param('gpus = ["sm_80"]', {**CODE, **ADDITION}, UNKNOWN, id="code-that-an-addition-lacks"),
+    pytest.param('gpus = ["sm_90"]', PART, UNKNOWN, id="code-that-only-a-part-lacks"),
+    pytest.param('gpus = ["sm_80"]', PART, YES, id="code-that-only-a-part-has"),
     pytest.param('gpus = ["sm_80"]', CUDA, UNKNOWN, id="no-code-was-found"),
     pytest.param('gpus = ["sm_80"]', {}, YES, id="no-gpu-is-used"),
     pytest.param('arch = ["x86_64"]', {}, YES, id="its-architecture"),

@@ -19,7 +19,8 @@ STEP = 1 << 20
 NAME_LIMIT = 80
 NAMES_LIMIT = 1024
 """Names of one file that are kept."""
-_NAME = re.compile(rb"lib[A-Za-z0-9_+-]{1,64}\.so(?:\.[0-9]{1,4}){0,3}")
+_NAME = re.compile(rb"lib(?:(?!lib)[A-Za-z0-9_+-]){1,64}\.so(?:\.[0-9]{1,4}){0,3}")
+"""The last `lib` before `.so`, so that no byte is looked at twice: no library of a driver has two in its name."""
 _NCCL = re.compile(rb"NCCL version ([0-9]{1,2}(?:\.[0-9]{1,3}){1,2})\+cuda")
 
 
@@ -32,12 +33,15 @@ class NamedLibraries(NamedTuple):
     """The release of NCCL that it says it is: it is often linked into another library."""
     unread: Optional[str] = None
     """Why there may be more."""
+    size: int = 0
+    """Bytes that were read."""
 
 
 def parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
     """Return the names in the ELF file in *stream* (binary, seekable). Errors: as `parse_elf`."""
     names: dict[str, None] = {}
     nccl = unread = None
+    size = 0
     sections = find_sections(stream, SECTIONS)
     for section in (sections[name] for name in SECTIONS if name in sections):
         if section.kind == SHT_NOBITS or section.offset >= OFFSET_LIMIT:
@@ -45,6 +49,7 @@ def parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
         if section.size > READ_LIMIT:
             unread = f"of {section.size} bytes of constants the first {READ_LIMIT} were read"
         before, end = b"", min(section.size, READ_LIMIT)
+        size += end
         for at in range(0, end, STEP):
             stream.seek(section.offset + at)
             data = before + (stream.read(min(STEP, end - at)) or b"")  # None: no bytes for now
@@ -58,4 +63,4 @@ def parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
             before = data[-NAME_LIMIT:]
     if len(names) > NAMES_LIMIT:
         unread = f"it has more than {NAMES_LIMIT} names of libraries"
-    return NamedLibraries(tuple(sorted(names)[:NAMES_LIMIT]), nccl, unread)
+    return NamedLibraries(tuple(sorted(names)[:NAMES_LIMIT]), nccl, unread, size)
