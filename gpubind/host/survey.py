@@ -43,7 +43,7 @@ def library_places(tree: Tree, machine: str) -> tuple[str, ...]:
 
     *machine* is the host's architecture, which may be an unknown one.
     """
-    places = [f"/opt/rocm/{name}" for name in layouts.ROCM_LIBRARIES]
+    places = [*layouts.CONTAINER_LIBRARIES, *(f"/opt/rocm/{name}" for name in layouts.ROCM_LIBRARIES)]
     for arch in (*WITH_DRIVERS, machine):
         places += [*layouts.library_directories(arch), *layouts.amdgpu_directories(arch)]
     for base in _MULTIARCH_BASES:

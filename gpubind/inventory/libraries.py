@@ -86,7 +86,26 @@ def find_libraries(
         order = CAPABILITIES.index(win.capability) if win.capability else -1
         by_file.setdefault((win.accepted.path, win.accepted.arch, order), []).append(win)
     files = tuple(_library(search, wins) for _, wins in sorted(by_file.items(), key=lambda item: item[0]))
-    return Libraries(files, tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
+    return Libraries(_each_once(files), tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
+
+
+def _each_once(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
+    """Return *files* without second files of one library: in a container, each link that was bound is a regular file.
+
+    Such a file is in the directory of the one that has its soname as name, with the same size: it is one more name.
+    """
+    bearers = {(f.path, f.arch): f for f in files if f.soname in f.names and f.path.endswith(f"/{f.soname}")}
+    kept = []
+    for file in files:
+        directory, _, name = file.path.rpartition("/")
+        beside = RootedPath(f"{directory}/{file.soname}"), file.arch
+        bearer = bearers.get(beside)
+        if bearer is None or bearer.path == file.path or bearer.size != file.size:
+            kept.append(file)
+        else:
+            names = {*bearer.names, *file.names, *(() if driver_version_of(name) else (name,))}
+            bearers[beside] = bearer._replace(names=tuple(sorted(names)), version=bearer.version or file.version)
+    return tuple(bearers[f.path, f.arch] if f.soname in f.names and (f.path, f.arch) in bearers else f for f in kept)
 
 
 class _Choice:

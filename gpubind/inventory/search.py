@@ -1,7 +1,8 @@
 """Candidates for a name, in the order of their precedence, and the rules that reject the wrong ones.
 
-The ld cache first, then the directory that holds libcuda, then the known driver directories and --library-path. Of one
-name the first acceptable file is taken; the rest get a Decision each.
+The libraries of a container around this process first, then the ld cache, then the directory that holds libcuda, then
+the known driver directories and --library-path. Of one name the first acceptable file is taken; the rest get a Decision
+each.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Search:
     def places(self) -> tuple[str, ...]:
         """The places for a message that nothing was found: the state of the ld cache, and the directories."""
         cache = "no usable ld.so.cache" if self.cache is None else f"{LD_CACHE} ({len(self.cache)} entries)"
-        return (cache, *self.directories)
+        return tuple(dict.fromkeys((cache, *self.first, *self.directories)))
 
     def candidates(self, stems: frozenset[str]) -> Iterator[Candidate]:
         """Yield what may be one of *stems* (`libcuda.so`), or carries V: the ld cache in its order, which is ld.so's.

@@ -43,10 +43,10 @@ from gpubind.model.arch import architecture
 from gpubind.model.data import read_data
 from gpubind.model.digest import digest
 from gpubind.model.findings import finding
+from gpubind.model.layouts import APPTAINER_LIBRARIES
 from gpubind.planner.placement import SINGULARITY
 from gpubind.planner.plan import empty_plan
 
-NESTED_LIBRARIES = "/.singularity.d/libs"
 PERSISTENCED = "/var/run/nvidia-persistenced/socket"
 LIST_NAMES: dict[Vendor, str] = {"nvidia": "nvliblist.conf", "amd": "rocmliblist.conf"}
 
@@ -195,12 +195,12 @@ class _List:
 
     def _nested_libraries(self) -> Iterator[str]:
         """Bind the libraries of a surrounding container, and yield their names."""
-        claim = Claim("path", NESTED_LIBRARIES, "nested", NESTED_LIBRARIES, self.vendor)
-        for name in self.tree.names(NESTED_LIBRARIES) if self.flavour.is_apptainers else ():
-            path = RootedPath(f"{NESTED_LIBRARIES}/{name}")
+        claim = Claim("path", APPTAINER_LIBRARIES, "nested", APPTAINER_LIBRARIES, self.vendor)
+        for name in self.tree.names(APPTAINER_LIBRARIES) if self.flavour.is_apptainers else ():
+            path = RootedPath(f"{APPTAINER_LIBRARIES}/{name}")
             found = self.tree.lstat(path)
             if not isinstance(found, Missing) and found.kind == "file":
-                self._bind_libraries(claim, (path,), NESTED_LIBRARIES)
+                self._bind_libraries(claim, (path,), APPTAINER_LIBRARIES)
                 yield name
 
     def _cached(self, claim: Claim, cache: LdCache, seen: set[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model import ContainerPath, architecture
+from gpubind.model import ContainerPath, architecture, layouts
 
 
 class Layout(NamedTuple):
@@ -43,18 +43,18 @@ MODULES = {"nvidia-drm_gbm.so": "gbm", "libvdpau_nvidia.so": "vdpau", "libvdpau_
 
 SINGULARITY = Layout(
     "singularity",
-    ContainerPath("/.singularity.d/libs"),
+    ContainerPath(layouts.APPTAINER_LIBRARIES),
     # Not below the first: Apptainer 1.4 flattens everything with that prefix by basename.
-    ContainerPath("/.gpubind/libs32"),
+    ContainerPath(layouts.OWN_LIBRARIES32),
     ContainerPath("/usr/bin"),
     bindir_on_path=True,
     isolated=False,
 )
 GPUBIND = Layout(
     "gpubind",
-    ContainerPath("/.gpubind/libs"),
-    ContainerPath("/.gpubind/libs32"),
-    ContainerPath("/.gpubind/bin"),
+    ContainerPath(layouts.OWN_LIBRARIES),
+    ContainerPath(layouts.OWN_LIBRARIES32),
+    ContainerPath(layouts.OWN_PROGRAMS),
     bindir_on_path=False,
 )
 CDI = "cdi"

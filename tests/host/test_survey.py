@@ -21,6 +21,7 @@ from gpubind.model import Missing, RootedPath, Stat
 from gpubind.model.arch import WITH_DRIVERS
 from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
+    CONTAINER_LIBRARIES,
     ROCM_LIBRARIES,
     SUBDIRECTORIES,
     amdgpu_directories,
@@ -209,7 +210,7 @@ def searched(machine: str) -> tuple[str, ...]:
     rocm = [f"/opt/rocm/{name}" for name in (*ROCM_LIBRARIES, "bin", ".info")]
     rules = (runtime.CHAR, runtime.APPARMOR, platform.IMEX_NODES, platform.TEGRA_LISTS, PCI_DEVICES)
     manifests_of = [directory.rstrip("/") for loader in graphics.LOADERS for directory in loader.directories]
-    return (*libraries, *rocm, *BINARY_DIRECTORIES, *rules, *manifests_of)
+    return (*CONTAINER_LIBRARIES, *libraries, *rocm, *BINARY_DIRECTORIES, *rules, *manifests_of)
 
 
 LOOKED_AT = (

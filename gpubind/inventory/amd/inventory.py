@@ -42,7 +42,14 @@ from gpubind.model import (
 )
 from gpubind.model.arch import architecture
 from gpubind.model.findings import finding
-from gpubind.model.layouts import BINARY_DIRECTORIES, ROCM, ROCM_LIBRARIES, amdgpu_directories, library_directories
+from gpubind.model.layouts import (
+    BINARY_DIRECTORIES,
+    CONTAINER_LIBRARIES,
+    ROCM,
+    ROCM_LIBRARIES,
+    amdgpu_directories,
+    library_directories,
+)
 
 DEFAULT = "/opt/rocm"
 RUNTIME = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
@@ -133,7 +140,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
     if own:
-        needed, needed_decisions = _needed_files(search, request, files, rocm)
+        needed, needed_decisions = _needed_files(search, request, files)
         files, decisions = (*files, *needed), [*decisions, *needed_decisions]
     else:
         why = "this host has no ROCm that would need it"
@@ -166,7 +173,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
     """Return the search in which the ROCm that serves comes first, and other releases are ignored."""
     arch = architecture(host.uname.machine).name
-    own = rocm.directories(*ROCM_LIBRARIES)
+    own = (*rocm.directories(*ROCM_LIBRARIES), *CONTAINER_LIBRARIES)
     places = (*own, *amdgpu_directories(arch), *library_directories(arch), *request.library_path)
     return Search(
         host,
@@ -197,7 +204,7 @@ def _findings(host: Host, devices: Devices, rocm: Rocm) -> Iterator[Finding]:
 
 
 def _needed_files(
-    search: Search, request: Request, files: Iterable[HostFile], rocm: Rocm
+    search: Search, request: Request, files: Iterable[HostFile]
 ) -> tuple[tuple[HostFile, ...], list[Decision]]:
     """Return the files that the loader opens for *files* (DT_NEEDED), claimed by those that need them.
 
@@ -205,11 +212,10 @@ def _needed_files(
     """
     loaded = [file for file in files if file.kind in ("library", "binary") and file.group in (None, "rocm")]
     names = {name for file in loaded for name in file.names if file.kind == "library"}
-    first = rocm.directories(*ROCM_LIBRARIES)
     capabilities = {file.path: file.capability for file in loaded}
     decisions: list[Decision] = []
     more: dict[str, HostFile] = {}
-    for needed in host_closure(search.tree, search.arch, capabilities, first):
+    for needed in host_closure(search.tree, search.arch, capabilities, search.first):
         if needed.name in names:
             continue
         at = f"needed by {needed.wanted_by.rpartition('/')[2]}"

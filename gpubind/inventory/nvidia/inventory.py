@@ -40,7 +40,7 @@ from gpubind.model.answers import ABSENT
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
 from gpubind.model.findings import counted, finding
-from gpubind.model.layouts import library_directories
+from gpubind.model.layouts import CONTAINER_LIBRARIES, library_directories
 
 LIST_NAME = "nvliblist.conf"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
@@ -67,7 +67,8 @@ def read_inventory(
     search = _search(host, request, cache, kernel)
     serving = _serving(host, request, listfile, in_force, search.version, cdi)
     listed, file_list_findings = _read_file_list(host)
-    claims = (*serving.claims, *_completion(serving, shipped, search.version, request.completion, listed))
+    completed = _completion(serving, shipped, search.version, request.completion, (*listed, *_brought(search)))
+    claims = (*serving.claims, *completed)
 
     everything = read_devices(host)
     devices = everything if serving.nodes is None else only(everything, serving)
@@ -149,10 +150,18 @@ def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
     return [Claim("library-name", name, "driver", FILE_LIST) for name in sorted(names) if ".so" in name], []
 
 
+def _brought(search: Search) -> Iterator[Claim]:
+    """Yield the driver's libraries that the container around this process was given: the names carry no version."""
+    for directory in search.first:
+        for name in search.tree.names(directory):
+            if name.startswith(("libcuda", "libnvidia-")) and ".so" in name:
+                yield Claim("library-name", name, "driver", directory)
+
+
 def _completion(
     serving: Serving, shipped: NameTable, version: Optional[str], completion: bool, listed: Iterable[Claim]
 ) -> list[Claim]:
-    """Return the claims of the driver itself: *listed* in its own file list, or by the names of its files.
+    """Return the claims of the driver itself: *listed* in its own file list or brought, or by the names of its files.
 
     Without completion (*completion*), and where *serving* is exclusive, they are reported and not taken.
     """
@@ -161,7 +170,7 @@ def _completion(
     found: list[Claim] = []
     if version is not None:
         found.append(Claim("version", version, by, f"its name carries {version}", outside=outside))
-    found += [claim._replace(by=by, at="the driver's own file list", outside=outside) for claim in listed]
+    found += [claim._replace(by=by, outside=outside) for claim in listed]
     if serving.name != "liblist" or serving.exclusive:
         found += shipped.claims("completion", outside=serving.exclusive or not completion)
     if completion and not serving.exclusive:
@@ -176,8 +185,9 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kern
     compat32 = "compat32" in request.capabilities
     if compat32 and here.compat32 is not None:
         places += library_directories(here.compat32)
+    around = existing_directories(host.driver, CONTAINER_LIBRARIES)
     directories = existing_directories(host.driver, places)
-    search = Search(host, cache, directories, compat32=compat32)
+    search = Search(host, cache, directories, compat32=compat32, first=around)
     libcudas = [
         (candidate, judged)
         for candidate in search.candidates(frozenset((_LIBCUDA_STEM,)))
@@ -194,7 +204,8 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kern
         if version is None or judged.version in (None, version):
             near += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
     first = existing_directories(host.driver, dict.fromkeys(near))
-    return Search(host, cache, tuple(dict.fromkeys((*first, *directories))), version, compat32=compat32)
+    after = tuple(one for one in dict.fromkeys((*first, *directories)) if one not in around)
+    return Search(host, cache, after, version, compat32=compat32, first=around)
 
 
 def driver_findings(
