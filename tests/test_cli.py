@@ -529,6 +529,7 @@ def test_a_report_says_what_was_checked(tmp_path: Path) -> None:
         "runtime": "apptainer",
         "user": None,
         "expected": None,
+        "policy": None,
         "drivers": [{"vendor": "nvidia", "version": "550.163.01", "cuda_max": "12.4"}],
     }
     suite = gpubind(*words, "--format", "junit").stdout

@@ -2,7 +2,7 @@
 
     driver = "525"
     gpus = ["sm_80+", "gfx90a"]
-    arch = ["x86_64"]
+    arch = ['x86_64']
     brings-driver = false
 
 `sm_80+` is each known architecture from there up, without those of Jetson and DRIVE.
