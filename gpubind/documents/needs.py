@@ -74,7 +74,8 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
     for name in needs.missing:
         yield "missing", name, needs.program or ""
     for fabric in needs.fabric:
-        yield f"{fabric.name} {fabric.version or ''}".rstrip(), fabric.host, fabric.path
+        lacks = "" if fabric.is_there else "opened by name, and not in the image; "
+        yield f"{fabric.name} {fabric.version or ''}".rstrip(), f"{lacks}{fabric.host}", fabric.path
     for path, why in needs.unread:
         yield "not looked at", why, path
 

@@ -77,8 +77,11 @@ class Fabric(NamedTuple):
     name: str
     version: Optional[str]
     path: str
+    """The file; of one that the image lacks, the file that opens it by name."""
     host: str
     """What it uses of the host."""
+    is_there: bool = True
+    """Whether the image has it."""
 
 
 class ImageNeeds(NamedTuple):
@@ -157,6 +160,8 @@ class _Looked:
         self._versions: dict[str, dict[str, None]] = {}
         self._needs: list[str] = []
         self.nccl: dict[str, str] = {}
+        self.opened: dict[str, str] = {}
+        """The first file that names a library, by its name."""
         self.unread: dict[str, str] = {}
         self._seen: set[str] = set()
 
@@ -184,6 +189,7 @@ class _Looked:
         if named.nccl:
             self.nccl[real] = named.nccl
         for name in named.names:
+            self.opened.setdefault(name, path)
             self.use(name, "opened", path)
 
     def _linked(self, path: str, elf: ElfFacts) -> None:
@@ -339,7 +345,7 @@ class _Places:
 
 
 def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
-    """Yield the libraries for RDMA and communication, each file once."""
+    """Yield the libraries for RDMA and communication, each file once; and those that are only opened by name."""
     tree = looked.tree
     for row in _table()["fabric"]:
         seen: dict[str, str] = {}
@@ -352,6 +358,9 @@ def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
             looked.look(path)
             match = _VERSION.search(real)
             yield Fabric(row["name"], looked.nccl.get(real) or (match.group(1) if match else None), path, row["host"])
+        opener = next((looked.opened[name] for name in row["files"] if name in looked.opened), None)
+        if not seen and opener is not None:
+            yield Fabric(row["name"], None, opener, row["host"], is_there=False)
 
 
 def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:

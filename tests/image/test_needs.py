@@ -146,6 +146,12 @@ def test_libraries_for_rdma_are_named_with_what_they_use_of_the_host(tmp_path: P
     ]
 
 
+def test_a_library_for_rdma_that_is_only_opened_by_name_is_named_with_the_file_that_does(tmp_path: Path) -> None:
+    nccl = f"{LIB}/libnccl.so.2"
+    found = of(tmp_path, {nccl: elf("libnccl.so.2", more={".rodata": b"\0libibverbs.so.1\0"})}).fabric
+    assert [(one.name, one.path, one.is_there) for one in found] == [("libibverbs", nccl, False), ("NCCL", nccl, True)]
+
+
 def test_a_file_that_is_damaged_is_named_as_not_looked_at(tmp_path: Path) -> None:
     whole = AVCODEC[f"{LIB}/libavcodec.so.59"]
     assert isinstance(whole, bytes)
