@@ -18,7 +18,7 @@ from tests.test_help import help_of
         ("plan --hots x", "unknown-option", "did you mean `--host`"),
         ("exec --nvv image true", "unknown-option", "did you mean `--nv`"),
         ("--bogus", "unknown-option", "gpubind has no option `--bogus`"),
-        ("record", "missing-argument", "gpubind record needs --output"),
+        ("record", "missing-argument", "gpubind record: --output is missing"),
         ("exec", "missing-argument", "IMAGE"),
         ("completion", "missing-argument", "bash|zsh|fish"),
         ("plan --caps", "wrong-use", "gpubind plan: option '--caps' requires an argument"),

@@ -11,11 +11,11 @@ from gpubind.errors import HostReadError, UsageError, unknown_format
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.launch.prepare import preflight_on
 from gpubind.loader.container import Container
-from gpubind.loader.execve import Caller, follow, nearest_program
+from gpubind.loader.execve import Caller, Chain, follow, nearest_program
 from gpubind.loader.linkage import LinkedFile, Use, linked_files
 from gpubind.loader.loader import Loader
 from gpubind.loader.namespace import OwnMounts
-from gpubind.model import EnvVar
+from gpubind.model import EnvVar, Missing, finding
 from gpubind.rules.preflight import search_path
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def render_tree(
     form = form or "text"
     if form not in FORMATS:
         raise unknown_format(form, FORMATS)
-    if not program.strip():
+    if program.strip() in ("", "-"):
         raise UsageError("no-program", "--tree needs the name or path of a program or library")
     host = open_host_of(options)
     opened = open_image_of(image, host)
@@ -49,7 +49,7 @@ def render_tree(
         if start.container is None:
             raise AssertionError("an image has a container")
         container, path = start.container, search_path(opened, start.plan, start.own_mounts)
-    names, file = _file_of(container, program, path, host)
+    names, file = _file_of(container, program, path, image, host)
     files = linked_files(container, (file,), "host" if opened is None else "image")
     if opened is None and host.local is None:
         files = tuple(map(_as_recorded, files))
@@ -63,7 +63,9 @@ def _as_recorded(file: LinkedFile) -> LinkedFile:
     )
 
 
-def _file_of(container: Container, program: str, path: str, host: Host) -> tuple[tuple[str, ...], str]:
+def _file_of(
+    container: Container, program: str, path: str, image: Optional[str], host: Host
+) -> tuple[tuple[str, ...], str]:
     """Return the names that lead to the file that the loader maps for *program*, and its path."""
     library = container.locate(program) if "/" in program else container.find(program)
     if library is not None and ".so" in program and container.closure(library.path) is not None:
@@ -72,14 +74,23 @@ def _file_of(container: Container, program: str, path: str, host: Host) -> tuple
     chain = follow(container, program, path, caller)
     if chain.file is not None and container.closure(chain.file.path) is not None:
         return chain.names, chain.file.path
-    why = chain.stop.why if chain.stop is not None else ""
-    if chain.file is not None:
-        raise HostReadError(
-            "unreadable-file", f"`{program}` is not a program or library", where=chain.file.path, why=why
-        )
-    what = f"`{program}` does not exist" if len(chain.names) < 2 else f"`{program}` needs `{chain.names[-1]}`"
-    hint = nearest_program(container, chain.names[-1], path).strip()
-    raise HostReadError("unreadable-file", what, why=why, hint=hint)
+    raise _not_to_show(container, chain, path, image, host)
+
+
+def _not_to_show(container: Container, chain: Chain, path: str, image: Optional[str], host: Host) -> HostReadError:
+    """Return the error that the last file of *chain* does not exist, or that no loader maps it."""
+    name, file, stop = chain.names[-1], chain.file, chain.stop
+    if file is not None:
+        elf = file.tree.elf(file.at)
+        why = elf.detail or str(elf) if isinstance(elf, Missing) else ""
+        return HostReadError("unreadable-file", f"`{name}` is not a program or library", where=file.path, why=why)
+    if stop is not None and stop.kind != "missing":
+        what = finding("program-not-executable", subject=name, case=stop.kind, why=stop.why).what
+        return HostReadError("unreadable-file", what, where=image or "")
+    place = "in the container" if image else "in the record of the host" if host.local is None else "on this host"
+    needing = f"`{chain.names[0]}` needs `{name}`, which" if chain.names[1:] else f"`{name}`"
+    hint = nearest_program(container, name, path).strip()
+    return HostReadError("unreadable-file", f"{needing} is not {place}", where=image or "", hint=hint)
 
 
 def _host_as_container(host: Host, *, is_callers: bool) -> Container:

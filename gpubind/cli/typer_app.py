@@ -114,6 +114,6 @@ def _as_ours(error: Any, words: Sequence[str]) -> UsageError:
     param = getattr(error, "param", None)
     if param is not None and type(error).__name__ == "MissingParameter":
         name = max(param.opts, key=len) if param.param_type_name == "option" else param.metavar
-        return UsageError("missing-argument", f"{path} needs {name}", hint=see)
+        return UsageError("missing-argument", f"{path}: {name} is missing", hint=see)
     text: str = error.format_message()
     return UsageError("wrong-use", f"{path}: {(text[:1].lower() + text[1:]).rstrip('.')}", hint=see)

@@ -370,6 +370,9 @@ def test_a_log_on_standard_input_is_read(tmp_path: Path) -> None:
         words = [sys.executable, "-m", "gpubind", "explain", "-"]
         assert subprocess.run(words, stdin=file, capture_output=True, env=BARE).stdout == piped.stdout
     assert explained(b"").stdout == gpubind("explain").stdout.encode()
+    empty = explained(b"", "-")
+    assert (empty.returncode, empty.stdout) == (2, b"")
+    assert b"standard input is empty" in empty.stderr
 
 
 @pytest.mark.parametrize("log", [bytes(range(256)) * 5000, b"nothing of a GPU\n", b"x" * 3_000_000])

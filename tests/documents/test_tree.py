@@ -177,6 +177,7 @@ def test_what_a_record_does_not_cover_is_not_said_to_be_missing() -> None:
         (["no-such-program", "--tree"], "unreadable-file", 4),
         (["/etc/passwd", "--tree"], "unreadable-file", 4),
         (["--tree"], "no-program", 2),
+        (["-", "--tree"], "no-program", 2),
         (["ls", "--format", "dot"], "unknown-format", 2),
         (["ls", "--tree", "--format", "svg"], "unknown-format", 2),
         (["ls", "--tree", "--format", "dot", "--json"], "two-formats", 2),
@@ -186,3 +187,21 @@ def test_what_cannot_be_shown_is_an_error_with_a_code(words: list[str], code: st
     done = gpubind("explain", *words)
     assert done.returncode == status
     assert f"error: {code}: " in done.stderr
+
+
+def test_what_is_there_and_not_a_program_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "text").write_text("x = 1")
+    image = tmp_path / "image"
+    make_tree(image, glibc("2.36"))
+
+    def said(*words: object) -> str:
+        return gpubind("explain", "--tree", *map(str, words)).stderr
+
+    assert f"{tmp_path} is a directory, not a program" in said(tmp_path)
+    assert "is not a regular file: a FIFO" in said(tmp_path / "fifo")
+    assert "why:   not an ELF file: starts with b'x = '" in said(tmp_path / "text")
+    gone = "/usr/bin/no-such-program"
+    assert f"`{gone}` is not on this host\n" in said(gone)
+    assert f"`{gone}` is not in the record of the host\n" in said(gone, "--host", HOST)
+    assert f"`{gone}` is not in the container\n  where: {image}\n" in said(gone, "--image", image, "--host", HOST)

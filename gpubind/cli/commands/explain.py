@@ -39,7 +39,7 @@ def explain(
         return
     with progress(quiet=False):
         if what == "-" or (not what.strip() and _has_log()):
-            answer = _of_log(options, like, image)
+            answer = _of_log(options, like, image, is_asked=what == "-")
         else:
             answer = _of(options, what, like, image)
     columns = width() if answer.explanation is None or answer.messages else table_width(None)
@@ -86,8 +86,8 @@ def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[st
     return Answer(what, explanation=_of_plan(options, what, like, image))
 
 
-def _of_log(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Answer:
-    """Return the answer to what standard input has: a log, or nothing.
+def _of_log(options: PlanOptions, like: Optional[str], image: Optional[str], *, is_asked: bool) -> Answer:
+    """Return the answer to what standard input has: a log, or nothing, which is an answer unless a log *is_asked* for.
 
     Errors: `UsageError` (code `unknown-code`) if no line of it is a known message.
     """
@@ -95,6 +95,8 @@ def _of_log(options: PlanOptions, like: Optional[str], image: Optional[str]) -> 
     from gpubind.documents.messages import search
 
     log = search(_standard_input())
+    if not log.lines and is_asked:
+        raise UsageError("unknown-code", "standard input is empty: there is no log to explain")
     if not log.lines:
         return Answer(None, codes=tuple(code for code, _ in codes()))
     if not log.found:
