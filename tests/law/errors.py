@@ -125,6 +125,8 @@ class Errors:
             if isinstance(item, Node):
                 os.makedirs(os.path.dirname(f"{self.amd}{path}"), exist_ok=True)
                 os.mknod(f"{self.amd}{path}", 0o020000 | item.mode, os.makedev(item.major, item.minor))
+        self.policy = bench.base / "policy.toml"
+        self.policy.write_text('driver = "525"\nglibc = "2.28"\ngpus = ["sm_80"]\ncapabilities = ["compute"]\n')
         self.archive = bench.base / "image.tar"
         self.archive.write_bytes(archive(docker_archive([tar({**IMAGE, **glibc("2.16")})])))
         (bench.home / ".config/gpubind/config.toml").write_text(
@@ -144,6 +146,9 @@ class Errors:
             "check-program": ("check", *root, "--image", image, "--program", "true", "--json"),
             "check-sif": ("check", *root, "--image", str(bench.sif), "--json"),
             "check-archive": ("check", *root, "--image", str(self.archive), "--json"),
+            "needs": ("needs", image, "--json"),
+            "needs-archive": ("needs", str(self.archive), "--program", "true", "--json"),
+            "require": ("check", "--image", image, "--require", str(self.policy), "--json"),
             "expect": ("check", *root, "--expect", str(bench.expected), "--json"),
             "check-backend": ("check", *root, "--image", image, "--backend", "bwrap", "--json"),
             "apptainer": ("exec", *run, "--backend", "apptainer", image, "true"),
