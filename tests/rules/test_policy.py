@@ -18,6 +18,7 @@ from tests.support.commands import gpubind
 from tests.support.elf import elf
 from tests.support.gpucode import library
 from tests.support.images import glibc, sandbox
+from tests.support.layers import LAYER, OCI, TAG, Blobs, tar, write
 from tests.support.trees import File, Spec, make_tree
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -163,6 +164,22 @@ def test_several_images_are_each_compared(app: str, tmp_path: Path) -> None:
         f"{tmp_path}/other on {tmp_path}/policy.toml: ok",
     ]
     assert gpubind(*words).returncode == 1
+
+
+def test_of_an_image_for_several_architectures_each_that_the_policy_names_is_compared(tmp_path: Path) -> None:
+    blobs = Blobs()
+    trees = {"amd64": glibc(), "arm64": {**glibc(machine=183), **torch(SITE, "2.6.0", "12.4")}}
+    images = [blobs.image([tar(dict(tree))], arch=arch, layer_type=LAYER) for arch, tree in trees.items()]
+    index = blobs.add({"manifests": images}, f"{OCI}.index.v1+json", annotations={TAG: "x"})
+    path, policy = write(tmp_path / "layout", blobs.layout(index)), tmp_path / "policy.toml"
+
+    def told(*archs: str) -> str:
+        policy.write_text(f'driver = "470"\narch = {json.dumps(archs)}\n')
+        return gpubind("check", "--image", path, "--require", str(policy), "--format", "slurm").stdout.strip()
+
+    assert told("x86_64") == "gpubind: ok"
+    assert told("x86_64", "aarch64") == "gpubind: policy-violated(driver)"
+    assert told("x86_64", "ppc64le") == "gpubind: policy-violated(arch)"
 
 
 @pytest.mark.parametrize(
