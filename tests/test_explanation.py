@@ -22,6 +22,7 @@ from gpubind.model.findings import texts
 from tests.support.commands import gpubind
 from tests.support.driver import host, kernel, rhel
 from tests.support.page import hold
+from tests.support.trees import Dir
 
 PLAN = plan(host(rhel(), kernel()), Request())
 
@@ -36,6 +37,18 @@ def test_the_closest_kind_of_match_counts() -> None:
     assert starting
     assert all(subject.startswith("libcuda.so") for subject in starting)
     assert "libcuda.so.1" in subjects("uda.so")
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [("libcuda.so.1", "libcuda.so"), ("libnvidia-ml.so.1", "libnvidia-ml.so"), ("nvidia_icd.json", "nvidia_icd*.json")],
+)
+def test_a_name_that_the_host_lacks_is_explained_by_the_entry_that_means_it(name: str, entry: str) -> None:
+    bare = plan(host({"/usr/lib64": Dir()}, kernel()), Request())
+    found = explain(bare, name).subjects
+    assert any(subject.endswith(entry) for subject, _ in found)
+    assert all(made[0].verdict == "absent" for _, made in found)
+    assert not explain(bare, "no-such-file.x").subjects
 
 
 def test_a_pattern_matches_as_in_a_shell() -> None:

@@ -18,6 +18,7 @@ from typing import Any, Optional
 from gpubind import __version__
 from gpubind.documents.messages import FoundMessage, heading
 from gpubind.documents.text import printable
+from gpubind.formats.driver.liblist import library_stem
 from gpubind.frozen import NamedTuple
 from gpubind.model import Decision, Plan
 from gpubind.model.data import read_data
@@ -58,13 +59,16 @@ class Explanation(NamedTuple):
 def explain(plan: Plan, name: str) -> Explanation:
     """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
 
-    The closest match is used: the exact name or path, else names that start with it, else names that contain it.
+    The closest match is used: the exact name or path, else names that start with it, else names that contain it, else
+    entries of lists that mean it (`libcuda.so` for `libcuda.so.1`).
     """
     matchers: list[Callable[[str], bool]] = [lambda text: text == name]
     if re.search(r"[*?\[]", name):
         matchers = [lambda text: fnmatchcase(text, name)]
     else:
         matchers += [lambda text: text.startswith(name), lambda text: name in text]
+        if "." in name:  # what an entry of a list means, where no file has the name
+            matchers += [lambda text: text == library_stem(name), lambda text: fnmatchcase(name, _last(text))]
     for matches in matchers:
         subjects: dict[str, list[Decision]] = {}
         for decision in plan.decisions:
@@ -127,7 +131,11 @@ def _kind(code: str) -> str:
 
 def _texts(decision: Decision) -> list[str]:
     paths = [path for path in (decision.path, decision.target) if path]
-    return [decision.subject, *paths, *(path.rpartition("/")[2] for path in paths)]
+    return [decision.subject, *paths, *map(_last, paths)]
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 class Answer(NamedTuple):

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from gpubind.image.facts import Image
     from gpubind.rules.preflight import Preflight
 
-WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
+WITHOUT_GPU = (
+    "driver-mismatch",
+    "driver-not-loaded",
+    "gpu-forbidden",
+    "no-libcuda",
+    "nouveau",
+    "visible-devices-unknown",
+)
 """Errors with which no GPU works in a container."""
 USUAL = next(iter(RUNTIMES))
 """The runtime that an unknown one resembles most often."""

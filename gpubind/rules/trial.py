@@ -25,7 +25,7 @@ from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_pat
 
 NAMED_LIMIT = 4
 """Files that a finding names."""
-NO_CUDA = ("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "uvm-missing")
+NO_CUDA = ("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "nouveau", "uvm-missing")
 """Errors with which cuInit fails."""
 NO_DEVICE = 3
 """The exit status of `PROBE` where the control node has no kernel driver: nothing was predicted for that."""

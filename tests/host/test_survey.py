@@ -17,6 +17,7 @@ from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.surveyed import GPU_NAME
 from gpubind.inventory.nodes import PCI_DEVICES
+from gpubind.inventory.nvidia.inventory import NOUVEAU
 from gpubind.model import Missing, RootedPath, Stat
 from gpubind.model.arch import WITH_DRIVERS
 from gpubind.model.layouts import (
@@ -28,7 +29,7 @@ from gpubind.model.layouts import (
     library_directories,
 )
 from gpubind.rules import runtime
-from gpubind.rules.host import driver, nodes, platform, services
+from gpubind.rules.host import nodes, platform, services
 from gpubind.rules.image import graphics
 from gpubind.runtimes import RUNTIMES
 from tests.support.elf import elf, stub
@@ -215,7 +216,7 @@ def searched(machine: str) -> tuple[str, ...]:
 
 LOOKED_AT = (
     *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in runtime.USER_NAMESPACES)),
-    *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, driver.NOUVEAU, graphics.MODESET, "/proc/devices"),
+    *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, NOUVEAU, graphics.MODESET, "/proc/devices"),
     *(path for runtime in RUNTIMES.values() for path in runtime.limits.helpers),
 )
 """What the rules look at alone."""

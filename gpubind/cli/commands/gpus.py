@@ -33,7 +33,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
         from gpubind.cli.tables import render_tables
 
         table = render_tables([gpus_table(listed)], table_width(None), colour=has_colour(None))
-        text = table or "no GPU is here\n"
+        text = table or "no GPU with its driver is here\n"
     write_document(text, None)
 
 

@@ -44,6 +44,7 @@ from gpubind.model.layouts import CONTAINER_LIBRARIES, library_directories
 
 LIST_NAME = "nvliblist.conf"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
+NOUVEAU = "/sys/module/nouveau"
 _LIBCUDA_STEM, LIBCUDA = "libcuda.so", "libcuda.so.1"
 _ANOTHERS = ("cuda-compat", "other-driver-version")
 """Rules that pass over a library because another one serves."""
@@ -221,8 +222,18 @@ def driver_findings(
     ]
 
 
+def nouveau(host: Host) -> Finding:
+    """Return the finding that nouveau has the GPUs of *host*: only one driver can have them."""
+    where = ", ".join((NOUVEAU, *pci_displays(host, *NVIDIAS_DISPLAYS)))
+    return finding("nouveau", subject="nouveau", where=where)
+
+
 def _not_loaded(host: Host, driver: Driver, kernel: Kernel) -> Iterator[Finding]:
-    if driver.kernel_version is None and driver.kind == "linux":
+    if driver.kernel_version is not None or driver.kind != "linux":
+        return
+    if host.dev.has(NOUVEAU) and not host.dev.has("/sys/module/nvidia"):
+        yield nouveau(host)
+    else:
         from gpubind.formats.driver.mknod import load_command  # only where it is to be loaded
 
         yield finding(
@@ -305,8 +316,10 @@ def has_libcuda(files: Iterable[HostFile]) -> bool:
 
 def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBindError:
     """Return the error that names the places searched, and whether another driver owns the GPU."""
-    nouveau = host.dev.has("/sys/module/nouveau")
-    why = "the open-source driver nouveau owns the GPU" if nouveau else kernel.why or "no file matches"
+    why, hint = kernel.why or "no file matches", "on a GPU node: install the driver, or give --root"
+    if host.dev.has(NOUVEAU):
+        why = "the open-source driver nouveau owns the GPU"
+        hint = "with this GPU: `gpubind explain nouveau`"
     known = library_directories(host.uname.machine)
     listings = ((directory, host.driver.list(directory)) for directory in known)
     hidden = [d for d, names in listings if isinstance(names, Missing) and names.why != "absent"]
@@ -317,5 +330,5 @@ def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBind
         "no NVIDIA driver library and no NVIDIA device on this host",
         where=", ".join((*search.places, "/dev/nvidia*", kernel.where)),
         why=why,
-        hint="on a login node: a job (`srun --gpus=1`), or --host; on a GPU node: install the driver, or give --root",
+        hint=f"on a login node: a job (`srun --gpus=1`), or --host; {hint}",
     )

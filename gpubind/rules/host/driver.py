@@ -11,23 +11,24 @@ from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, STUBBED
 from gpubind.host import Host
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
+from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
-from gpubind.inventory.nvidia.inventory import unusable
+from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
 from gpubind.inventory.search import LD_CACHE, ldconfig
 from gpubind.model import ContainerPath, Decision, Finding, Severity, cases_of, counted, finding
 from gpubind.rules.preflight import Preflight
 
-NOUVEAU = "/sys/module/nouveau"
 NVML = "libnvidia-ml.so.1"
 DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
 """Rules of Decisions about damaged libraries. A linker script is not damaged."""
 
 
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU that nouveau took at boot: only one driver can have it."""
+    """Yield a GPU that nouveau took at boot, where there is nothing of NVIDIA's driver: else the plan has it."""
     host = preflight.host
     if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
-        yield finding("nouveau", subject="nouveau", where=", ".join((NOUVEAU, *pci_displays(host, *NVIDIAS_DISPLAYS))))
+        found = nvidia.nouveau(host)
+        yield from () if found in preflight.plan.findings else (found,)
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:

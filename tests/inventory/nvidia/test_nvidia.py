@@ -85,6 +85,12 @@ def test_without_a_module_the_version_behind_libcuda_is_assumed_and_told() -> No
     assert "driver-not-loaded" in codes(found)
 
 
+def test_where_nouveau_has_the_gpu_no_module_is_to_be_loaded() -> None:
+    having: Spec = {"/sys/module/nouveau": Dir()}
+    assert codes(inventory(rhel(), kernel(None, gpus=0), having)) == {"nouveau"}
+    assert "nouveau" not in codes(inventory(rhel(), kernel(), having))
+
+
 def test_of_two_driver_versions_the_modules_is_taken_and_the_other_reported() -> None:
     old = libraries("/usr/lib64", "535.54.03")
     found = inventory(ubuntu(), old, kernel())
