@@ -20,8 +20,9 @@ from gpubind.documents.diff.comparison import compare
 from gpubind.documents.diff.snapshot import Snapshot, snapshot_of
 from gpubind.documents.diff.text import render_diff_json, render_diff_text
 from gpubind.documents.expectation import render_expectation
-from gpubind.documents.explanation import explain, render_explanation
+from gpubind.documents.explanation import Answer, explain, render_explanation, render_json, render_text
 from gpubind.documents.fleet import AnswerGroups, answers_table, render_answer, render_findings_of
+from gpubind.documents.messages import find_message, heading, messages, nearest_messages, search
 from gpubind.documents.text import printable, render_finding
 from gpubind.documents.tree import LinkageTree, render_tree_dot, render_tree_json, render_tree_text
 from gpubind.errors import Format, GpubindError
@@ -258,6 +259,27 @@ def _shell(data: bytes) -> None:
     parse_exports("export A=$LD_LIBRARY_PATH${PATH:-x}", exports)
 
 
+def _log(data: bytes) -> None:
+    """What a log has is found once, in its lines, and can be told."""
+    log = search([data])
+    assert all(1 <= one.line <= log.lines for one in log.found)
+    assert len({one.message.name for one in log.found}) == len(log.found)
+    text = data.decode("utf-8", "surrogateescape")
+    found = find_message(text)
+    for one in found:
+        _encoded(heading(one.message.message, text, one.library))
+    nearest_messages(log.complaints)
+    for answer in (Answer(text, found), Answer(None, log.found)):
+        if answer.messages:
+            _encoded(render_text(answer, 80))
+            _encoded(render_json(answer))
+
+
+def _seen_lines() -> tuple[bytes, ...]:
+    """Return the lines that each known message was seen in."""
+    return tuple("\n".join((row.message, *(line for _, line, _ in row.seen))).encode() for row in messages())
+
+
 def _icd(data: bytes) -> None:
     found = parse_icd(data)
     with_library_paths(found, dict.fromkeys(found.libraries, "/x")).encode("utf-8", "surrogateescape")
@@ -337,6 +359,7 @@ PARSERS: dict[str, Target] = {
     "gpu-ids": _of_seeds("gpu-ids", _text(_gpu_ids)),
     "kfd": _of_seeds("kfd", _text(parse_properties)),
     "cpuinfo": _of_seeds("cpuinfo", _text(parse_cpuinfo)),
+    "log": Target(_seen_lines, _log, (b"libcuda.so.1", b"GLIBC_2.34", b"\x1b[31m", b"Xid", b": "), 10),
     "printable": _of_seeds("printable", _text(lambda text: _encoded(printable(text))), weight=2),
 }
 
