@@ -35,6 +35,8 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
     parent, name = os.path.split(os.path.abspath(directory))
     own = f".{name}.{_digest(links)}"
     try:
+        if not directory:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if not is_obeyed(parent):
             raise PermissionError(errno.EACCES, "users other than root could change what is there")
         with _one_at_a_time(parent):
@@ -73,7 +75,7 @@ def _current(parent: str, name: str) -> Optional[str]:
 
     Errors: `OutputError` (code `other-directory`) for anything that `put_links` did not make.
     """
-    path = f"{parent}/{name}"
+    path = os.path.join(parent, name)
     try:
         kind = stat.S_IFMT(os.lstat(path).st_mode)
     except FileNotFoundError:
@@ -135,7 +137,7 @@ def _make(links: Mapping[str, HostPath], directory: str) -> None:
                 os.chmod(place, 0o755)
             os.symlink(target, f"{part}/{name}")
         os.rename(part, directory)
-    except OSError:
+    except BaseException:
         _remove(part)
         raise
 
@@ -148,7 +150,7 @@ def _point(parent: str, name: str, own: str, *, is_empty: bool) -> None:
         if is_empty:
             os.rmdir(f"{parent}/{name}")
         os.rename(part, f"{parent}/{name}")
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(part)
         raise

@@ -18,14 +18,14 @@ The file has an entry for each code:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, Optional, Union
 
 from gpubind.model.data import read_data
 from gpubind.model.host import Finding, Severity, Vendor
 
-__all__ = ["cases_of", "counted", "finding", "worst"]
+__all__ = ["cases_of", "counted", "finding", "named", "worst"]
 
 TEXTS = "model/data/findings.json"
 MENDED_BY = ("command", "option", "variable", "image", "host", "person", "nothing")
@@ -87,6 +87,16 @@ def cases_of(*named: tuple[str, object]) -> tuple[str, ...]:
 def worst(severities: Iterable[Severity]) -> Severity:
     """Return the worst of *severities*, of which there is at least one."""
     return min(severities, key=SEVERITIES.index)
+
+
+_NAMED = 4
+"""Names in a sentence."""
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first of *names*, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(number: int, noun: str) -> str:

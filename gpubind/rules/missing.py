@@ -12,14 +12,12 @@ from typing import Optional
 
 from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding
+from gpubind.model import Finding, named
 from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import ImagePreflight
 
 WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
 """Findings that the plan has nothing of the driver."""
-NAMED_LIMIT = 4
-"""Things that a message names."""
 
 
 def unseen_libraries(preflight: ImagePreflight) -> tuple[str, ...]:
@@ -38,9 +36,7 @@ def softened(finding: Finding, things: Iterable[str]) -> Finding:
     names = tuple(dict.fromkeys(things))
     if not names or finding.severity != "error":
         return finding
-    more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
-    told = ", ".join(names[:NAMED_LIMIT]) + more
-    return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {told}")
+    return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {named(names)}")
 
 
 def _unseen(preflight: ImagePreflight, variable: str) -> tuple[str, ...]:

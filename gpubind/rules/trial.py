@@ -18,13 +18,11 @@ from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.loader.container import Container
 from gpubind.loader.execve import is_library
-from gpubind.model import Finding, finding
+from gpubind.model import Finding, finding, named
 from gpubind.model.trial import Prediction, Trial, Tried
 from gpubind.rules.missing import unseen_libraries, unseen_programs
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
 
-NAMED_LIMIT = 4
-"""Files that a finding names."""
 NO_CUDA = ("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "nouveau", "uvm-missing")
 """Errors with which cuInit fails."""
 NO_DEVICE = 3
@@ -198,7 +196,7 @@ def prediction_wrong(preflight: ImagePreflight) -> Iterator[Finding]:
             "prediction-wrong",
             subject=basename(first.prediction.subject) or first.prediction.subject,
             case=case,
-            where=_named([one.prediction.subject for one in several]),
+            where=named([one.prediction.subject for one in several]),
             predicted=first.prediction.why,
             said=first.said,
             runtime=trial.runtime,
@@ -218,11 +216,6 @@ def _case(one: Tried) -> str:
         "driver": ("driver-fails", "driver-works"),
     }[one.prediction.kind]
     return works if one.succeeded else refused
-
-
-def _named(paths: Sequence[str]) -> str:
-    more = len(paths) - NAMED_LIMIT
-    return ", ".join(paths[:NAMED_LIMIT]) + (f" and {more} more" if more > 0 else "")
 
 
 def _report(preflight: ImagePreflight, trial: Trial) -> str:

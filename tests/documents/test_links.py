@@ -141,6 +141,39 @@ def test_the_command_writes_them_and_says_what_to_do(tmp_path: Path) -> None:
     assert gpubind(*words, "-q", "-o", str(tmp_path / "driver")).stderr == ""
 
 
+def test_the_working_directory_may_be_named_and_an_empty_name_is_none(tmp_path: Path) -> None:
+    (tmp_path / "driver").mkdir()
+    words = ("plan", "--format", "links", "--host", HOST, "-o")
+    unnamed = gpubind(*words, "", cwd=tmp_path / "driver")
+    assert (unnamed.returncode, unnamed.stderr[:24]) == (4, "error: unwritable-file: ")
+    done = gpubind(*words, ".", cwd=tmp_path / "driver")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, f"{tmp_path}/driver: 39 links")
+
+
+@pytest.mark.parametrize("call", ["symlink", "rename"])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    put_links(LINKS, str(tmp_path / "driver"))
+    before = sorted(os.listdir(tmp_path))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, call, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        put_links({"libcuda.so.1": HostPath("/usr/lib/libcuda.so.570")}, str(tmp_path / "driver"))
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_plan_without_libraries_is_no_reason_to_replace_links(tmp_path: Path) -> None:
+    put_links(LINKS, str(tmp_path / "driver"))
+    (tmp_path / "list").write_text("")
+    named = ("--list", str(tmp_path / "list"), "--no-completion")
+    done = gpubind("plan", "--format", "links", "-o", str(tmp_path / "driver"), "--host", HOST, *named)
+    assert done.returncode == 3
+    assert "error: nothing-to-bind: the plan has no library to link to" in done.stderr
+    assert shown(tmp_path / "driver") == LINKS
+
+
 def test_no_driver_no_links_and_what_was_there_stays(tmp_path: Path) -> None:
     put_links(LINKS, str(tmp_path / "driver"))
     (tmp_path / "root").mkdir()

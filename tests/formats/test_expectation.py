@@ -37,7 +37,7 @@ def test_each_key_is_read() -> None:
         ("capabilities = 'compute'", "`capabilities` is not a list", ""),
         ("capabilities = ['cuda']", "`capabilities` names `cuda`", "compute"),
         ("[", "", ""),
-        ("\udcff", "utf-8", ""),
+        ("\udcff", "not UTF-8 at byte 0", ""),
         ("#" * (256 << 10 | 1), "262144 at most", ""),
         (".".join("a" * 600) + " = 1", "more than 500 dots", ""),
     ],

@@ -61,7 +61,7 @@ def _form(asked: Optional[str], *, tree: bool, json: bool) -> str:
     if not tree:
         raise UsageError("unknown-format", f"--format {asked} is a form of --tree", hint="add --tree")
     if json and asked not in (None, "json"):
-        raise UsageError("two-formats", "--json and another --format exclude each other")
+        raise UsageError("two-formats", f"--format json and --format {asked} exclude each other")
     return "json" if json else asked or "text"
 
 

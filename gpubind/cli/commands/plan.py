@@ -10,7 +10,7 @@ from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS, WITH_NONE
-from gpubind.errors import EXIT_FINDING, HostReadError, UsageError, unknown_format
+from gpubind.errors import EXIT_FINDING, HostReadError, NothingToBindError, UsageError, unknown_format
 from gpubind.model.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
@@ -80,9 +80,14 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
     from gpubind.documents.links import advice, links_of
     from gpubind.launch.links import put_links
 
-    put_links(links_of(planned), directory)
+    links = links_of(planned)
+    if not links:
+        what = "the plan has no library to link to, and the directory stays as it is"
+        raise NothingToBindError("nothing-to-bind", what, where=directory)
+    place = os.path.abspath(directory)  # it may be the working directory, which is then another one
+    put_links(links, directory)
     if not quiet:
-        complain(advice(planned, os.path.abspath(directory)))
+        complain(advice(planned, place))
 
 
 def _errors_of_host(options: PlanOptions, host: Host, planned: Plan) -> list[Finding]:

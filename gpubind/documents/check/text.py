@@ -11,7 +11,7 @@ from textwrap import TextWrapper
 from gpubind.documents.check.report import Checked, Report, not_counted, verdict
 from gpubind.documents.text import driver_version, printable, render_finding
 from gpubind.model import Finding, ImageFacts
-from gpubind.model.findings import counted, texts
+from gpubind.model.findings import counted, named, texts
 
 WIDTH = 100
 """Columns of a line in a log."""
@@ -27,8 +27,6 @@ THEMES = {
 """The themes of notes in data/findings.json, and the beginning of a line about each."""
 _COLOURS = {"ok": "32", "error": "31", "warning": "33", "note": "36", "ignored": "2"}
 _INDENT = " " * 9
-_NAMED = 4
-"""So many subjects are named; the others are counted."""
 
 
 def render_check_text(report: Report, *, verbose: bool = False, width: int = WIDTH, colour: bool = False) -> str:
@@ -100,10 +98,8 @@ def _folded(theme: str, notes: list[Finding], width: int) -> Iterable[str]:
         return ()
     if theme == "extras":
         subjects = list(dict.fromkeys(note.subject.rpartition("/")[2] for note in notes))
-        more = len(subjects) - _NAMED
-        named = ", ".join(subjects[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         them = "it" if len(subjects) == 1 else "them"
-        text = f"{THEMES[theme]}: {named}; most jobs do not need {them}"
+        text = f"{THEMES[theme]}: {named(subjects)}; most jobs do not need {them}"
     else:
         more = len(notes) - 1
         text = f"{THEMES[theme]}: {notes[0].what}" + (f"; and {counted(more, 'other note')}" if more else "")

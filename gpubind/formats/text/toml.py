@@ -22,6 +22,8 @@ def parse_toml(data: bytes, code: str, what: str) -> dict[str, Any]:
         raise FormatError(code, what, why=f"line {dotted} has more than {DOTS_LIMIT} dots")
     try:
         tables: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise FormatError(code, what, why=f"not UTF-8 at byte {error.start}") from error
     except (ValueError, RecursionError) as error:
         raise FormatError(code, what, why=str(error)) from error
     return tables
