@@ -18,6 +18,8 @@ MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
 GPUDIRECT_VARIABLES = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
 """Each requests the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
+MIG_VARIABLES = ("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES")
+"""Each, with the value `all`, requests the right to configure or to monitor MIG. Source: as above."""
 HSA_VARIABLES = ("HSA_OVERRIDE_GFX_VERSION", "HSA_XNACK")
 """Variables that change which code ROCm takes for a GPU's."""
 PLAN_VARIABLES = (
@@ -25,6 +27,7 @@ PLAN_VARIABLES = (
     MPS_PIPE_DIRECTORY,
     "NVIDIA_IMEX_CHANNELS",
     *GPUDIRECT_VARIABLES,
+    *MIG_VARIABLES,
     *HSA_VARIABLES,
     "PATH",
     ROCM_PATH,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
+from gpubind.host.base import MIG_VARIABLES
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory, finding
 from gpubind.planner.gpus.choice import OPTION, Choice, Chosen, usable
 from gpubind.planner.gpus.container_variables import container_variables
@@ -39,10 +40,11 @@ def select(
     else:
         choices = tuple(chosen_by_environment(inventory, inventories, environ) for inventory in inventories)
     env = container_variables(choices, inventories, environ, isolated=isolated)
-    return tuple(map(_selection, choices, inventories, env))
+    is_manager = any(environ.get(name) == "all" for name in MIG_VARIABLES)
+    return tuple(_selection(*of_vendor, is_manager=is_manager) for of_vendor in zip(choices, inventories, env))
 
 
-def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) -> Selection:
+def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...], *, is_manager: bool) -> Selection:
     findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *_forbidden(choice, inventory))
     if choice.gpus is None:
         return Selection(inventory._replace(findings=findings), (), env)
@@ -56,6 +58,8 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) ->
     nodes, decisions = [], []
     for node in inventory.devices:
         why = _why_not(node, inventory, chosen, choice.by)
+        if why is None and not is_manager and _is_for_managers(node, inventory, chosen):
+            why = f"gives a right over MIG as a whole, not over a chosen MIG device ({choice.by})"
         if why is None:
             nodes.append(node)
         else:
@@ -84,6 +88,17 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
             part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
             return f"guards part {part} of the GPU with minor number {guard.minor}, which is not chosen ({by})"
     return None
+
+
+def _is_for_managers(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], Chosen]) -> bool:
+    """Return whether *node* guards no part of a GPU; only where parts are chosen, and all nodes of those are known."""
+    if not node.target.startswith("/dev/nvidia-caps/") or not all(one.mig for one in chosen.values()):
+        return False
+    parts = [
+        (one.gpu.minor, device.gi, ci) for one in chosen.values() for device in one.mig for ci in (None, device.ci)
+    ]
+    known = {(guard.minor, guard.gi, guard.ci): guard.target for guard in inventory.mig_nodes}
+    return known.keys() >= set(parts) and node.target not in known.values()
 
 
 def _forbidden(choice: Choice, inventory: Inventory) -> Iterator[Finding]:

@@ -63,8 +63,24 @@ def test_the_nodes_that_guard_parts_are_found(own_files: bool) -> None:
 
 def test_the_nodes_of_other_parts_are_left_out() -> None:
     made = plan(host(rhel(), kernel(), divided()), Request(gpus="0:2/0"))
-    assert nodes(made) == ["/dev/nvidia-caps/nvidia-cap1", f"{CAPS}32", f"{CAPS}33", "/dev/nvidia0"]
+    assert nodes(made) == [f"{CAPS}32", f"{CAPS}33", "/dev/nvidia0"]
     assert variables(made) == {"CUDA_VISIBLE_DEVICES": "MIG-GPU-00000000-1111-2222-3333-444444444444/2/0"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environ"),
+    [("0", {}), (None, {}), ("0:2/0", {"NVIDIA_MIG_CONFIG_DEVICES": "all"}), ("0:2/0,1", {})],
+    ids=["whole", "all", "requested", "with-a-whole-gpu"],
+)
+def test_the_right_to_configure_mig_goes_with_whole_gpus_or_a_request(gpus: Optional[str], environ: Any) -> None:
+    made = plan(host(rhel(), kernel(), divided(), environ=environ), Request(gpus=gpus))
+    assert f"{CAPS}1" in nodes(made)
+
+
+def test_where_the_nodes_of_parts_are_unknown_all_stay() -> None:
+    unknown: Spec = {"/proc/driver/nvidia-caps/mig-minors": "config 1\n"}
+    made = plan(host(rhel(), kernel(), divided(), unknown), Request(gpus="0:2/0"))
+    assert nodes(made)[:5] == [f"{CAPS}{number}" for number in (1, 30, 31, 32, 33)]
 
 
 @pytest.mark.parametrize("name", ["MIG-abcd", "0:1"])

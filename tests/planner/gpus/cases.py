@@ -45,6 +45,7 @@ def mig(number: int, *devices: str) -> str:
 
 NONE = {CUDA: "-1"}
 MIG_CAPS = "nvidia-caps/nvidia-cap"
+ONE_PART = f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {CTL}"
 UNRESOLVED = f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}120 {MIG_CAPS}121 nvidia1 {MIG_CAPS}250 {MIG_CAPS}251 " + (
     f"{MIG_CAPS}252 {MIG_CAPS}2 {CTL}"
 )
@@ -103,17 +104,15 @@ ROWS: dict[str, Row] = {
     "one UUID is missing, and is not chosen": Row("untold", "2,0", {}, f"nvidia0 nvidia2 {CTL}", {CUDA: "1,0"}),
     "one UUID is missing": Row("untold", "2,1", {}, f"nvidia1 nvidia2 {CTL}", {CUDA: "1,0"}),
     # --gpus: MIG.
-    "MIG device": Row(
-        "mig", "0:2/0", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: mig(0, "2/0")}
-    ),
+    "MIG device": Row("mig", "0:2/0", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {CTL}", {CUDA: mig(0, "2/0")}),
     "MIG device by uuid": Row(
-        "mig", mig(1, "5/1"), {}, f"nvidia1 {MIG_CAPS}250 {MIG_CAPS}252 {MIG_CAPS}2 {CTL}", {CUDA: mig(1, "5/1")}
+        "mig", mig(1, "5/1"), {}, f"nvidia1 {MIG_CAPS}250 {MIG_CAPS}252 {CTL}", {CUDA: mig(1, "5/1")}
     ),
     "two MIG devices of one GPU instance": Row(
         "mig",
         "1:5/1,1:5/0",
         {},
-        f"nvidia1 {MIG_CAPS}250 {MIG_CAPS}251 {MIG_CAPS}252 {MIG_CAPS}2 {CTL}",
+        f"nvidia1 {MIG_CAPS}250 {MIG_CAPS}251 {MIG_CAPS}252 {CTL}",
         {CUDA: mig(1, "5/1", "5/0")},
     ),
     "all MIG devices of a GPU": Row(
@@ -125,13 +124,13 @@ ROWS: dict[str, Row] = {
     ),
     "a whole GPU beside divided ones": Row("mig", "2", {}, f"nvidia2 {MIG_CAPS}2 {CTL}", {CUDA: "0"}),
     "MIG device of a GPU without UUID": Row(
-        "mig-untold", "0:1/0", {CUDA: "0"}, f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}2 {CTL}", {CUDA: None}
+        "mig-untold", "0:1/0", {CUDA: "0"}, f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {CTL}", {CUDA: None}
     ),
     "MIG UUID that the program knows": Row(
-        "mig-known", "MIG-aaaa", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: mig(0, "2/0")}
+        "mig-known", "MIG-aaaa", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {CTL}", {CUDA: mig(0, "2/0")}
     ),
     "place that the program knows": Row(
-        "mig-known", "0:1", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: mig(0, "2/0")}
+        "mig-known", "0:1", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {CTL}", {CUDA: mig(0, "2/0")}
     ),
     "MIG UUID that nobody knows": Row("mig", "MIG-aaaa", {}, UNRESOLVED, {CUDA: "MIG-aaaa"}, "warning mig-unresolved"),
     "MIG UUID beside a whole GPU": Row(
@@ -145,7 +144,7 @@ ROWS: dict[str, Row] = {
         {CUDA: mig(0, "1/0", "2/0")},
         "warning mig-unresolved",
     ),
-    "the only place": Row("mig-one", "0:0", {}, ALL, {CUDA: mig(0, "1/0")}),
+    "the only place": Row("mig-one", "0:0", {}, ONE_PART, {CUDA: mig(0, "1/0")}),
     # --gpus: AMD, and both.
     "AMD's index": Row("amd", "2,0", {}, "kfd dri/renderD128 dri/renderD130", {ROCR: "1,0"}),
     "AMD's unique_id": Row("amd", h(3), {}, "kfd dri/renderD131", {ROCR: h(3)}),
@@ -231,7 +230,7 @@ ROWS: dict[str, Row] = {
         "mig-known",
         None,
         {STEP: "1", CUDA: "MIG-aaaa"},
-        f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}",
+        f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {CTL}",
         {CUDA: "MIG-aaaa"},
     ),
     "Slurm names what is not here": Row(
@@ -332,7 +331,7 @@ ROWS: dict[str, Row] = {
         "mig",
         None,
         {CUDA: mig(0, "1/0")},
-        f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}2 {CTL}",
+        f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {CTL}",
         {CUDA: mig(0, "1/0")},
     ),
     "no such MIG device of it": Row(
@@ -359,7 +358,7 @@ ROWS: dict[str, Row] = {
         "mig",
         None,
         {NVIDIA: mig(0, "1/0")},
-        f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}2 {CTL}",
+        f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {CTL}",
         {CUDA: mig(0, "1/0")},
     ),
     "it names a MIG device": Row("mig", None, {NVIDIA: "0:1"}, ALL, {}, "warning mig-unresolved"),
@@ -367,7 +366,7 @@ ROWS: dict[str, Row] = {
         "mig-known",
         None,
         {NVIDIA: "0:1"},
-        f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}",
+        f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {CTL}",
         {CUDA: mig(0, "2/0")},
     ),
     "it names what is not here": Row("two", None, {NVIDIA: "7"}, ALL, {}, "note visible-devices-unknown"),
@@ -460,7 +459,7 @@ ROWS: dict[str, Row] = {
     "the caller's beginning of a uuid stays": Row(
         "eight", None, {CUDA: "GPU-00000005"}, f"nvidia5 {CTL}", isolated=False
     ),
-    "the caller's MIG device stays": Row("mig-one", None, {CUDA: mig(0, "1/0")}, ALL, isolated=False),
+    "the caller's MIG device stays": Row("mig-one", None, {CUDA: mig(0, "1/0")}, ONE_PART, isolated=False),
     "the cgroup's count stays": Row(
         "cgroup", None, {STEP: "2,3", CUDA: "0,1"}, f"nvidia2 nvidia3 {CTL}", isolated=False
     ),
