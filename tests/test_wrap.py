@@ -12,7 +12,9 @@ from typing import NamedTuple, Optional
 
 import pytest
 
+from gpubind import record
 from gpubind.model.data import HOSTS
+from tests.support.amd import amd_host, drm_device, kernel, kfd_node, opt
 from tests.support.commands import gpubind
 from tests.support.driver import rhel
 from tests.support.trees import make_tree
@@ -273,3 +275,15 @@ def test_a_gpu_that_is_not_there_is_named_in_the_words_of_the_line(words: str, w
     assert (done.returncode, done.stdout) == (125, "")
     assert f"error: unknown-gpu: {what}\n  hint:  there are: 0 (" in done.stderr
     assert "not a count" not in done.stderr
+
+
+def test_wrap_counts_amds_gpus_as_amds_toolkit_does(tmp_path: Path) -> None:
+    """By PCI address; ROCr, and so `--gpus`, counts them in the order of the topology."""
+    parts = [kfd_node(2, 128, bus=0x26, unique=1), kfd_node(3, 129, bus=0x05, unique=2)]
+    cards = [drm_device("0000:26:00.0", 1, 128), drm_device("0000:05:00.0", 2, 129)]
+    host = tmp_path / "host.json"
+    host.write_text(record(amd_host(opt(), kernel(gpus=0, bmc=False), *parts, *cards)))
+    docker = ("docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0", "img", "true")
+    done = gpubind("wrap", "-q", "--dry-run", "--host", str(host), "--", *docker)
+    assert "/dev/dri/renderD129" in done.stdout
+    assert "/dev/dri/renderD128" not in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.errors import GpubindError, UsageError
+from gpubind.host import Host
 from gpubind.image.reference import parse_reference
 from gpubind.launch.caller import remote_of
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
@@ -60,7 +61,7 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     gpus = with_image(line.gpus, facts.env if facts is not None else None)
     if gpus is None:
         return None
-    asked = _asked(request, gpus)
+    asked = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, target.host)))
     try:
         prepared = prepare_start(asked, target, in_line=True)
     except UsageError as error:
@@ -77,6 +78,17 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         _, environ, file = prepared.start.runtime.command(call, prepared.start, prepared.words)
         put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
     return Command(rewritten(line, put_in, without=without), environ, file)
+
+
+def _counted_by_rocr(gpus: GpuRequest, host: Host) -> Optional[str]:
+    """Return the GPUs for `--gpus`, where a number in AMD_VISIBLE_DEVICES may be another GPU's."""
+    if gpus.gpus is None or gpus.vendors != ("amd",) or not gpus.chosen_by:
+        return gpus.gpus
+    from gpubind.inventory.amd.devices import read_topology
+    from gpubind.planner.gpus.choice import by_address
+
+    nodes = {str(place): gpu.render for place, gpu in enumerate(by_address(read_topology(host).gpus))}
+    return ",".join(nodes.get(name) or name for name in gpus.gpus.split(","))
 
 
 def _asked(request: StartRequest, gpus: GpuRequest) -> StartRequest:

@@ -16,8 +16,7 @@ in the container then decides as it would have on the host. So it is where the s
 name different GPUs: the container gets what both name.
 
 Sources: srun(1), sbatch(1): SLURM_STEP_GPUS and SLURM_JOB_GPUS are never relative to a cgroup; HIP documentation, "GPU
-isolation techniques"; nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`; amd-ctk
-`internal/amdgpu/amdgpu.go` (GetAMDGPUs: the partitions of a GPU follow each other, by render node).
+isolation techniques"; nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from gpubind.model import Finding, Gpu, Inventory, Severity, counted, finding
 from gpubind.planner.gpus.choice import (
     Choice,
     Chosen,
+    by_address,
     each_gpu_once,
     gpus_named,
     in_both,
@@ -68,7 +68,7 @@ class GpuList:
         self.value = environ[variable]
         self.names = gpu_names.split_visible(self.value)
         if variable == gpu_names.AMD_VISIBLE_DEVICES:
-            self.gpus = tuple(sorted(self.gpus, key=lambda gpu: (gpu.pci or "", gpu.minor or 0)))
+            self.gpus = by_address(self.gpus)
             self.names = tuple(
                 one for name in gpu_names.split_amd_visible(self.value) for one in self._partitions(name)
             )
