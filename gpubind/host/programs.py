@@ -44,18 +44,35 @@ def find_program(name: str) -> Union[str, Missing]:
 def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
     """Return the answer of the program `argv[0]` of the standard directories, with no environment but `ENVIRON`.
 
-    Missing if it gives none, as described at `ask`, or if the command's budget of time is used up.
+    Missing if it gives none, as described at `ask`, or if the command's budget of time is used up. An ELF file is asked
+    for its version once until it changes.
     """
     program = find_program(argv[0])
     if isinstance(program, Missing):
         return program
+    if argv[1:] != ("--version",):
+        cannot_sign(f"`{argv[0]}` was asked")
+        return _answer(program, argv, timeout_s)
+    from gpubind.memo.storing import version_of
+
+    answers: list[Union[RunResult, Missing]] = []
+
+    def version(program: str) -> str:
+        answers.append(_answer(program, argv, timeout_s))
+        return answers[0].stdout if isinstance(answers[0], RunResult) and not answers[0].status else ""
+
+    text = version_of(program, version)
+    return answers[0] if answers else RunResult(0, text, "")
+
+
+def _answer(program: str, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
+    """Return the answer of *program* within the command's budget of time."""
     import time
 
     budget = current()
     left = timeout_s if budget is None else min(timeout_s, budget.left("milliseconds") / 1000)
     if left <= 0:
         return Missing("unreadable", f"`{argv[0]}` is not asked: helper programs took all the time that they may")
-    cannot_sign(f"`{argv[0]}` was asked")
     started = time.monotonic()
     try:
         status, *texts = ask(program, argv, f"`{argv[0]}`", left, ENVIRON)

@@ -15,7 +15,7 @@ from typing import NoReturn, Optional
 from gpubind import observe
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
 from gpubind.memo.questions import ask
-from gpubind.observe import asked_program, becomes, cannot_sign
+from gpubind.observe import becomes, cannot_sign
 
 PROBE_TIMEOUT_S = 10.0
 WHAT = "a program cannot be asked for its version"
@@ -72,11 +72,7 @@ def probe_version(program: str) -> str:
     """Return the output of `PROGRAM --version`; empty if it fails. An ELF file is run once until it changes."""
     from gpubind.memo.storing import version_of
 
-    asked_program(program)
-    text = version_of(program, _probe)
-    if not text:
-        cannot_sign(f"it does not answer: {program} --version")
-    return text
+    return version_of(program, _probe)
 
 
 def _probe(program: str) -> str:

@@ -239,7 +239,18 @@ def _drop_oldest(place: int) -> None:
 
 
 def version_of(program: str, run: Callable[[str], str]) -> str:
-    """Return what *program* prints as its version, or printed before; *run* asks it. A script is asked each time."""
+    """Return what *program* prints as its version, or printed before; *run* asks it. A script is asked each time.
+
+    Nothing is kept of a command in which it prints nothing.
+    """
+    observe.asked_program(program)
+    text = _version_of(program, run)
+    if not text:
+        observe.cannot_sign(f"it does not answer: {program} --version")
+    return text
+
+
+def _version_of(program: str, run: Callable[[str], str]) -> str:
     trace = None
     with contextlib.suppress(OSError):  # there is no /proc
         trace = Trace()

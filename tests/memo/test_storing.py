@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpubind import observe as asked
+from gpubind.host.base import RunResult
+from gpubind.host.programs import run_program
 from gpubind.memo import files, storing
 from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
@@ -215,3 +219,21 @@ def test_a_program_is_asked_for_its_version_once_as_long_as_it_is_the_same(bench
     assert (version(), version()) == ("version 2", "version 2")
     program.write_bytes(b"#!/bin/sh\n")
     assert (version(), version()) == ("version 3", "version 4")
+
+
+def test_a_helper_program_is_started_for_its_version_once_and_the_command_is_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.base / "standard").mkdir(exist_ok=True)
+    shutil.copy("/usr/bin/env", bench.base / "standard")
+    bench.settle()
+    with Recorder(lambda status: None) as recorder:
+        first = run_program(("env", "--version"), 10)
+    assert isinstance(first, RunResult)
+    assert first.stdout
+    monkeypatch.setattr(subprocess, "Popen", None)
+    assert run_program(("env", "--version"), 10) == first
+    assert recorder.refused is None
+    with Recorder(lambda status: None) as recorder, pytest.raises(TypeError):
+        run_program(("env", "-0"), 10)
+    assert recorder.refused == "`env` was asked"

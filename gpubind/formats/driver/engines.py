@@ -63,10 +63,15 @@ def version_command(engine: str) -> tuple[str, ...]:
     return (PROGRAMS[engine], "--version")
 
 
+def releases(engine: str) -> list[Release]:
+    """Return what the releases of *engine* do, the oldest first."""
+    rows = json.loads(read_data("model/data/engines.json"))[engine]["releases"]
+    return [Release(tuple(map(int, row.pop("since").split("."))), **row) for row in rows]
+
+
 def release_of(engine: str, version: Optional[tuple[int, ...]]) -> Optional[Release]:
-    """Return what that release of *engine* does; None if it is unknown, or older than CDI."""
-    rows = json.loads(read_data("model/data/engines.json"))[engine]["releases"] if version is not None else ()
-    known = [Release(tuple(map(int, row.pop("since").split("."))), **row) for row in rows]
+    """Return what release *version* of *engine* does; None if it is unknown, or older than CDI."""
+    known = releases(engine) if version is not None else []
     return next((row for row in reversed(known) if version is not None and row.since <= version), None)
 
 

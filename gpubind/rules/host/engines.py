@@ -6,7 +6,7 @@ README; container-selinux `container.te`. Messages are those of the real program
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from gpubind.errors import FormatError
@@ -20,12 +20,14 @@ from gpubind.formats.driver.engines import (
     SIZE_LIMIT,
     TOOLKIT_FILE,
     DaemonSettings,
+    Release,
     parse_daemon,
     parse_no_cgroups,
+    releases,
 )
 from gpubind.host import Host
 from gpubind.host.programs import PROGRAM_DIRECTORIES
-from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, NVIDIA, read_registry
+from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, NVIDIA, LoadedSpec, read_registry
 from gpubind.model import Finding, Missing, Severity, finding
 from gpubind.rules.preflight import Preflight
 
@@ -167,23 +169,25 @@ def cdi_too_new(preflight: Preflight) -> Iterator[Finding]:
     for engine in _engines(preflight):
         directories = _directories(preflight, engine)
         specs = read_registry(preflight.host, directories).specs if directories else ()
-        newer = [loaded for loaded in specs if VERSIONS.index(loaded.spec.version) > _OLDEST]
+        newer = _newer(specs, releases(engine)[0]) if specs else []  # without one it is not asked for its release
         release = preflight.release(engine) if newer else None
-        for path, spec in newer if release is not None else ():
-            if release is not None and VERSIONS.index(spec.version) > VERSIONS.index(release.reads):
-                yield finding(
-                    "cdi-too-new",
-                    subject=path,
-                    where=f"{path}: cdiVersion {spec.version}",
-                    engine=engine,
-                    version=spec.version,
-                    reads=release.reads,
-                    device=f"{spec.kind}={spec.devices[0].name}",
-                )
+        if release is None:
+            continue
+        for path, spec in _newer(newer, release):
+            yield finding(
+                "cdi-too-new",
+                subject=path,
+                where=f"{path}: cdiVersion {spec.version}",
+                engine=engine,
+                version=spec.version,
+                reads=release.reads,
+                device=f"{spec.kind}={spec.devices[0].name}",
+            )
 
 
-_OLDEST = VERSIONS.index("0.4.0")
-"""Every engine with CDI reads it: none is asked for its release."""
+def _newer(specs: Iterable[LoadedSpec], release: Release) -> list[LoadedSpec]:
+    """Return those of *specs* that *release* does not read."""
+    return [loaded for loaded in specs if VERSIONS.index(loaded.spec.version) > VERSIONS.index(release.reads)]
 
 
 def _engines(preflight: Preflight) -> tuple[str, ...]:
