@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WHAT = "the image cannot be read"
+COPY_STEP = 1 << 18
 READ_LEAST = 4 << 10
 """Bytes that each read costs at least: many small reads take time, too."""
 
@@ -162,6 +163,36 @@ class Bytes(Blob):
 
     def read_at(self, offset: int, size: int) -> bytes:
         return self._data[offset : offset + size]
+
+
+class Copy(Blob):
+    """The first *size* bytes of *blob*, in a file without a name."""
+
+    def __init__(self, blob: Blob, size: int) -> None:
+        import tempfile
+
+        self.label = blob.label
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        for offset in range(0, size, COPY_STEP):
+            self._file.write(blob.read_at(offset, min(COPY_STEP, size - offset)))
+        self._size = self._file.tell()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        if self._file.closed:
+            raise closed(self.label)
+        self._file.seek(offset)
+        return self._file.read(size)
 
 
 class BlobStream(io.RawIOBase):

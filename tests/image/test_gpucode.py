@@ -12,7 +12,8 @@ from gpubind.api import check, check_document, open_host, plan
 from gpubind.files.opened import PACKED
 from gpubind.image.gpucode import read_gpu_code
 from gpubind.image.open import open_image
-from gpubind.model import Request
+from gpubind.model import Missing, Request
+from gpubind.model.budget import current, one_command
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.support.commands import gpubind
@@ -73,6 +74,45 @@ def test_a_file_that_is_too_large_for_a_copy_is_read_where_it_is(
     (tmp_path / "image").write_bytes(archive(docker_archive([packed(tar(dict(TORCH)))])))
     with open_image(str(tmp_path / "image")) as opened:
         assert read_gpu_code(opened) == FOUND
+
+
+def test_a_large_file_in_a_gzip_layer_is_unpacked_once_for_all_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpubind.files.compressed.CHUNK", 256)
+    monkeypatch.setattr("gpubind.files.opened.COPY_MEMORY", 512)
+    large = f"{SITE}/torch/lib/libtorch_cuda.so"
+    (tmp_path / "image").write_bytes(archive(docker_archive([packed(tar(dict(TORCH)))])))
+    with one_command(), open_image(str(tmp_path / "image")) as opened:
+        budget = current()
+        assert budget is not None
+        opened.tree.gpu_code(large)
+        left = budget.left("unpacked")
+        assert not isinstance(opened.tree.elf(large), Missing)
+        assert not isinstance(opened.tree.named_libraries(large), Missing)
+        assert budget.left("unpacked") == left
+
+
+def test_copies_are_within_their_bound_and_the_oldest_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: Spec = {f"/opt/lib{n}.so": library("sm_80", "sm_90") for n in range(3)}
+    size = len(library("sm_80", "sm_90"))
+    monkeypatch.setattr("gpubind.files.compressed.CHUNK", 256)
+    monkeypatch.setattr("gpubind.files.opened.COPY_MEMORY", 16)
+    monkeypatch.setattr("gpubind.files.opened.COPY_LIMIT", 2 * size)
+    (tmp_path / "image").write_bytes(archive(docker_archive([packed(tar({**glibc(), **files}))])))
+    with one_command(), open_image(str(tmp_path / "image")) as opened:
+        budget = current()
+        assert budget is not None
+        for path in files:
+            assert opened.tree.gpu_code(path) == GpuCode(("sm_80", "sm_90"))
+        left = budget.left("unpacked")
+        opened.tree.named_libraries("/opt/lib1.so")
+        opened.tree.named_libraries("/opt/lib2.so")
+        assert budget.left("unpacked") == left
+        opened.tree.named_libraries("/opt/lib0.so")
+        assert budget.left("unpacked") < left
 
 
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
