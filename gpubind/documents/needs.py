@@ -5,7 +5,7 @@ Its schema is data/needs.schema.json.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from gpubind import __version__
@@ -14,7 +14,7 @@ from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import printable
 from gpubind.image.needs import DriverLibrary, ImageNeeds
 from gpubind.model import counted
-from gpubind.model.gpucode import CodeFile, GpuCode, made_of
+from gpubind.model.gpucode import GpuCode, by_owner, sum_of
 from gpubind.model.plain import text_of
 
 SCHEMA = "gpubind.needs/1"
@@ -62,8 +62,8 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
     yield from _driver(needs)
     if facts.rocm:
         yield "ROCm", facts.rocm, "/opt/rocm"
-    for name, files in _by_framework(needs.gpu_code).items():
-        yield f"GPU code: {name}", _code(file.gpu_code for file in files), files[0].path
+    for name, files in by_owner(needs.gpu_code, "the program").items():
+        yield f"GPU code: {name}", _code(sum_of(files)), files[0].path
     if needs.capabilities:
         named = (name if is_sure else f"{name} if it is opened" for name, is_sure, _ in needs.capabilities)
         yield "capabilities", ", ".join(named), ", ".join(dict.fromkeys(by for _, _, by in needs.capabilities))
@@ -116,17 +116,7 @@ def _driver(needs: ImageNeeds) -> Iterator[Row]:
         yield "its own libcuda", f"{serves}{branches}, on data-center GPUs", compat.path
 
 
-def _by_framework(files: Iterable[CodeFile]) -> dict[str, list[CodeFile]]:
-    """Return the files by the name of what they are of; those that are not main ones only where there is no other."""
-    found: dict[str, list[CodeFile]] = {}
-    for file in files:
-        found.setdefault(file.framework or "the program", []).append(file)
-    return {name: [one for one in group if one.is_main] or group for name, group in found.items()}
-
-
-def _code(codes: Iterable[GpuCode]) -> str:
-    parts = tuple(codes)
-    whole = made_of((one for part in parts for one in part.code), (one for part in parts for one in part.ptx))
+def _code(whole: GpuCode) -> str:
     ptx = f"PTX {' '.join(whole.ptx)}" if whole.ptx else ""
     return "; ".join(filter(None, (" ".join(whole.code), ptx))) or "not known"
 

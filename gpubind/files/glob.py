@@ -33,6 +33,17 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
     return found
 
 
+def glob_or_note(tree: Tree, pattern: str, place: str = "") -> tuple[RootedPath, ...]:
+    """As `glob`; of a pattern that is too wide nothing is found, and `tree.unseen` says so of *place*."""
+    try:
+        return glob(tree, pattern)
+    except FormatError as error:
+        if error.code != "wide-glob":
+            raise
+        tree.unseen[place or pattern] = error.why
+        return ()
+
+
 def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
     """Return the paths that match; None if too many directories would be listed."""
     heads = [""]

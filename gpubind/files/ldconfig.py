@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Union
 
 from gpubind.errors import FormatError
-from gpubind.files.glob import glob
+from gpubind.files.glob import glob_or_note
 from gpubind.files.tree import Tree
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache, parse_ldsoconf
 from gpubind.frozen import NamedTuple
@@ -73,12 +73,7 @@ def read_ldsoconf(tree: Tree) -> ConfiguredDirectories:
             continue
         seen.add((kind, value))
         if kind == "include":
-            try:
-                todo += [("file", path) for path in reversed(glob(tree, value))]
-            except FormatError as error:
-                if error.code != "wide-glob":
-                    raise
-                tree.unseen[f"{LD_SO_CONF}: {value}"] = error.why
+            todo += [("file", path) for path in reversed(glob_or_note(tree, value, f"{LD_SO_CONF}: {value}"))]
             continue
         text = tree.read_text(value)
         if not isinstance(text, Missing):

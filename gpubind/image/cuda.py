@@ -81,6 +81,12 @@ def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
     return tuple(_each_once(tree, places))
 
 
+def frameworks_in(tree: Tree, packages: Iterable[str]) -> Iterator[tuple[Framework, str]]:
+    """Yield the frameworks in the directories *packages*, each with its directory."""
+    known = frameworks()
+    return ((known[name], directory) for directory in packages for name in tree.names(directory) if name in known)
+
+
 def framework_libraries(tree: Tree, packages: str, framework: Framework) -> tuple[str, ...]:
     """Return the libraries of *framework* in the directory *packages*."""
     return tuple(path for pattern in framework.libraries for path in matching(tree, packages, pattern))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from posixpath import basename
 
-from gpubind.files import Tree, glob
+from gpubind.files import Tree, glob_or_note
 from gpubind.formats.gpucode.hip import parse_names
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import matching, packages_of
+from gpubind.image.cuda import frameworks_in, matching, packages_of
 from gpubind.image.facts import Image
 from gpubind.model import Missing
 from gpubind.model.cuda import Framework, frameworks, frameworks_elsewhere
@@ -78,18 +78,14 @@ def code_in(tree: Tree, path: str) -> GpuCode:
 
 
 def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_Place]:
-    known = frameworks()
-    for directory in packages:
-        for name in tree.names(directory):
-            framework = known.get(name)
-            for pattern in () if framework is None else (*framework.code, *framework.more_code):
-                for path in matching(tree, directory, pattern):
-                    assert framework is not None
-                    yield _Place(path, framework, pattern in framework.code)
+    for framework, directory in frameworks_in(tree, packages):
+        for pattern in (*framework.code, *framework.more_code):
+            for path in matching(tree, directory, pattern):
+                yield _Place(path, framework, pattern in framework.code)
 
 
 def _elsewhere(tree: Tree) -> Iterator[_Place]:
     for framework in frameworks_elsewhere():
         for pattern in (*framework.code, *framework.more_code):
-            for path in glob(tree, pattern):
+            for path in glob_or_note(tree, pattern):
                 yield _Place(path, framework, pattern in framework.code)

@@ -16,13 +16,13 @@ from posixpath import basename
 from typing import Any, Literal, Optional
 
 from gpubind.errors import FormatError, HostReadError
-from gpubind.files import Tree, glob
+from gpubind.files import Tree, glob_or_note
 from gpubind.formats.driver.names import driver_section, rocm_section
 from gpubind.formats.driver.require import least_driver, requirements_of
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import framework_libraries, matching, packages_of
+from gpubind.image.cuda import framework_libraries, frameworks_in, matching, packages_of
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
 from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code
@@ -31,9 +31,9 @@ from gpubind.loader.execve import Caller, follow
 from gpubind.loader.loader import newest
 from gpubind.loader.python import is_python
 from gpubind.model import CAPABILITIES, Capability, ImageFacts, Missing
-from gpubind.model.cuda import frameworks, minimum_driver, minor_floor
+from gpubind.model.cuda import minimum_driver, minor_floor
 from gpubind.model.data import read_data
-from gpubind.model.gpucode import CodeFile, GpuCode
+from gpubind.model.gpucode import CodeFile, by_owner
 from gpubind.model.plain import plain
 
 FILES_LIMIT = 512
@@ -306,14 +306,11 @@ def _look_everywhere(looked: _Looked, places: _Places) -> None:
     for pattern in _table()["openers"]:
         for path in places.matching(pattern):
             looked.look(path)
-    known = frameworks()
+    for framework, directory in frameworks_in(looked.tree, places.packages):
+        code = (path for pattern in framework.code for path in matching(looked.tree, directory, pattern))
+        for path in (*framework_libraries(looked.tree, directory, framework), *code):
+            looked.look(path)
     for directory in places.packages:
-        for name in looked.tree.names(directory):
-            framework = known.get(name)
-            if framework is not None:
-                code = (path for pattern in framework.code for path in matching(looked.tree, directory, pattern))
-                for path in (*framework_libraries(looked.tree, directory, framework), *code):
-                    looked.look(path)
         for module, library in _table()["modules"].items():
             if looked.tree.has(f"{directory}/{module}"):
                 looked.use(library, "opened", f"{directory}/{module}")
@@ -331,12 +328,7 @@ class _Places:
     def matching(self, pattern: str) -> Iterator[str]:
         """Yield the paths of *pattern*: absolute, below the packages of Python after `site:`, else below libraries."""
         if pattern.startswith("/"):
-            try:
-                yield from glob(self._tree, pattern)
-            except FormatError as error:
-                if error.code != "wide-glob":
-                    raise
-                self._tree.unseen[pattern] = error.why
+            yield from glob_or_note(self._tree, pattern)
             return
         below = self.packages if pattern.startswith(_SITE) else self.libraries
         for directory in below:
@@ -365,14 +357,11 @@ def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
 
 def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:
     """Return the frameworks, or the program, whose files have PTX for NVIDIA's GPUs, and no machine code."""
-    of: dict[str, list[GpuCode]] = {}
-    for one in code:
-        if one.is_main:
-            of.setdefault(one.framework or one.path, []).append(one.gpu_code)
+    parts = {name: [file.gpu_code for file in files] for name, files in by_owner(code).items() if files[0].is_main}
     return tuple(
         name
-        for name, parts in of.items()
-        if any(part.ptx for part in parts) and not any(part.code or part.unread for part in parts)
+        for name, codes in parts.items()
+        if any(one.ptx for one in codes) and not any(one.code or one.unread for one in codes)
     )
 
 

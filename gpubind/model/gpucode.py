@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.model.host import Vendor
+from gpubind.model.plain import plain
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 """The variable that makes ROCm take every GPU for another one: `10.3.0` is gfx1030."""
@@ -70,15 +71,19 @@ class CodeFile(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the member of `gpu_code` in the documents."""
-        code, ptx, unread = self.gpu_code
-        return {
-            "path": self.path,
-            "framework": self.framework,
-            "main": self.is_main,
-            "code": list(code),
-            "ptx": list(ptx),
-            "unread": unread,
-        }
+        code = plain(self.gpu_code)
+        return {"path": self.path, "framework": self.framework, "main": self.is_main, **code}
+
+
+def by_owner(files: Iterable[CodeFile], program: str = "") -> dict[str, list[CodeFile]]:
+    """Return the main files of each framework; all its files where none is a main one.
+
+    What is of no framework is of *program*, or each file by itself.
+    """
+    groups: dict[str, list[CodeFile]] = {}
+    for file in files:
+        groups.setdefault(file.framework or program or file.path, []).append(file)
+    return {name: [file for file in group if file.is_main] or group for name, group in groups.items()}
 
 
 def arch_order(arch: str) -> tuple[int, str]:
@@ -90,6 +95,12 @@ def arch_order(arch: str) -> tuple[int, str]:
 def made_of(code: Iterable[str], ptx: Iterable[str] = (), unread: Optional[str] = None) -> GpuCode:
     """Return the `GpuCode` with each architecture once, in order."""
     return GpuCode(tuple(sorted(set(code), key=arch_order)), tuple(sorted(set(ptx), key=arch_order)), unread)
+
+
+def sum_of(files: Iterable[CodeFile]) -> GpuCode:
+    """Return all GPU code of *files*."""
+    codes = [file.gpu_code for file in files]
+    return made_of((one for code in codes for one in code.code), (one for code in codes for one in code.ptx))
 
 
 def arch_of_capability(capability: str) -> Optional[str]:

@@ -14,11 +14,13 @@ from gpubind.formats.driver.require import drivers_of, holds, of_driver
 from gpubind.image.needs import CAPABILITIES_VARIABLE, ImageNeeds
 from gpubind.model import Finding, architecture, finding
 from gpubind.model.cuda import framework_called, minimum_driver, version_key
-from gpubind.model.gpucode import CodeFile
+from gpubind.model.gpucode import by_owner
 from gpubind.model.policy import Policy
 
 _NEWEST = ".999999"
 """Behind a branch: its newest release."""
+
+_ONLY_A_SHELL = "the image sets {} in a way that only a shell could tell"
 
 
 def judge(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
@@ -104,7 +106,7 @@ def _requirements(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     first, key = _least_of(policy), "driver" if policy.driver else "cuda"
     for name in needs.facts.undecided if first is not None else ():
         if name.startswith("NVIDIA_REQUIRE_") or name == "CUDA_VERSION":
-            yield _undecided(policy, key, f"the image sets {name} in a way that only a shell could tell")
+            yield _undecided(policy, key, _ONLY_A_SHELL.format(name))
     for one in needs.requires if first is not None else ():
         if one.fault is not None:
             yield _undecided(policy, key, f"{one.name} of the image is malformed: {one.fault}")
@@ -163,14 +165,10 @@ def _glibc(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 
 def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     """Yield frameworks, or the program, without code for some GPUs."""
-    groups: dict[str, list[CodeFile]] = {}
-    for file in needs.gpu_code:
-        groups.setdefault(file.framework or file.path, []).append(file)
-    if policy.gpus and not groups and (needs.facts.cuda or needs.facts.rocm):
+    if policy.gpus and not needs.gpu_code and (needs.facts.cuda or needs.facts.rocm):
         where = "the program and its libraries" if needs.program else "the frameworks that gpubind knows"
         yield _undecided(policy, "gpus", f"no GPU code is in {where}")
-    for name, group in groups.items():
-        files = [file for file in group if file.is_main] or group
+    for name, files in by_owner(needs.gpu_code).items():
         vendors = {vendor for file in files for vendor in file.gpu_code.vendors}
         asked = [gpu for gpu in policy.gpus if ("nvidia" if gpu.startswith("sm_") else "amd") in vendors]
         lacking = [gpu for gpu in asked or policy.gpus if not any(file.gpu_code.runs_on(gpu) for file in files)]
@@ -188,8 +186,7 @@ def _capabilities(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     if policy.capabilities is None:
         return
     if CAPABILITIES_VARIABLE in needs.facts.undecided:
-        said = f"the image sets {CAPABILITIES_VARIABLE} in a way that only a shell could tell"
-        yield _undecided(policy, "capabilities", said)
+        yield _undecided(policy, "capabilities", _ONLY_A_SHELL.format(CAPABILITIES_VARIABLE))
     given = ", ".join(policy.capabilities) or "none"
     for name, is_sure, by in needs.capabilities:
         if name in policy.capabilities:

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from posixpath import basename, dirname
 
-from gpubind.image.cuda import framework_libraries, packages_of, wheel_directories
+from gpubind.image.cuda import framework_libraries, frameworks_in, packages_of, wheel_directories
 from gpubind.loader.container import Failure
 from gpubind.model import Finding, finding
-from gpubind.model.cuda import Framework, frameworks
+from gpubind.model.cuda import Framework
 from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
 
@@ -57,7 +57,7 @@ def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
     imports, tree = preflight.imports, preflight.container.tree
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     places = packages_of(tree, path) if imports is None else imports.packages
-    return tuple((frameworks()[name], place) for place in places for name in tree.names(place) if name in frameworks())
+    return tuple(frameworks_in(tree, places))
 
 
 def _refused(preflight: ImagePreflight) -> Iterator[tuple[Framework, str, tuple[Failure, ...]]]:

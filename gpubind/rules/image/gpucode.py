@@ -13,7 +13,7 @@ from typing import Optional
 from gpubind.inventory.architectures import GpuArch, architectures
 from gpubind.model import Finding, Severity, cases_of, finding
 from gpubind.model.cuda import framework_called
-from gpubind.model.gpucode import OVERRIDE, XNACK, CodeFile, GpuCode, arch_of_override, made_of, override_for
+from gpubind.model.gpucode import OVERRIDE, XNACK, CodeFile, GpuCode, arch_of_override, override_for, sum_of
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 
 
@@ -112,8 +112,7 @@ def _missing(
 ) -> Finding:
     """Return the finding that *files* have no code for *gpus*."""
     first, vendor = files[0], gpus[0].gpu.vendor
-    codes = [file.gpu_code for file in files]
-    has = made_of((one for code in codes for one in code.code), (one for code in codes for one in code.ptx))
+    has = sum_of(files)
     archs = list(dict.fromkeys(gpu.arch or "" for gpu in gpus))
     framework = framework_called(first.framework) if first.framework is not None else None
     releases = framework.releases if framework is not None else {}
@@ -143,6 +142,4 @@ def _missing(
 
 def _listed(code: GpuCode) -> str:
     """Return the architectures of *code*, for people."""
-    if not code.ptx:
-        return " ".join(code.code) or "nothing"
-    return " and ".join(filter(None, (" ".join(code.code), " ".join(code.ptx))))
+    return " and ".join(filter(None, (" ".join(code.code), " ".join(code.ptx)))) or "nothing"
