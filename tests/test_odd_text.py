@@ -20,6 +20,7 @@ from gpubind.formats.driver.icd import parse_icd
 from gpubind.formats.text.record import parse_record
 from gpubind.model import HostPath, Request
 from gpubind.model.data import read_data
+from tests.support.commands import gpubind
 from tests.support.images import glibc
 from tests.support.layers import Blobs, packed, tar, write
 from tests.support.trees import make_tree
@@ -105,6 +106,11 @@ def test_no_byte_that_an_eight_bit_terminal_takes_for_a_control_character_is_pri
 def test_what_is_printed_can_always_be_encoded() -> None:
     every = "".join(map(chr, range(0x110000)))
     printable(every).encode("utf-8", "surrogateescape")
+
+
+def test_a_message_shows_the_bytes_of_a_name_that_is_not_utf_8() -> None:
+    done = gpubind("check", "--image", "/gone/caf\udce9", "--host", HOST)
+    assert done.stderr.splitlines()[1] == "  where: /gone/caf\\xe9"
 
 
 def test_a_path_that_is_not_utf_8_is_refused_by_a_cdi_spec() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.documents.text import printable, render_error, render_finding, render_line
+from gpubind.documents.text import printable, render_error, render_finding, render_line, without_surrogates
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
 from gpubind.model import Finding
 from gpubind.model.budget import tell
@@ -75,6 +75,7 @@ def has_colour(path: Optional[str]) -> bool:
 
 def complain(text: str) -> None:
     """Write *text* to standard error, if there is one."""
+    text = without_surrogates(text)
     wrote(text)
     _say(text)
 

@@ -32,8 +32,12 @@ def _escaped(match: re.Match[str]) -> str:
 
 def unicode_lines(text: str) -> str:
     """Return *text*, whose lines are `printable`, as XML and every JSON reader take it: without lone surrogates."""
-    lines = "\n".join(printable(line) for line in text.split("\n"))
-    return re.sub("[\ud800-\udfff\ufffe\uffff]", lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", lines)
+    return without_surrogates("\n".join(printable(line) for line in text.split("\n")))
+
+
+def without_surrogates(text: str) -> str:
+    """Return *text* with each byte that is not UTF-8 as `\\xff`."""
+    return re.sub("[\ud800-\udfff\ufffe\uffff]", lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", text)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Optional
 from gpubind import __version__
 from gpubind.documents.text import printable
 from gpubind.frozen import NamedTuple
+from gpubind.model.findings import counted
 from gpubind.model.plain import plain, text_of
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def _missing(tree: LinkageTree) -> list[str]:
 
 def _summary(tree: LinkageTree) -> Iterator[str]:
     whose = Counter(file.origin for file in tree.files)
-    count = f"{len(tree.files)} file{'s' if len(tree.files) > 1 else ''}"
-    yield f"{count}: {', '.join(f'{number} {origin}' for origin, number in sorted(whose.items()))}"
+    origins = ", ".join(f"{number} {origin}" for origin, number in sorted(whose.items()))
+    yield f"{counted(len(tree.files), 'file')}: {origins}"
     missing = _missing(tree)
     if missing:
         yield f"not found: {', '.join(missing)}"
