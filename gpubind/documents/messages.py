@@ -35,6 +35,7 @@ _VERSION = re.compile(r"(?:GLIBC|GLIBCXX|CXXABI)_[A-Z0-9_.]*[A-Z0-9]")
 _COLOUR = re.compile(
     rb"(?:\x1b|\\{1,8}(?:u001b|x1b|033|e))(?:\[[0-9;?]{0,40}[A-Za-z]|\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\))"
 )
+_BYTES_QUOTE = re.compile(rb"(?<![A-Za-z0-9_])b(?=['\"])")
 _ESCAPED_QUOTE = re.compile(rb"\\u201[89a-f]")
 _ESCAPED = re.compile(rb"\\(?:[nrt]|u[0-9a-f]{4})")
 _TYPOGRAPHIC = re.compile(rb"\xe2\x80[\x98-\x9f]|\xc2\xb4")
@@ -131,6 +132,8 @@ def folded(text: bytes) -> bytes:
     """Return *text* in lower case, without colours and quotes, each run of blanks as one; the lines stay."""
     if b"\x1b" in text or b"\\" in text:
         text = _ESCAPED.sub(b" ", _ESCAPED_QUOTE.sub(b"", _COLOUR.sub(b"", text)))
+    if b"b'" in text or b'b"' in text:
+        text = _BYTES_QUOTE.sub(b"", text)
     if not text.isascii():
         text = _TYPOGRAPHIC.sub(b"", text).replace(b"\xc2\xa0", b" ")
     text = text.translate(_FOLDED, _QUOTES)

@@ -434,3 +434,7 @@ def test_few_phrases_are_compiled_for_a_line() -> None:
     module._compiled.cache_clear()
     find_message("Failed to initialize NVML: Unknown Error")
     assert module._compiled.cache_info().currsize < 60
+
+
+def test_a_bytes_literal_of_python_is_read_as_its_text() -> None:
+    assert name_of("LightGBMError: b'No OpenCL device found'") == "opencl-no-platform"
