@@ -26,15 +26,12 @@ FORMATS = {"text": render_tree_text, "json": render_tree_json, "dot": render_tre
 _LOADERS_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-def render_tree(
-    options: PlanOptions, program: str, like: Optional[str], image: Optional[str], form: Optional[str]
-) -> str:
+def render_tree(options: PlanOptions, program: str, like: Optional[str], image: Optional[str], form: str) -> str:
     """Return what *program* is linked with: on the host, or in *image* with the plan in place.
 
     Errors: `UsageError` (codes `unknown-format`, `no-program`); `HostReadError` (code `unreadable-file`) for a file
     that does not exist, or is not a program or library.
     """
-    form = form or "text"
     if form not in FORMATS:
         raise unknown_format(form, FORMATS)
     if program.strip() in ("", "-"):

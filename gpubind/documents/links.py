@@ -43,7 +43,7 @@ def advice(plan: Plan, directory: str) -> str:
     from shlex import quote
 
     lines = [
-        f"{printable(directory)}: {counted(len(links_of(plan)), 'link')}",
+        f"{directory}: {counted(len(links_of(plan)), 'link')}",
         "when you link a program (libraries that the driver itself opens are found by DT_RPATH, not by DT_RUNPATH):",
         f"  -Wl,--disable-new-dtags,-rpath,{quote(directory)}",
         "for a program that is linked:",

@@ -131,15 +131,14 @@ def _summary(tree: LinkageTree) -> Iterator[str]:
 
 def render_tree_json(tree: LinkageTree) -> str:
     """Return the tree as the document `gpubind.tree/1`: its files with what each of them needs."""
-    named = {"asked": tree.asked, "names": tree.names, "image": tree.image, "files": tree.files}
-    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, **named, "missing": _missing(tree)}))
+    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, **tree._asdict(), "missing": _missing(tree)}))
 
 
 def render_tree_dot(tree: LinkageTree) -> str:
     """Return the tree as a graph in Graphviz's language."""
     lines = ["digraph linkage {", "  rankdir=LR;", "  node [shape=box, style=filled, fillcolor=white];"]
     for file in tree.files:
-        label = _quoted(file.path, *([file.source] if file.source is not None else ()))
+        label = _quoted(*filter(None, (file.path, file.source)))
         lines.append(f"  {_quoted(file.path)} [label={label}, fillcolor={_FILLS[file.origin]}];")
     unfound = {use.name: use.state for file in tree.files for use in file.uses if use.path is None}
     for name, state in unfound.items():

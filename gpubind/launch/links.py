@@ -18,7 +18,7 @@ from typing import Optional
 from gpubind.errors import OutputError
 from gpubind.files.trust import is_obeyed
 from gpubind.model import HostPath
-from gpubind.model.digest import sha256
+from gpubind.model.digest import hash_of
 from gpubind.observe import cannot_sign
 
 _LENGTH = 16
@@ -97,8 +97,7 @@ def _other(path: str) -> OutputError:
 
 
 def _digest(links: Mapping[str, HostPath]) -> str:
-    text = "".join(f"{name}\0{links[name]}\0" for name in sorted(links))
-    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_LENGTH]
+    return hash_of("".join(f"{name}\0{links[name]}\0" for name in sorted(links)))[:_LENGTH]
 
 
 def _links_in(directory: str) -> Optional[dict[str, HostPath]]:

@@ -18,7 +18,7 @@ from gpubind.files.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.host.directories import xdg_directory
 from gpubind.model import ContainerPath, HostPath
 from gpubind.model.answers import read_up_to
-from gpubind.model.digest import sha256
+from gpubind.model.digest import hash_of, sha256
 
 LAST_RESORT = "/tmp"
 SKELETONS_LIMIT = 16
@@ -84,7 +84,7 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
     Its name is a hash of the places. One that was changed is not used, and another one is made.
     """
     ordered = sorted(set(places))
-    name = sha256("\0".join(ordered).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
+    name = hash_of("\0".join(ordered)) + "-skeleton"
     return _in_first_place(lambda place: _put_skeleton(place, name, ordered), environ)
 
 

@@ -20,17 +20,6 @@ State = Literal["found", "missing", "unknown"]
 Origin = Literal["plan", "image", "user", "host", "left-out"]
 
 
-class _Resolved(NamedTuple):
-    """The file for a needed name."""
-
-    state: State
-    path: Optional[str] = None
-    """In the container."""
-    elf: Optional[ElfFacts] = None
-    found_by: Optional[FoundBy] = None
-    fault: Optional[str] = None
-
-
 class Use(NamedTuple):
     """A library that a file needs."""
 
@@ -38,7 +27,7 @@ class Use(NamedTuple):
     """As DT_NEEDED has it."""
     path: Optional[str]
     """The file in the container that is loaded for it; None if there is none, or it is not known."""
-    state: State
+    state: State = "found"
     """`unknown`: no image is known, which may well have it; or more libraries are needed than are followed."""
     versions: tuple[str, ...] = ()
     """The symbol versions that are needed of it."""
@@ -53,6 +42,10 @@ class Use(NamedTuple):
     def is_broken(self) -> bool:
         """Whether the loader refuses the file for it."""
         return self.state == "missing" or bool(self.lacking)
+
+
+_Found = tuple[Use, Optional[ElfFacts]]
+"""What a name leads to, before versions are compared, and the facts about the file."""
 
 
 class LinkedFile(NamedTuple):
@@ -102,12 +95,12 @@ def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...
 def linked_outside(container: Container, tree: Tree, path: RootedPath) -> LinkedFile:
     """Return the file *path* of *tree*, which the container does not have, as if it had."""
 
-    def resolve(name: str) -> _Resolved:
+    def resolve(name: str) -> _Found:
         found = container.find(name)
         if found is None:
-            return _Resolved("missing")
+            return Use(name, None, "missing"), None
         provider = found.tree.elf(found.at)
-        return _Resolved("found", found.path, provider if isinstance(provider, ElfFacts) else None)
+        return Use(name, found.path), provider if isinstance(provider, ElfFacts) else None
 
     return LinkedFile(path, "left-out", _uses(_facts(tree, tree.real(path)), resolve))
 
@@ -131,42 +124,42 @@ def _origin(here: Object, own: Origin) -> tuple[Origin, Optional[str]]:
     return ("user", here.file.at) if here.file.bind is not None else (own, None)
 
 
-def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Resolved]) -> tuple[Use, ...]:
+def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[Use, ...]:
     """Return what *elf* needs, each library as *resolve* finds it."""
     if elf is None:
         return ()
     needs = {need.library: need.versions for need in elf.version_needs}
     uses = []
     for name in elf.needed:
-        here = resolve(name)
+        use, provider = resolve(name)
         versions = needs.get(name, ())
-        lacking = _lacking(versions, here.elf)
-        uses.append(Use(name, here.path, here.state, versions, lacking, here.found_by, here.fault))
+        uses.append(use._replace(versions=versions, lacking=_lacking(versions, provider)))
     return tuple(uses)
 
 
-def _in_closure(container: Container, closure: Closure) -> Callable[[Object, str], _Resolved]:
+def _in_closure(container: Container, closure: Closure) -> Callable[[Object, str], _Found]:
     """Return what tells which file an object of *closure* gets for a name; objects are asked in the loader's order."""
     faults = {one.name: one.message for one in closure.missing if one.why != "absent"}
     preloads = {basename(name): closure.names.get(basename(name)) for name in container.preloaded}
     loaded = {*preloads, *(here.elf.soname for here in preloads.values() if here is not None)}
     interpreter = basename(closure.objects[0].elf.interpreter or "")
 
-    def resolve(here: Object, name: str) -> _Resolved:
+    def resolve(here: Object, name: str) -> _Found:
         found = closure.names.get(name)
         if found is None:
-            return _Resolved("missing" if name in closure.names else "unknown", fault=faults.get(name))
+            state: State = "missing" if name in closure.names else "unknown"
+            return Use(name, None, state, fault=faults.get(name)), None
         rule: Optional[FoundBy] = "interpreter" if name == interpreter else None
         if rule is None and name not in loaded:
             rule = container.found_by(here, name, found.file.path)
         loaded.update((name, found.elf.soname or name))
-        return _Resolved("found", found.file.path, found.elf, rule)
+        return Use(name, found.file.path, found_by=rule), found.elf
 
     return resolve
 
 
-def _in_plan(targets: Mapping[str, str], name: str) -> _Resolved:
-    return _Resolved("found" if name in targets else "unknown", targets.get(name))
+def _in_plan(targets: Mapping[str, str], name: str) -> _Found:
+    return Use(name, targets.get(name), "found" if name in targets else "unknown"), None
 
 
 def _worse(before: Optional[LinkedFile], now: LinkedFile) -> LinkedFile:

@@ -9,7 +9,7 @@ from typing import Optional
 
 from gpubind.model.host import DeviceNode, EnvVar, Gpu, HostFile, Inventory, Mount
 
-__all__ = ["digest", "node_digest", "sha256", "without_uuids"]
+__all__ = ["digest", "hash_of", "node_digest", "sha256", "without_uuids"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ else:  # for short texts: `hashlib` loads OpenSSL, which takes longer than a pla
             from _sha256 import sha256
         except ImportError:
             from hashlib import sha256
+
+
+def hash_of(text: str) -> str:
+    """Return the hash of *text*, which may have names of any bytes."""
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
 
 _OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
 _REQUESTED = ("/dev/gdrdrv", "/dev/infiniband/")

@@ -16,7 +16,7 @@ from gpubind.documents.check.report import Report, about, verdict
 from gpubind.documents.explanation import explain_code, unmarked
 from gpubind.documents.text import printable, unicode_lines
 from gpubind.model import Finding
-from gpubind.model.digest import sha256
+from gpubind.model.digest import hash_of
 from gpubind.model.findings import page_of, texts
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -56,14 +56,14 @@ def _run(report: Report) -> dict[str, Any]:
 
 def _rule(code: str) -> dict[str, Any]:
     """Return the description of *code*; `helpUri` has to be absolute, so a page without a host is only a property."""
-    page = page_of(code)
+    page, about_it = page_of(code), texts()[code]
     text = unmarked((explain_code(code) or "").partition("\n\n")[2], _WIDTH)
     rule = {
         "id": code,
-        "shortDescription": {"text": unmarked(texts()[code]["page"][0], 10_000).partition(". ")[0].strip(". \n") + "."},
-        "help": {"text": text, "markdown": _OTHER_PAGES.sub(r"\1", "\n\n".join(texts()[code]["page"]))},
-        "defaultConfiguration": {"level": texts()[code]["severity"][0]},
-        "properties": {"needs": texts()[code]["needs"], "docs": page},
+        "shortDescription": {"text": unmarked(about_it["page"][0], 10_000).partition(". ")[0].strip(". \n") + "."},
+        "help": {"text": text, "markdown": _OTHER_PAGES.sub(r"\1", "\n\n".join(about_it["page"]))},
+        "defaultConfiguration": {"level": about_it["severity"][0]},
+        "properties": {"needs": about_it["needs"], "docs": page},
     }
     return {**rule, "helpUri": page} if "://" in page else rule
 
@@ -80,7 +80,8 @@ def _result(finding: Finding, codes: Sequence[str], reason: Optional[str], image
         "level": finding.severity,
         "message": {"text": "\n".join(unicode_lines(part) for part in parts if part)},
         "locations": [location],
-        "partialFingerprints": {"gpubind/1": _fingerprint(finding)},
+        # The same of a finding where another driver or image has it, too.
+        "partialFingerprints": {"gpubind/1": hash_of(f"{finding.code}\0{finding.subject}")[:32]},
         "properties": {"subject": subject, "where": _line(finding.where or ""), "vendor": finding.vendor or ""},
     }
     if reason is not None:
@@ -90,11 +91,6 @@ def _result(finding: Finding, codes: Sequence[str], reason: Optional[str], image
 
 def _line(text: str) -> str:
     return unicode_lines(printable(text))
-
-
-def _fingerprint(finding: Finding) -> str:
-    """Return what stays the same of a finding where another driver or image has it, too."""
-    return sha256(f"{finding.code}\0{finding.subject}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _uri(image: str) -> str:

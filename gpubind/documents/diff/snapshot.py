@@ -16,7 +16,7 @@ from gpubind.errors import Format
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode, Finding, HostPath, Mount, Plan
-from gpubind.model.digest import sha256, without_uuids
+from gpubind.model.digest import hash_of, sha256, without_uuids
 from gpubind.model.plain import Decoder, text_of
 
 SCHEMA = "gpubind.snapshot/1"
@@ -178,7 +178,7 @@ def _name_of(mount: Mount, sonames: Mapping[Optional[HostPath], str]) -> str:
 def _file(section: Section, key: str, mounts: list[Mount], version: Optional[str]) -> Fact:
     first = mounts[0]
     names = sorted(_any_version(mount.target.rpartition("/")[2], version) for mount in mounts)
-    content = first.content and sha256(first.content.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    content = first.content and hash_of(first.content)[:12]
     fields = {
         "size": str(first.size) if content is None else None,
         "content": content,

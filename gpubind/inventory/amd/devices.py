@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Optional
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
@@ -42,22 +42,12 @@ def read_devices(host: Host) -> nodes.Devices:
 
 
 def read_topology(host: Host) -> Topology:
-    """Return the GPUs of the KFD topology, by node number; a node with gpu_id 0 is a CPU."""
+    """Return the GPUs of the KFD topology, by node number."""
     gpus: list[Gpu] = []
     hidden: list[str] = []
-    for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural):
-        base = f"{TOPOLOGY}/{number}"
-        gpu_id = host.dev.read_text(f"{base}/gpu_id")
-        if not re.fullmatch(r"[0-9]{1,6}", number) or (isinstance(gpu_id, str) and gpu_id.strip() == "0"):
-            continue
-        text = gpu_id if isinstance(gpu_id, Missing) else host.dev.read_text(f"{base}/properties")
-        if isinstance(text, Missing):
-            hidden.append(f"{base}: {text}")
-            continue
-        try:
-            properties = parse_properties(text)
-        except FormatError as error:
-            hidden.append(f"{base}/properties: {error.place}: {error.why}")
+    for base, properties in _gpu_properties(host):
+        if isinstance(properties, str):
+            hidden.append(properties)
             continue
         name, gfx = host.dev.text(f"{base}/name") or None, gfx_of(properties)
         model = f"{name} ({gfx})" if name and gfx else name or gfx
@@ -65,6 +55,23 @@ def read_topology(host: Host) -> Topology:
         render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None
         gpus.append(Gpu("amd", len(gpus), uuid_of(properties), pci_of(properties), minor, model, render, True))
     return Topology(_with_addresses(gpus), tuple(hidden))
+
+
+def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], str]]]:
+    """Yield each GPU's node in the topology, with its properties, or why they cannot be read; gpu_id 0 is a CPU's."""
+    for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural):
+        base = f"{TOPOLOGY}/{number}"
+        gpu_id = host.dev.read_text(f"{base}/gpu_id")
+        if not re.fullmatch(r"[0-9]{1,6}", number) or (isinstance(gpu_id, str) and gpu_id.strip() == "0"):
+            continue
+        text = gpu_id if isinstance(gpu_id, Missing) else host.dev.read_text(f"{base}/properties")
+        if isinstance(text, Missing):
+            yield base, f"{base}: {text}"
+            continue
+        try:
+            yield base, parse_properties(text)
+        except FormatError as error:
+            yield base, f"{base}/properties: {error.place}: {error.why}"
 
 
 def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
@@ -81,16 +88,11 @@ def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 def read_processors(host: Host) -> dict[Optional[int], str]:
     """Return the compiler's name of each GPU of the KFD topology, `gfx942`, by the minor of its render node."""
-    found: dict[Optional[int], str] = {}
-    for number in host.dev.names(TOPOLOGY):
-        try:
-            properties = parse_properties(host.dev.text(f"{TOPOLOGY}/{number}/properties") or "")
-        except FormatError:  # `read_topology` tells
-            continue
-        gfx = gfx_of(properties)
-        if gfx is not None:
-            found[properties.get("drm_render_minor") or None] = gfx
-    return found
+    return {
+        properties.get("drm_render_minor") or None: gfx
+        for _, properties in _gpu_properties(host)
+        if not isinstance(properties, str) and (gfx := gfx_of(properties)) is not None
+    }
 
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:

@@ -104,10 +104,9 @@ def _directory(environ: Mapping[str, str]) -> str:
 
 def _address(context: str, environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
     """Return where the daemon of *context* is; None if its file does not tell."""
-    from gpubind.model.digest import sha256
+    from gpubind.model.digest import hash_of
 
-    name = sha256(context.encode("utf-8", "surrogateescape")).hexdigest()
-    text = read(f"{_directory(environ)}/contexts/meta/{name}/meta.json")
+    text = read(f"{_directory(environ)}/contexts/meta/{hash_of(context)}/meta.json")
     address = _member(text, "Endpoints", "docker", "Host")
     return address if isinstance(address, str) else None
 
