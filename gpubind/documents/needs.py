@@ -19,7 +19,7 @@ from gpubind.model.plain import text_of
 
 SCHEMA = "gpubind.needs/1"
 _COLUMNS = (Column("need", kept=True), Column("what", kept=True), Column("from", kept=True))
-_NOTHING = "nothing in it uses a GPU, as far as its files tell"
+_NOTHING = "no file that was looked at uses one"
 _SHOWN = 120
 """Characters of a requirement that are shown."""
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Optional
 
-from gpubind.errors import FormatError, HostReadError
-from gpubind.files import Tree, glob
+from gpubind.errors import HostReadError
+from gpubind.files import Tree, glob, glob_or_note
 from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.formats.elf.glibc import LIBC
@@ -158,7 +158,8 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
     """Yield each compat libcuda that is libcuda.so.1 in its directory."""
-    for real in dict.fromkeys(tree.resolve(path) for path in _compat_paths(tree)[:COMPAT_LIMIT]):
+    paths = [path for pattern in COMPAT for path in glob_or_note(tree, pattern)]
+    for real in dict.fromkeys(tree.resolve(path) for path in paths[:COMPAT_LIMIT]):
         if isinstance(real, Missing):
             continue
         directory = real.rpartition("/")[0]
@@ -167,20 +168,6 @@ def _compat(tree: Tree) -> Iterator[ImageLibrary]:
         elf = ABSENT if tree.is_stub(real) else tree.elf(real)
         if not isinstance(elf, Missing):
             yield ImageLibrary("libcuda.so.1", real, driver_version_of(real), elf.cuda_note)
-
-
-def _compat_paths(tree: Tree) -> list[RootedPath]:
-    """Return the paths that match `COMPAT`, up to a pattern that matches in too many directories."""
-    paths: list[RootedPath] = []
-    for pattern in COMPAT:
-        try:
-            paths += glob(tree, pattern)
-        except FormatError as error:
-            if error.code != "wide-glob":
-                raise
-            tree.unseen[pattern] = error.why
-            break
-    return paths
 
 
 def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:

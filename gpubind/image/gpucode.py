@@ -43,7 +43,7 @@ def gpu_code_of(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
         if isinstance(real, Missing) or real in found:
             continue
         is_last = len(found) == FILES_LIMIT
-        code = GpuCode(unread=f"it is after {FILES_LIMIT} others") if is_last else code_in(tree, place.path)
+        code = GpuCode(unread=f"only {FILES_LIMIT} files are read") if is_last else code_in(tree, place.path)
         found[real] = CodeFile(place.path, place.framework.name, place.is_main, code)
         if is_last:
             break

@@ -136,9 +136,9 @@ class ImageNeeds(NamedTuple):
         return {
             "image": facts.to_dict(),
             "program": self.program,
-            "cuda": [cuda._asdict() for cuda in facts.every_cuda],
+            "cuda": plain(facts.every_cuda),
             "driver": {"oldest": self.driver, "native": self.native, "only_ptx": list(self.only_ptx)},
-            "requires": [one._asdict() for one in self.requires],
+            "requires": plain(self.requires),
             "gpu_code": [one.to_dict() for one in self.gpu_code],
             "glibc": self.glibc,
             "libstdcxx": self.libstdcxx,

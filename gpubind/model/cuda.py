@@ -62,10 +62,16 @@ def frameworks_elsewhere() -> tuple[Framework, ...]:
     return tuple(map(_framework, rows))
 
 
-def framework_called(name: str) -> Optional[Framework]:
+def framework_called(name: Optional[str]) -> Optional[Framework]:
     """Return the framework that its authors call *name*."""
     every = (*frameworks().values(), *frameworks_elsewhere())
     return next((framework for framework in every if framework.name == name), None)
+
+
+def is_addition(name: Optional[str]) -> bool:
+    """Return whether *name* is a framework that programs use together with another one."""
+    framework = framework_called(name)
+    return framework is not None and framework.is_addition
 
 
 def _framework(row: dict[str, Any]) -> Framework:

@@ -6,8 +6,6 @@ from typing import Optional
 
 from gpubind.frozen import NamedTuple
 
-KEYS = ("driver", "cuda", "rocm", "glibc", "gpus", "arch", "capabilities", "brings-driver")
-
 
 class Policy(NamedTuple):
     """The least of what every host has that it is about."""
@@ -30,3 +28,7 @@ class Policy(NamedTuple):
     """Those of the driver that containers get."""
     brings_driver: bool = True
     """Whether an image may have libraries of a driver in it."""
+
+
+KEYS = tuple(name.replace("_", "-") for name in Policy._fields[1:])
+"""Those of a file."""

@@ -13,14 +13,14 @@ from gpubind.errors import FormatError
 from gpubind.formats.driver.require import drivers_of, holds, of_driver
 from gpubind.image.needs import CAPABILITIES_VARIABLE, ImageNeeds
 from gpubind.model import Finding, architecture, finding
-from gpubind.model.cuda import framework_called, minimum_driver, version_key
+from gpubind.model.cuda import is_addition, minimum_driver, version_key
 from gpubind.model.gpucode import by_owner
 from gpubind.model.policy import Policy
 
 _NEWEST = ".999999"
 """Behind a branch: its newest release."""
 
-_ONLY_A_SHELL = "the image sets {} in a way that only a shell could tell"
+_ONLY_A_SHELL = "the image sets {} to a value that only a shell can evaluate"
 
 
 def judge(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
@@ -28,8 +28,11 @@ def judge(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     what is not known.
     """
     yield from _arch(needs, policy)
-    yield from _driver(needs, policy)
-    yield from _requirements(needs, policy)
+    if policy.driver or policy.cuda:
+        key, first = "driver" if policy.driver else "cuda", _least_of(policy)
+        yield from _driver(needs, policy, key, first)
+        if first is not None:
+            yield from _requirements(needs, policy, key, first)
     yield from _rocm(needs, policy)
     yield from _glibc(needs, policy)
     yield from _gpus(needs, policy)
@@ -62,21 +65,13 @@ def _arch(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
             yield _violated(policy, "arch", f"the image is for {has}", f"hosts are {arch}")
 
 
-def _driver(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Yield whether the drivers of the policy serve the image's CUDA."""
-    key, has = (
-        ("driver", f"hosts may have {policy.driver}")
-        if policy.driver
-        else ("cuda", f"hosts may have CUDA {policy.cuda}")
-    )
-    if policy.driver is None and policy.cuda is None:
-        return
+def _driver(needs: ImageNeeds, policy: Policy, key: str, driver: Optional[str]) -> Iterator[Finding]:
+    """Yield a CUDA that *driver*, the oldest of the policy's hosts, does not serve."""
     cuda, least = needs.facts.cuda, needs.driver
     if cuda is None:
         if any("nvidia" in one.gpu_code.vendors for one in needs.gpu_code):
-            yield _undecided(policy, key, "the image has code for NVIDIA's GPUs, made by a CUDA that nothing tells")
+            yield _undecided(policy, key, "the image has code for NVIDIA's GPUs, and its CUDA version is not known")
         return
-    driver = _least_of(policy)
     if least is None or driver is None:
         yield _undecided(policy, key, f"gpubind knows no driver for CUDA {policy.cuda if least else cuda}")
     elif version_key(driver) < version_key(least):
@@ -86,11 +81,11 @@ def _driver(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         if any(library.note is None or _branch(driver) in library.note.drivers for library in needs.facts.compat):
             yield _undecided(policy, key, f"{asks}; the image's own libcuda may serve it, on data-center GPUs")
         else:
-            yield _violated(policy, key, asks, has)
+            yield _violated(policy, key, asks, f"hosts may have {policy.driver or f'CUDA {policy.cuda}'}")
 
 
 def _least_of(policy: Policy) -> Optional[str]:
-    """Return the oldest driver of the policy's hosts; None if nothing tells."""
+    """Return the oldest driver of the policy's hosts; None if it is not known."""
     if policy.driver is not None:
         return policy.driver if "." in policy.driver else policy.driver + _NEWEST
     cuda = policy.cuda or ""
@@ -101,17 +96,15 @@ def _branch(driver: str) -> int:
     return int(driver.partition(".")[0])
 
 
-def _requirements(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Yield which NVIDIA_REQUIRE_* some driver from the policy's on does not meet."""
-    first, key = _least_of(policy), "driver" if policy.driver else "cuda"
-    for name in needs.facts.undecided if first is not None else ():
+def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> Iterator[Finding]:
+    """Yield each NVIDIA_REQUIRE_* that *first* or a later driver does not meet."""
+    for name in needs.facts.undecided:
         if name.startswith("NVIDIA_REQUIRE_") or name == "CUDA_VERSION":
             yield _undecided(policy, key, _ONLY_A_SHELL.format(name))
-    for one in needs.requires if first is not None else ():
+    for one in needs.requires:
         if one.fault is not None:
             yield _undecided(policy, key, f"{one.name} of the image is malformed: {one.fault}")
             continue
-        assert first is not None
         later = (driver for driver in drivers_of(one.text) if version_key(driver) > version_key(first))
         answers = {driver: _answer(one.text, driver) for driver in (first, *later)}
         failing = next((driver for driver, answer in answers.items() if answer is False), None)
@@ -131,13 +124,13 @@ def _answer(text: str, driver: str) -> Optional[bool]:
 
 
 def _rocm(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Yield a newer ROCm. Source: ROCm documentation, "User and kernel-space support matrix"."""
+    """Yield a ROCm newer than the policy's. Source: ROCm documentation, "User and kernel-space support matrix"."""
     if policy.rocm is None:
         return
     rocm = needs.facts.rocm
     if rocm is None:
         if any("amd" in one.gpu_code.vendors for one in needs.gpu_code):
-            yield _undecided(policy, "rocm", "the image has code for AMD's GPUs, and nothing tells its ROCm")
+            yield _undecided(policy, "rocm", "the image has code for AMD's GPUs, and its ROCm version is not known")
         return
     places = len(policy.rocm.split("."))
     has, wants = version_key(policy.rocm), version_key(".".join(rocm.split(".")[:places]))
@@ -164,7 +157,7 @@ def _glibc(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 
 
 def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
-    """Yield frameworks, or the program, without code for some GPUs."""
+    """Yield each framework, or the program, without code for some GPUs."""
     if policy.gpus and not needs.gpu_code and (needs.facts.cuda or needs.facts.rocm):
         where = "the program and its libraries" if needs.program else "the frameworks that gpubind knows"
         yield _undecided(policy, "gpus", f"no GPU code is in {where}")
@@ -172,11 +165,10 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         vendors = {vendor for file in files for vendor in file.gpu_code.vendors}
         asked = [gpu for gpu in policy.gpus if ("nvidia" if gpu.startswith("sm_") else "amd") in vendors]
         lacking = [gpu for gpu in asked or policy.gpus if not any(file.gpu_code.runs_on(gpu) for file in files)]
-        framework = framework_called(name)
         if not lacking or any(file.gpu_code.unread for file in files):
             continue  # what is unread is named by itself
         lacks = f"{name} has no code for {', '.join(lacking)}"
-        if not files[0].is_main or (framework is not None and framework.is_addition):
+        if not files[0].is_main or is_addition(name):
             yield _undecided(policy, "gpus", f"{lacks}; programs may do without it")
         else:
             yield _violated(policy, "gpus", lacks, "hosts have such GPUs")

@@ -69,7 +69,7 @@ def test_amds_processors_may_have_features() -> None:
         ("capabilities = 'cuda'", "`capabilities` names `cuda`", "compute"),
         ("brings-driver = 'no'", "`brings-driver` is not true or false", ""),
         ("[", "", ""),
-        ("\udcff", "utf-8", ""),
+        ("\udcff", "not UTF-8 at byte 0", ""),
         ("#" * (256 << 10 | 1), "262144 at most", ""),
     ],
 )

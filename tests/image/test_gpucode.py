@@ -168,7 +168,7 @@ def test_of_frameworks_in_very_many_directories_the_first_files_are_read(
     spec: Spec = {f"{place}/torch/lib/libtorch_cuda.so": library("sm_80") for place in places}
     found = of_directory(tmp_path, spec)
     assert [one.gpu_code.code for one in found] == [("sm_80",), ("sm_80",), ("sm_80",), ()]
-    assert found[-1].gpu_code.unread == "it is after 3 others"
+    assert found[-1].gpu_code.unread == "only 3 files are read"
 
 
 def test_code_that_is_all_over_a_file_is_read_of_packed_blocks_too(

@@ -12,7 +12,7 @@ from typing import Optional
 
 from gpubind.inventory.architectures import GpuArch, architectures
 from gpubind.model import Finding, Severity, cases_of, finding
-from gpubind.model.cuda import framework_called
+from gpubind.model.cuda import framework_called, is_addition
 from gpubind.model.gpucode import OVERRIDE, XNACK, CodeFile, GpuCode, arch_of_override, override_for, sum_of
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 
@@ -95,16 +95,11 @@ def _severity(
     """Return `error` if the program cannot do without *name*, or is not known; `warning` if it may use another."""
     if name is None:
         return "error"
-    if _is_addition(name) or (isinstance(preflight, ProgramPreflight) and not preflight.uses_frameworks):
+    if is_addition(name) or (isinstance(preflight, ProgramPreflight) and not preflight.uses_frameworks):
         return "warning"
     others = ([file for file in group if file.is_main] for other, group in groups.items() if other != name)
-    works = any(mains and not _is_addition(mains[0].framework) and not _lacking(gpus, mains) for mains in others)
+    works = any(mains and not is_addition(mains[0].framework) and not _lacking(gpus, mains) for mains in others)
     return "warning" if works else "error"
-
-
-def _is_addition(name: Optional[str]) -> bool:
-    framework = framework_called(name) if name is not None else None
-    return framework is not None and framework.is_addition
 
 
 def _missing(
@@ -114,7 +109,7 @@ def _missing(
     first, vendor = files[0], gpus[0].gpu.vendor
     has = sum_of(files)
     archs = list(dict.fromkeys(gpu.arch or "" for gpu in gpus))
-    framework = framework_called(first.framework) if first.framework is not None else None
+    framework = framework_called(first.framework)
     releases = framework.releases if framework is not None else {}
     release = next((releases[arch] for arch in archs if arch in releases), None)
     override = override_for(archs[0], has.code)
