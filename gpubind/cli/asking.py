@@ -9,7 +9,7 @@ from typing import Any, Optional
 from gpubind import __version__
 from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Option
-from gpubind.cli.output import counting, has_colour, table_width, write_document
+from gpubind.cli.output import counting, tables_as_text, write_document
 from gpubind.documents.diff.comparison import Comparison
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.diff.text import render_diff_text
@@ -119,14 +119,12 @@ class Outcome:
 
     def text(self, output: Optional[str], *, verbose: bool) -> str:
         """Return the groups of equal nodes as a table, what was found, and how many nodes there are of each kind."""
-        from gpubind.cli.tables import render_tables
-
         groups, comparison = self.answers.groups(), self.comparison
         text = render_findings_of(groups, fold_nodes, verbose=verbose)
         if comparison is not None:
             text += render_diff_text(comparison, fold_nodes)
             groups = [group for group in groups if not isinstance(group.answer.result, Snapshot)]
-        table = render_tables([answers_table(groups, fold_nodes)], table_width(output), colour=has_colour(output))
+        table = tables_as_text([answers_table(groups, fold_nodes)], output)
         return f"{table}{text}\n{summary_of(self.answers.groups())}\n"
 
 

@@ -15,6 +15,7 @@ from gpubind.model.budget import tell
 from gpubind.observe import cannot_sign, why_not_served, wrote
 
 if TYPE_CHECKING:
+    from gpubind.documents.tables import Table
     from gpubind.launch.target import Message
 
 COLUMNS_LIMIT = 10_000
@@ -63,6 +64,13 @@ def _columns() -> int:
     import shutil  # loads compressors
 
     return min(shutil.get_terminal_size((80, 24)).columns, COLUMNS_LIMIT)
+
+
+def tables_as_text(tables: Iterable[Table], output: Optional[str], last: str = "") -> str:
+    """Return *tables* and the line *last* for the file *output*, or the terminal. Errors: those of importing rich."""
+    from gpubind.cli.tables import render_tables
+
+    return render_tables(tables, table_width(output), last, colour=has_colour(output))
 
 
 def has_colour(path: Optional[str]) -> bool:

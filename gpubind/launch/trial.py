@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from shlex import quote
+from shlex import join
 from typing import Optional
 
 from gpubind.errors import UsageError
@@ -110,29 +110,30 @@ def try_start(found: Preflight, image: ImageReference) -> Trial:
     prepared = with_words(found.host, found.plan, start, found.image, Files())
     has_shell = not found.container.failures(SHELL)
     tried: list[Tried] = []
-    left = len(asked)
-    for several in list(per_start(asked, has_shell=has_shell)):
+    left, failure = len(asked), None
+    for several in per_start(asked, has_shell=has_shell):
         answers, failure = _answers(prepared, program, image.text, several, has_shell=has_shell)
         tried += answers
         left -= len(several)
         if failure is not None:
-            return Trial(runtime.name, tuple(tried), left, failure)
-    return Trial(runtime.name, tuple(tried), left)
+            break
+    return Trial(runtime.name, tuple(tried), left, failure)
 
 
 def per_start(asked: Sequence[Prediction], *, has_shell: bool) -> Iterator[tuple[Prediction, ...]]:
     """Yield what each start asks: as much as a script takes, or one for each where there is no shell."""
     if not has_shell:
-        yield from ((one,) for one in [one for one in asked if one.kind != "program"][:STARTS_LIMIT])
+        yield from [(one,) for one in asked if one.kind != "program"][:STARTS_LIMIT]
         return
     several: list[Prediction] = []
     size = 0
     for one in asked:
-        size += len(quoted(one.words)) * 2
-        if several and size > SCRIPT_LIMIT:
+        more = len(join(one.words)) * 2
+        if several and size + more > SCRIPT_LIMIT:
             yield tuple(several)
             several, size = [], 0
         several.append(one)
+        size += more
     yield tuple(several)
 
 
@@ -169,13 +170,8 @@ def _last_words(text: str, status: int) -> str:
 
 def script(asked: Sequence[Prediction], nonce: str) -> str:
     """Return the POSIX shell script that asks all of *asked*, and begins each answer with *nonce*."""
-    lines = [f"{one.kind} {at} {quoted(one.words)}\n" for at, one in enumerate(asked)]
+    lines = [f"{one.kind} {at} {join(one.words)}\n" for at, one in enumerate(asked)]
     return f"n={nonce}\n{_FUNCTIONS}{''.join(lines)}printf '\\n%s end\\n' \"$n\"\n"
-
-
-def quoted(words: Sequence[str]) -> str:
-    """Return *words* for a shell: between single quotes nothing means anything but the quote itself."""
-    return " ".join(map(quote, words))
 
 
 def parse_answers(text: str, nonce: str) -> tuple[dict[int, tuple[Optional[int], str]], bool]:

@@ -15,6 +15,7 @@ from gpubind.formats.elf.elf import ElfFacts
 from gpubind.formats.elf.glibc import LIBC
 
 _DIRECTORIES = ("/lib", "/usr/local/lib", "/usr/lib")
+_LOADER = re.compile(r"ld-musl-.*\.so\.1", re.DOTALL)
 _OWN = re.compile(r"lib(c|pthread|rt|m|dl|util|xnet)\.")
 
 
@@ -27,11 +28,15 @@ def musl_of(elf: ElfFacts, tree: Tree) -> Optional[str]:
     """Return the name of musl's loader that loads *elf*: a program by its interpreter, a library that needs no glibc by
     the loader in *tree*; None if another one does.
     """
-    if elf.interpreter is not None:
-        names: tuple[str, ...] = (basename(elf.interpreter),)
-    else:
-        names = () if LIBC in elf.needed else tuple(tree.names("/lib"))
-    return next((name for name in names if name.startswith("ld-musl-") and name.endswith(".so.1")), None)
+    if elf.interpreter is None:
+        return musl_in(tree) if LIBC not in elf.needed else None
+    name = basename(elf.interpreter)
+    return name if _LOADER.fullmatch(name) else None
+
+
+def musl_in(tree: Tree) -> Optional[str]:
+    """Return the name of musl's loader in *tree*, in /lib."""
+    return next(filter(_LOADER.fullmatch, tree.names("/lib")), None)
 
 
 def system_directories(loader: str, tree: Tree) -> tuple[str, ...]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from posixpath import basename
-from shlex import quote
+from shlex import join, quote
 from typing import Optional
 
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.loader.container import Container
 from gpubind.loader.execve import is_library
+from gpubind.loader.musl import musl_in
 from gpubind.model import Finding, finding, named
 from gpubind.model.trial import Prediction, Trial, Tried
 from gpubind.rules.missing import unseen_libraries, unseen_programs
@@ -49,8 +50,6 @@ TOLD = ("absent", "forbidden", "no-elf", "too-short")
 _STARTED = {"nvidia-smi": ("-L",), "rocminfo": ()}
 """Programs of drivers that say which GPUs there are."""
 _NO_VERSION = re.compile(r"version `[^']*' not found")
-_SETS = (": error while loading shared libraries: ", ": ")
-"""What stands between the name of a file and the loader's message about it."""
 
 
 def predictions(preflight: ImagePreflight, findings: Iterable[Finding]) -> tuple[Prediction, ...]:
@@ -124,8 +123,8 @@ def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
     elf = libc.tree.elf(libc.at) if libc is not None else None
     if isinstance(elf, ElfFacts):
         return elf.interpreter
-    names = container.tree.names("/lib")
-    return next((f"/lib/{name}" for name in names if name.startswith("ld-musl-") and name.endswith(".so.1")), None)
+    musl = musl_in(container.tree)
+    return f"/lib/{musl}" if musl is not None else None
 
 
 def _of_driver(preflight: ImagePreflight, findings: Sequence[Finding]) -> Iterator[Prediction]:
@@ -171,10 +170,7 @@ def answered(asked: Prediction, status: Optional[int], said: str) -> Tried:
 
 def _message(path: str, said: str) -> str:
     """Return the loader's message without the name of the file that it was asked about."""
-    for between in _SETS:
-        if said.startswith(path + between) and between != said[len(path) :]:
-            return said[len(path) + len(between) :]
-    return said
+    return said.removeprefix(f"{path}: ").removeprefix("error while loading shared libraries: ")
 
 
 def prediction_wrong(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -223,4 +219,4 @@ def _report(preflight: ImagePreflight, trial: Trial) -> str:
     words = ["gpubind", "check", "--try", "--backend", trial.runtime, "--image", preflight.image.facts.label]
     if preflight.chain is not None:
         words += ["--program", preflight.chain.names[0]]
-    return f"gpubind record -o host.json\n{' '.join(map(quote, words))} --json -o check.json"
+    return f"gpubind record -o host.json\n{join(words)} --json -o check.json"

@@ -16,7 +16,7 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     of one directory exclude each other (conflict), and a device is stale if it brings files or nodes that do not exist.
     What is ignored, and why, is listed, too.
     """
-    from gpubind.cli.output import has_colour, report, table_width, write_document
+    from gpubind.cli.output import report, tables_as_text, write_document
     from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
     from gpubind.inventory.cdi.listing import list_cdi
     from gpubind.inventory.vendors import read_inventories
@@ -37,13 +37,10 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     listing = list_cdi(host.lenient, request.cdi_directories, version, gpus)
     if json:
         text = render_cdi_json(listing)
+    elif listing.files:
+        text = tables_as_text([cdi_table(listing)], None) + stale_lines(listing)
     else:
-        from gpubind.cli.tables import render_tables
-
-        table = render_tables([cdi_table(listing)], table_width(None), colour=has_colour(None))
-        text = (
-            table + stale_lines(listing) if listing.files else f"no CDI spec is in {' or '.join(listing.directories)}\n"
-        )
+        text = f"no CDI spec is in {' or '.join(listing.directories)}\n"
     write_document(text, None)
 
 
@@ -55,7 +52,7 @@ COMMANDS = {
         cdi.__doc__ or "",
         (JSON._replace(help="Print gpubind.cdi/1.", stands_for=""),),
         (Argument("action", "|".join(ACTIONS), "What to do with them.", choices=ACTIONS),),
-        common=("--cdi-dir", "--host", "--root", "--dev-root", "--json"),
+        common=(*_SHARED, "--json"),
         examples=(
             ("list them", "gpubind cdi list"),
             ("those of other directories", "gpubind cdi list --cdi-dir /srv/cdi"),

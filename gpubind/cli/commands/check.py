@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gpubind.documents.check.report import Report
     from gpubind.model.expectation import Expectation
     from gpubind.model.policy import Policy
-    from gpubind.model.trial import Trial
 
 Texts = Optional[Sequence[str]]
 
@@ -154,7 +153,7 @@ def _format(chosen: str, *, quiet: bool) -> str:
 
 
 def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
-    from gpubind.cli.output import has_colour, is_terminal, width
+    from gpubind.cli.output import has_colour, is_terminal, tables_as_text, width
     from gpubind.documents.check.report import verdict_line
     from gpubind.documents.check.text import WIDTH, render_check_text
 
@@ -167,20 +166,16 @@ def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quie
         return CHECK_DOCUMENTS[chosen].render(report)
     columns = width() if output is None and is_terminal() else WIDTH
     text = render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))
-    return text if report.trial is None else f"{text}\n{_tried(report.trial, output, verbose=verbose)}"
-
-
-def _tried(trial: Trial, output: Optional[str], *, verbose: bool) -> str:
-    from gpubind.cli.output import has_colour, table_width
-    from gpubind.cli.tables import render_tables
+    if report.trial is None:
+        return text
     from gpubind.documents.check.trial import trial_line, trial_table
 
-    table = trial_table(trial, verbose=verbose)
-    return render_tables([table], table_width(output), trial_line(trial), colour=has_colour(output))
+    table = trial_table(report.trial, verbose=verbose)
+    return f"{text}\n{tables_as_text([table], output, trial_line(report.trial))}"
 
 
 def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
-    from gpubind.cli.output import has_colour, table_width
+    from gpubind.cli.output import has_colour, tables_as_text
     from gpubind.documents.check.several import (
         render_several,
         render_several_lines,
@@ -195,9 +190,7 @@ def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet
         return render_several(chosen, reports)
     if verbose:
         return render_several_text(reports, colour=has_colour(output))
-    from gpubind.cli.tables import render_tables
-
-    table = render_tables([verdicts_table(reports)], table_width(output), colour=has_colour(output))
+    table = tables_as_text([verdicts_table(reports)], output)
     return table + render_unchecked(reports) + "-v shows each check in full, -q a line of each\n"
 
 

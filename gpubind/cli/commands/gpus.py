@@ -12,7 +12,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
     is read from files: no driver library and no program of the driver's is asked.
     """
-    from gpubind.cli.output import has_colour, report, table_width, write_document
+    from gpubind.cli.output import report, tables_as_text, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
     from gpubind.host.base import not_looked_at
     from gpubind.inventory.vendors import read_inventories
@@ -30,10 +30,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     if json:
         text = render_gpus_json(listed)
     else:
-        from gpubind.cli.tables import render_tables
-
-        table = render_tables([gpus_table(listed)], table_width(None), colour=has_colour(None))
-        text = table or "no GPU with its driver is here\n"
+        text = tables_as_text([gpus_table(listed)], None) or "no GPU with its driver is here\n"
     write_document(text, None)
 
 

@@ -19,7 +19,7 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     that its programs use and the capabilities that they are of, and its libraries for RDMA. All is read from files;
     nothing is started.
     """
-    from gpubind.cli.output import has_colour, progress, table_width, write_document
+    from gpubind.cli.output import progress, tables_as_text, write_document
     from gpubind.image.needs import read_needs
     from gpubind.image.open import open_image
 
@@ -31,10 +31,9 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     with progress(quiet=quiet), open_image(image) as opened:
         found = read_needs(opened, program)
     if chosen == "text":
-        from gpubind.cli.tables import render_tables
         from gpubind.documents.needs import needs_table
 
-        text = render_tables([needs_table(found)], table_width(output), colour=has_colour(output))
+        text = tables_as_text([needs_table(found)], output)
     else:
         text = NEEDS_DOCUMENTS[chosen].render(found, image)
     write_document(text, output)

@@ -144,13 +144,11 @@ def _need_hook(hook: str) -> None:
 def _render(plan: Plan, chosen: str, output: Optional[str], *, verbose: bool) -> str:
     if chosen in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
-    from gpubind.cli.output import has_colour, table_width
-    from gpubind.cli.tables import render_tables
+    from gpubind.cli.output import tables_as_text
     from gpubind.documents.tables import plan_tables
     from gpubind.documents.text import summary
 
-    tables = plan_tables(plan, verbose=verbose)
-    return render_tables(tables, table_width(output), summary(plan), colour=has_colour(output))
+    return tables_as_text(plan_tables(plan, verbose=verbose), output, summary(plan))
 
 
 COMMANDS = {

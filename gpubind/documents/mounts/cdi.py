@@ -19,7 +19,6 @@ from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vend
 from gpubind.runtimes.edits import is_utf8, unsayable_path, unsayable_value
 
 KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
-NONE = "none"
 HOOK_PROGRAM = "nvidia-cdi-hook"
 NOT_UTF8 = "it is not UTF-8, and a CDI spec is JSON"
 
@@ -86,7 +85,7 @@ def _none(vendor: Vendor) -> str:
     """Return a spec that brings nothing. A device without any edit is refused, so each sets a variable."""
     edits = {"env": [f"{NO_GPU[vendor].name}={NO_GPU[vendor].value}"]}
     return _text(
-        {"kind": KINDS[vendor], "devices": [{"name": name, "containerEdits": edits} for name in ("all", NONE)]}
+        {"kind": KINDS[vendor], "devices": [{"name": name, "containerEdits": edits} for name in ("all", "none")]}
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal, Optional
 from gpubind.formats.driver.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.inventory.cdi.specs import DIRECTORIES, LoadedSpec, look, read_registry, stale_findings
+from gpubind.inventory.cdi.specs import DIRECTORIES, LoadedSpec, gone, read_registry, stale_findings
 from gpubind.model import Gpu, Missing
 
 _NAME = re.compile(r"""\bname["']?\s*:\s*["']?([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
@@ -77,10 +77,10 @@ def list_cdi(
         common, lines = _gone(host, spec.edits), _lines(text)
         files.append(CdiFile(loaded.path, form, spec.version, spec.kind, len(spec.devices), None, common, stale))
         for device in spec.devices:
-            name, gone = str(CdiName(spec.kind, device.name)), _gone(host, device.edits)
+            name, own = str(CdiName(spec.kind, device.name)), _gone(host, device.edits)
             state, by = _state(loaded, registry.devices.get(name), registry.conflicts.get(name))
-            state = "stale" if state == "usable" and (gone or common) else state
-            devices.append(ListedCdiDevice(name, loaded.path, lines.get(device.name), state, by, gone))
+            state = "stale" if state == "usable" and (own or common) else state
+            devices.append(ListedCdiDevice(name, loaded.path, lines.get(device.name), state, by, own))
     ordered = sorted(files, key=lambda file: _place(file.path, registry.directories))
     return Listing(registry.directories, tuple(ordered), tuple(devices))
 
@@ -104,8 +104,7 @@ def _state(
 
 def _gone(host: Host, edits: CdiEdits) -> tuple[str, ...]:
     paths = dict.fromkeys((*(mount.host_path for mount in edits.mounts), *(node.source for node in edits.nodes)))
-    found = ((path, look(host, path)) for path in paths)
-    return tuple(path for path, there in found if isinstance(there, Missing) and there.why == "absent")
+    return tuple(gone(host, paths))
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -250,10 +250,9 @@ def stale_findings(
 
 def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Iterator[_Stale]:
     mounts = list(dict.fromkeys(mount.host_path for edits in loaded.edits for mount in edits.mounts))
-    found = ((path, look(host, path)) for path in mounts)
-    gone = [path for path, one in found if isinstance(one, Missing) and one.why == "absent"]
-    if gone:
-        yield "file" if len(gone) == 1 else "files", loaded.path, gone, {"count": len(gone)}
+    absent = gone(host, mounts)
+    if absent:
+        yield "file" if len(absent) == 1 else "files", loaded.path, absent, {"count": len(absent)}
     other = [path for path in mounts if version and (driver_version_of(path) or version) != version]
     if other:
         carried = ", ".join(sorted({driver_version_of(path) or "" for path in other}))
@@ -262,7 +261,7 @@ def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Ite
 
 def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
     for node in dict.fromkeys(node for edits in loaded.edits for node in edits.nodes):
-        found = look(host, node.source)
+        found = _look(host, node.source)
         if isinstance(found, Missing):
             if found.why == "absent":
                 yield "node", node.path, [node.source], {"source": node.source}
@@ -293,7 +292,13 @@ def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
         yield "gpus-new", new[0], new, {"count": len(new)}
 
 
-def look(host: Host, path: str) -> Union[Stat, Missing]:
+def gone(host: Host, paths: Iterable[str]) -> list[str]:
+    """Return those of *paths* that do not exist on *host*."""
+    found = ((path, _look(host, path)) for path in paths)
+    return [path for path, one in found if isinstance(one, Missing) and one.why == "absent"]
+
+
+def _look(host: Host, path: str) -> Union[Stat, Missing]:
     """Return what is at *path*."""
     if not path.startswith("/"):
         return Missing("unreadable", "a relative path")

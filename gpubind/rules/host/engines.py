@@ -54,11 +54,11 @@ def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def nvidia_runtime_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a runtime of dockerd's configuration that does not start; or no `nvidia` where the toolkit is installed."""
-    settings = _daemon(preflight.host) if DOCKER in _engines(preflight) else None
+    settings = _daemon(preflight)
     if settings is None:
         return
     default, line = settings.default_runtime, settings.lines.get("default-runtime", 1)
-    severity: Severity = "error" if preflight.backend == DOCKER else "warning"  # of what no start gets past
+    severity = _severity(preflight)
     if default not in (*settings.runtimes, *BUILT_IN):
         where = f"{DAEMON_FILE}, line {line}"
         yield finding("nvidia-runtime-missing", subject=default, case="default", severity=severity, where=where)
@@ -95,15 +95,13 @@ def docker_snap(preflight: Preflight) -> Iterator[Finding]:
     dev = preflight.host.dev
     snap = next((path for path in SNAPS if dev.has(path)), None)
     if preflight.backend in (None, DOCKER) and snap is not None and _lacks(preflight.host, PROGRAMS[DOCKER]):
-        severity: Severity = "error" if preflight.backend == DOCKER else "warning"
-        yield finding("docker-snap", subject=DOCKER, severity=severity, where=snap)
+        yield finding("docker-snap", subject=DOCKER, severity=_severity(preflight), where=snap)
 
 
 def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
     """Yield an enforcing SELinux: containers with its label may not open the nodes of GPUs."""
-    host, engines = preflight.host, _engines(preflight)
-    settings = _daemon(host) if DOCKER in engines else None
-    labelling = [name for name in engines if name == PODMAN or (settings is not None and settings.has_selinux)]
+    host, docker = preflight.host, _daemon(preflight) or DaemonSettings()
+    labelling = [name for name in _engines(preflight) if name == PODMAN or docker.has_selinux]
     enforce = f"{SELINUX}/enforce"
     if not labelling or not preflight.plan.devices or host.dev.text(enforce) != "1":
         return
@@ -137,9 +135,8 @@ def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
     """Yield a docker that ignores the CDI specs of the host: before 28.2 it must be configured to read them."""
-    settings = _daemon(preflight.host) if DOCKER in _engines(preflight) else None
-    directories = _directories(preflight, DOCKER) if settings is not None else ()
-    specs = read_registry(preflight.host, directories).specs if directories else ()
+    settings = _daemon(preflight)
+    specs = _specs(preflight, DOCKER) if settings is not None else ()
     if settings is None or not specs:
         return
     wanted = settings.features.get("cdi")
@@ -167,8 +164,7 @@ def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
 def cdi_too_new(preflight: Preflight) -> Iterator[Finding]:
     """Yield each spec of a newer version of CDI than an engine reads."""
     for engine in _engines(preflight):
-        directories = _directories(preflight, engine)
-        specs = read_registry(preflight.host, directories).specs if directories else ()
+        specs = _specs(preflight, engine)
         newer = _newer(specs, releases(engine)[0]) if specs else []  # without one it is not asked for its release
         release = preflight.release(engine) if newer else None
         if release is None:
@@ -196,6 +192,11 @@ def _engines(preflight: Preflight) -> tuple[str, ...]:
     return tuple(name for name in names if name in PROGRAMS and _program(preflight.host, PROGRAMS[name]))
 
 
+def _severity(preflight: Preflight) -> Severity:
+    """Return the severity of what prevents every start by docker."""
+    return "error" if preflight.backend == DOCKER else "warning"
+
+
 def _program(host: Host, name: str) -> bool:
     return any(host.dev.has(f"{directory}/{name}") for directory in PROGRAM_DIRECTORIES)
 
@@ -210,9 +211,11 @@ def _is_gone(host: Host, program: str) -> bool:
     return host.dev.lacks(program) if program.startswith("/") else bool(program) and _lacks(host, program)
 
 
-def _daemon(host: Host) -> Optional[DaemonSettings]:
-    """Return dockerd's settings; None if they cannot be read, or are malformed: then it does not start."""
-    data = host.dev.read(DAEMON_FILE, SIZE_LIMIT)
+def _daemon(preflight: Preflight) -> Optional[DaemonSettings]:
+    """Return dockerd's settings; None without it, and where they cannot be read or are malformed: it does not start."""
+    if DOCKER not in _engines(preflight):
+        return None
+    data = preflight.host.dev.read(DAEMON_FILE, SIZE_LIMIT)
     if isinstance(data, Missing):
         return DaemonSettings() if data.why == "absent" else None
     try:
@@ -223,12 +226,18 @@ def _daemon(host: Host) -> Optional[DaemonSettings]:
 
 def _directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
     """Return where *engine* looks for CDI specs."""
-    settings = _daemon(preflight.host) if engine == DOCKER else None
+    settings = _daemon(preflight) if engine == DOCKER else None
     if settings is not None and settings.cdi_directories is not None:
         return settings.cdi_directories
     has_more = preflight.host.dev.names(DIRECTORIES[1])
     release = preflight.release(engine) if engine == PODMAN and has_more else None
     return DIRECTORIES if release is None or release.cdi_directories is None else release.cdi_directories
+
+
+def _specs(preflight: Preflight, engine: str) -> tuple[LoadedSpec, ...]:
+    """Return the CDI specs that *engine* finds."""
+    directories = _directories(preflight, engine)
+    return read_registry(preflight.host, directories).specs if directories else ()
 
 
 def _outside(host: Host) -> bool:
