@@ -10,13 +10,7 @@ from gpubind.inventory.cdi.listing import ListedCdiDevice, Listing
 from gpubind.model.plain import plain, text_of
 
 SCHEMA = "gpubind.cdi/1"
-_COLUMNS = (
-    Column("device", kept=True),
-    Column("file", kept=True),
-    Column("format", kept=True),
-    Column("version", kept=True),
-    Column("state", kept=True),
-)
+_COLUMNS = tuple(Column(name, kept=True) for name in ("device", "file", "format", "version", "state"))
 
 
 def render_cdi_json(listing: Listing) -> str:
