@@ -20,13 +20,13 @@ def render_cdi_json(listing: Listing) -> str:
 
 def cdi_table(listing: Listing) -> Table:
     """Return a row for each device, and for each file that cannot be used, in the order of the files."""
-    rows: dict[str, list[Row]] = {file.path: [] for file in listing.files}
-    of = {file.path: file for file in listing.files}
-    for file in listing.files:
+    files = {file.path: file for file in listing.files}
+    rows: dict[str, list[Row]] = {path: [] for path in files}
+    for path, file in files.items():
         if file.fault is not None:
-            rows[file.path].append((UNKNOWN, file.path, UNKNOWN, UNKNOWN, f"invalid: {file.fault}"))
+            rows[path].append((UNKNOWN, path, UNKNOWN, UNKNOWN, f"invalid: {file.fault}"))
     for device in listing.devices:
-        file = of[device.path]
+        file = files[device.path]
         place = file.path if device.line is None else f"{file.path}:{device.line}"
         known = (file.format or UNKNOWN, file.version or UNKNOWN)
         rows[file.path].append((device.name, place, *known, _state(device, file.gone)))

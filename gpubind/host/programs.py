@@ -62,7 +62,7 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
         return answers[0].stdout if isinstance(answers[0], RunResult) and not answers[0].status else ""
 
     text = version_of(program, version)
-    return answers[0] if answers else RunResult(0, text, "")
+    return RunResult(0, text, "") if text else answers[0]
 
 
 def _answer(program: str, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:

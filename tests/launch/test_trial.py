@@ -121,6 +121,7 @@ def test_a_start_asks_as_much_as_one_word_of_a_command_line_holds() -> None:
     starts = list(per_start(asked, has_shell=True))
     assert [one for several in starts for one in several] == asked
     assert len(starts) > 1
+    assert max(map(len, starts)) == len(starts[0])
     assert max(len(script(several, NONCE)) for several in starts) < 2 * SCRIPT_LIMIT == 128 << 10
 
 

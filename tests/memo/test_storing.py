@@ -237,3 +237,13 @@ def test_a_helper_program_is_started_for_its_version_once_and_the_command_is_kep
     with Recorder(lambda status: None) as recorder, pytest.raises(TypeError):
         run_program(("env", "-0"), 10)
     assert recorder.refused == "`env` was asked"
+
+
+def test_an_answer_about_a_version_has_the_same_bytes_asked_and_known(bench: Bench) -> None:
+    program = bench.base / "standard" / "engine"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text("#!/bin/sh\necho engine 1.2\necho a warning >&2\n")
+    program.chmod(0o755)
+    assert run_program(("engine", "--version"), 10) == RunResult(0, "engine 1.2\n", "")
+    program.write_text("#!/bin/sh\necho engine 1.2\nexit 3\n")
+    assert run_program(("engine", "--version"), 10) == RunResult(3, "engine 1.2\n", "")

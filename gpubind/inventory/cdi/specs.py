@@ -26,6 +26,7 @@ from gpubind.model.findings import counted
 
 SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
+SUFFIXES = (".json", ".yaml")
 NVIDIA = "nvidia.com/gpu"
 ALL = "all"
 SPECS_LIMIT = 4 << 20
@@ -116,7 +117,7 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
         if names.why not in ("absent", "unrecorded"):
             yield directory, str(names)
         return
-    for path in (f"{directory.rstrip('/')}/{name}" for name in names if name.endswith((".json", ".yaml"))):
+    for path in (f"{directory.rstrip('/')}/{name}" for name in names if name.endswith(SUFFIXES)):
         here = tree.lstat(path)
         if isinstance(here, Stat) and here.kind == "dir":
             continue

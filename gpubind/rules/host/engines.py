@@ -27,7 +27,7 @@ from gpubind.formats.driver.engines import (
 )
 from gpubind.host import Host
 from gpubind.host.programs import PROGRAM_DIRECTORIES
-from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, NVIDIA, LoadedSpec, read_registry
+from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, NVIDIA, SUFFIXES, LoadedSpec, read_registry
 from gpubind.model import Finding, Missing, Severity, finding
 from gpubind.rules.preflight import Preflight
 
@@ -154,7 +154,7 @@ def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
         read = _directories(preflight, engine)
         seen = [dev.resolve(path) for path in read]
         for directory in (*DIRECTORIES, RUN_CDI):
-            files = [f"{directory}/{name}" for name in dev.names(directory) if name.endswith((".json", ".yaml"))]
+            files = [f"{directory}/{name}" for name in dev.names(directory) if name.endswith(SUFFIXES)]
             if files and dev.resolve(directory) not in seen:
                 seen.append(dev.resolve(directory))
                 places = ", ".join(read) or "no directory"
