@@ -99,8 +99,7 @@ def _driver(needs: ImageNeeds) -> Iterator[Row]:
     if facts.cuda and needs.native is None:
         yield "NVIDIA's driver", f"not known for CUDA {facts.cuda}", f"CUDA {facts.cuda}"
     elif facts.cuda and needs.driver is not None:
-        only = f", as {', '.join(needs.only_ptx)} has only PTX" if needs.only_ptx else ""
-        yield "NVIDIA's driver", f"{needs.driver} or later{only}", f"CUDA {facts.cuda}"
+        yield "NVIDIA's driver", f"{needs.driver} or later{needs.because_of_ptx}", f"CUDA {facts.cuda}"
         if needs.driver != needs.native:
             yield "... for PTX", f"{needs.native} or later", f"CUDA {facts.cuda}"
     for one in needs.requires:

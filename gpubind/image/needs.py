@@ -33,7 +33,7 @@ from gpubind.loader.python import is_python
 from gpubind.model import CAPABILITIES, Capability, ImageFacts, Missing
 from gpubind.model.cuda import minimum_driver, minor_floor
 from gpubind.model.data import read_data
-from gpubind.model.gpucode import CodeFile, by_owner
+from gpubind.model.gpucode import CodeFile, by_owner, sum_of
 from gpubind.model.plain import plain
 
 FILES_LIMIT = 512
@@ -124,6 +124,12 @@ class ImageNeeds(NamedTuple):
                 if library.use == sure and library.vendor != "amd":
                     found.setdefault(library.capability, (sure == "linked", library.name))
         return tuple((one, *found[one]) for one in CAPABILITIES if one in found)
+
+    @property
+    def because_of_ptx(self) -> str:
+        """Return why no older driver serves: `, as PyTorch has only PTX`; empty if it is for no such reason."""
+        verb = "has" if len(self.only_ptx) == 1 else "have"
+        return f", as {', '.join(self.only_ptx)} {verb} only PTX" if self.only_ptx else ""
 
     @property
     def is_for_gpus(self) -> bool:
@@ -357,12 +363,8 @@ def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
 
 def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:
     """Return the frameworks, or the program, whose files have PTX for NVIDIA's GPUs, and no machine code."""
-    parts = {name: [file.gpu_code for file in files] for name, files in by_owner(code).items() if files[0].is_main}
-    return tuple(
-        name
-        for name, codes in parts.items()
-        if any(one.ptx for one in codes) and not any(one.code or one.unread for one in codes)
-    )
+    whole = {name: sum_of(files) for name, files in by_owner(code).items() if files[0].is_main}
+    return tuple(name for name, one in whole.items() if one.ptx and not one.code and not one.unread)
 
 
 def _requirements(env: Mapping[str, str]) -> Iterator[Requirement]:

@@ -98,9 +98,10 @@ def made_of(code: Iterable[str], ptx: Iterable[str] = (), unread: Optional[str] 
 
 
 def sum_of(files: Iterable[CodeFile]) -> GpuCode:
-    """Return all GPU code of *files*."""
+    """Return all GPU code of *files*, and the first reason why there may be more."""
     codes = [file.gpu_code for file in files]
-    return made_of((one for code in codes for one in code.code), (one for code in codes for one in code.ptx))
+    unread = next((code.unread for code in codes if code.unread), None)
+    return made_of((one for code in codes for one in code.code), (one for code in codes for one in code.ptx), unread)
 
 
 def arch_of_capability(capability: str) -> Optional[str]:

@@ -14,7 +14,7 @@ from gpubind.formats.driver.require import drivers_of, holds, of_driver
 from gpubind.image.needs import CAPABILITIES_VARIABLE, ImageNeeds
 from gpubind.model import Finding, architecture, finding
 from gpubind.model.cuda import is_addition, minimum_driver, version_key
-from gpubind.model.gpucode import by_owner
+from gpubind.model.gpucode import by_owner, sum_of
 from gpubind.model.policy import Policy
 
 _NEWEST = ".999999"
@@ -75,9 +75,8 @@ def _driver(needs: ImageNeeds, policy: Policy, key: str, driver: Optional[str]) 
     if least is None or driver is None:
         yield _undecided(policy, key, f"gpubind knows no driver for CUDA {policy.cuda if least else cuda}")
     elif version_key(driver) < version_key(least):
-        asks = f"CUDA {cuda} needs driver {least}"
-        if needs.only_ptx:
-            asks += f", as {', '.join(needs.only_ptx)} has only PTX, which the driver compiles"
+        asks = f"CUDA {cuda} needs driver {least}{needs.because_of_ptx}"
+        asks += ", which the driver compiles" if needs.only_ptx else ""
         if any(library.note is None or _branch(driver) in library.note.drivers for library in needs.facts.compat):
             yield _undecided(policy, key, f"{asks}; the image's own libcuda may serve it, on data-center GPUs")
         else:
@@ -162,10 +161,10 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         where = "the program and its libraries" if needs.program else "the frameworks that gpubind knows"
         yield _undecided(policy, "gpus", f"no GPU code is in {where}")
     for name, files in by_owner(needs.gpu_code).items():
-        vendors = {vendor for file in files for vendor in file.gpu_code.vendors}
-        asked = [gpu for gpu in policy.gpus if ("nvidia" if gpu.startswith("sm_") else "amd") in vendors]
-        lacking = [gpu for gpu in asked or policy.gpus if not any(file.gpu_code.runs_on(gpu) for file in files)]
-        if not lacking or any(file.gpu_code.unread for file in files):
+        code = sum_of(files)
+        asked = [gpu for gpu in policy.gpus if ("nvidia" if gpu.startswith("sm_") else "amd") in code.vendors]
+        lacking = [gpu for gpu in asked or policy.gpus if not code.runs_on(gpu)]
+        if not lacking or code.unread:
             continue  # what is unread is named by itself
         lacks = f"{name} has no code for {', '.join(lacking)}"
         if not files[0].is_main or is_addition(name):

@@ -80,13 +80,12 @@ def _variable(preflight: ImagePreflight, name: str) -> Optional[str]:
 
 def _lacking(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> tuple[GpuArch, ...]:
     """Return those of *gpus* that run none of *files*; none of them where that is not known."""
-    codes = [file.gpu_code for file in files]
-    if not codes or any(code.unread is not None for code in codes):
+    has = sum_of(files)
+    if not has or has.unread is not None:
         return ()
-    vendors = {vendor for code in codes for vendor in code.vendors}
     # An image for the other vendor as well is right.
-    asked = [gpu for gpu in gpus if gpu.gpu.vendor in vendors] or gpus
-    return tuple(gpu for gpu in asked if not any(code.runs_on(gpu.arch or "") for code in codes))
+    asked = [gpu for gpu in gpus if gpu.gpu.vendor in has.vendors] or gpus
+    return tuple(gpu for gpu in asked if not has.runs_on(gpu.arch or ""))
 
 
 def _severity(
