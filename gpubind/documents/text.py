@@ -30,6 +30,11 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code:02x}"
 
 
+def quotable(text: str) -> str:
+    """Return *text*, `printable`, for a place in double quotes where a backslash escapes."""
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
 def unicode_lines(text: str) -> str:
     """Return *text*, whose lines are `printable`, as XML and every JSON reader take it: without lone surrogates."""
     return without_surrogates("\n".join(printable(line) for line in text.split("\n")))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
-from gpubind.documents.text import printable
+from gpubind.documents.text import printable, quotable
 from gpubind.frozen import NamedTuple
 from gpubind.model.findings import counted
 from gpubind.model.plain import plain, text_of
@@ -155,5 +155,4 @@ def render_tree_dot(tree: LinkageTree) -> str:
 
 def _quoted(*lines: str) -> str:
     """Return *lines* as a string of DOT, in which `\\n` ends a line of a label."""
-    escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
-    return '"' + "\\n".join(escaped) + '"'
+    return '"' + "\\n".join(map(quotable, lines)) + '"'

@@ -71,7 +71,8 @@ def linked_files(container: Container, paths: Iterable[str], own: Origin = "imag
         faults = {one.needed_by: one.message for one in container.failures(path) if one.kind in ("unreadable", "stack")}
         closure = container.closure(path)
         if closure is None:
-            found.update({path: LinkedFile(path, "plan", (), faults[path])} if path in faults else {})
+            if path in faults:
+                found[path] = LinkedFile(path, "plan", (), faults[path])
             continue
         resolve = _in_closure(container, closure)
         for here in closure.objects:

@@ -34,35 +34,21 @@ def explain(
     from gpubind.documents import explanation
 
     what = " ".join(asked or ())
-    if tree or format_ is not None:
-        _tree(options, what, like, image, _form(format_, tree=tree, json=json))
-        return
+    if format_ is not None and not tree:
+        raise UsageError("unknown-format", f"--format {format_} is a form of --tree", hint="add --tree")
+    if json and format_ not in (None, "json"):
+        raise UsageError("two-formats", f"--format json and --format {format_} exclude each other")
     with progress(quiet=False):
-        if what == "-" or (not what.strip() and _has_log()):
-            answer = _of_log(options, like, image, is_asked=what == "-")
+        if tree:
+            from gpubind.cli.linking import render_tree
+
+            text = render_tree(options, what, like, image, "json" if json else format_ or "text")
         else:
-            answer = _of(options, what, like, image)
-    columns = width() if answer.explanation is None or answer.messages else table_width(None)
-    write_document(explanation.render_json(answer) if json else explanation.render_text(answer, columns), None)
-
-
-def _tree(options: PlanOptions, program: str, like: Optional[str], image: Optional[str], form: str) -> None:
-    """Write what *program* is linked with."""
-    from gpubind.cli.linking import render_tree
-    from gpubind.cli.output import progress, write_document
-
-    with progress(quiet=False):
-        text = render_tree(options, program, like, image, form)
+            is_log = what == "-" or (not what.strip() and _has_log())
+            answer = (_of_log if is_log else _of)(options, what, like, image)
+            columns = width() if answer.explanation is None or answer.messages else table_width(None)
+            text = explanation.render_json(answer) if json else explanation.render_text(answer, columns)
     write_document(text, None)
-
-
-def _form(asked: Optional[str], *, tree: bool, json: bool) -> str:
-    """Return the requested format of a tree. Errors: `UsageError`."""
-    if not tree:
-        raise UsageError("unknown-format", f"--format {asked} is a form of --tree", hint="add --tree")
-    if json and asked not in (None, "json"):
-        raise UsageError("two-formats", f"--format json and --format {asked} exclude each other")
-    return "json" if json else asked or "text"
 
 
 def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[str]) -> Answer:
@@ -86,8 +72,8 @@ def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[st
     return Answer(what, explanation=_of_plan(options, what, like, image))
 
 
-def _of_log(options: PlanOptions, like: Optional[str], image: Optional[str], *, is_asked: bool) -> Answer:
-    """Return the answer to what standard input has: a log, or nothing, which is an answer unless a log *is_asked* for.
+def _of_log(options: PlanOptions, what: str, like: Optional[str], image: Optional[str]) -> Answer:
+    """Return the answer to what standard input has: a log, or nothing, which is an answer unless *what* is `-`.
 
     Errors: `UsageError` (code `unknown-code`) if no line of it is a known message.
     """
@@ -95,7 +81,7 @@ def _of_log(options: PlanOptions, like: Optional[str], image: Optional[str], *, 
     from gpubind.documents.messages import search
 
     log = search(_standard_input())
-    if not log.lines and is_asked:
+    if not log.lines and what == "-":
         raise UsageError("unknown-code", "standard input is empty: there is no log to explain")
     if not log.lines:
         return Answer(None, codes=tuple(code for code, _ in codes()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpubind.documents.check.report import Report, verdict
-from gpubind.documents.text import printable
+from gpubind.documents.text import quotable
 from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Plan
 from gpubind.model.findings import SEVERITIES
@@ -78,6 +78,5 @@ def _family(name: str, what: str, samples: Iterable[_Sample]) -> str:
 
 def _labels(labels: dict[str, str]) -> str:
     """Return *labels* in braces; empty for none. A value is any text, with three characters escaped."""
-    pairs = ((name, printable(value).replace("\\", "\\\\").replace('"', '\\"')) for name, value in labels.items())
-    inside = ",".join(f'{name}="{value}"' for name, value in pairs)
+    inside = ",".join(f'{name}="{quotable(value)}"' for name, value in labels.items())
     return f"{{{inside}}}" if inside else ""

@@ -101,7 +101,9 @@ class _Container(NamedTuple):
         counted = self._counted()
         places = [counted.index(one.gpu) for one in chosen if one.gpu in counted]
         numbered = bool(places) and not any(gpu.mig for gpu in counted)
-        names_all = None not in uuids and (not numbered or self._are_distinct(counted))
+        known = [gpu.uuid for gpu in counted if gpu.uuid is not None]
+        are_distinct = len(known) == len(set(known))  # the partitions of one of AMD's may share a UUID
+        names_all = None not in uuids and (not numbered or are_distinct)
         if names_all and (self.choice.by_uuid or not numbered):
             yield _set(variable, ",".join(uuid or "" for uuid in uuids))
         elif numbered:
@@ -113,12 +115,6 @@ class _Container(NamedTuple):
         elif variable in self.environ:
             # A MIG device has no number. Only the nodes choose it, and a number of the caller's would hide it.
             yield _set(variable, None)
-
-    @staticmethod
-    def _are_distinct(gpus: Sequence[Gpu]) -> bool:
-        """Return whether each of *gpus* has another UUID: the partitions of one of AMD's may share it."""
-        uuids = [gpu.uuid for gpu in gpus if gpu.uuid is not None]
-        return len(uuids) == len(set(uuids))
 
     def _counted(self) -> list[Gpu]:
         """Return the GPUs that programs in the container can open, in the order of their numbers."""
