@@ -137,34 +137,63 @@ def listen(
     import time
 
     deadline = time.monotonic() + timeout_s
+    process: Optional[Popen[bytes]] = None
     try:
-        process = subprocess.Popen(
-            argv,
-            executable=program,
-            stdin=subprocess.DEVNULL if reads is None else reads,
-            stdout=into or subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environ,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise OSError(error.errno, f"{name} cannot be started: {error.strerror}") from error
-    streams = [stream for stream in (process.stderr, process.stdout) if stream is not None]
-    try:
-        for stream, chunk in _chunks(streams, deadline, meanwhile):
+        with _signals_held():
+            process = subprocess.Popen(
+                argv,
+                executable=program,
+                stdin=subprocess.DEVNULL if reads is None else reads,
+                stdout=into or subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environ,
+                start_new_session=True,
+            )
+        for stream, chunk in _chunks(_streams(process), deadline, meanwhile):
             receive(stream is process.stderr, chunk)
         # A program may have closed both of its outputs, and go on.
         status = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"{name} did not answer within {timeout_s:g} s") from error
+    except OSError as error:
+        if process is not None:
+            raise
+        raise OSError(error.errno, f"{name} cannot be started: {error.strerror}") from error
     finally:
-        if process.returncode is None:  # late, without end, or interrupted
-            _kill(process, patience_s)
-        for stream in streams:
-            stream.close()
+        if process is not None:
+            if process.returncode is None:  # late, without end, or interrupted
+                _kill(process, patience_s)
+            for stream in _streams(process):
+                stream.close()
     if status < 0:
         raise ChildProcessError(f"{name} was killed by signal {-status}")
     return status
+
+
+def _streams(process: Popen[bytes]) -> list[IO[bytes]]:
+    return [stream for stream in (process.stderr, process.stdout) if stream is not None]
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold back the signals that interrupt, until the end: in `Popen` they would leave its process running."""
+    import signal
+    import threading
+
+    came: list[int] = []
+    held = {}
+    if threading.current_thread() is threading.main_thread():  # others are not interrupted
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(handler := signal.getsignal(number)):
+                held[number] = handler
+                signal.signal(number, lambda one, _: came.append(one))
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 def _chunks(

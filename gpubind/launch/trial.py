@@ -97,7 +97,8 @@ def try_start(found: Preflight, image: ImageReference) -> Trial:
     assert isinstance(found, ImagePreflight)
     assert start is not None
     need_form(image, start.runtime)
-    need_kind(found.image, image, start.runtime)
+    if image.is_here:
+        need_kind(found.image, image, start.runtime)
     if found.limit is not None:
         raise found.limit
     cannot_sign("a container was started")

@@ -105,3 +105,13 @@ def test_a_program_that_is_in_no_standard_directory_is_absent(name: str) -> None
     assert isinstance(answer, Missing)
     assert answer.why == "absent"
     assert name in answer.detail
+
+
+def test_an_interrupt_while_a_program_is_started_leaves_nothing_of_it(tmp_path: Path) -> None:
+    """The program interrupts its caller at once, which is still in `Popen` then."""
+    for number in range(40):
+        pid = tmp_path / str(number)
+        with pytest.raises(KeyboardInterrupt):
+            run_program(("sh", "-c", f"echo $$ > {pid}; kill -INT $PPID; exec sleep 60"), 30)
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)

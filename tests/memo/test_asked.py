@@ -78,6 +78,8 @@ OF_PROGRAMS |= {
     "subprocess.TimeoutExpired",
     "time.monotonic",
     "signal.SIGKILL",
+    *("signal.SIGINT", "signal.SIGTERM", "signal.SIGHUP", "signal.getsignal", "signal.signal", "signal.raise_signal"),
+    *("threading.current_thread", "threading.main_thread"),
 }
 MODULES_OF_PROGRAMS = {"launch/execute.py", "host/programs.py"}
 """They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""

@@ -81,7 +81,7 @@ def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """
     devices = Counter(gpu.pci.partition(".")[0] for gpu in gpus if gpu.pci is not None)
     return tuple(
-        gpu._replace(pci=f"{device}.0") if gpu.pci and devices[device := gpu.pci.partition(".")[0]] > 1 else gpu
+        gpu._replace(pci=f"{device}.0") if gpu.pci and devices[(device := gpu.pci.partition(".")[0])] > 1 else gpu
         for gpu in gpus
     )
 

@@ -81,7 +81,7 @@ def started(backend: str, image: str, words: list[str], root: bytes) -> dict[str
         "said": done.stderr.decode("utf-8", "backslashreplace"),
         "same": same,
         "other": sorted(set(want) - set(same)),
-        "root": os.fsdecode(root).encode("utf-8", "backslashreplace").decode(),
+        "root": os.fsencode(root).decode("utf-8", "backslashreplace"),
     }
 
 
