@@ -71,3 +71,12 @@ def test_every_truncation_is_an_error_or_names_less() -> None:
         except FormatError:
             continue
         assert set(found.names) <= {"libcuda.so.1"}
+
+
+def test_a_name_after_as_many_as_are_kept_is_said_to_be_missing() -> None:
+    kept = b"".join(b"libx%d.so\0" % number for number in range(named.NAMES_LIMIT))
+    found = parse_named_libraries(io.BytesIO(elf("libx.so", more={".rodata": kept.ljust(named.STEP, b"\0")})))
+    assert (len(found.names), found.unread) == (named.NAMES_LIMIT, None)
+    more = kept.ljust(named.STEP, b"\0") + b"libcuda.so.1\0"
+    found = parse_named_libraries(io.BytesIO(elf("libx.so", more={".rodata": more})))
+    assert (len(found.names), found.unread is None) == (named.NAMES_LIMIT, False)

@@ -56,7 +56,7 @@ def parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
             if len(data) == len(before):
                 unread = "it ends within its constants"
                 break
-            if len(names) < NAMES_LIMIT:
+            if len(names) <= NAMES_LIMIT:  # one more than is kept, to say so
                 names.update((match.group().decode(), None) for match in _NAME.finditer(data))
             version = _NCCL.search(data)
             nccl = version.group(1).decode() if version and nccl is None else nccl
