@@ -1,0 +1,91 @@
+"""Each host of `tests/layouts` has the plan that its layout declares, live and from a record."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import gpubind
+from gpubind.documents.gpus import list_gpus
+from gpubind.formats.text.record import parse_record
+from gpubind.host.recorded import RecordedHost
+from gpubind.inventory.vendors import read_inventories
+from gpubind.model import Plan
+from gpubind.planner.gpus.selection import select
+from tests.law.records import Question, answer
+from tests.layouts.frame import HostLayout, layouts
+from tests.layouts.nvidia import STAYS
+
+each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.name)
+
+
+@cache
+def plan_of(name: str) -> Plan:
+    layout = next(one for one in layouts() if one.name == name)
+    return gpubind.plan(layout.host(), layout.request)
+
+
+def names(plan: Plan) -> set[str]:
+    return {mount.target.rpartition("/")[2] for mount in plan.mounts}
+
+
+def test_a_name_of_a_layout_is_used_once() -> None:
+    used = [layout.name for layout in layouts()]
+    assert used == sorted(set(used))
+
+
+@each
+def test_a_plan_has_what_its_layout_declares(layout: HostLayout) -> None:
+    has = names(plan_of(layout.name))
+    lost = {category: sorted(set(wanted) - has) for category, wanted in layout.planned.items()}
+    assert {category: missing for category, missing in lost.items() if missing} == {}
+    assert sorted(has.intersection(STAYS)) == []
+
+
+@each
+def test_what_a_layout_says_is_not_served_is_on_its_host_and_not_in_its_plan(layout: HostLayout) -> None:
+    there = {path.rpartition("/")[2] for path in (*layout.spec, *(layout.dev or {}))}
+    assert {*layout.not_served} <= there - names(plan_of(layout.name))
+    assert all(reason.endswith(".") for reason in (*layout.not_served.values(), layout.remark or "."))
+
+
+@each
+def test_a_plan_has_the_nodes_of_its_layout_and_no_others(layout: HostLayout) -> None:
+    assert sorted(device.source for device in plan_of(layout.name).devices) == sorted(layout.nodes)
+
+
+@each
+def test_check_finds_what_its_layout_declares(layout: HostLayout) -> None:
+    findings = gpubind.check(layout.host(), plan_of(layout.name))
+    assert sorted({one.code for one in findings}) == sorted(layout.findings)
+
+
+@each
+def test_explain_tells_of_the_library_of_a_layout(layout: HostLayout) -> None:
+    told = gpubind.explain(plan_of(layout.name), layout.main)
+    decided = [decision.verdict for _, decisions in told.subjects for decision in decisions]
+    has_it = any(layout.main in wanted for wanted in layout.planned.values())
+    assert ("taken" in decided) == has_it
+    assert decided
+
+
+@each
+def test_the_gpus_of_a_layout_are_listed(layout: HostLayout) -> None:
+    host = layout.host()
+    found = read_inventories(host, layout.request).inventories
+    listed = list_gpus(found, select(found, layout.request.gpus, host.environ, isolated=True))
+    told: list[str] = []
+    for one in listed:
+        name = "-" if one.gpu.index is None else str(one.gpu.index)
+        told += [name, *(f"{name}:{part.gi}/{part.ci}" for part in one.gpu.mig)]
+    assert tuple(told) == layout.gpus
+
+
+@each
+def test_a_record_of_a_layout_answers_as_the_host_does(layout: HostLayout) -> None:
+    host = layout.host()
+    text = gpubind.record(host, request=layout.request)
+    recorded = RecordedHost(parse_record(text.encode()), host.label)
+    asked = Question(layout.request, None, None, None, layout.main, None, None, may_be_refused=False)
+    assert answer(recorded, asked) == answer(host, asked)
