@@ -674,6 +674,24 @@ def test_gpus_reports_what_a_plan_reports_of_the_choice_of_gpus(tmp_path: Path) 
     assert "visible-devices-unknown" in done.stderr
 
 
+@pytest.mark.parametrize("words", [("gpus",), ("cdi", "list")])
+def test_an_attribute_of_the_host_that_could_not_be_read_is_told_by_each_command_that_reads_it(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    information = "/proc/driver/nvidia/gpus/0000:01:00.0/information"
+    record = json.loads(read_data(f"model/data/hosts/{HOST}.json"))
+    directory, _, name = information.rpartition("/")
+    record["trees"]["driver"]["directories"][directory]["entries"][name] = {
+        "mode": "0444",
+        "size": 0,
+        "unread": ["unreadable", "Input/output error"],
+    }
+    (tmp_path / "host.json").write_text(json.dumps(record))
+    done = gpubind(*words, "--host", str(tmp_path / "host.json"), cwd=tmp_path)
+    assert done.returncode == 0
+    assert f"warning: not-looked-at: {information} of the host could not be read" in done.stderr
+
+
 def test_an_error_is_json_where_a_variable_asks_for_json() -> None:
     asked = ("plan", "--nv", "--host", HOST, "--gpus", "zzz")
     done = gpubind(*asked, env={"GPUBIND_FORMAT": "json"})

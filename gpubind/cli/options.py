@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import PLAN_OPTIONS, Option, Origin, PlanOptions, Subcommand
@@ -11,9 +12,7 @@ from gpubind.errors import UsageError
 from gpubind.model import VENDORS, Capability, ContainerPath, Request, RootedPath, Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpubind.host import Host
+    from gpubind.host import Host, ListFile
     from gpubind.host.base import Untrusted
     from gpubind.image.facts import Image
     from gpubind.planner.planning import Query
@@ -108,6 +107,19 @@ def open_host_of(options: PlanOptions) -> Host:
     from gpubind.host.open import open_host
 
     return open_host(options.host, options.root, options.dev_root)
+
+
+@contextmanager
+def reading(host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None) -> Iterator[None]:
+    """Report what of *host* is ignored, or could not be read, within."""
+    from gpubind.cli.output import report
+    from gpubind.host.base import not_looked_at
+    from gpubind.planner.planning import trust_findings
+
+    try:
+        yield
+    finally:
+        report((*trust_findings(host, request, listfile), *not_looked_at(host)), brief=True)
 
 
 def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:

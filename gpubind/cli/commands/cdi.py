@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubind.cli.declarations import EXIT_CODES, JSON, PLAN_OPTIONS, Argument, PlanOptions, Subcommand
-from gpubind.cli.options import open_host_of, query_of
+from gpubind.cli.options import open_host_of, query_of, reading
 from gpubind.errors import NothingToBindError, UsageError, one_of
 
 ACTIONS = ("list",)
@@ -16,25 +16,24 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     of one directory exclude each other (conflict), and a device is stale if it brings files or nodes that do not exist.
     What is ignored, and why, is listed, too.
     """
-    from gpubind.cli.output import report, tables_as_text, write_document
+    from gpubind.cli.output import tables_as_text, write_document
     from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
     from gpubind.inventory.cdi.listing import list_cdi
     from gpubind.inventory.vendors import read_inventories
-    from gpubind.planner.planning import trust_findings
 
     if action not in ACTIONS:
         raise UsageError("wrong-use", f"cdi does not know `{action}`", hint=one_of(ACTIONS, action))
     host, request = open_host_of(options), query_of(options).checked()
-    report(trust_findings(host, request), brief=True)
     for directory in request.cdi_directories:
         host.dev.list(directory)  # a record that does not cover it cannot answer
-    try:
-        inventories = read_inventories(host, request).inventories
-    except NothingToBindError:
-        inventories = ()
-    version = next((one.driver.kernel_version for one in inventories if one.driver.vendor == "nvidia"), None)
-    gpus = tuple(gpu for one in inventories for gpu in one.gpus)
-    listing = list_cdi(host.lenient, request.cdi_directories, version, gpus)
+    with reading(host, request):
+        try:
+            inventories = read_inventories(host, request).inventories
+        except NothingToBindError:
+            inventories = ()
+        version = next((one.driver.kernel_version for one in inventories if one.driver.vendor == "nvidia"), None)
+        gpus = tuple(gpu for one in inventories for gpu in one.gpus)
+        listing = list_cdi(host.lenient, request.cdi_directories, version, gpus)
     if json:
         text = render_cdi_json(listing)
     elif listing.files:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubind.cli.declarations import EXIT_CODES, JSON, PLAN_OPTIONS, PlanOptions, Subcommand
-from gpubind.cli.options import open_host_of, query_of
+from gpubind.cli.options import open_host_of, query_of, reading
 
 
 def gpus(options: PlanOptions, *, json: bool) -> None:
@@ -14,15 +14,12 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     """
     from gpubind.cli.output import report, tables_as_text, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
-    from gpubind.host.base import not_looked_at
     from gpubind.inventory.vendors import read_inventories
     from gpubind.planner.gpus.selection import select
-    from gpubind.planner.planning import trust_findings
 
     host = open_host_of(options)
-    report(trust_findings(host), brief=True)
-    found = read_inventories(host, query_of(options).checked())
-    report(not_looked_at(host), brief=True)
+    with reading(host):
+        found = read_inventories(host, query_of(options).checked())
     selections = select(found.inventories, options.gpus, host.environ, isolated=True)
     about_gpus = (finding for selection in selections for finding in selection.inventory.findings)
     report((*found.findings, *about_gpus), brief=True)

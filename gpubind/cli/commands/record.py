@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gpubind.cli.declarations import EXIT_CODES, OUTPUT, PLAN_OPTIONS, Option, PlanOptions, Subcommand
-from gpubind.cli.options import open_host_of, query_of
+from gpubind.cli.options import open_host_of, query_of, reading
 from gpubind.errors import EXIT_FINDING
 
 
@@ -20,10 +20,8 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES,
     AMD_VISIBLE_DEVICES, SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """
-    from gpubind.cli.output import report, write_document
-    from gpubind.host.base import not_looked_at
+    from gpubind.cli.output import write_document
     from gpubind.launch.recording import record as record_host
-    from gpubind.planner.planning import trust_findings
 
     name = os.uname().nodename if hostname else None
     if expect:
@@ -33,8 +31,8 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     query = query_of(options)
     listfile = query.read_listfile()
     request = query._replace(listfile=None).checked()
-    text = record_host(host, description, name, request=request, listfile=listfile, redact=redact)
-    report((*trust_findings(host, request, listfile), *not_looked_at(host)), brief=True)
+    with reading(host, request, listfile):
+        text = record_host(host, description, name, request=request, listfile=listfile, redact=redact)
     write_document(text, output)
 
 
