@@ -20,10 +20,11 @@ from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Missing, Request, RootedPath
 from gpubind.model.data import HOSTS
+from gpubind.model.layouts import library_directories
 from tests.law.records import broken
 from tests.support.driver import V, cache, debian, host, kernel, libraries, rhel, ubuntu
 from tests.support.images import glibc, image
-from tests.support.trees import Dir, File, Link, Spec, make_tree
+from tests.support.trees import Dir, File, Link, Spec, make_tree, record
 
 HOSTS_TRIED, ASKED = 3, 30
 """`make law` tries more."""
@@ -77,6 +78,17 @@ def test_a_record_of_a_real_layout_can_be_planned_checked_and_asked_for_its_gpus
 def test_a_record_can_be_made_of_a_record_and_answers_the_same(name: str) -> None:
     shipped = gpubind.open_host(name)
     assert gpubind.plan(again(shipped), Request()).to_json() == gpubind.plan(shipped, Request()).to_json()
+
+
+def test_a_directory_that_is_known_since_is_no_question_to_an_older_record_and_a_named_one_is() -> None:
+    made = record({**ubuntu(), **kernel(), "/usr/local": Dir()})
+    local = made.driver.directories["/usr/local"]._replace(listed=False)  # what is not in it was not looked for
+    directories = {**made.driver.directories, "/usr/local": local}
+    older = RecordedHost(made._replace(driver=made.driver._replace(directories=directories)), "older")
+    assert "/usr/local/nvidia/lib64" in library_directories("x86_64")
+    assert gpubind.plan(older, Request()).mounts == gpubind.plan(RecordedHost(made, "all"), Request()).mounts
+    with pytest.raises(NotRecordedError):
+        gpubind.plan(older, Request(library_path=(RootedPath("/usr/local/nvidia/lib64"),)))
 
 
 def test_a_record_holds_the_directories_that_it_is_told_of(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
     """Return the program that *claim* names, from the program directories, then PATH."""
     if "/" in claim.name:
         return claim.rejected("relative-path", "a relative path would depend on the current directory")
-    tree = search.tree
+    tree = search.tree.lenient
     for directory in search.programs:
         found = tree.find(f"{directory.rstrip('/')}/{claim.name}")
         if isinstance(found, Missing) or found.stat.kind != "file":

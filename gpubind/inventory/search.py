@@ -189,7 +189,10 @@ def ldconfig(root: str) -> str:
 def existing_directories(
     tree: Tree, directories: Iterable[str], below: tuple[str, ...] = SUBDIRECTORIES
 ) -> tuple[RootedPath, ...]:
-    """Return those of *directories*, each with the directories *below* it, that are there; resolved, each once."""
+    """Return those of *directories*, each with the directories *below* it, that are there; resolved, each once.
+
+    A lenient *tree* is for known ones: an older record does not cover what later versions know.
+    """
     there = (directory.rstrip("/") for directory in directories if tree.has(directory))
     found = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in there for sub in below)
     return tuple(dict.fromkeys(one.path for one in found if isinstance(one, Found) and one.stat.kind == "dir"))

@@ -26,6 +26,8 @@ BINARY_DIRECTORIES = (
     "/usr/lib/wsl/lib",
     "/run/nvidia/driver/usr/bin",
     "/run/nvidia/driver/usr/sbin",
+    "/run/current-system/sw/bin",  # NixOS
+    "/run/current-system/profile/bin",  # Guix System
     "/",  # an extracted .run directory
 )
 
@@ -63,6 +65,8 @@ def library_directories(arch: str) -> tuple[str, ...]:
         f"/run/nvidia/driver/usr/lib/{tri}",  # the GPU operator's driver container
         "/run/nvidia/driver/usr/lib64",
         "/run/opengl-driver/lib" if bits64 else "/run/opengl-driver-32/lib",  # NixOS
+        *(("/run/current-system/profile/lib",) if bits64 else ()),  # Guix System
+        *(("/usr/glibc-compat/lib",) if bits64 else ()),  # Alpine, with the glibc of alpine-pkg-glibc
         "/usr/lib/wsl/lib",
         "/usr/local/glibc/usr/lib",  # Talos
         "/home/kubernetes/bin/nvidia/lib64",  # COS

@@ -174,11 +174,13 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) 
     """Return the search in which the ROCm that serves comes first, and other releases are ignored."""
     arch = architecture(host.uname.machine).name
     own = (*rocm.directories(*ROCM_LIBRARIES), *CONTAINER_LIBRARIES)
-    places = (*own, *amdgpu_directories(arch), *library_directories(arch), *request.library_path)
+    known = existing_directories(
+        host.driver.lenient, (*own, *amdgpu_directories(arch), *library_directories(arch)), below=("",)
+    )
     return Search(
         host,
         cache,
-        existing_directories(host.driver, places, below=("",)),
+        (*known, *existing_directories(host.driver, request.library_path, below=("",))),
         first=existing_directories(host.driver, own, below=("",)),
         others=rocm.others,
         programs=(*rocm.directories("bin"), *BINARY_DIRECTORIES),

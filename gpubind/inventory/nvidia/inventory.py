@@ -182,12 +182,12 @@ def _completion(
 def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:
     """Return the search for files of version V, with the directories that hold libcuda before the known ones."""
     here = architecture(host.uname.machine)
-    places = [*library_directories(here.name), *request.library_path]
     compat32 = "compat32" in request.capabilities
-    if compat32 and here.compat32 is not None:
-        places += library_directories(here.compat32)
+    own = existing_directories(host.driver, request.library_path)
     around = existing_directories(host.driver, CONTAINER_LIBRARIES)
-    directories = existing_directories(host.driver, places)
+    directories = (*existing_directories(host.driver.lenient, library_directories(here.name)), *own)
+    if compat32 and here.compat32 is not None:
+        directories += existing_directories(host.driver.lenient, library_directories(here.compat32))
     search = Search(host, cache, directories, compat32=compat32, first=around)
     libcudas = [
         (candidate, judged)
@@ -321,8 +321,8 @@ def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBind
         why = "the open-source driver nouveau owns the GPU"
         hint = "with this GPU: `gpubind explain nouveau`"
     known = library_directories(host.uname.machine)
-    listings = ((directory, host.driver.list(directory)) for directory in known)
-    hidden = [d for d, names in listings if isinstance(names, Missing) and names.why != "absent"]
+    listings = ((directory, host.driver.lenient.list(directory)) for directory in known)
+    hidden = [d for d, names in listings if isinstance(names, Missing) and names.why not in ("absent", "unrecorded")]
     if hidden:
         why += f"; {', '.join(hidden)} cannot be read"
     return NothingToBindError(
