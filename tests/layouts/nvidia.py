@@ -6,13 +6,14 @@ Source: "Installed Components" in the driver's README, and the file lists of Deb
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from tests.support.driver import V
 from tests.support.elf import AARCH64, ARM, I386, PPC64, X86_64, elf
 from tests.support.ldcache import ELF_LIBC6, build_ldcache, entry
-from tests.support.trees import Dir, File, Item, Link, Spec
+from tests.support.trees import Dir, File, Item, Link, Node, Spec
 
 MACHINES = {  # e_machine, class, the architecture in the flags of ld.so.cache
     "x86_64": (X86_64, 64, 0x0300),
@@ -26,6 +27,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
         *("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-nvvm.so.4"),
         *("libnvidia-gpucomp.so.V", "libnvidia-opencl.so.1", "libcudadebugger.so.1", "libnvidia-cfg.so.1"),
         *("libnvidia-allocator.so.1", "libnvidia-pkcs11.so.V", "libnvidia-pkcs11-openssl3.so.V"),
+        *("libnvidia-nvvm70.so.4", "libnvidia-tileiras.so.V", "libnvidia-sandboxutils.so.1"),
     ),
     "video": ("libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-opticalflow.so.1", "vdpau/libvdpau_nvidia.so.1"),
     "graphics": (
@@ -33,14 +35,20 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
         *("libnvidia-glcore.so.V", "libnvidia-eglcore.so.V", "libnvidia-glsi.so.V", "libnvidia-tls.so.V"),
         *("libnvidia-glvkspirv.so.V", "libnvidia-rtcore.so.V", "libnvoptix.so.1", "libnvidia-ngx.so.1"),
         *("libnvidia-fbc.so.1", "libnvidia-egl-gbm.so.1.1.1", "libnvidia-egl-wayland.so.1.1.13"),
-        "libnvidia-api.so.1",
+        *("libnvidia-api.so.1", "libnvidia-egl-xcb.so.1.0.1", "libnvidia-egl-xlib.so.1.0.1"),
+        *("libnvidia-vksc-core.so.1", "libnvidia-present.so.V", "libnvidia-egl-wayland2.so.1.0.0"),
     ),
 }
 """The sonames, by category; V is the driver's version. What has a version of its own is named by its file."""
-OWN_VERSION = {
-    "libnvidia-egl-gbm.so.1.1.1": "libnvidia-egl-gbm.so.1",
-    "libnvidia-egl-wayland.so.1.1.13": "libnvidia-egl-wayland.so.1",
+SINCE = {
+    **dict.fromkeys(("libnvidia-egl-xcb.so.1.0.1", "libnvidia-egl-xlib.so.1.0.1", "libnvidia-vksc-core.so.1"), 560),
+    "libnvidia-sandboxutils.so.1": 570,
+    **dict.fromkeys(("libnvidia-nvvm70.so.4", "libnvidia-present.so.V"), 580),
+    **dict.fromkeys(("libnvidia-tileiras.so.V", "libnvidia-egl-wayland2.so.1.0.0"), 595),
 }
+"""The first branch that is known to have a name; the others are in 550."""
+REAL = ("libnvidia-api.so.1", "libnvidia-nvvm70.so.4")
+"""Sonames that are files in every package."""
 GBM = "gbm/nvidia-drm_gbm.so"
 PROGRAMS = (
     *("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
@@ -63,16 +71,37 @@ class Places(NamedTuple):
     firmware: str = "/usr/lib/firmware/nvidia"
 
 
-def libraries(lib: str, version: str = V, machine: str = "x86_64", categories: Iterable[str] = LIBRARIES) -> Spec:
-    """Return the libraries of *categories* in directory *lib*, with their links."""
+def _of_branch(category: str, version: str) -> tuple[str, ...]:
+    branch = int(version.partition(".")[0])
+    names = (name for name in LIBRARIES[category] if SINCE.get(name, 0) <= branch)
+    return tuple(name.replace(".so.V", f".so.{version}") for name in names)
+
+
+def _soname(name: str) -> str:
+    """Return the soname of what is called *name* in `LIBRARIES`."""
+    own = re.fullmatch(r"(libnvidia-egl-.*\.so\.[0-9]+)\.[0-9.]+", name)
+    return own.group(1) if own else name
+
+
+def libraries(
+    lib: str,
+    version: str = V,
+    machine: str = "x86_64",
+    categories: Iterable[str] = LIBRARIES,
+    real: Collection[str] = (),
+) -> Spec:
+    """Return the libraries of *categories* in directory *lib*, with their links. *real* are sonames of real files: the
+    names with V are the links.
+    """
     e_machine, bits, _ = MACHINES[machine]
     spec: dict[str, Item] = {}
-    for name in (name for category in categories for name in LIBRARIES[category]):
-        directory, _, last = f"{lib}/{name}".replace(".so.V", f".so.{version}").rpartition("/")
-        soname = OWN_VERSION.get(last, last)
-        stem = soname.partition(".so")[0]
-        file = last if last in OWN_VERSION or stem == "libnvidia-api" else f"{stem}.so.{version}"
-        spec[f"{directory}/{file}"] = elf(soname, bits=bits, machine=e_machine)
+    for name in (name for category in categories for name in _of_branch(category, version)):
+        directory, _, last = f"{lib}/{name}".rpartition("/")
+        soname = _soname(last)
+        file = last if last in REAL or last != soname else f"{soname.partition('.so')[0]}.so.{version}"
+        if soname in real:
+            file, soname = soname, file
+        spec[f"{directory}/{file}"] = elf(file if file in real else soname, bits=bits, machine=e_machine)
         if soname != file:
             spec[f"{directory}/{soname}"] = Link(file)
     if "compute" in categories:
@@ -130,9 +159,14 @@ def host_only(at: Places, version: str = V) -> Spec:
     }
 
 
-def driver(at: Places = Places(), version: str = V, machine: str = "x86_64") -> Spec:  # noqa: B008 - a frozen value
+def driver(
+    at: Places = Places(),  # noqa: B008 - a frozen value
+    version: str = V,
+    machine: str = "x86_64",
+    real: Collection[str] = (),
+) -> Spec:
     """Return everything that a driver has, at its places, and the ld.so.cache."""
-    made = libraries(at.lib, version, machine)
+    made = libraries(at.lib, version, machine, real=real)
     return {
         **made,
         **cached(made, at.lib, machine=machine),
@@ -142,14 +176,34 @@ def driver(at: Places = Places(), version: str = V, machine: str = "x86_64") -> 
     }
 
 
+def through_alternatives(spec: Spec, at: Places, public: str) -> Spec:
+    """Return *spec* with what Debian has beside it: sonames, programs and manifests are links by /etc/alternatives."""
+    made: dict[str, Item] = dict(spec)
+    for path, item in spec.items():
+        directory, _, name = path.rpartition("/")
+        if directory == at.lib and isinstance(item, Link) and ".so." in name:
+            shown = f"{public}/{name}"
+        elif directory == at.bin and name in PROGRAMS:
+            shown = f"/usr/bin/{name}"
+        else:
+            continue
+        made[f"/etc/alternatives/nvidia--{name}"] = Link(path)
+        made[shown] = Link(f"/etc/alternatives/nvidia--{name}")
+    return {**made, **cached(made, public)}
+
+
+def of_group(spec: Spec, group: int) -> Spec:
+    """Return *spec* with nodes that only *group* may open."""
+    return {
+        path: item._replace(mode=0o660, gid=group) if isinstance(item, Node) else item for path, item in spec.items()
+    }
+
+
 def planned(version: str = V, *without: str, icd: str = "nvidia_icd.json") -> dict[str, tuple[str, ...]]:
     """Return the names that a plan has of a whole driver, by category, without the categories in *without*."""
     every = {
-        category: tuple(
-            OWN_VERSION.get(last, last.replace(".so.V", f".so.{version}"))
-            for last in (name.rpartition("/")[2] for name in names)
-        )
-        for category, names in LIBRARIES.items()
+        category: tuple(_soname(name.rpartition("/")[2]) for name in _of_branch(category, version))
+        for category in LIBRARIES
     }
     every["graphics"] += ("nvidia-drm_gbm.so",)
     every["programs"] = PROGRAMS

@@ -8,11 +8,13 @@ import pytest
 
 import gpubind
 from gpubind.documents.gpus import list_gpus
+from gpubind.errors import NothingToBindError
 from gpubind.formats.text.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import Plan
 from gpubind.planner.gpus.selection import select
+from gpubind.planner.planning import Query, plan_or_empty
 from tests.law.records import Question, answer
 from tests.layouts.frame import HostLayout, layouts
 from tests.layouts.nvidia import STAYS
@@ -23,7 +25,7 @@ each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.na
 @cache
 def plan_of(name: str) -> Plan:
     layout = next(one for one in layouts() if one.name == name)
-    return gpubind.plan(layout.host(), layout.request)
+    return plan_or_empty(layout.host(), Query(layout.request))
 
 
 def names(plan: Plan) -> set[str]:
@@ -67,13 +69,16 @@ def test_explain_tells_of_the_library_of_a_layout(layout: HostLayout) -> None:
     decided = [decision.verdict for _, decisions in told.subjects for decision in decisions]
     has_it = any(layout.main in wanted for wanted in layout.planned.values())
     assert ("taken" in decided) == has_it
-    assert decided
+    assert bool(decided) == bool(plan_of(layout.name).decisions)
 
 
 @each
 def test_the_gpus_of_a_layout_are_listed(layout: HostLayout) -> None:
     host = layout.host()
-    found = read_inventories(host, layout.request).inventories
+    try:
+        found = read_inventories(host, layout.request).inventories
+    except NothingToBindError:
+        found = ()
     listed = list_gpus(found, select(found, layout.request.gpus, host.environ, isolated=True))
     told: list[str] = []
     for one in listed:

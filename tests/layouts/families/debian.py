@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, driver, nodes, planned
-from tests.support.driver import kernel
+from tests.layouts.nvidia import MERGED, Places, driver, nodes, planned, through_alternatives
+from tests.support.driver import V, kernel
 
-MULTIARCH = Places(lib="/usr/lib/x86_64-linux-gnu", xorg="/usr/lib/x86_64-linux-gnu/nvidia/xorg")
+LIB = "/usr/lib/x86_64-linux-gnu"
+MULTIARCH = Places(lib=LIB, xorg=f"{LIB}/nvidia/xorg")
+CURRENT = Places(lib=f"{LIB}/nvidia/current", bin="/usr/lib/nvidia/current", xorg="/usr/lib/nvidia/current")
+NODES, GPUS = nodes(), ("0", "1")
 
 LAYOUTS = (
     HostLayout(
-        name="ubuntu2404",
-        who="Ubuntu 22.04, 24.04; Ubuntu's packages",
+        name="debian",
+        who="Debian 12, 13: Debian's packages",
+        source="https://packages.debian.org/bookworm/amd64/libcuda1/filelist",
+        spec={**MERGED, **through_alternatives(driver(CURRENT), CURRENT, LIB), **kernel()},
+        planned=planned(),
+        nodes=NODES,
+        gpus=GPUS,
+    ),
+    HostLayout(
+        name="ubuntu",
+        who="Ubuntu 20.04 to 24.04: Ubuntu's or NVIDIA's packages",
         source="https://packages.ubuntu.com/noble/amd64/libnvidia-gl-550/filelist",
         spec={**MERGED, **driver(MULTIARCH), **kernel()},
         planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
+        nodes=NODES,
+        gpus=GPUS,
+    ),
+    HostLayout(
+        name="ubuntu-run",
+        who="Ubuntu, Debian: NVIDIA's .run installer",
+        source=f"https://download.nvidia.com/XFree86/Linux-x86_64/{V}/README/installedcomponents.html",
+        spec={
+            **MERGED,
+            **driver(MULTIARCH._replace(vulkan="/etc/vulkan", xorg="/usr/lib/xorg/modules/drivers")),
+            **kernel(),
+        },
+        planned=planned(),
+        nodes=NODES,
+        gpus=GPUS,
     ),
 )

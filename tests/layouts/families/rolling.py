@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import Places, driver, libraries, nodes, planned
+from tests.layouts.nvidia import MERGED, Places, driver, libraries, nodes, of_group, planned
 from tests.support.driver import V, kernel
 from tests.support.trees import Link
 
 ARCH = Places(lib="/usr/lib", xorg="/usr/lib/xorg/modules/drivers")
+GENTOO = Places(bin="/opt/bin")
+NODES, GPUS = nodes(), ("0", "1")
 
 LAYOUTS = (
     HostLayout(
         name="arch",
-        who="Arch and its kind; nvidia-utils, lib32-nvidia-utils",
+        who="Arch and its kind: nvidia-utils, lib32-nvidia-utils",
         source="https://archlinux.org/packages/extra/x86_64/nvidia-utils/files/",
         spec={
             "/lib": Link("usr/lib"),
@@ -24,7 +26,18 @@ LAYOUTS = (
             **kernel(),
         },
         planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
+        nodes=NODES,
+        gpus=GPUS,
+    ),
+    HostLayout(
+        name="gentoo",
+        who="Gentoo: x11-drivers/nvidia-drivers",
+        source="https://wiki.gentoo.org/wiki/NVIDIA/nvidia-drivers",
+        spec={**MERGED, **driver(GENTOO), **of_group(kernel(), 27)},
+        planned=planned(),
+        nodes=NODES,
+        gpus=GPUS,
+        groups=(27, 1000),
+        remark="The nodes belong to the group video: a user has to be a member of it.",
     ),
 )

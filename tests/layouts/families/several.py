@@ -1,0 +1,86 @@
+"""Hosts with two drivers, parts of one, or none."""
+
+from __future__ import annotations
+
+from tests.layouts.frame import HostLayout
+from tests.layouts.nvidia import MERGED, Places, cached, driver, libraries, nodes, planned
+from tests.support.driver import kernel
+from tests.support.trees import Dir, Link, Spec
+
+LIB = "/usr/lib/x86_64-linux-gnu"
+OLD = "535.183.01"
+UBUNTU, OTHER = driver(Places(lib=LIB)), libraries("/usr/lib64", OLD)
+SOURCE = "https://docs.nvidia.com/deploy/pdf/CUDA_Compatibility.pdf"
+PCI: Spec = {
+    f"/sys/bus/pci/devices/0000:0{number}:00.0/{name}": text
+    for number in (1, 2)
+    for name, text in (("vendor", "0x10de\n"), ("class", "0x030200\n"))
+}
+NODES, GPUS = nodes(), ("0", "1")
+LEFT_BY_UPGRADE: Spec = {f"{LIB}/libnvidia-glsi.so.{OLD}": Link(f"/opt/none/libnvidia-glsi.so.{OLD}")}
+
+LAYOUTS = (
+    HostLayout(
+        name="two-drivers",
+        who="two drivers side by side, a package's and an installer's",
+        source=SOURCE,
+        spec={**MERGED, **OTHER, **UBUNTU, **cached({**OTHER, **UBUNTU}, "/usr/lib64", LIB), **kernel()},
+        planned=planned(),
+        nodes=NODES,
+        gpus=GPUS,
+        findings=("other-driver-version",),
+        remark="The files of the loaded module's version are used, whichever the ld cache has first.",
+    ),
+    HostLayout(
+        name="stale-links",
+        who="links of an earlier driver, left by an upgrade",
+        source=SOURCE,
+        spec={**MERGED, **UBUNTU, **LEFT_BY_UPGRADE, f"{LIB}/libcuda.so": Link(f"libcuda.so.{OLD}"), **kernel()},
+        planned=planned(),
+        nodes=NODES,
+        gpus=GPUS,
+    ),
+    HostLayout(
+        name="driver-mismatch",
+        who="a driver that was updated, and its module was not loaded again",
+        source=SOURCE,
+        spec={**MERGED, **UBUNTU, **kernel(OLD)},
+        planned={},
+        nodes=NODES,
+        gpus=GPUS,
+        findings=("companion-missing", "driver-mismatch"),
+        remark="No library fits the loaded module: reboot.",
+    ),
+    HostLayout(
+        name="nouveau",
+        who="nouveau owns the GPUs, NVIDIA's libraries are installed",
+        source="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/#disabling-nouveau",
+        spec={**MERGED, **UBUNTU, **PCI, "/sys/module/nouveau": Dir()},
+        planned=planned(),
+        nodes=(),
+        gpus=(),
+        findings=("nouveau",),
+        remark="CUDA cannot work with nouveau: load NVIDIA's module.",
+    ),
+    HostLayout(
+        name="libraries-only",
+        who="a login node: the driver's libraries and no GPU",
+        source="https://slurm.schedmd.com/gres.html",
+        spec={**MERGED, **UBUNTU, "/proc/devices": "Character devices:\n  1 mem\n"},
+        planned=planned(),
+        nodes=(),
+        gpus=(),
+        findings=("driver-not-loaded",),
+    ),
+    HostLayout(
+        name="nothing",
+        who="a login node without a driver",
+        source="https://slurm.schedmd.com/gres.html",
+        spec={**MERGED, **cached({}), "/proc/devices": "Character devices:\n  1 mem\n"},
+        planned={},
+        nodes=(),
+        gpus=(),
+        findings=("nothing-to-bind",),
+        remark="A container starts without a GPU; `--require-gpu` makes that an error.",
+    ),
+)
