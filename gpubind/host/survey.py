@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_PATH, read_ldcache, read_ldsoconf
@@ -64,6 +65,14 @@ def _each(pattern: str) -> list[str]:
     return [head + word + end for word in words.split(",") for end in _each(tail)] if brace else [pattern]
 
 
+def _data(libraries: Iterable[str]) -> Iterator[str]:
+    """Yield the directories of a driver's data that belong to *libraries*, directories."""
+    for standard, own in dict.fromkeys(pair for directory in libraries for pair in layouts.data_beside(directory)):
+        for place in layouts.OF_DRIVERS:
+            if place.startswith(standard):
+                yield f"{own}{place[len(standard) :]}".rstrip("/")
+
+
 def look_around(host: SurveyedHost) -> None:
     """Ask *host* for all that every record has; a record itself for what it has of that."""
     trees = (host.lenient.driver,) if host.dev is host.driver else (host.lenient.driver, host.lenient.dev)
@@ -96,19 +105,21 @@ class _Survey:
             self.list(path.rpartition("/")[0] or "/")
             self.tree.look_at(path, text=True)
         cached = self._cached_directories()
-        libraries = (*library_places(self.tree, host.uname.machine), *cached, *configured.directories)
+        known = library_places(self.tree, host.uname.machine)
+        libraries = (*known, *cached, *configured.directories)
         for directory in dict.fromkeys(libraries):
             for sub in BELOW_LIBRARIES:
                 self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")
         on_path = [path for path in host.variable("PATH").split(":") if path.startswith("/")]
-        for directory in dict.fromkeys((*PROGRAM_DIRECTORIES, *on_path)):
+        beside = [place for directory in known for place in layouts.programs_beside(directory)]
+        for directory in dict.fromkeys((*PROGRAM_DIRECTORIES, *beside, *on_path)):
             self.list(directory)
         self.list("/dev")
         self.list("/dev/char")
         self.list("/etc/apparmor.d")
         self._pci_devices()
-        for directory in _paths("whole"):  # names without a relation to GPUs are recorded without facts
-            self.walk(directory)
+        for directory in dict.fromkeys((*_paths("whole"), *_data(known))):
+            self.walk(directory)  # names without a relation to GPUs are recorded without facts
         mps = host.variable(MPS_PIPE_DIRECTORY)
         if mps.startswith("/"):
             self.walk(mps)

@@ -19,9 +19,10 @@ from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
-from gpubind.model.layouts import SYSTEM_DIRECTORIES
+from gpubind.model.layouts import OF_DRIVERS, SYSTEM_DIRECTORIES
 
-SHARE, LOCAL_SHARE = "/usr/share/", "/usr/local/share/"
+
+OWN_PLACE, LOCAL_SHARE = ("/", "/"), ("/usr/share/", "/usr/local/share/")
 
 
 class LocatedFiles(NamedTuple):
@@ -245,29 +246,40 @@ def program(search: Search, claim: Claim, found: Found, found_by: str, capabilit
 
 
 def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
-    """Return the files that an absolute *claim* names: at their own path, or at the top of an extracted .run directory.
-
-    A manifest in /usr/share may be in /usr/local/share on this host. Of a container, only Vulkan's loader would look
-    there, so its place is /usr/share. Source: nvidia-container-toolkit `internal/discover/graphics.go` (XDG_DATA_DIRS).
-    """
+    """Return the files that an absolute *claim* names: at their own path, or where this host's driver has them."""
     if not is_clean(claim.name):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
         return [claim.rejected("unclean-path", why, claim.name)]
-    places: dict[str, str] = {path: path for path in glob(search.tree, claim.name)}
-    if claim.name.startswith(SHARE) and claim.name.endswith(".json"):
-        local = glob(search.tree.lenient, LOCAL_SHARE + claim.name[len(SHARE) :])
-        moved = ((path, SHARE + path[len(LOCAL_SHARE) :]) for path in local)
-        places.update((path, target) for path, target in moved if target not in places)
-    if not places:
-        known = (name for name in search.tree.names("/") if name in RUN_DIRECTORY)
-        places = {f"/{name}": RUN_DIRECTORY[name] for name in known if fnmatchcase(RUN_DIRECTORY[name], claim.name)}
+    places = _places(search, claim.name)
     if not places:
         return [claim.absent("nothing matches" if set(claim.name) & set("*?[") else "it is not there")]
     capability = table.capability(claim)
     return [
         _file(search, claim._replace(name=target, target=ContainerPath(target)), path, capability)
-        for path, target in places.items()
+        for target, path in places.items()
     ]
+
+
+def _places(search: Search, name: str) -> dict[str, str]:
+    """Return the paths on this host that *name* means, each by its place in a container.
+
+    What belongs to a driver may be beside its libraries, in /usr/local/share, where of a container only Vulkan's loader
+    would look (source: nvidia-container-toolkit `internal/discover/graphics.go`, XDG_DATA_DIRS), or at the top of an
+    extracted .run directory.
+    """
+    is_drivers = name.startswith(OF_DRIVERS)
+    places: dict[str, str] = {}
+    for standard, own in (*search.data, OWN_PLACE, LOCAL_SHARE) if is_drivers else (OWN_PLACE,):
+        if name.startswith(standard):
+            tree = search.tree if own == standard else search.tree.lenient
+            for path in glob(tree, own + name[len(standard) :]):
+                places.setdefault(standard + path[len(own) :], path)
+    if is_drivers and not places:
+        tops = ((top, file) for top in search.beside for file in search.tree.names(top) if file in RUN_DIRECTORY)
+        for top, file in tops:
+            if fnmatchcase(RUN_DIRECTORY[file], name):
+                places.setdefault(RUN_DIRECTORY[file], f"{top.rstrip('/')}/{file}")
+    return places
 
 
 def _file(search: Search, claim: Claim, path: str, capability: Optional[Capability]) -> Answer:

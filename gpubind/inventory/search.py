@@ -18,7 +18,13 @@ from gpubind.formats.elf.ldcache import LdCache
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor, architecture, finding
-from gpubind.model.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
+from gpubind.model.layouts import (
+    BINARY_DIRECTORIES,
+    STANDARD_PROGRAMS,
+    SUBDIRECTORIES,
+    data_beside,
+    programs_beside,
+)
 
 LD_CACHE = "ld.so.cache"
 
@@ -66,12 +72,14 @@ class Search:
         *,
         compat32: bool = False,
         first: tuple[RootedPath, ...] = (),
+        beside: tuple[RootedPath, ...] = (),
         others: tuple[RootedPath, ...] = (),
         programs: tuple[str, ...] = BINARY_DIRECTORIES,
     ) -> None:
         """Prepare a search with directories *first* before the ld cache, and without anything below *others*.
 
-        *compat32*: whether 32-bit libraries are taken. Programs are in *programs*, then in PATH.
+        *compat32*: whether 32-bit libraries are taken. Programs are in *programs*, then in PATH. The driver's programs
+        and data may also be *beside* these directories of libraries.
         """
         self.host = host
         self.tree = host.driver
@@ -83,7 +91,12 @@ class Search:
         self.directories = directories
         self.others = others
         on_path = (directory for directory in host.variable("PATH").split(":") if directory.startswith("/"))
-        self.programs = tuple(dict.fromkeys((*programs, *on_path)))
+        self.beside = beside
+        own = (place for directory in beside for place in programs_beside(directory))
+        near = tuple(place for place in own if self.tree.lenient.names(place))
+        self.programs = tuple(dict.fromkeys((*(STANDARD_PROGRAMS if near else ()), *near, *programs, *on_path)))
+        self.data = tuple(pair for directory in beside for pair in data_beside(directory))
+        """Directories of the driver's data, each after the one that they stand for."""
         self.version = version
         self._judged: dict[str, Union[Accepted, Refused]] = {}
 

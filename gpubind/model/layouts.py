@@ -13,7 +13,7 @@ CONTAINER_LIBRARIES = (APPTAINER_LIBRARIES, OWN_LIBRARIES, OWN_LIBRARIES32)
 """Where the driver's libraries are inside a container that Apptainer, SingularityCE or gpubind started: searched before
 the ld cache, which is the image's."""
 
-BINARY_DIRECTORIES = (
+STANDARD_PROGRAMS = (
     OWN_PROGRAMS,
     "/usr/bin",
     "/usr/sbin",
@@ -21,8 +21,13 @@ BINARY_DIRECTORIES = (
     "/sbin",
     "/usr/local/bin",
     "/usr/local/sbin",
+)
+"""Searched before the directories beside libcuda."""
+BINARY_DIRECTORIES = (
+    *STANDARD_PROGRAMS,
     "/usr/local/nvidia/bin",
     "/opt/bin",
+    "/usr/libexec/nvidia/tesla/bin",  # Bottlerocket
     "/usr/lib/wsl/lib",
     "/run/nvidia/driver/usr/bin",
     "/run/nvidia/driver/usr/sbin",
@@ -69,10 +74,44 @@ def library_directories(arch: str) -> tuple[str, ...]:
         *(("/usr/glibc-compat/lib",) if bits64 else ()),  # Alpine, with the glibc of alpine-pkg-glibc
         "/usr/lib/wsl/lib",
         "/usr/local/glibc/usr/lib",  # Talos
-        "/home/kubernetes/bin/nvidia/lib64",  # COS
-        "/opt/nvidia/lib64",
+        f"/home/kubernetes/bin/nvidia/{nvidia}",  # nodes of GKE with COS
+        f"/var/lib/nvidia/{nvidia}",  # COS by itself: https://cloud.google.com/container-optimized-os/docs/how-to/run-gpus
+        f"/opt/nvidia/{nvidia}",  # nodes of GKE with Ubuntu
+        f"/opt/nvidia/current/{nvidia}",  # CoreOS and its kind
+        f"/opt/nvidia/current/usr/{nvidia}",  # Flatcar
+        "/usr/lib/nvidia/tesla",  # Bottlerocket: https://github.com/bottlerocket-os/bottlerocket-kernel-kit, kmod-*-nvidia.spec
+        f"/cm/local/apps/cuda-driver/libs/current/{nvidia}",  # Bright, Base Command Manager
+        f"/cm/local/apps/cuda/libs/current/{nvidia}",
         "/" if bits64 else "/32",  # an extracted .run directory
     )
+
+
+DATA = ("OpenCL", "egl", "glvnd", "nvidia", "vulkan", "vulkansc")
+"""Below /usr/share and /etc: the directories of manifests and data that belong to a driver's libraries."""
+OF_DRIVERS = tuple(f"{base}/{name}/" for base in ("/usr/share", "/etc") for name in DATA)
+
+
+def prefix_of(directory: str) -> str:
+    """Return the prefix of a directory of libraries: `/opt/x` of `/opt/x/lib64` and `/opt/x/lib/x86_64-linux-gnu`."""
+    above, _, name = directory.rpartition("/")
+    return above.rpartition("/")[0] if "-linux-" in name else above
+
+
+def programs_beside(directory: str) -> tuple[str, ...]:
+    """Return the directories of programs that belong to the libraries in *directory*, which may have them itself."""
+    prefix = prefix_of(directory)
+    return (f"{prefix}/bin", f"{prefix}/sbin", directory)
+
+
+def data_beside(directory: str) -> tuple[tuple[str, str], ...]:
+    """Return the directories that stand for standard ones with the libraries in *directory*, each after that one.
+
+    A prefix that ends with /usr has an /etc beside it. GKE has Vulkan's manifests in a directory of the prefix.
+    Source: nvidia-container-toolkit `internal/discover/graphics.go`.
+    """
+    prefix = prefix_of(directory)
+    above = prefix[: -len("/usr")] if prefix.endswith("/usr") else prefix
+    return (("/usr/share/", f"{prefix}/share/"), ("/etc/", f"{above}/etc/"), ("/etc/vulkan/", f"{prefix}/vulkan/"))
 
 
 ROCM = ("/opt/rocm", "/opt/rocm-*")

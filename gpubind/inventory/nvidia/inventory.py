@@ -204,9 +204,10 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kern
     for candidate, judged in libcudas:
         if version is None or judged.version in (None, version):
             near += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
-    first = existing_directories(host.driver, dict.fromkeys(near))
+    beside = existing_directories(host.driver, dict.fromkeys(near), below=("",))
+    first = existing_directories(host.driver, beside)
     after = tuple(one for one in dict.fromkeys((*first, *directories)) if one not in around)
-    return Search(host, cache, after, version, compat32=compat32, first=around)
+    return Search(host, cache, after, version, compat32=compat32, first=around, beside=beside)
 
 
 def driver_findings(

@@ -442,7 +442,7 @@ def test_a_manifest_below_usr_local_share_lands_where_loaders_look() -> None:
     egl = named(found, "/usr/share/glvnd/egl_vendor.d/10_nvidia.json")
     assert (egl.path, egl.kind) == ("/usr/local/share/glvnd/egl_vendor.d/10_nvidia.json", "manifest")
     assert named(found, "/usr/share/vulkan/icd.d/nvidia_icd.json").path == "/usr/share/vulkan/icd.d/nvidia_icd.json"
-    assert not [file for file in found.files if "nvoptix" in file.path]
+    assert named(found, "/usr/share/nvidia/nvoptix.bin").path == "/usr/local/share/nvidia/nvoptix.bin"
 
 
 def test_a_damaged_manifest_is_rejected() -> None:
