@@ -21,7 +21,6 @@ from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
 from gpubind.model.layouts import OF_DRIVERS, SYSTEM_DIRECTORIES
 
-
 OWN_PLACE, LOCAL_SHARE = ("/", "/"), ("/usr/share/", "/usr/local/share/")
 
 
@@ -263,9 +262,9 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
 def _places(search: Search, name: str) -> dict[str, str]:
     """Return the paths on this host that *name* means, each by its place in a container.
 
-    What belongs to a driver may be beside its libraries, in /usr/local/share, where of a container only Vulkan's loader
-    would look (source: nvidia-container-toolkit `internal/discover/graphics.go`, XDG_DATA_DIRS), or at the top of an
-    extracted .run directory.
+    What belongs to a driver may be in the prefix of its libraries, in /usr/local/share, where of a container only
+    Vulkan's loader would look (source: nvidia-container-toolkit `internal/discover/graphics.go`, XDG_DATA_DIRS), or at
+    the top of an extracted .run directory.
     """
     is_drivers = name.startswith(OF_DRIVERS)
     places: dict[str, str] = {}

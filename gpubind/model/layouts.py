@@ -22,7 +22,7 @@ STANDARD_PROGRAMS = (
     "/usr/local/bin",
     "/usr/local/sbin",
 )
-"""Searched before the directories beside libcuda."""
+"""Searched before the directories next to that of libcuda."""
 BINARY_DIRECTORIES = (
     *STANDARD_PROGRAMS,
     "/usr/local/nvidia/bin",
@@ -79,7 +79,7 @@ def library_directories(arch: str) -> tuple[str, ...]:
         f"/opt/nvidia/{nvidia}",  # nodes of GKE with Ubuntu
         f"/opt/nvidia/current/{nvidia}",  # CoreOS and its kind
         f"/opt/nvidia/current/usr/{nvidia}",  # Flatcar
-        "/usr/lib/nvidia/tesla",  # Bottlerocket: https://github.com/bottlerocket-os/bottlerocket-kernel-kit, kmod-*-nvidia.spec
+        "/usr/lib/nvidia/tesla",  # Bottlerocket: `kmod-*-nvidia.spec` of bottlerocket-kernel-kit
         f"/cm/local/apps/cuda-driver/libs/current/{nvidia}",  # Bright, Base Command Manager
         f"/cm/local/apps/cuda/libs/current/{nvidia}",
         "/" if bits64 else "/32",  # an extracted .run directory
@@ -106,7 +106,7 @@ def programs_beside(directory: str) -> tuple[str, ...]:
 def data_beside(directory: str) -> tuple[tuple[str, str], ...]:
     """Return the directories that stand for standard ones with the libraries in *directory*, each after that one.
 
-    A prefix that ends with /usr has an /etc beside it. GKE has Vulkan's manifests in a directory of the prefix.
+    The /etc of a prefix that ends with /usr is next to it. GKE has Vulkan's manifests in a directory of the prefix.
     Source: nvidia-container-toolkit `internal/discover/graphics.go`.
     """
     prefix = prefix_of(directory)

@@ -2,36 +2,164 @@
 
 from __future__ import annotations
 
+from gpubind.model import Request, RootedPath
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, driver, libraries, manifests, nodes, planned, programs
+from tests.layouts.nvidia import MERGED, Places, cached, libraries, manifests, nodes, planned, programs
 from tests.support.driver import V, kernel
 from tests.support.trees import Link, Spec
 
 GKE_SOURCE = (
     "https://github.com/GoogleCloudPlatform/container-engine-accelerators/tree/master/nvidia-driver-installer/cos"
 )
-ONLY_VULKAN = {
-    name: "Google's installer keeps the manifests of Vulkan alone."
-    for name in ("10_nvidia.json", "10_nvidia_wayland.json", "15_nvidia_gbm.json", "nvidia.icd", "nvoptix.bin")
-}
+PODS = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/gpus"
+VULKAN = planned(V, "manifests") | {"manifests": ("nvidia_icd.json", "nvidia_layers.json")}
 
 
-def prefix(path: str, machine: str = "x86_64", lib: str = "lib64") -> Spec:
-    """Return a driver whose libraries, programs and manifests are below *path*, as its installer puts them there."""
-    places = Places(lib=f"{path}/{lib}", bin=f"{path}/bin", share=f"{path}/share", etc=f"{path}/etc")
-    at = places._replace(vulkan=f"{path}/share/vulkan")
-    return {**libraries(at.lib, V, machine), **programs(at.bin, machine), **manifests(at)}
+def prefix(path: str, lib: str = "lib64") -> Spec:
+    """Return a driver whose libraries, programs and manifests are below *path*; /etc is beside a /usr."""
+    at = Places(f"{path}/{lib}", f"{path}/bin", f"{path}/share", f"{path.removesuffix('/usr')}/etc")
+    return {
+        **libraries(at.lib),
+        **programs(at.bin),
+        **manifests(at._replace(vulkan=f"{path}/share/vulkan")),
+    }
 
 
 def googles(path: str) -> Spec:
     """Return what Google's installer of the driver leaves: of the manifests Vulkan's, in a directory of the prefix."""
-    kept = {name: item for name, item in prefix(path).items() if not name.startswith((f"{path}/share", f"{path}/etc"))}
+    kept = {**libraries(f"{path}/lib64"), **programs(f"{path}/bin")}
     vulkan = manifests(Places(vulkan=f"{path}/vulkan"))
     return {**kept, **{name: item for name, item in vulkan.items() if name.startswith(f"{path}/vulkan")}}
 
 
-def in_container(lib: str) -> Spec:
-    """Return the driver container of the GPU Operator, whose root is mounted at /run/nvidia/driver."""
-    root = "/run/nvidia/driver"
-    at = Places(f"{root}{lib}", f"{root}/usr/bin", f"{root}/usr/share", f"{root}/etc", f"{root}/usr/share/vulkan")
-    return {**libraries(at.lib), **programs(at.bin), **manifests(at)}
+BRIGHT = "/cm/local/apps/cuda-driver/libs/550.54.14"
+MODULE = f"/opt/apps/nvidia/{V}"
+
+LAYOUTS = (
+    HostLayout(
+        name="gke",
+        who="GKE's nodes with Container-Optimized OS",
+        source=GKE_SOURCE,
+        spec={**googles("/home/kubernetes/bin/nvidia"), **kernel()},
+        planned=VULKAN,
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("no-ldcache", "manifest-missing", "companion-missing"),
+    ),
+    HostLayout(
+        name="gke-pod",
+        who="A pod of GKE, with the driver in /usr/local/nvidia",
+        source=PODS,
+        spec={**googles("/usr/local/nvidia"), **kernel()},
+        planned=VULKAN,
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("no-ldcache", "manifest-missing", "companion-missing"),
+    ),
+    HostLayout(
+        name="cos",
+        who="Container-Optimized OS by itself",
+        source="https://docs.cloud.google.com/container-optimized-os/docs/how-to/run-gpus",
+        spec={**googles("/var/lib/nvidia"), **kernel()},
+        planned=VULKAN,
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("no-ldcache", "manifest-missing", "companion-missing"),
+    ),
+    HostLayout(
+        name="gpu-operator-ubuntu",
+        who="NVIDIA's GPU Operator without `--root`, driver container of Ubuntu",
+        source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
+        spec={**MERGED, **prefix("/run/nvidia/driver/usr", "lib/x86_64-linux-gnu"), **kernel()},
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("no-ldcache",),
+    ),
+    HostLayout(
+        name="gpu-operator-rhel",
+        who="NVIDIA's GPU Operator without `--root`, driver container of RHEL",
+        source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
+        spec={**MERGED, **prefix("/run/nvidia/driver/usr"), **kernel()},
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("no-ldcache",),
+    ),
+    HostLayout(
+        name="bottlerocket",
+        who="Bottlerocket, NVIDIA's variants",
+        source="https://github.com/bottlerocket-os/bottlerocket-kernel-kit",
+        spec={
+            **(tesla := libraries("/usr/lib/nvidia/tesla")),
+            **cached(tesla, "/usr/lib/nvidia/tesla"),
+            **programs("/usr/libexec/nvidia/tesla/bin"),
+            **manifests(Places()),
+            **kernel(),
+        },
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
+    ),
+    HostLayout(
+        name="flatcar",
+        who="Flatcar, CoreOS: /opt/nvidia/current",
+        source="https://github.com/NVIDIA/k8s-dra-driver-gpu",
+        spec={
+            **prefix(f"/opt/nvidia/{V}/usr"),
+            "/opt/nvidia/current": Link(V),
+            **kernel(),
+        },
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("no-ldcache",),
+    ),
+    HostLayout(
+        name="bright",
+        who="Bright Cluster Manager, Base Command Manager",
+        source="https://support.brightcomputing.com/manuals/10/admin-manual.pdf",
+        spec={
+            **MERGED,
+            **prefix(BRIGHT),
+            "/cm/local/apps/cuda-driver/libs/current": Link(V),
+            **kernel(),
+        },
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("no-ldcache",),
+    ),
+    HostLayout(
+        name="module-option",
+        who="A driver in a module tree, named with `--library-path`",
+        source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
+        spec={**MERGED, **prefix(MODULE), **kernel()},
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("no-ldcache",),
+        request=Request(library_path=(RootedPath(f"{MODULE}/lib64"),)),
+    ),
+    HostLayout(
+        name="linked",
+        who="A site's driver, with links to it in /usr/lib64",
+        source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
+        spec={
+            **MERGED,
+            **(site := prefix(f"/opt/site/nvidia/{V}")),
+            **(
+                links := {
+                    f"/usr/lib64/{path.rpartition('/')[2]}": Link(path)
+                    for path in site
+                    if ".so" in path and path.count("/") == 6
+                }
+            ),
+            **cached(links, "/usr/lib64"),
+            **kernel(),
+        },
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
+    ),
+)
