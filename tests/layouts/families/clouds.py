@@ -67,7 +67,7 @@ LAYOUTS = (
         findings=("no-ldcache", "manifest-missing", "companion-missing"),
     ),
     HostLayout(
-        name="gpu-operator-ubuntu",
+        name="operator-unnamed-ubuntu",
         who="NVIDIA's GPU Operator without `--root`, driver container of Ubuntu",
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
         spec={**MERGED, **prefix("/run/nvidia/driver/usr", "lib/x86_64-linux-gnu"), **kernel()},
@@ -77,7 +77,7 @@ LAYOUTS = (
         findings=("no-ldcache",),
     ),
     HostLayout(
-        name="gpu-operator-rhel",
+        name="operator-unnamed-rhel",
         who="NVIDIA's GPU Operator without `--root`, driver container of RHEL",
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
         spec={**MERGED, **prefix("/run/nvidia/driver/usr"), **kernel()},
