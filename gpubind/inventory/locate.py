@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from posixpath import basename
+from posixpath import basename, dirname, normpath
 from typing import Optional
 
 from gpubind.errors import FormatError
@@ -15,11 +15,12 @@ from gpubind.formats.driver.names import RUN_DIRECTORY, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.claims import Answer, Claim, is_clean, sorted_out
+from gpubind.inventory.interpreters import foreign_interpreter, loaders_of
 from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
-from gpubind.model.layouts import OF_DRIVERS, SYSTEM_DIRECTORIES
+from gpubind.model.layouts import OF_DRIVERS, SYSTEM_DIRECTORIES, UNCHANGED_PROGRAMS
 
 OWN_PLACE, LOCAL_SHARE = ("/", "/"), ("/usr/share/", "/usr/local/share/")
 
@@ -84,7 +85,8 @@ def locate(
         for file in (*files.values(), *there)
     ]
     others, left_out = sorted_out(_others(search, table, listed, named, (*known, *decisions), nodes))
-    return LocatedFiles(libraries, (*named, *others), tuple(decisions), (*listed.decisions, *left_out), found)
+    loaders = loaders_of(search.tree, (*named, *others))
+    return LocatedFiles(libraries, (*named, *others, *loaders), tuple(decisions), (*listed.decisions, *left_out), found)
 
 
 def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> Iterable[Decision]:
@@ -231,6 +233,9 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
             # ROCm's scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
+        unchanged = normpath(f"{dirname(found.path)}/{UNCHANGED_PROGRAMS}/{claim.name}")
+        if foreign_interpreter(tree, found.path) and isinstance(beside := tree.find(unchanged), Found):
+            found = beside
         return program(search, claim, found, directory, table.capability(claim))
     return claim.absent("in none of the program directories")
 

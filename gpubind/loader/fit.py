@@ -13,6 +13,7 @@ not define. Source: glibc `elf/dl-version.c` (`_dl_check_map_versions`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from posixpath import dirname
 from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.files import Tree, glob
@@ -59,11 +60,17 @@ def fit_files(
         )
         for compat32 in (False, True)
     }
+    brought = frozenset(file.target for file in files if file.kind == "directory")
     unfit: dict[RootedPath, Unfit] = {}
     for file in files:
         if file.kind not in ("library", "binary") or file.group == "rocm":
             continue
+        loader = _interpreter(host, file)
         reason = _runs_nowhere(host, file, image, facts)
+        if reason is None and dirname(loader) in brought:
+            continue  # its loader and C library come with it
+        if reason is None and loader.startswith("/") and not image.tree.has(loader):
+            reason = Unfit("no-loader", wanted=loader)
         if reason is None and isinstance(host.ident(file.path), ElfIdent):
             elf = host.elf(file.path)
             reason = None if isinstance(elf, Missing) else _image_lacks(elf, image, provided[file.compat32])
@@ -103,7 +110,7 @@ def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageF
 
 
 def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> Optional[Unfit]:
-    """Return why no such file runs in the image at all: its machine, its C library, its loader."""
+    """Return why no such file runs in the image at all: its machine, its C library."""
     ident = host.ident(file.path)
     if not isinstance(ident, ElfIdent):
         return None  # a script: its interpreter decides
@@ -116,12 +123,13 @@ def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) 
         return Unfit("no-libc", library=fault, has=family if facts.has_root else "no-root")
     if is_companions and image.of(ident.arch).glibc is None:
         return Unfit("no-libc", wanted=ident.arch, has="glibc")
-    if file.kind == "binary":
-        elf = host.elf(file.path)
-        interpreter = "" if isinstance(elf, Missing) else elf.interpreter or ""
-        if interpreter.startswith("/") and not image.tree.has(interpreter):
-            return Unfit("no-loader", wanted=interpreter)
     return None
+
+
+def _interpreter(host: Tree, file: HostFile) -> str:
+    """Return the loader that *file* names if it is a program; empty if it names none."""
+    elf = host.elf(file.path) if file.kind == "binary" and isinstance(host.ident(file.path), ElfIdent) else None
+    return "" if elf is None or isinstance(elf, Missing) else elf.interpreter or ""
 
 
 def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozenset()) -> Optional[Unfit]:

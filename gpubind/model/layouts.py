@@ -36,6 +36,11 @@ BINARY_DIRECTORIES = (
     "/",  # an extracted .run directory
 )
 
+UNCHANGED_PROGRAMS = "../origBin"
+"""From a directory of programs that were changed for their host to that of the same ones for containers.
+
+Source: nixpkgs `pkgs/os-specific/linux/nvidia-x11/builder.sh`.
+"""
 
 STARTER_PREFIXES = (
     "/usr/libexec",

@@ -118,3 +118,48 @@ def test_32_bit_libraries_are_taken_where_they_are_wanted() -> None:
     spec = libraries(LIB, machine=3, bits=32)
     assert said(located(spec, claim("library", "libcuda.so")))[0][1:] == ("left-out", "compat32")
     assert only(located(spec, claim("library", "libcuda.so"), compat32=True)).compat32
+
+
+STORE = "/nix/store/0a1b2c-glibc-2.40/lib"
+PATCHED = File(elf(kind=2, interpreter=f"{STORE}/ld-linux-x86-64.so.2"), 0o755)
+WITH_LOADER: Spec = {
+    "/usr/bin/tool": Link("/nix/store/d4e5f6-tool/bin/tool"),
+    "/nix/store/d4e5f6-tool/bin/tool": PATCHED,
+    f"{STORE}/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2"),
+    f"{STORE}/libc.so.6": elf("libc.so.6"),
+}
+
+
+def test_a_program_with_a_loader_of_its_own_comes_with_the_directory_of_that_loader() -> None:
+    tool, directory = located(WITH_LOADER, claim("program", "tool")).files
+    assert (tool.names, tool.path) == (("tool",), "/nix/store/d4e5f6-tool/bin/tool")
+    assert (directory.kind, directory.source, directory.target, directory.names) == ("directory", STORE, STORE, ())
+    assert directory.options == ("ro", "nosuid", "nodev")
+    assert directory.capability == tool.capability
+
+
+def test_several_programs_with_one_loader_come_with_one_directory() -> None:
+    spec = {**WITH_LOADER, "/usr/bin/other": PATCHED}
+    found = located(spec, claim("program", "tool"), claim("program", "other"))
+    assert [file.kind for file in found.files] == ["binary", "binary", "directory"]
+
+
+def test_the_unchanged_program_beside_one_that_was_changed_for_its_host_is_the_containers() -> None:
+    unchanged = {"/nix/store/d4e5f6-tool/origBin/tool": File(elf(kind=2), 0o755)}
+    assert only(located({**WITH_LOADER, **unchanged}, claim("program", "tool"))).path == next(iter(unchanged))
+    usual: Spec = {
+        "/opt/t/bin/tool": elf(kind=2),
+        "/opt/t/origBin/tool": elf(kind=2),
+        "/usr/bin/tool": Link("/opt/t/bin/tool"),
+    }
+    assert only(located(usual, claim("program", "tool"))).path == "/opt/t/bin/tool"
+
+
+@pytest.mark.parametrize("interpreter", ["/opt/ld.so", "/srv/no-libc/ld.so", "/srv/gone/ld.so", "lib/ld.so"])
+def test_a_directory_without_a_c_library_and_one_of_the_system_are_never_a_loaders(interpreter: str) -> None:
+    spec: Spec = {
+        "/usr/bin/tool": File(elf(kind=2, interpreter=interpreter), 0o755),
+        "/opt/libc.so.6": elf("libc.so.6"),
+        "/srv/no-libc/ld.so": elf("ld.so"),
+    }
+    assert [file.kind for file in located(spec, claim("program", "tool")).files] == ["binary"]

@@ -9,7 +9,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.image.facts import Image
 from gpubind.loader.loader import newest
-from gpubind.model import Plan, Request
+from gpubind.model import ContainerPath, Plan, Request
 from tests.support.driver import V, host, kernel, libraries
 from tests.support.elf import elf
 from tests.support.images import GLVND, MUSL, STATIC, glibc, image
@@ -90,6 +90,15 @@ def test_a_program_that_cannot_run_is_left_out() -> None:
 def test_a_program_whose_loader_is_not_in_the_image_is_left_out() -> None:
     spec: Spec = {"/usr/bin/nvidia-smi": elf(kind=2, interpreter="/nix/store/x/ld-linux.so.2")}
     assert "nvidia-smi" in left_out(make(image(glibc()), spec), "no-loader")
+
+
+def test_a_program_that_brings_its_loader_and_c_library_asks_nothing_of_the_images() -> None:
+    program = elf(kind=2, interpreter="/nix/store/x/lib/ld-linux.so.2", needs={"libc.so.6": ("GLIBC_2.41",)})
+    spec: Spec = {"/usr/bin/nvidia-smi": program, "/nix/store/x/lib/libc.so.6": elf("libc.so.6")}
+    made = make(image(glibc()), spec)
+    assert left_out(made, "no-loader") == left_out(made, "libc") == {}
+    there = {mount.target: mount.options for mount in made.mounts}
+    assert there[ContainerPath("/nix/store/x/lib")] == ("ro", "nosuid", "nodev")
 
 
 @pytest.mark.parametrize("spec", [MUSL, STATIC], ids=["musl", "static"])

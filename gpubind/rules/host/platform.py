@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from posixpath import dirname
 
+from gpubind.inventory.interpreters import foreign_interpreter as foreign
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, STORAGE, is_asked, nodes_of
-from gpubind.model import Finding, Missing, finding
+from gpubind.model import Finding, finding
 from gpubind.rules.preflight import Preflight
 
 UDEV = "/run/udev"
@@ -16,22 +17,15 @@ IMEX_DOMAIN = "/etc/nvidia-imex/nodes_config.cfg"
 TEGRA_LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
 
 
-_USUAL_INTERPRETERS = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
-
-
 def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a program of the driver that was built for another layout: NixOS, Guix, Talos.
-
-    The kernel starts PT_INTERP (elf(5)); it must be at that very path in the container.
-    """
-    tree = preflight.host.driver
+    """Yield a program of the driver that was built for another layout, and whose loader no container gets."""
+    tree, brought = preflight.host.driver, {mount.target for mount in preflight.plan.mounts}
     for mount in preflight.plan.mounts:
         rooted = tree.rooted(mount.source or "")
         if mount.kind != "binary" or mount.vendor != "nvidia" or rooted is None:
             continue
-        facts = tree.elf(rooted)
-        interpreter = None if isinstance(facts, Missing) else facts.interpreter
-        if interpreter is None or not interpreter.startswith("/") or _USUAL_INTERPRETERS.fullmatch(interpreter):
+        interpreter = foreign(tree, rooted)
+        if interpreter is None or dirname(interpreter) in brought:
             continue
         if preflight.container is not None and preflight.container.locate(interpreter) is not None:
             continue

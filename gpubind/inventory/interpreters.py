@@ -1,0 +1,54 @@
+"""Loaders that programs of a host name and no other system has: in a store (Nix, Guix), in a prefix (Talos).
+
+The kernel starts PT_INTERP (elf(5)), which must be at that very path in the container. Such a loader looks for the C
+library in its own directory, so a container gets that directory.
+Source: nixpkgs `nixos/modules/services/hardware/nvidia-container-toolkit`, which mounts the same directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from posixpath import dirname
+from typing import Optional
+
+from gpubind.files import Tree
+from gpubind.formats.elf.glibc import LIBC
+from gpubind.model import ContainerPath, Found, HostFile, Missing, RootedPath
+from gpubind.model.layouts import SYSTEM_DIRECTORIES
+
+_USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
+READ_ONLY = ("ro", "nosuid", "nodev")
+
+
+def foreign_interpreter(tree: Tree, program: RootedPath) -> Optional[str]:
+    """Return the loader that *program* names, if it is none that distributions have."""
+    facts = tree.lenient.elf(program)
+    interpreter = None if isinstance(facts, Missing) else facts.interpreter
+    is_usual = interpreter is None or not interpreter.startswith("/") or _USUAL.fullmatch(interpreter)
+    return None if is_usual else interpreter
+
+
+def loaders_of(tree: Tree, files: Iterable[HostFile]) -> Iterator[HostFile]:
+    """Yield the directory of the loader and the C library that a program among *files* needs, for each capability."""
+    made = set()
+    for file in files:
+        interpreter = foreign_interpreter(tree, file.path) if file.kind == "binary" and file.group is None else None
+        directory = dirname(interpreter or "")
+        if interpreter is None or (directory, file.capability) in made or directory in SYSTEM_DIRECTORIES:
+            continue
+        made.add((directory, file.capability))
+        found = tree.lenient.find(directory)
+        if isinstance(found, Found) and found.stat.kind == "dir" and tree.lenient.has(f"{directory}/{LIBC}"):
+            yield file._replace(
+                kind="directory",
+                path=found.path,
+                target=ContainerPath(directory),
+                size=0,
+                source=tree.real(found.path),
+                named_at=f"the loader of {file.name}",
+                found_by=interpreter,
+                names=(),
+                arch=None,
+                options=READ_ONLY,
+            )
