@@ -59,6 +59,7 @@ def begin(
         uid=os.geteuid() if is_here else None,
         is_root=host.identity.euid == 0,
         has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
+        on_host=is_live,
     )
     known = RuntimeFacts(
         version=version,

@@ -170,7 +170,8 @@ def staged(plan: Plan, start: Start, image: Optional[Image], files: Files) -> St
     skeleton = HostPath("<generated>") if mount_points else None
     if mount_points and files.write:
         skeleton = stage_skeleton(mount_points, environ)
-    writable = writable_files(plan) if start.runtime.limits.no_read_only_bind else frozenset()
+    asks = start.caller.on_host and start.runtime.limits.no_read_only_bind
+    writable = writable_files(plan) if asks else frozenset()
     return start._replace(stage=Stage(places, skeleton, writable))
 
 

@@ -133,6 +133,8 @@ class CallerFacts(NamedTuple):
     """Whether the caller is root of the host; of a recorded one, who recorded it."""
     has_terminal: bool = False
     """Whether standard input, output and errors are a terminal."""
+    on_host: bool = False
+    """Whether the planned host is this machine: only there the access of the caller to its files is known."""
 
 
 class RuntimeFacts(NamedTuple):

@@ -69,3 +69,14 @@ def layouts() -> tuple[HostLayout, ...]:
     loaded = (importlib.import_module(f"{families.__name__}.{name}") for name in modules)
     found: list[HostLayout] = [layout for module in loaded for layout in module.LAYOUTS]
     return tuple(sorted(found, key=lambda layout: layout.name))
+
+
+def by_name(name: str) -> HostLayout:
+    """Return the layout called *name*."""
+    return next(layout for layout in layouts() if layout.name == name)
+
+
+@cache
+def host_of(name: str) -> RecordedHost:
+    """Return the host of the layout called *name*: one for all tests."""
+    return by_name(name).host()

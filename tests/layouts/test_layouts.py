@@ -9,14 +9,16 @@ import pytest
 import gpubind
 from gpubind.documents.gpus import list_gpus
 from gpubind.errors import NothingToBindError
-from gpubind.formats.text.record import parse_record
+from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
+from gpubind.host.survey import look_around
+from gpubind.host.surveyed import SurveyedHost
 from gpubind.inventory.vendors import read_inventories
-from gpubind.model import Plan
+from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.planner.gpus.selection import select
 from gpubind.planner.planning import Query, plan_or_empty
 from tests.law.records import Question, answer
-from tests.layouts.frame import HostLayout, layouts
+from tests.layouts.frame import HostLayout, by_name, host_of, layouts
 from tests.layouts.nvidia import STAYS
 
 each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.name)
@@ -24,8 +26,7 @@ each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.na
 
 @cache
 def plan_of(name: str) -> Plan:
-    layout = next(one for one in layouts() if one.name == name)
-    return plan_or_empty(layout.host(), Query(layout.request))
+    return plan_or_empty(host_of(name), Query(by_name(name).request))
 
 
 def names(plan: Plan) -> set[str]:
@@ -59,7 +60,7 @@ def test_a_plan_has_the_nodes_of_its_layout_and_no_others(layout: HostLayout) ->
 
 @each
 def test_check_finds_what_its_layout_declares(layout: HostLayout) -> None:
-    findings = gpubind.check(layout.host(), plan_of(layout.name))
+    findings = gpubind.check(host_of(layout.name), plan_of(layout.name))
     assert sorted({one.code for one in findings}) == sorted(layout.findings)
 
 
@@ -74,7 +75,7 @@ def test_explain_tells_of_the_library_of_a_layout(layout: HostLayout) -> None:
 
 @each
 def test_the_gpus_of_a_layout_are_listed(layout: HostLayout) -> None:
-    host = layout.host()
+    host = host_of(layout.name)
     try:
         found = read_inventories(host, layout.request).inventories
     except NothingToBindError:
@@ -89,8 +90,16 @@ def test_the_gpus_of_a_layout_are_listed(layout: HostLayout) -> None:
 
 @each
 def test_a_record_of_a_layout_answers_as_the_host_does(layout: HostLayout) -> None:
-    host = layout.host()
-    text = gpubind.record(host, request=layout.request)
-    recorded = RecordedHost(parse_record(text.encode()), host.label)
-    asked = Question(layout.request, None, None, None, layout.main, None, None, may_be_refused=False)
-    assert answer(recorded, asked) == answer(host, asked)
+    host = host_of(layout.name)
+    requests = dict.fromkeys((layout.request, Request(caps=CAPABILITIES, libc="host"), Request(like="apptainer")))
+    asked = [Question(one, None, None, None, layout.main, None, None, may_be_refused=False) for one in requests]
+    surveyed = SurveyedHost(host)
+    look_around(surveyed)
+    answers = [answer(surveyed.anew(), one) for one in asked]
+    recorded = RecordedHost(parse_record(dump_record(surveyed.recorded("", None), "").encode()), host.label)
+    assert [answer(recorded, one) for one in asked] == answers == [answer(host, one) for one in asked]
+
+
+@pytest.mark.parametrize("name", ["ubuntu", "gpu-operator-root-rhel", "rocm-packages", "nothing"])
+def test_the_command_makes_a_record_of_a_layout(name: str) -> None:
+    assert parse_record(gpubind.record(host_of(name), request=by_name(name).request).encode())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpubind.api import plan
+from gpubind.api import open_runtime, plan, words
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes.cmdline.reader import Trouble
@@ -16,6 +17,7 @@ from gpubind.runtimes.runtime import Call, Prepared
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start_by
+from tests.support.trees import make_tree
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 
@@ -57,6 +59,13 @@ def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() 
         make(writable=writable)
     assert caught.value.code == "writable-bind"
     assert make(writable=writable, allow_writable=True).binds
+
+
+def test_the_arguments_for_another_machine_do_not_depend_on_the_files_of_this_one(tmp_path: Path) -> None:
+    make_tree(tmp_path, rhel())
+    other = host(rhel(), dev=kernel(), root=str(tmp_path))
+    start = open_runtime(other, "proot")
+    assert words(plan(other, Request(), start=start), start) is not None
 
 
 def test_variables_stand_in_proots_own_environment() -> None:

@@ -37,7 +37,7 @@ def in_apptainer() -> Spec:
 
 def operator(name: str, whose: str, spec: Spec) -> HostLayout:
     return HostLayout(
-        name=f"gpu-operator-{name}",
+        name=f"gpu-operator-root-{name}",
         who=f"GPU Operator's driver container on {whose}, `--root /run/nvidia/driver --dev-root /`",
         source=OPERATOR,
         spec=spec,

@@ -21,6 +21,7 @@ def rocm(name: str, who: str, source: str, spec: Spec, libraries: tuple[str, ...
         "gpus": ("0", "1"),
         "groups": GROUPS,
         "findings": codes,
+        "remark": "" if has else "ROCm has to be in the image.",
         "not_served": {"rocm-smi": "It is a Python script: the image has to have it."} if has else {},
         "main": "libamdhip64.so.6",
         "spec": amd.merged(spec, amd.kernel(2)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpubind.model import Request
 from tests.layouts.frame import HostLayout
 from tests.layouts.nvidia import MERGED, Places, cached, driver, libraries, nodes, planned
 from tests.support.driver import kernel
@@ -81,6 +82,7 @@ LAYOUTS = (
         nodes=(),
         gpus=(),
         findings=("nothing-to-bind",),
+        request=Request(vendors=("nvidia",)),
         remark="A container starts without a GPU; `--require-gpu` makes that an error.",
     ),
 )
