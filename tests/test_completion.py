@@ -27,7 +27,7 @@ CASES = {
     "gpubind plan --caps compute,ut": ["compute,utility"],
     "gpubind plan --caps ": [*CAPABILITIES, "all"],
     "gpubind plan --format ap": ["apptainer", "apptainer-env"],
-    "gpubind plan --like apptainer-1.5": ["apptainer-1.5"],
+    "gpubind plan --like apptainer-1.6": ["apptainer-1.6"],
     "gpubind plan --source driv": ["driver"],
     "gpubind plan --vendor-neutral ": ["auto", "host", "image"],
     "gpubind plan --vendor-n": ["--vendor-neutral"],

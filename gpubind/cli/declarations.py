@@ -243,7 +243,8 @@ def _flavours() -> Sequence[str]:
 
 LIKE = Option(
     "--like FLAVOUR",
-    "Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
+    "Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, apptainer-1.6, "
+    "singularity.",
     "Which GPUs and files",
     choices=_flavours,
 )

@@ -7,9 +7,9 @@ from gpubind.model.arch import WITH_DRIVERS, architecture
 SUBDIRECTORIES = ("", "vdpau", "gbm")
 """Below each library directory: what ld.so never searches, but libvdpau and libgbm do."""
 
-APPTAINER_LIBRARIES = "/.singularity.d/libs"
+APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32 = "/.singularity.d/libs", "/.singularity.d/libs32"
 OWN_LIBRARIES, OWN_LIBRARIES32, OWN_PROGRAMS = "/.gpubind/libs", "/.gpubind/libs32", "/.gpubind/bin"
-CONTAINER_LIBRARIES = (APPTAINER_LIBRARIES, OWN_LIBRARIES, OWN_LIBRARIES32)
+CONTAINER_LIBRARIES = (APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32, OWN_LIBRARIES, OWN_LIBRARIES32)
 """Where the driver's libraries are inside a container that Apptainer, SingularityCE or gpubind started: searched before
 the ld cache, which is the image's."""
 

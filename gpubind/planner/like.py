@@ -2,8 +2,8 @@
 
 This bypasses the planner, and reads the host itself.
 
-Sources: Apptainer 1.4.5 `internal/pkg/util/gpu/{paths,nvidia_legacy,rocm}.go`, `internal/pkg/util/paths/resolve.go`;
-SingularityCE 4.5 `internal/pkg/util/gpu/paths.go`.
+Sources: Apptainer 1.4.5 and its main branch of 2026-08-18 (1.6) `internal/pkg/util/gpu/{paths,nvidia_legacy,rocm}.go`,
+`internal/pkg/util/paths/resolve.go`; SingularityCE 4.5 `internal/pkg/util/gpu/paths.go`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from gpubind.errors import UsageError, one_of
 from gpubind.files.ldconfig import LD_CACHE_PATH, matching, read_ldcache
-from gpubind.formats.driver.liblist import LibList, library_stem, parse_liblist
+from gpubind.formats.driver.liblist import LibList, ListEntry, library_stem, parse_liblist
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.frozen import NamedTuple
@@ -38,16 +38,17 @@ from gpubind.model import (
     SourceUsed,
     Vendor,
     Verdict,
+    layouts,
 )
-from gpubind.model.arch import architecture
+from gpubind.model.arch import Architecture, architecture
 from gpubind.model.data import read_data
 from gpubind.model.digest import digest
 from gpubind.model.findings import finding
-from gpubind.model.layouts import APPTAINER_LIBRARIES
 from gpubind.planner.placement import SINGULARITY
 from gpubind.planner.plan import empty_plan
 
 PERSISTENCED = "/var/run/nvidia-persistenced/socket"
+LIBRARIES32 = ContainerPath(layouts.APPTAINER_LIBRARIES32)
 LIST_NAMES: dict[Vendor, str] = {"nvidia": "nvliblist.conf", "amd": "rocmliblist.conf"}
 
 
@@ -58,6 +59,9 @@ class Flavour(NamedTuple):
     program: str
     family: str
     """Below /etc: the directory of its list files; in data/like.json: the names in its own ones."""
+    by_class: bool = False
+    """Whether of each name the first library in the ld cache is taken that fits, by its class, 32 or 64 bits, too; else
+    the first of all, if it fits. Then --compat32 adds those of 32 bits."""
 
     @property
     def is_apptainers(self) -> bool:
@@ -71,14 +75,26 @@ FLAVOURS = {
     "apptainer": Flavour("apptainer-1.4", "Apptainer 1.4", "apptainer"),
     "apptainer-1.4": Flavour("apptainer-1.4", "Apptainer 1.4", "apptainer"),
     "apptainer-1.5": Flavour("apptainer-1.5", "Apptainer 1.5", "apptainer"),
+    "apptainer-1.6": Flavour("apptainer-1.6", "Apptainer 1.6", "apptainer", by_class=True),
     "singularity": Flavour("singularity", "SingularityCE 4.5", "singularity"),
 }
 
 
 def shipped_names(flavour: Flavour, vendor: Vendor) -> list[str]:
     """Return the names in the list file that the program of *flavour* ships."""
-    names: list[str] = json.loads(read_data("model/data/like.json"))["names"][flavour.family][vendor]
+    known = json.loads(read_data("model/data/like.json"))
+    added = known["added"].get(flavour.name, {})
+    names: list[str] = known["names"][flavour.family][vendor] + added.get(vendor, [])
     return names
+
+
+class _LibraryClass(NamedTuple):
+    """The libraries of one architecture, and where they land."""
+
+    arch: Architecture
+    directory: ContainerPath
+    adds: bool = False
+    """Whether they come with the machine's own: what is not among them has no decision."""
 
 
 class _Bind(NamedTuple):
@@ -108,9 +124,13 @@ def like_plan(host: Host, request: Request) -> Plan:
         findings.append(finding("like-one-vendor", subject="--rocm", program=flavour.program))
     lists = [_List(host, flavour, vendor) for vendor in vendors]
     cache = read_ldcache(host.driver)
+    arch = architecture(host.uname.machine)
+    wanted = [_LibraryClass(arch, SINGULARITY.libdir)]
+    if flavour.by_class and "compat32" in (request.caps or ()) and arch.name == "x86_64":
+        wanted.append(_LibraryClass(architecture("i386"), LIBRARIES32, adds=True))
     if isinstance(cache, LdCache):
         for one in lists:
-            one.look_up(cache)
+            one.look_up(cache, wanted)
     else:
         findings.append(_no_ldcache(flavour, vendors[0], host, str(cache) if isinstance(cache, Missing) else cache.why))
     binds = [bind for one in lists for bind in one.binds]
@@ -128,11 +148,13 @@ def like_plan(host: Host, request: Request) -> Plan:
             findings.append(_collision(flavour, there, mount))
     findings += [found for one in lists for found in one.fatal_entries()]
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
-    env = (EnvVar("LD_LIBRARY_PATH", "append", SINGULARITY.libdir, ":", flavour.name),)
+    has_32 = any(target.startswith(f"{LIBRARIES32}/") for target in mounts)
+    libdirs = (SINGULARITY.libdir, LIBRARIES32) if has_32 else (SINGULARITY.libdir,)
+    env = tuple(EnvVar("LD_LIBRARY_PATH", "append", directory, ":", flavour.name) for directory in libdirs)
     return empty_plan(SINGULARITY)._replace(
         request=request._replace(like=flavour.name, vendors=vendors),
         drivers=tuple(one.driver for one in lists),
-        libdir32=None,
+        libdir32=LIBRARIES32 if has_32 else None,
         mounts=ordered,
         env=env,
         decisions=tuple(sorted(decisions, key=lambda d: (d.subject, d.verdict, d.path or "", d.named_at or ""))),
@@ -159,24 +181,34 @@ class _List:
         driver = Driver(self.vendor, None, False, None, "linux", None, self.tree.root)
         return PlannedDriver(driver, SourceUsed("liblist", self.liblist.label), (LD_CACHE_PATH, "PATH"))
 
-    def look_up(self, cache: LdCache) -> None:
-        """Find the entries. A name in *cache* is used once, for the first entry that it matches."""
-        seen = set(self._nested_libraries())
+    def look_up(self, cache: LdCache, wanted: Iterable[_LibraryClass]) -> None:
+        """Find the entries: for each of *wanted* a name in *cache* is used once, for the first entry that matches."""
+        for one in wanted:
+            self._libraries(cache, one)
         for entry in self.liblist.entries:
-            claim = Claim("path", entry.text, entry.text, self.liblist.at(entry), self.vendor)
-            path = RootedPath(entry.text)
-            if entry.kind == "library":
-                self._cached(claim, cache, seen)
-            elif entry.kind == "library-path" and self._machine_fits(path):
-                self._bind_libraries(claim, (path, *self._links_to(path)), path)
-            elif entry.kind == "library-path":
-                self._reject(claim, path)
-            elif entry.kind == "binary" or not self.flavour.is_apptainers:
+            claim, path = self._claim(entry), RootedPath(entry.text)
+            if entry.kind in ("library", "library-path"):
+                continue
+            if entry.kind == "binary" or not self.flavour.is_apptainers:
                 self._program(claim)
             elif self.tree.has(path):
                 self.binds.append(_Bind(claim, path, ContainerPath(path), "file", path))
             else:
                 self.decisions.append(claim.absent("it is not there"))
+
+    def _claim(self, entry: ListEntry) -> Claim:
+        return Claim("path", entry.text, entry.text, self.liblist.at(entry), self.vendor)
+
+    def _libraries(self, cache: LdCache, wanted: _LibraryClass) -> None:
+        seen = set(self._nested_libraries(wanted))
+        for entry in self.liblist.entries:
+            claim, path = self._claim(entry), RootedPath(entry.text)
+            if entry.kind == "library":
+                self._cached(claim, cache, seen, wanted)
+            elif entry.kind == "library-path" and self._fits(path, wanted):
+                self._bind_libraries(claim, (path, *self._links_to(path)), path, wanted)
+            elif entry.kind == "library-path" and not wanted.adds:
+                self._reject(claim, path)
 
     def fatal_entries(self) -> Iterator[Finding]:
         """Yield a finding for each entry that makes the program stop instead of being skipped."""
@@ -193,31 +225,35 @@ class _List:
                     "like-entry", subject=entry.text, case=case, vendor=self.vendor, where=at, program=program
                 )
 
-    def _nested_libraries(self) -> Iterator[str]:
+    def _nested_libraries(self, wanted: _LibraryClass) -> Iterator[str]:
         """Bind the libraries of a surrounding container, and yield their names."""
-        claim = Claim("path", APPTAINER_LIBRARIES, "nested", APPTAINER_LIBRARIES, self.vendor)
-        for name in self.tree.names(APPTAINER_LIBRARIES) if self.flavour.is_apptainers else ():
-            path = RootedPath(f"{APPTAINER_LIBRARIES}/{name}")
+        around = wanted.directory
+        claim = Claim("path", around, "nested", around, self.vendor)
+        for name in self.tree.names(around) if self.flavour.is_apptainers else ():
+            path = RootedPath(f"{around}/{name}")
             found = self.tree.lstat(path)
             if not isinstance(found, Missing) and found.kind == "file":
-                self._bind_libraries(claim, (path,), APPTAINER_LIBRARIES)
+                self._bind_libraries(claim, (path,), around, wanted)
                 yield name
 
-    def _cached(self, claim: Claim, cache: LdCache, seen: set[str]) -> None:
-        """Bind what *cache* has for a name and is not *seen*: the first of each name, if it is for this machine."""
-        named = tuple(matching(cache, (claim.name,)))
-        fresh: dict[str, RootedPath] = {}
-        for cached in named:
+    def _cached(self, claim: Claim, cache: LdCache, seen: set[str], wanted: _LibraryClass) -> None:
+        """Bind what *cache* has for a name and is not *seen*: of each name the first that fits, or none."""
+        fresh: dict[str, list[RootedPath]] = {}
+        is_named = False
+        for cached in matching(cache, (claim.name,)):
+            is_named = True
             if cached.name not in seen:
-                fresh.setdefault(cached.name, RootedPath(cached.path))
+                fresh.setdefault(cached.name, []).append(RootedPath(cached.path))
         seen.update(fresh)
-        fitting = [path for path in fresh.values() if self._machine_fits(path)]
-        for path in fresh.values():
-            if path not in fitting:
+        for paths in fresh.values():
+            candidates = paths if self.flavour.by_class else paths[:1]
+            fitting = next((path for path in candidates if self._fits(path, wanted)), None)
+            if fitting is not None:
+                self._bind_libraries(claim, (fitting,), "ld.so.cache", wanted)
+            for path in candidates if fitting is None and not wanted.adds else ():
                 self._reject(claim, path)
-        if not fitting and len(named) == len(fresh):
+        if not is_named and not wanted.adds:
             self.decisions.append(claim.absent("no name in the ld cache starts with it"))
-        self._bind_libraries(claim, fitting, "ld.so.cache")
 
     def _program(self, claim: Claim) -> None:
         """Bind a program as Go's exec.LookPath finds it: the first executable of that name in PATH, or a path."""
@@ -234,18 +270,20 @@ class _List:
                 return
         self.decisions.append(claim.absent("no such program in PATH"))
 
-    def _bind_libraries(self, claim: Claim, paths: Iterable[RootedPath], found_by: str) -> None:
+    def _bind_libraries(self, claim: Claim, paths: Iterable[RootedPath], found_by: str, wanted: _LibraryClass) -> None:
         for path in paths:
-            target = ContainerPath(f"{SINGULARITY.libdir}/{path.rpartition('/')[2]}")
+            target = ContainerPath(f"{wanted.directory}/{path.rpartition('/')[2]}")
             self.binds.append(_Bind(claim, path, target, "library", found_by))
 
     def _reject(self, claim: Claim, path: str) -> None:
         self.decisions.append(claim.rejected("wrong-machine", "ignored: not an ELF file of this machine", path))
 
-    def _machine_fits(self, path: str) -> bool:
-        """Return whether *path* is for this machine; the class, 32 or 64 bits, is not compared."""
-        ident = self.tree.ident(path)
-        return isinstance(ident, ElfIdent) and ident.machine == architecture(self.host.uname.machine).machine
+    def _fits(self, path: str, wanted: _LibraryClass) -> bool:
+        """Return whether *path* is for the machine of *wanted*, and of its class where that is compared."""
+        ident, arch = self.tree.ident(path), wanted.arch
+        if not isinstance(ident, ElfIdent) or ident.machine != arch.machine:
+            return False
+        return ident.bits == arch.bits or not self.flavour.by_class
 
     def _links_to(self, path: str) -> Iterator[RootedPath]:
         """Yield the links in the directory of *path*, of its name up to `.so`, that resolve to exactly *path*."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -20,8 +20,10 @@ CONF = {"apptainer": "/etc/apptainer/nvliblist.conf", "singularity": "/etc/singu
 PROGRAM = File(elf(kind=2), 0o755)
 
 
-def like(flavour: str, *parts: Spec, path: str = "/usr/bin", **facts: Any) -> Plan:
-    return plan(host(*parts, environ={"PATH": path}, **facts), Request(like=flavour))
+def like(
+    flavour: str, *parts: Spec, path: str = "/usr/bin", caps: Optional[tuple[Any, ...]] = None, **facts: Any
+) -> Plan:
+    return plan(host(*parts, environ={"PATH": path}, **facts), Request(like=flavour, caps=caps))
 
 
 def binds(made: Plan) -> set[tuple[str, str]]:
@@ -34,6 +36,7 @@ def number_of_names(vendor: Vendor) -> tuple[int, ...]:
 
 def test_the_lists_have_as_many_names_as_those_releases() -> None:
     assert number_of_names("nvidia") == (57, 49)
+    assert len(shipped_names(FLAVOURS["apptainer-1.6"], "nvidia")) == 73
 
 
 def test_a_library_is_bound_as_the_cache_names_it_under_that_base_name() -> None:
@@ -64,6 +67,72 @@ def test_of_two_architectures_the_first_counts_and_if_it_is_wrong_the_library_is
     made = like("apptainer", spec)
     assert made.mounts == ()
     assert ("rejected", "wrong-machine") in [(d.verdict, d.rule) for d in made.decisions]
+
+
+# Apptainer 1.6: by the class of the machine, and --compat32.
+
+LIBS32 = f"{LIBS}32"
+MULTIARCH: Spec = {
+    "/usr/lib32/libcuda.so.1": elf("libcuda.so.1", bits=32, machine=3),
+    "/usr/libx32/libcuda.so.1": elf("libcuda.so.1", bits=32),
+    "/usr/lib64/libcuda.so.1": elf("libcuda.so.1"),
+    "/opt/libcuda.so.1": elf("libcuda.so.1"),
+    "/usr/bin/nvidia-smi": PROGRAM,
+    "/etc/ld.so.cache": build_ldcache(
+        [
+            entry("libcuda.so.1", f"{directory}/libcuda.so.1")
+            for directory in ("/usr/lib32", "/usr/libx32", "/usr/lib64")
+        ]
+    ),
+}
+OF_64 = {("/usr/lib64/libcuda.so.1", f"{LIBS}/libcuda.so.1"), ("/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi")}
+OF_32 = {("/usr/lib32/libcuda.so.1", f"{LIBS32}/libcuda.so.1")}
+
+
+def test_1_6_takes_the_first_library_of_the_machines_class_and_nothing_is_said_of_the_others() -> None:
+    made = like("apptainer-1.6", MULTIARCH)
+    assert binds(made) == OF_64
+    assert "rejected" not in {d.verdict for d in made.decisions}
+    assert made.libdir32 is None
+
+
+@pytest.mark.parametrize("caps", [("compat32",), ("all",)])
+def test_1_6_adds_those_of_32_bits_where_they_are_asked_for(caps: tuple[str, ...]) -> None:
+    made = like("apptainer-1.6", MULTIARCH, caps=caps)
+    assert binds(made) == OF_64 | OF_32
+    assert made.libdir32 == LIBS32
+    assert [(v.op, v.value) for v in made.env] == [("append", LIBS), ("append", LIBS32)]
+    assert like("apptainer-1.5", MULTIARCH, caps=caps).libdir32 is None
+
+
+def test_1_6_without_a_library_of_32_bits_searches_no_directory_of_them() -> None:
+    made = like("apptainer-1.6", ubuntu(), caps=("all",))
+    assert {m.target.rpartition("/")[0] for m in made.mounts} == {LIBS}
+    assert made.libdir32 is None
+    assert len(made.env) == 1
+
+
+def test_1_6_has_libraries_of_32_bits_on_x86_64_only() -> None:
+    spec: Spec = {
+        "/lib/libcuda.so.1": elf("libcuda.so.1", bits=32, machine=40),
+        "/etc/ld.so.cache": build_ldcache([entry("libcuda.so.1", "/lib/libcuda.so.1")]),
+    }
+    made = like("apptainer-1.6", spec, caps=("all",), machine="aarch64")
+    assert made.mounts == ()
+
+
+def test_1_6_takes_an_absolute_library_and_those_around_it_for_their_class() -> None:
+    spec: Spec = {
+        CONF["apptainer"]: "/opt/a.so\n/opt/a32.so\n",
+        "/opt/a.so": elf("a.so"),
+        "/opt/a32.so": elf("a32.so", bits=32, machine=3),
+        "/opt/a32.so.1": Link("a32.so"),
+        f"{LIBS32}/libcuda.so.1": elf("libcuda.so.1", bits=32, machine=3),
+        "/etc/ld.so.cache": build_ldcache([]),
+    }
+    of_64, of_32 = {f"{LIBS}/a.so"}, {f"{LIBS32}/{name}" for name in ("a32.so", "a32.so.1", "libcuda.so.1")}
+    assert {t for _, t in binds(like("apptainer-1.6", spec))} == of_64
+    assert {t for _, t in binds(like("apptainer-1.6", spec, caps=("all",)))} == of_64 | of_32
 
 
 def test_the_hosts_own_list_counts_and_a_section_line_is_a_program_that_is_not_there() -> None:
@@ -173,6 +242,7 @@ def like_vendors(flavour: str, *vendors: Vendor, **spec: Item) -> Plan:
 
 def test_rocms_lists_have_as_many_names_as_those_releases() -> None:
     assert number_of_names("amd") == (16, 31)
+    assert len(shipped_names(FLAVOURS["apptainer-1.6"], "amd")) == 16
 
 
 def test_rocm_binds_what_its_list_names_and_nothing_of_nvidias() -> None:

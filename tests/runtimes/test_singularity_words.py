@@ -206,6 +206,11 @@ def test_the_containers_own_shell_puts_the_images_value_behind_ours(
     assert library_path(opened, start(**facts)) == {"LD_LIBRARY_PATH": expected}
 
 
+def test_apptainer_1_5_alone_names_its_directory_after_the_users_value_where_the_image_sets_none() -> None:
+    begun = start("--env", "LD_LIBRARY_PATH=/mine", version=(1, 5, 3))
+    assert library_path(SANDBOX, begun) == {}
+
+
 @pytest.mark.parametrize("program", ["apptainer", "singularity"])
 def test_where_the_image_sets_none_the_program_alone_names_its_directory(program: str) -> None:
     assert library_path(SANDBOX, start(program=program)) == {}
@@ -226,8 +231,6 @@ def test_apptainer_1_5_is_told_to_put_ours_in_front(opened: Optional[Image]) -> 
     assert library_path(opened, start(version=(1, 5, 3))) == {"PREPEND_LD_LIBRARY_PATH": LIBS}
     said = start(version=(1, 5, 3), environ={"APPTAINERENV_PREPEND_LD_LIBRARY_PATH": "/mine"})
     assert library_path(opened, said) == {"PREPEND_LD_LIBRARY_PATH": f"/mine:{LIBS}"}
-    said = start(version=(1, 5, 3), environ={"APPTAINERENV_LD_LIBRARY_PATH": "/mine"})
-    assert library_path(opened, said) == {"LD_LIBRARY_PATH": f"/mine:{LIBS}"}
 
 
 @pytest.mark.parametrize(
@@ -256,6 +259,7 @@ def test_a_value_that_only_the_programs_shell_knows_is_left_to_it(facts: dict[st
     assert "library-path-last" not in [finding.code for finding in words(make(), begun).findings]
 
 
+@pytest.mark.parametrize("version", [(1, 4, 5), (1, 5, 3)], ids=str)
 @pytest.mark.parametrize(
     ("users", "expected"),
     [
@@ -265,10 +269,11 @@ def test_a_value_that_only_the_programs_shell_knows_is_left_to_it(facts: dict[st
         ("$LD_LIBRARY_PATHS", f"$LD_LIBRARY_PATHS:{TIDY}"),
     ],
 )
-def test_ours_goes_between_the_users_value_and_the_images(users: str, expected: str) -> None:
-    begun = start(environ={"APPTAINERENV_LD_LIBRARY_PATH": users})
+def test_ours_goes_between_the_users_value_and_the_images(users: str, expected: str, version: tuple[int, ...]) -> None:
+    begun = start(environ={"APPTAINERENV_LD_LIBRARY_PATH": users}, version=version)
     assert library_path(VALUED, begun) == {"LD_LIBRARY_PATH": expected}
-    assert library_path(VALUED, start(environ={"APPTAINERENV_LD_LIBRARY_PATH": expected})) == {}
+    begun = start(environ={"APPTAINERENV_LD_LIBRARY_PATH": expected}, version=version)
+    assert library_path(VALUED, begun) == {}
 
 
 def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_a_shell_knows() -> None:
@@ -350,6 +355,30 @@ def test_32_bit_libraries_have_a_directory_that_is_not_flattened() -> None:
     made = plan(host(rhel(), i386, kernel()), Request(caps=CAPABILITIES), layout=LAYOUT)
     assert "/.gpubind/libs32/libcuda.so.1" in targets(words(made, start()))
     assert env(words(made, start()))["LD_LIBRARY_PATH"].startswith(f"{LIBS}:/.gpubind/libs32:")
+
+
+@pytest.mark.parametrize(
+    ("begun", "taken_back"),
+    [
+        (start("--compat32", version=(1, 6, 0)), True),
+        (start(environ={"APPTAINER_COMPAT32": "1"}, version=(1, 6, 0)), True),
+        (start("--compat32=false", version=(1, 6, 0)), False),
+        (start(version=(1, 6, 0)), False),
+        (start("--compat32", version=(1, 5, 3)), False),
+        (start("--compat32"), False),
+        (start("--compat32", program="singularity", version=(4, 5)), False),
+    ],
+)
+def test_compat32_is_taken_back_where_the_program_knows_it_and_else_left_to_its_answer(
+    begun: Start, taken_back: bool
+) -> None:
+    assert ("--compat32=false" in words(make(), begun).options) is taken_back
+
+
+@pytest.mark.parametrize("begun", [start("--no-env", "A,FOO"), start("-e"), start(environ={"APPTAINER_NOENV": "FOO"})])
+def test_a_variable_of_the_caller_that_stays_outside_has_no_effect(begun: Start) -> None:
+    assert APPTAINER.overrides(begun, "FOO")
+    assert not APPTAINER.overrides(start("--no-env", "FOOD"), "FOO")
 
 
 @pytest.mark.parametrize(

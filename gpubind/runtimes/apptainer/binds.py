@@ -15,7 +15,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.planner.placement import SINGULARITY
-from gpubind.runtimes.apptainer.options import is_clean, is_contained, specified
+from gpubind.runtimes.apptainer.options import is_contained, specified, stays_outside
 from gpubind.runtimes.cmdline.values import parse_mount
 from gpubind.runtimes.edits import Bind
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Start
@@ -50,7 +50,7 @@ def own_mounts(plan: Plan, start: Start) -> OwnMounts:
     for name, changes, op in _SEARCH_PATHS:
         own = specified(start, name)
         text = own.text if own is not None else None
-        if own is None and name == "LD_PRELOAD" and not is_clean(options):
+        if own is None and name == "LD_PRELOAD" and not stays_outside(options, name):
             text = start.caller.environ.get(name)  # the caller's own variable goes into the container, too
         elif own is not None and not own.plain:
             unseen.append(f"{name}={own.text}" if own.text is not None else f"--env-file ({name})")
@@ -68,7 +68,7 @@ def _pythons(start: Start) -> Iterator[EnvVar]:
         own = specified(start, name)
         if own is not None and own.text is not None:
             yield EnvVar(name, "set", own.text, None, "user")
-        elif own is None and name in start.caller.environ and not is_clean(start.user.options):
+        elif own is None and name in start.caller.environ and not stays_outside(start.user.options, name):
             yield EnvVar(name, "default", start.caller.environ[name], None, "caller")
 
 

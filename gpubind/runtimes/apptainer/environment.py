@@ -13,7 +13,7 @@ from typing import Literal, Optional
 
 from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan, finding
 from gpubind.planner.placement import SINGULARITY as LAYOUT
-from gpubind.runtimes.apptainer.options import SpecifiedValue, is_clean, is_fixed, is_literal, specified
+from gpubind.runtimes.apptainer.options import SpecifiedValue, is_fixed, is_literal, specified, stays_outside
 from gpubind.runtimes.cmdline.values import map_word
 from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.runtime import Start
@@ -73,7 +73,12 @@ def libraries_of(plan: Plan) -> str:
 
 def is_newer(start: Start) -> bool:
     """Return whether the program has an option for what to put in front: Apptainer from 1.5 on."""
-    return start.runtime.name == "apptainer" and start.facts.version is not None and start.facts.version >= (1, 5)
+    return is_since(start, (1, 5))
+
+
+def is_since(start: Start, version: tuple[int, int]) -> bool:
+    """Return whether the program is known to be Apptainer from *version* on."""
+    return start.runtime.name == "apptainer" and start.facts.version is not None and start.facts.version >= version
 
 
 def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
@@ -103,7 +108,7 @@ def _added(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, st
     can be kept, so nothing is set, as with --nv. In a default of the shell no backslash protects a special character.
     """
     name = variable.name
-    callers = "" if is_clean(start.user.options) else start.caller.environ.get(name, "")
+    callers = "" if stays_outside(start.user.options, name) else start.caller.environ.get(name, "")
     if variable.op == "default":
         if not callers and not _SPECIAL_IN_DEFAULT.search(variable.value or ""):
             yield name, f"${{{name}:-{value}}}"
@@ -128,8 +133,7 @@ def _library_path(
         users_own = specified(start, name)
         if users_own is None or users_own.text is not None:
             return (name, f"{users_own.text}:{ours}" if users_own is not None and users_own.text else ours), []
-    is_older = start.facts.version is not None and not is_newer(start)
-    if is_older and image is not None and image.singularity and _sets_none(image):
+    if start.facts.version is not None and image is not None and image.singularity and _sets_none(image):
         front = _without_programs_own(users_own, ours)
         if front is not None:
             return ((name, front), []) if front else (None, [])
@@ -164,8 +168,8 @@ def _after_users(text: str, image: Optional[ImageFacts], start: Start, ours: str
 
     Where the user's value itself refers to the image's, *ours* goes before that.
     """
-    if not text or is_newer(start):
-        return f"{text}:{ours}".lstrip(":")
+    if not text:
+        return ours
     if is_literal(start.user.options):
         return f"{text}:{ours}{kept(image, start, ours) or ''}"
     theirs = f"{ours}:${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"

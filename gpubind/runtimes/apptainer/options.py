@@ -27,13 +27,13 @@ _ADDED_UP = ("bind", "mount")
 """Options to whose values those of the variables are added."""
 _LISTS = (
     *("blkio-weight-device", "cdi-dirs", "containlibs", "data", "device", "env-file", "fusemount", "network-args"),
-    *("no-mount", "overlay", "scratch", "security"),
+    *("no-env", "no-mount", "overlay", "scratch", "security"),
 )
 """Options whose value is a line of CSV."""
 _VARIABLES_TEXT = """
     app=APP,APPNAME bind=BIND,BINDPATH cpus=CPU_SHARES cwd=CWD,TARGET_CWD docker-host= env= fusemount=FUSESPEC help=
-    ipc=IPC,UNSHARE_IPC net=NET,UNSHARE_NET no-https=NO_HTTPS,NOHTTPS nohttps=NO_HTTPS,NOHTTPS no-init=NOSHIMINIT
-    no-nv=NV_OFF,NO_NV no-rocm=ROCM_OFF,NO_ROCM overlay=OVERLAY,OVERLAYIMAGE passphrase=
+    ipc=IPC,UNSHARE_IPC net=NET,UNSHARE_NET no-env=NOENV no-https=NO_HTTPS,NOHTTPS nohttps=NO_HTTPS,NOHTTPS
+    no-init=NOSHIMINIT no-nv=NV_OFF,NO_NV no-rocm=ROCM_OFF,NO_ROCM overlay=OVERLAY,OVERLAYIMAGE passphrase=
     pem-path=ENCRYPTION_PEM_PATH pid=PID,UNSHARE_PID pwd=PWD,TARGET_PWD scratch=SCRATCH,SCRATCHDIR
     userns=USERNS,UNSHARE_USERNS uts=UTS,UNSHARE_UTS vm-err=VMERROR
 """
@@ -54,9 +54,9 @@ def is_literal(options: Options) -> bool:
     return options.has("no-eval") or options.has("compat")
 
 
-def is_clean(options: Options) -> bool:
-    """Return whether the caller's variables stay outside."""
-    return any(map(options.has, ("cleanenv", "containall", "compat")))
+def stays_outside(options: Options, name: str) -> bool:
+    """Return whether the caller's variable *name* stays outside: with all others, or by name (Apptainer 1.5)."""
+    return any(map(options.has, ("cleanenv", "containall", "compat"))) or name in options.all("no-env")
 
 
 def variables_of(name: str) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def specified(start: Start, name: str) -> Optional[SpecifiedValue]:
 
 def overrides(start: Start, name: str) -> bool:
     """Return whether options, files or variables of the user keep the caller's value of *name* from the container."""
-    return is_clean(start.user.options) or specified(start, name) is not None
+    return stays_outside(start.user.options, name) or specified(start, name) is not None
 
 
 def dev_of(start: Start) -> Literal["whole", "minimal", "none"]:

@@ -20,7 +20,7 @@ from gpubind.planner import placement
 from gpubind.planner.placement import Layout
 from gpubind.runtimes.apptainer import binds, environment, options
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, named_binds, needs_mount
-from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word
+from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word, is_since
 from gpubind.runtimes.apptainer.exports import changes_for, lines_of, without_gpu_switches, without_variables
 from gpubind.runtimes.apptainer.options import dev_of, is_fixed, specified
 from gpubind.runtimes.cmdline.programs import PROGRAMS
@@ -91,6 +91,8 @@ class Apptainer(Runtime):
         planned = tuple(_sayable(bind, start) for bind in (*files, *devices))
         env, env_findings = environment.environment(plan, start)
         line = list(NO_GPU_FLAGS)
+        if start.user.options.has("compat32") and is_since(start, (1, 6)):
+            line.append("--compat32=false")  # it is served here, and without --nv the program warns of it
         plain = [bind_word(bind) for bind in planned if not needs_mount(bind)]
         if plain:
             line += ["--bind", ",".join(plain)]
