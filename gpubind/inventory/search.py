@@ -7,6 +7,7 @@ each.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Optional, Union
 
@@ -22,6 +23,7 @@ from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
     STANDARD_PROGRAMS,
     SUBDIRECTORIES,
+    WITHOUT_LD_CACHE,
     data_beside,
     programs_beside,
 )
@@ -186,10 +188,21 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
         code, why = "no-ldcache", str(cache)
     else:
         code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
+    rejected = Decision(vendor, LD_CACHE_PATH, "rejected", code, "search", path=LD_CACHE_PATH, detail=why)
+    if isinstance(cache, Missing) and cache.why == "absent" and system_of(tree) in WITHOUT_LD_CACHE:
+        return None, [], [rejected]
     where = tree.root.rstrip("/") + LD_CACHE_PATH
     unusable = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig(tree.root))
-    rejected = Decision(vendor, LD_CACHE_PATH, "rejected", code, "search", path=LD_CACHE_PATH, detail=why)
     return None, [unusable], [rejected]
+
+
+_ID = re.compile(r"^ID=[\"']?([a-z0-9._-]+)", re.MULTILINE)
+
+
+def system_of(tree: Tree) -> str:
+    """Return the system's ID in os-release(5): `debian`; empty if it says none."""
+    found = _ID.search(tree.lenient.text("/etc/os-release") or "")
+    return "" if found is None else found.group(1)
 
 
 def ldconfig(root: str) -> str:

@@ -91,6 +91,9 @@ def library_directories(arch: str) -> tuple[str, ...]:
     )
 
 
+WITHOUT_LD_CACHE = ("alpine", "chimera", "guix", "nixos", "postmarketos", "talos")
+"""The systems that have no /etc/ld.so.cache by design, by their ID in os-release(5): their loaders search elsewhere."""
+
 DATA = ("OpenCL", "egl", "glvnd", "nvidia", "vulkan", "vulkansc")
 """Below /usr/share and /etc: the directories of manifests and data that belong to a driver's libraries."""
 OF_DRIVERS = tuple(f"{base}/{name}/" for base in ("/usr/share", "/etc") for name in DATA)

@@ -22,7 +22,7 @@ from gpubind.inventory.locate import locate
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, driver_kind, pci_displays
 from gpubind.inventory.nvidia import container_cli
 from gpubind.inventory.nvidia.devices import Kernel, hidden_gpus, only, read_devices, read_kernel, read_mig_nodes
-from gpubind.inventory.search import Accepted, Search, existing_directories, read_cache
+from gpubind.inventory.search import Accepted, Search, existing_directories, read_cache, system_of
 from gpubind.model import (
     Decision,
     Driver,
@@ -39,7 +39,7 @@ from gpubind.model import (
 from gpubind.model.answers import ABSENT
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
-from gpubind.model.findings import counted, finding
+from gpubind.model.findings import cases_of, counted, finding
 from gpubind.model.layouts import CONTAINER_LIBRARIES, library_directories
 
 LIST_NAME = "nvliblist.conf"
@@ -268,7 +268,9 @@ def _no_libcuda(host: Host, found: Libraries) -> Iterator[Finding]:
         return
     refused = unusable(host, found.decisions, LIBCUDA)
     searched = ", ".join((LD_CACHE_PATH, *library_directories(host.uname.machine)[:3], "..."))
-    yield finding("no-libcuda", subject=LIBCUDA, **(refused or {"case": "absent", "where": searched}))
+    system = system_of(host.driver)
+    case = ("absent", *cases_of(*((one, one == system) for one in ("alpine", "guix", "nixos"))))
+    yield finding("no-libcuda", subject=LIBCUDA, **(refused or {"case": case, "where": searched}))
 
 
 def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional[dict[str, Any]]:

@@ -265,6 +265,25 @@ def test_without_a_usable_cache_the_known_directories_are_searched(state: str, d
     assert {"no-ldcache", "bad-ldcache"} & codes(found)
 
 
+@pytest.mark.parametrize(
+    ("release", "reported"),
+    [("ID=nixos\n", False), ('NAME=x\nID="alpine"\n', False), ("ID=debian\n", True), ("VARIANT_ID=nixos\n", True)],
+)
+def test_that_there_is_no_cache_is_not_reported_where_there_is_none_by_design(release: str, reported: bool) -> None:
+    found = inventory(libraries("/usr/lib"), kernel(), {"/etc/os-release": release})
+    assert ("no-ldcache" in codes(found)) is reported
+    assert "no-ldcache" in [decision.rule for decision in found.decisions]
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [("ID=nixos\n", "hardware.graphics.enable"), ("ID=guix\n", "$GUIX_ENVIRONMENT/lib"), ("ID=suse\n", "install the")],
+)
+def test_where_libcuda_is_missing_the_hint_is_of_the_system(release: str, said: str) -> None:
+    (one,) = (one for one in inventory(kernel(), {"/etc/os-release": release}).findings if one.code == "no-libcuda")
+    assert said in (one.hint or "")
+
+
 def test_library_path_names_a_place_that_nobody_knows() -> None:
     spec = libraries("/cm/local/apps/cuda-driver/libs/current/lib64")
     request = Request(library_path=(RootedPath("/cm/local/apps/cuda-driver/libs/current/lib64"),))
