@@ -789,7 +789,7 @@ def test_explain_prints_the_page_of_a_code() -> None:
 
 
 def test_exec_with_check_starts_nothing_on_an_error(tmp_path: Path) -> None:
-    words = ("exec", "--backend", "bwrap", "--root", str(tmp_path), "--dry-run")
+    words = ("exec", "--backend", "bwrap", "--root", str(tmp_path), "--dev-root", str(tmp_path), "--dry-run")
     image = images(tmp_path)
     assert gpubind(*words, image, "sh").returncode == 0
     done = gpubind(*words, "--check", image, "sh")

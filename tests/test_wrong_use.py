@@ -96,7 +96,8 @@ def test_the_hint_is_the_line_that_was_meant(words: str, line: str) -> None:
 @pytest.mark.parametrize("line", sorted({line for _, line in MEANT}))
 def test_a_line_that_is_proposed_is_no_wrong_use(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert gpubind(*line.split()).returncode != 2
+    done = gpubind(*line.split())
+    assert done.returncode != 2 or done.stderr.startswith("error: unknown-gpu: ")  # this machine may have none
 
 
 @pytest.mark.parametrize(
