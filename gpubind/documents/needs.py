@@ -6,6 +6,7 @@ Its schema is data/needs.schema.json.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from posixpath import dirname
 from typing import Any
 
 from gpubind import __version__
@@ -60,8 +61,8 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
     if not needs.is_for_gpus:
         yield "GPU", _NOTHING, ""
     yield from _driver(needs)
-    if facts.rocm:
-        yield "ROCm", facts.rocm, "/opt/rocm"
+    if facts.rocm or facts.rocm_runtime:
+        yield "ROCm", facts.rocm or "not known", dirname(facts.rocm_runtime or "/opt/rocm/lib")
     for name, files in by_owner(needs.gpu_code, "the program").items():
         yield f"GPU code: {name}", _code(sum_of(files)), files[0].path
     if needs.capabilities:

@@ -34,7 +34,10 @@ _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
 
 BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd")
 """Below each directory of libraries; the first is that directory itself."""
-BELOW_ROCM = (".info", *layouts.ROCM_LIBRARIES, "lib/llvm/lib", "llvm/lib", "bin", "etc/OpenCL/vendors")
+BELOW_ROCM = (
+    *(".info", *layouts.ROCM_LIBRARIES, "lib/llvm/lib", "lib/rocm_sysdeps/lib", "llvm/lib", "bin"),
+    "etc/OpenCL/vendors",
+)
 PROGRAM_DIRECTORIES = (*layouts.BINARY_DIRECTORIES, "/opt/rocm/bin")
 _MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
 
@@ -127,6 +130,7 @@ class _Survey:
             if re.fullmatch(r"renderD[0-9]+", name):  # which card belongs to it
                 self.list(f"/sys/class/drm/{name}/device/drm", all_facts=True)
         releases = [f"/opt/{name}" for name in self.list("/opt") if name.startswith("rocm")]
+        releases += [f"/opt/rocm/{name}" for name in self.list("/opt/rocm") if name.startswith("core")]
         asked = host.variable(ROCM_PATH)
         for directory in (*releases, *((asked,) if asked.startswith("/") else ())):
             for sub in BELOW_ROCM:

@@ -12,8 +12,9 @@ from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES,
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import read_cuda, version_in
+from gpubind.image.cuda import prefixes_of, read_cuda
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
+from gpubind.image.rocm import read_rocm
 from gpubind.loader.loader import Loader, newest
 from gpubind.model import ABSENT, ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, architecture
 
@@ -86,6 +87,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
     libraries = (image_library(tree, soname, loader.find(soname) or "") for soname in DRIVER_SONAMES)
     cuda = read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""), loader.find)
+    rocm, rocm_runtime = read_rocm(tree, prefixes_of(tree, env.get("PATH", "")))
     facts = ImageFacts(
         kind=kind,
         label=label,
@@ -101,7 +103,8 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
         cuda=cuda[0].version if cuda else None,
         compat=tuple(_compat(tree)),
-        rocm=version_in(tree, "/opt/rocm/.info/version"),
+        rocm=rocm,
+        rocm_runtime=rocm_runtime,
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
         every_cuda=cuda,
         has_root=kind != "directory" or isinstance(names, Missing) or not ROOT.isdisjoint(names),

@@ -134,7 +134,8 @@ class ImageNeeds(NamedTuple):
     @property
     def is_for_gpus(self) -> bool:
         """Return whether anything in it uses a GPU."""
-        return bool(self.facts.cuda or self.facts.rocm or self.gpu_code or self.libraries or self.requires)
+        own = self.facts.cuda or self.facts.rocm or self.facts.rocm_runtime
+        return bool(own or self.gpu_code or self.libraries or self.requires)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members of the document `gpubind.needs/1`."""
@@ -162,6 +163,7 @@ class _Looked:
     def __init__(self, image: Image) -> None:
         self.tree: Tree = image.tree
         self._find = image.loader.find
+        self._has_rocm = image.facts.rocm_runtime is not None
         self._uses: dict[tuple[str, Strength], dict[str, None]] = {}
         self._versions: dict[str, dict[str, None]] = {}
         self._needs: list[str] = []
@@ -219,7 +221,7 @@ class _Looked:
             if about is None or (use == "opened" and (name, "linked") in self._uses):
                 continue
             vendor, capability = about
-            if vendor == "amd" and self._find(name):
+            if vendor == "amd" and (self._has_rocm or self._find(name)):
                 continue
             strength: Strength = "opened" if vendor == "any" else use  # it may find another vendor's
             versions = tuple(sorted(self._versions.get(name, ())))

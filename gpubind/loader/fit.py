@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from posixpath import dirname
 from typing import TYPE_CHECKING, Literal, Optional
 
-from gpubind.files import Tree, glob
+from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
 RUNTIME = "libhsa-runtime64.so.1"
 """The library that all of ROCm needs: an image that has it has its own ROCm."""
-RUNTIME_PLACES = (f"/opt/rocm*/lib/{RUNTIME}", f"/opt/rocm*/lib64/{RUNTIME}", f"/opt/rocm*/hsa/lib/{RUNTIME}")
 
 _Defined = Callable[[str], Optional[frozenset[str]]]
 """The versions that the library of a name defines; None if there is no such library."""
@@ -86,7 +85,8 @@ def fit_files(
 
     shared = [file for file in files if file.group == "rocm"]
     container = Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
-    fit = fit._replace(own_userspace=_own_runtime(image, container))
+    found = container.find(RUNTIME)
+    fit = fit._replace(own_userspace=facts.rocm_runtime if found is None else found.at)
     return _fit_userspace(host, shared, image, container, fit, forced=userspace == "host", libc=libc)
 
 
@@ -172,15 +172,6 @@ def _own_groups(image: Loader) -> Iterable[Group]:
             yield "glvnd"
     if image.find("libOpenCL.so.1"):
         yield "opencl"
-
-
-def _own_runtime(image: Loader, container: Container) -> Optional[RootedPath]:
-    """Return where the image has its own ROCm; None if it has none."""
-    found = container.find(RUNTIME)
-    if found is not None:
-        return found.at
-    places = (path for pattern in RUNTIME_PLACES for path in glob(image.tree, pattern))
-    return next((path for path in places if isinstance(image.tree.ident(path), ElfIdent)), None)
 
 
 class _NeededFile(NamedTuple):

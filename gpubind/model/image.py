@@ -74,6 +74,8 @@ class ImageFacts(NamedTuple):
     """libcuda of CUDA's forward compatibility package, in /usr/local/cuda/compat; no empty and no damaged files."""
     rocm: Optional[str]
     """The ROCm release in it, `6.1.2`."""
+    rocm_runtime: Optional[RootedPath] = None
+    """The HSA runtime of its own ROCm, where that is outside of its loader's directories."""
     own_libcuda: Optional[RootedPath] = None
     """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
     every_cuda: tuple[ImageCuda, ...] = ()

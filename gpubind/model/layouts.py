@@ -122,8 +122,10 @@ def data_beside(directory: str) -> tuple[tuple[str, str], ...]:
     return (("/usr/share/", f"{prefix}/share/"), ("/etc/", f"{above}/etc/"), ("/etc/vulkan/", f"{prefix}/vulkan/"))
 
 
-ROCM = ("/opt/rocm", "/opt/rocm-*")
-"""Where AMD's installers put ROCm: a directory for each release, and a link to one of them."""
+ROCM = ("/opt/rocm", "/opt/rocm-*", "/opt/rocm/core-*")
+"""Where AMD's installers put ROCm: a directory for each release, and a link to one of them; from 7.13 on links to the
+directories of one. Source: ROCm documentation, "Transition guide from legacy ROCm release stream".
+"""
 ROCM_LIBRARIES = ("lib", "lib64")
 """Of a release of ROCm, the directories of libraries."""
 

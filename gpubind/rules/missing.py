@@ -13,6 +13,7 @@ from typing import Optional
 from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, named
+from gpubind.model.layouts import ROCM_LIBRARIES
 from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import ImagePreflight
 
@@ -37,6 +38,15 @@ def softened(finding: Finding, things: Iterable[str]) -> Finding:
     if not names or finding.severity != "error":
         return finding
     return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {named(names)}")
+
+
+def rocm_with(preflight: ImagePreflight, name: str) -> Optional[str]:
+    """Return the directory of the host's ROCm that has library *name*, and is not the one that serves."""
+    others = (one.path for one in preflight.plan.decisions if one.rule == "other-rocm" and one.subject == one.path)
+    for release in filter(None, others):
+        if any(name in preflight.host.driver.names(f"{release}/{directory}") for directory in ROCM_LIBRARIES):
+            return release
+    return None
 
 
 def _unseen(preflight: ImagePreflight, variable: str) -> tuple[str, ...]:

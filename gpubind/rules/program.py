@@ -15,7 +15,7 @@ from gpubind.image.cuda import wheels_with
 from gpubind.loader.container import Failure, Located
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
 from gpubind.model import Finding, Missing, cases_of, finding
-from gpubind.rules.missing import lacking, softened, unseen_libraries, unseen_programs
+from gpubind.rules.missing import lacking, rocm_with, softened, unseen_libraries, unseen_programs
 from gpubind.rules.preflight import ProgramPreflight, search_path
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
@@ -123,9 +123,11 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         if drivers is not None and drivers.is_told:
             continue
         wheels = None
+        release = rocm_with(preflight, failure.name) if drivers is None else None
         if drivers is None and not is_forbidden:
             wheels = wheels_with(preflight.image.tree, preflight.image.facts.env.get("PATH", ""), failure.name)
         own = drivers.case if drivers is not None else "of-wheel" if wheels else "packaged" if packages else None
+        own = "of-rocm" if release else own
         found = finding(
             "program-library-missing",
             subject=failure.name,
@@ -139,6 +141,7 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
             packages=packages,
             capability=drivers.capability if drivers is not None else None,
             directory=wheels,
+            release=release,
         )
         yield softened(found, unseen_libraries(preflight))
 

@@ -29,10 +29,11 @@ def amd(
     return Situation(parts, image, {"vendors": ("amd",), **request}, facts, backend)
 
 
-def cxx(newest: str = "2.36", *defines: str) -> Image:
-    """An image with libstdc++, and no ROCm."""
+def cxx(newest: str = "2.36", *defines: str, more: Optional[Spec] = None) -> Image:
+    """An image with libstdc++ and *more*, and no ROCm."""
     return image(
         glibc(newest),
+        more or {},
         {
             f"{LIB}/libm.so.6": elf("libm.so.6"),
             f"{LIB}/libgcc_s.so.1": elf("libgcc_s.so.1"),

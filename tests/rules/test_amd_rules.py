@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import pytest
 
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
-from tests.rules.cases_amd import CASES, amd
+from tests.rules.cases_amd import CASES, amd, cxx
 from tests.rules.situations import Situation, found, without
-from tests.support.amd import RENDER, VIDEO, kernel, opt
+from tests.support.amd import RENDER, VIDEO, kernel, opt, rocm
 from tests.support.driver import host
+from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.starts import start_by
 from tests.support.surveys import survey
-from tests.support.trees import Node
+from tests.support.trees import File, Node, Spec
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,23 @@ def test_a_list_of_rocrs_that_ends_early_is_told_once(value: str) -> None:
 
 def test_a_healthy_host_has_nothing_to_say_but_that_no_image_is_known() -> None:
     assert [finding.code for finding in found(amd())] == ["userspace-unknown"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "hint"),
+    [
+        ({}, "the host has it in /opt/rocm-5.7.1, and another ROCm serves: plan with ROCM_PATH=/opt/rocm-5.7.1"),
+        ({"ROCM_PATH": "/opt/rocm-5.7.1"}, None),
+    ],
+)
+def test_a_library_of_another_release_than_the_one_that_serves_is_named_with_its_release(
+    environ: dict[str, str], hint: Optional[str]
+) -> None:
+    program: Spec = {"/usr/bin/solve": File(elf(needed=("libamdhip64.so.5",), kind=2), 0o755)}
+    releases = rocm("/opt/rocm-5.7.1", "5.7.1", "libamdhip64.so.5")
+    situation = amd(releases, environ=environ, image=cxx(more=program))._replace(program="solve")
+    hints = [one.hint for one in found(situation) if one.code == "program-library-missing"]
+    assert hints == ([hint] if hint else [])
 
 
 def test_nodes_that_everybody_may_use_need_no_group() -> None:

@@ -76,6 +76,39 @@ def rocm(prefix: str, release: str, hip: str = "libamdhip64.so.6") -> Spec:
     return spec
 
 
+def core_sdk(prefix: str, release: str, hip: str = "libamdhip64.so.7") -> Spec:
+    """ROCm's Core SDK of one release, as its packages and its wheels have it in *prefix*, with dependencies of its own.
+
+    Source: ROCm/TheRock `docs/packaging/python_packaging.md`, `build_tools/packaging/`.
+    """
+    lib, own = f"{prefix}/lib", "librocm_sysdeps_"
+    needed = {
+        hip: ("libamd_comgr.so.3", "libhsa-runtime64.so.1", "librocprofiler-register.so.0"),
+        "libhsa-runtime64.so.1": tuple(f"{own}{name}" for name in ("elf.so.1", "drm.so.2", "drm_amdgpu.so.1")),
+        "libamd_comgr.so.3": (f"{own}z.so.1", f"{own}zstd.so.1"),
+        "libhiprtc.so.7": ("libamd_comgr.so.3",),
+        "librocprofiler-register.so.0": (),
+        "librocm_smi64.so.1": (),
+        "libamd_smi.so.26": (f"{own}drm.so.2",),
+    }
+    runpath = "$ORIGIN:$ORIGIN/rocm_sysdeps/lib:$ORIGIN/llvm/lib"
+    spec: dict[str, Item] = {f"{prefix}/.info/version": f"{release}\n"}
+    for name, others in needed.items():
+        spec[f"{lib}/{name}"] = elf(name, needed=(*others, *STDCXX), runpath=runpath, needs=CXX_NEEDS)
+    for name in ("elf.so.1", "drm.so.2", "drm_amdgpu.so.1", "z.so.1", "zstd.so.1"):
+        spec[f"{lib}/rocm_sysdeps/lib/{own}{name}"] = elf(f"{own}{name}", needed=("libc.so.6",))
+    return spec
+
+
+def alternatives(*prefixes: str) -> Spec:
+    """The links of /opt/rocm to the Core SDKs in *prefixes*, of which the first serves."""
+    spec: dict[str, Item] = {f"/opt/rocm/{name}": Link(f"/etc/alternatives/rocm-{name}") for name in ("lib", "bin")}
+    spec["/opt/rocm/core"] = Link("/etc/alternatives/core")
+    spec["/etc/alternatives/core"] = Link(prefixes[0])
+    spec.update({f"/etc/alternatives/rocm-{name}": Link(f"{prefixes[0]}/{name}") for name in ("lib", "bin")})
+    return spec
+
+
 def system(newest: str = "2.35", newest_cxx: int = 30) -> Spec:
     """A distribution's libraries that ROCm needs, and its C library."""
     defined = GLIBC[: GLIBC.index(f"GLIBC_{newest}") + 1]

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Optional
+from posixpath import dirname
+from typing import Optional, Union
 
 from gpubind.errors import NothingToBindError
 from gpubind.files import Tree, glob
@@ -77,16 +78,16 @@ class Rocm(NamedTuple):
 
 def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
     """Return ROCM_PATH, else the one whose runtime ld.so finds first, else /opt/rocm, else the newest /opt/rocm-*."""
-    tree = host.driver
-    places = (tree.resolve(path) for pattern in ROCM for path in glob(tree, pattern))
-    found = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(tree, path)))
+    tree, lenient = host.driver, host.driver.lenient  # older records do not cover each pattern
+    places = (_release(lenient, path) for pattern in ROCM for path in glob(lenient, pattern))
+    found = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(lenient, path)))
 
     def chosen(prefix: Optional[RootedPath], why: str) -> Rocm:
         return Rocm(prefix, why, tuple(path for path in found if path != prefix), refused)
 
     asked, refused = host.variable(ROCM_PATH), None
     if asked:
-        real = tree.resolve(asked) if asked.startswith("/") else Missing("absent", "no absolute path")
+        real = _release(tree, asked) if asked.startswith("/") else Missing("absent", "no absolute path")
         if isinstance(real, str) and _has_libraries(tree, real):
             return chosen(real, f"{ROCM_PATH}={asked}")
         refused = str(real) if isinstance(real, Missing) else "no libhsa-runtime64 and no libamdhip64 in its lib"
@@ -94,7 +95,7 @@ def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
         real = tree.resolve(entry.path) if entry.path.startswith("/") else Missing("absent")
         if isinstance(real, str):
             return chosen(next((path for path in found if real.startswith(path + "/")), None), "ld.so.cache")
-    default = tree.resolve(DEFAULT)
+    default = _release(tree, DEFAULT)
     if default in found and isinstance(default, str):
         return chosen(default, DEFAULT)
     newest = max(found, key=natural, default=None)
@@ -105,6 +106,15 @@ def release_of(tree: Tree, rocm: Rocm) -> Optional[str]:
     """Return `6.1.2`, as AMD's packages record it; None for a distribution's packages, which do not."""
     texts = (tree.text(path) or "" for path in rocm.directories(".info/version", ".info/version-rocm"))
     return next((match.group() for match in map(_RELEASE.match, texts) if match), None)
+
+
+def _release(tree: Tree, path: str) -> Union[RootedPath, Missing]:
+    """Return the directory of the release to which *path* leads, itself or by its links to one: `/opt/rocm/lib`."""
+    prefix = tree.resolve(path)
+    library = Missing("absent") if isinstance(prefix, Missing) else tree.resolve(f"{prefix}/{ROCM_LIBRARIES[0]}")
+    if isinstance(library, Missing) or not dirname(library).startswith(f"{prefix}/"):
+        return prefix
+    return RootedPath(dirname(library))
 
 
 def _has_libraries(tree: Tree, prefix: str) -> bool:

@@ -21,8 +21,10 @@ from tests.support.amd import (
     RENDER,
     UNIQUE_IDS,
     VIDEO,
+    alternatives,
     amd_host,
     cached,
+    core_sdk,
     debian,
     drm_device,
     kernel,
@@ -178,6 +180,44 @@ def test_a_rocm_path_that_leads_nowhere_is_a_finding_and_another_serves(path: st
 def test_without_opt_rocm_the_newest_release_serves_by_number() -> None:
     spec = merged(system(), amd_packages("/opt/rocm-6.9.1", "6.9.1"), amd_packages("/opt/rocm-6.10.0", "6.10.0"))
     assert planned(spec, cached(spec, LIB), kernel()).drivers[0].driver.version == "6.10.0"
+
+
+CORES = merged(
+    *(core_sdk(f"/opt/rocm/core-{release}", f"{release}.0") for release in ("7.13", "7.14")),
+    *(system(), alternatives("/opt/rocm/core-7.13"), amd_packages("/opt/rocm-6.4.1", "6.4.1")),
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "environ", "serves"),
+    [
+        (CORES, {}, "/opt/rocm/core-7.13"),  # to which /opt/rocm/lib leads
+        (CORES, {"ROCM_PATH": "/opt/rocm"}, "/opt/rocm/core-7.13"),
+        (CORES, {"ROCM_PATH": "/opt/rocm/core-7.14"}, "/opt/rocm/core-7.14"),
+        (CORES, {"ROCM_PATH": "/opt/rocm-6.4.1"}, "/opt/rocm-6.4.1"),
+        ({path: item for path, item in CORES.items() if path != "/opt/rocm/lib"}, {}, "/opt/rocm/core-7.14"),
+        ({**CORES, **cached(CORES, "/opt/rocm/core-7.14/lib", LIB)}, {}, "/opt/rocm/core-7.14"),
+    ],
+)
+def test_of_the_core_sdks_one_serves_with_its_own_dependencies_and_the_others_are_named(
+    spec: Spec, environ: dict[str, str], serves: str
+) -> None:
+    made = planned(spec, kernel(2), environ=environ)
+    releases = ("/opt/rocm-6.4.1", "/opt/rocm/core-7.13", "/opt/rocm/core-7.14")
+    assert {one for one in releases for path in sources(made).values() if path.startswith(f"{one}/")} == {serves}
+    assert [one for one in releases if rules(made, one)] == [one for one in releases if one != serves]
+    assert (made.drivers[0].driver.version or "").startswith(serves.rpartition("-")[2])
+    if "core" in serves:
+        assert sources(made)["librocm_sysdeps_drm.so.2"] == f"{serves}/lib/rocm_sysdeps/lib/librocm_sysdeps_drm.so.2"
+
+
+def test_the_number_of_libraries_without_an_image_is_that_of_the_plan() -> None:
+    for spec in (opt("6.2.4", "5.7.1"), debian(), {**debian(), **amd_packages("/opt/rocm-6.2.4", "6.2.4")}, CORES):
+        for environ in ({}, {"ROCM_PATH": "/opt/rocm-6.2.4"}):
+            made = planned(spec, kernel(2), environ=environ)
+            files = {mount.source for mount in made.mounts if mount.kind == "library"}
+            (told,) = (one.what for one in made.findings if one.code == "userspace-unknown")
+            assert f" {len(files)} libraries," in told
 
 
 def test_what_the_loader_finds_first_serves() -> None:

@@ -1,0 +1,56 @@
+"""Find the ROCm of an image outside of its loader's directories: AMD's packages, conda's, and the wheels of Python.
+
+Sources: ROCm documentation, "Transition guide from legacy ROCm release stream" (/opt/rocm/core-X.Y); ROCm/TheRock
+`docs/packaging/python_packaging.md` (the wheels of rocm-sdk); pytorch `.ci/manywheel/build_rocm.sh` (torch/lib).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from gpubind.files import Tree, glob_or_note
+from gpubind.formats.elf.elf import ElfIdent
+from gpubind.image.cuda import matching, version_in
+from gpubind.loader.python import site_packages
+from gpubind.model import RootedPath
+from gpubind.model.layouts import ROCM, ROCM_LIBRARIES
+
+RUNTIME = "libhsa-runtime64.so*"
+"""The library that all of ROCm needs: an image that has it has its own ROCm."""
+IN_PACKAGES = ("_rocm_sdk_core*/lib", "torch/lib")
+_BUILT = re.compile(r"^hip\b[^=\n]*= *['\"]([0-9]{1,3}\.[0-9]{1,3})", re.MULTILINE)
+_WHEEL = re.compile(r"rocm_sdk_core-([0-9]{1,4}(?:\.[0-9]{1,4}){1,2})")
+
+
+def read_rocm(tree: Tree, prefixes: Iterable[str]) -> tuple[Optional[str], Optional[RootedPath]]:
+    """Return the release of ROCm in an image, `6.1.2`, and its HSA runtime, each if it is found.
+
+    *prefixes* may have a Python, or conda's packages.
+    """
+    prefixes = tuple(prefixes)
+    packages = [place for prefix in prefixes for place in site_packages(tree, prefix)]
+    runtimes = (path for path in _runtimes(tree, prefixes, packages) if isinstance(tree.ident(path), ElfIdent))
+    return next(_releases(tree, packages), None), next(map(RootedPath, runtimes), None)
+
+
+def _runtimes(tree: Tree, prefixes: Iterable[str], packages: Iterable[str]) -> Iterator[str]:
+    for release in ROCM:
+        for directory in (*ROCM_LIBRARIES, "hsa/lib"):
+            yield from glob_or_note(tree, f"{release}/{directory}/{RUNTIME}")
+    for prefix in prefixes:
+        yield from matching(tree, f"{prefix}/lib", RUNTIME)
+    for place in packages:
+        for directory in IN_PACKAGES:
+            yield from matching(tree, place, f"{directory}/{RUNTIME}")
+
+
+def _releases(tree: Tree, packages: Iterable[str]) -> Iterator[str]:
+    """Yield the releases as AMD's packages, the wheels of rocm-sdk and PyTorch record them."""
+    texts = [version_in(tree, path) for release in ROCM for path in glob_or_note(tree, f"{release}/.info/version")]
+    for place in packages:
+        texts += [match[1] for match in map(_WHEEL.match, tree.names(place)) if match]
+        built = _BUILT.search(tree.text(f"{place}/torch/version.py") or "")
+        texts += [built[1]] if built else []
+    yield from filter(None, texts)
