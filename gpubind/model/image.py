@@ -75,7 +75,7 @@ class ImageFacts(NamedTuple):
     rocm: Optional[str]
     """The ROCm release in it, `6.1.2`."""
     rocm_runtime: Optional[RootedPath] = None
-    """The HSA runtime of its own ROCm, where that is outside of its loader's directories."""
+    """The HSA runtime of ROCm in it, where that is outside of its loader's directories."""
     own_libcuda: Optional[RootedPath] = None
     """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
     every_cuda: tuple[ImageCuda, ...] = ()
