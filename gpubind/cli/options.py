@@ -57,6 +57,7 @@ _ABOUT = {
     "unknown-format": "--format",
     "unknown-gpu": "--gpus",
     "ambiguous-gpu": "--gpus",
+    "inseparable-gpus": "--gpus",
 }
 """The options that errors are about which are about no field of `Request`."""
 
@@ -113,13 +114,14 @@ def open_host_of(options: PlanOptions) -> Host:
 def reading(host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None) -> Iterator[None]:
     """Report what of *host* is ignored, or could not be read, within."""
     from gpubind.cli.output import report
-    from gpubind.host.base import not_looked_at
+    from gpubind.host.base import dev_root_assumed, not_looked_at
     from gpubind.planner.planning import trust_findings
 
     try:
         yield
     finally:
-        report((*trust_findings(host, request, listfile), *not_looked_at(host)), brief=True)
+        ignored = trust_findings(host, request, listfile)
+        report((*ignored, *dev_root_assumed(host), *not_looked_at(host)), brief=True)
 
 
 def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:

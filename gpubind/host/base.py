@@ -110,6 +110,8 @@ class Host:
     """The environment of the task of the plan, if given."""
     hostname: Optional[str] = None
     """The name of the machine, if it is known."""
+    assumes_dev_root = False
+    """Whether /dev, /proc and /sys are the running system's only because the driver root has no driver's nodes."""
 
     @property
     def is_closed(self) -> bool:
@@ -184,6 +186,12 @@ class Host:
 def shipped_liblist(name: str) -> ListFile:
     """Return gpubind's list file *name*."""
     return ListFile(SHIPPED_LABEL.format(name=name), read_data(f"etc/{name}"), shipped=True)
+
+
+def dev_root_assumed(host: Host) -> Iterator[Finding]:
+    """Yield a finding for a driver root without nodes, where the caller names no dev root."""
+    if host.assumes_dev_root:
+        yield finding("dev-root-assumed", subject=host.driver.root, where=f"{host.driver.root.rstrip('/')}/dev")
 
 
 def not_looked_at(host: Host, image: Optional[Tree] = None) -> Iterator[Finding]:

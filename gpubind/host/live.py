@@ -14,13 +14,17 @@ from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrus
 from gpubind.host.directories import list_file_in_force, untrusted, untrusted_variables
 from gpubind.model import HostPath, Missing
 from gpubind.model.answers import may
+from gpubind.model.layouts import DXG
 from gpubind.observe import cannot_sign
+
+DRIVER_NODES = ("/dev/nvidiactl", "/dev/kfd", DXG)
+"""Each driver has one of them, with whatever GPUs."""
 
 
 class LiveHost(Host):
     """This machine, with its driver below *root* and its devices below *dev_root*.
 
-    Without *dev_root*: *root* if it has dev/nvidiactl or dev/kfd, else `/`. *environ* is that of the task of the plan,
+    Without *dev_root*: *root* if it has one of `DRIVER_NODES`, else `/`. *environ* is that of the task of the plan,
     if it is not this process's. Errors: `HostReadError` for a root that is not a directory.
     """
 
@@ -30,8 +34,9 @@ class LiveHost(Host):
         self.label = "live"
         self.driver: Tree = LiveTree(root)
         if dev_root is None:
-            nodes = (self.driver.lstat(path) for path in ("/dev/nvidiactl", "/dev/kfd"))
+            nodes = (self.driver.lstat(path) for path in DRIVER_NODES)
             dev_root = "/" if all(isinstance(node, Missing) for node in nodes) else root
+            self.assumes_dev_root = dev_root != root
         dev = LiveTree(dev_root)
         self.dev = self.driver if dev.root == self.driver.root else dev
         trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")

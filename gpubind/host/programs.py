@@ -13,6 +13,7 @@ from gpubind.host.base import RunResult
 from gpubind.model import Missing
 from gpubind.model.answers import may, real_path, reason
 from gpubind.model.budget import current
+from gpubind.model.layouts import WSL_LIBRARIES
 from gpubind.observe import cannot_sign
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ KILL_S = 1.0
 
 
 def find_program(name: str) -> Union[str, Missing]:
-    """Return the program *name* in the standard directories, by its real path.
+    """Return the program *name* in the standard directories, or of Windows' driver (WSL), by its real path.
 
     Missing (`absent`) if it is nowhere; for root also (`forbidden`) if others could change it.
     """
-    places = (f"{directory}/{name}" for directory in PROGRAM_DIRECTORIES)
+    places = (f"{directory}/{name}" for directory in (*PROGRAM_DIRECTORIES, WSL_LIBRARIES))
     place = next((place for place in places if may(place, os.X_OK)), None)
     if place is None:
         return Missing("absent", f"no `{name}` in {':'.join(PROGRAM_DIRECTORIES)}")

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator
 
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_PATH, read_ldcache, read_ldsoconf
+from gpubind.files.wsl import driver_stores
 from gpubind.formats.driver.engines import PROGRAMS as PROGRAMS_OF_ENGINES
 from gpubind.formats.driver.engines import version_command
 from gpubind.formats.driver.nvidia_cli import list_argv
+from gpubind.formats.driver.nvidia_smi import GPUS
 from gpubind.formats.elf.glibc import CONVERTERS, PROGRAMS, is_member
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host
@@ -82,7 +84,8 @@ def look_around(host: SurveyedHost) -> None:
     for tree in trees:
         assert isinstance(tree, SurveyedTree)
         _Survey(tree).look(host)
-    for argv in (list_argv(host.driver.root), *map(version_command, PROGRAMS_OF_ENGINES)):
+    in_windows = (GPUS,) if host.lenient.dev.has(layouts.DXG) else ()
+    for argv in (list_argv(host.driver.root), *in_windows, *map(version_command, PROGRAMS_OF_ENGINES)):
         host.run(argv, RUN_TIMEOUT_S)
 
 
@@ -135,6 +138,9 @@ class _Survey:
         for directory in (*releases, *((asked,) if asked.startswith("/") else ())):
             for sub in BELOW_ROCM:
                 self.list(f"{directory}/{sub}", all_facts=True)
+        self.list(layouts.WSL_DRIVERS)
+        for store in driver_stores(self.tree):
+            self.list(store, all_facts=True)
         self._dependencies()
         self._glibc()
 

@@ -27,6 +27,7 @@ from gpubind.model import (
     Vendor,
 )
 from gpubind.model.findings import finding
+from gpubind.model.layouts import DXG, WSL_LIBRARIES
 
 DRM = ("drm",)
 AMD_MODULE = "/sys/module/amdgpu"
@@ -203,9 +204,9 @@ def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:
     return next((RootedPath(path) for path in drm_nodes(host, pci) if "/renderD" in path), None)
 
 
-def driver_kind(host: Host) -> DriverKind:
-    """Return `wsl` where /dev/dxg stands for the driver, `tegra` on Jetson, else `linux`."""
-    if host.dev.has("/dev/dxg"):
+def driver_kind(host: Host, kernel_version: Optional[str] = None) -> DriverKind:
+    """Return `wsl` where Windows' driver serves, `tegra` on Jetson, else `linux`."""
+    if host.dev.has(DXG) or (kernel_version is None and host.driver.has(f"{WSL_LIBRARIES}/libcuda.so.1")):
         return "wsl"
     if host.dev.has("/etc/nv_tegra_release"):
         return "tegra"

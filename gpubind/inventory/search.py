@@ -77,11 +77,13 @@ class Search:
         beside: tuple[RootedPath, ...] = (),
         others: tuple[RootedPath, ...] = (),
         programs: tuple[str, ...] = BINARY_DIRECTORIES,
+        is_windows: bool = False,
     ) -> None:
         """Prepare a search with directories *first* before the ld cache, and without anything below *others*.
 
         *compat32*: whether 32-bit libraries are taken. Programs are in *programs*, then in PATH. The driver's programs
-        and data may also be *beside* these directories of libraries.
+        and data may also be *beside* these directories of libraries. *is_windows*: whether the driver is that of
+        Windows, whose files carry no version.
         """
         self.host = host
         self.tree = host.driver
@@ -100,6 +102,7 @@ class Search:
         self.data = tuple(pair for directory in beside for pair in data_beside(directory))
         """Directories of the driver's data, each after the one that they stand for."""
         self.version = version
+        self.is_windows = is_windows
         self._judged: dict[str, Union[Accepted, Refused]] = {}
 
     @property
@@ -167,8 +170,9 @@ class Search:
         # Before the version: it has another one, and is not a second driver.
         if "/compat/" in real and name.startswith("libcuda.so"):
             return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
-        if version and self.version and version != self.version:
-            return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
+        if version and (self.version or self.is_windows) and version != self.version:
+            driver = self.version or "that of Windows"
+            return Refused("other-driver-version", f"its name carries {version}, the driver is {driver}", real)
         other = self.other_release(real)
         if other:
             return Refused("other-rocm", f"of {other}, and another ROCm serves", real)

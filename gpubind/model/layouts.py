@@ -13,6 +13,14 @@ CONTAINER_LIBRARIES = (APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32, OWN_LIBRARIES
 """Where the driver's libraries are inside a container that Apptainer, SingularityCE or gpubind started: searched before
 the ld cache, which is the image's."""
 
+WSL_LIBRARIES, WSL_DRIVERS = "/usr/lib/wsl/lib", "/usr/lib/wsl/drivers"
+"""Where Windows puts its drivers' libraries for Linux (WSL 2), and where it shows the directories of its drivers."""
+
+DXG = "/dev/dxg"
+"""All GPUs of Windows, of any vendor (WSL 2)."""
+ALL_GPUS = (DXG,)
+"""Nodes that are all GPUs of a host: none of those can be chosen."""
+
 STANDARD_PROGRAMS = (
     OWN_PROGRAMS,
     "/usr/bin",
@@ -28,7 +36,7 @@ BINARY_DIRECTORIES = (
     "/usr/local/nvidia/bin",
     "/opt/bin",
     "/usr/libexec/nvidia/tesla/bin",  # Bottlerocket
-    "/usr/lib/wsl/lib",
+    WSL_LIBRARIES,
     "/run/nvidia/driver/usr/bin",
     "/run/nvidia/driver/usr/sbin",
     "/run/current-system/sw/bin",  # NixOS
@@ -77,7 +85,7 @@ def library_directories(arch: str) -> tuple[str, ...]:
         "/run/opengl-driver/lib" if bits64 else "/run/opengl-driver-32/lib",  # NixOS
         *(("/run/current-system/profile/lib",) if bits64 else ()),  # Guix System
         *(("/usr/glibc-compat/lib",) if bits64 else ()),  # Alpine, with the glibc of alpine-pkg-glibc
-        "/usr/lib/wsl/lib",
+        WSL_LIBRARIES,
         "/usr/local/glibc/usr/lib",  # Talos
         f"/home/kubernetes/bin/nvidia/{nvidia}",  # nodes of GKE with COS
         f"/var/lib/nvidia/{nvidia}",  # COS by itself: https://cloud.google.com/container-optimized-os/docs/how-to/run-gpus

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Optional, Union
 from gpubind.errors import NothingToBindError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
+from gpubind.host.base import dev_root_assumed
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind, read_inventories
 from gpubind.model import Finding, Inventory, Missing, Plan, Request, Severity, finding
@@ -50,7 +51,7 @@ def plan_host(host: Host, query: Query, image: Optional[Image] = None, layout: O
     request, listfile = query.checked(layout), query.read_listfile()
     for directory in request.cdi_directories:
         host.dev.list(directory)  # a record that does not cover what is named cannot answer
-    trust = tuple(trust_findings(host, request, listfile))
+    trust = (*trust_findings(host, request, listfile), *dev_root_assumed(host))
     if request.like is not None:
         from gpubind.planner.like import like_plan
 

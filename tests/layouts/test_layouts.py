@@ -13,6 +13,7 @@ from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost
+from gpubind.inventory.asked import with_asked_gpus
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.planner.gpus.selection import select
@@ -77,7 +78,7 @@ def test_explain_tells_of_the_library_of_a_layout(layout: HostLayout) -> None:
 def test_the_gpus_of_a_layout_are_listed(layout: HostLayout) -> None:
     host = host_of(layout.name)
     try:
-        found = read_inventories(host, layout.request).inventories
+        found = with_asked_gpus(host, read_inventories(host, layout.request).inventories)
     except NothingToBindError:
         found = ()
     listed = list_gpus(found, select(found, layout.request.gpus, host.environ, isolated=True))

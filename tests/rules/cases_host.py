@@ -9,6 +9,7 @@ from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.model import CAPABILITIES
 from gpubind.model.expectation import Expectation
+from tests.layouts.families.windows import STORE, store, wsl
 from tests.rules.situations import Case, Situation, without
 from tests.support.amd import kernel as amds_kernel
 from tests.support.amd import opt
@@ -340,11 +341,12 @@ CASES: dict[str, Case] = {
         Situation(healthy(), request={"library_path": ("/opt/driver/lib64",)}),
         Situation(healthy(), request={"library_path": ("/usr/lib64",)}),
     ),
+    "dev-root-assumed": Case(Situation(healthy(), assumes_dev_root=True), Situation(healthy())),
     "writable-by-others": Case(
         Situation(healthy(), untrusted=(Untrusted("file", "/home/a/.config/gpubind/config.toml", "/home/a"),)),
         Situation(healthy()),
     ),
-    "wsl": Case(Situation((rhel(), {"/dev/dxg": Node("char", 10, 125)})), Situation(healthy())),
+    "wsl": Case(Situation(({**wsl(), **store(STORE)},)), Situation(healthy())),
     # What planning comes across.
     "bad-filelist": Case(Situation(healthy({FILE_LIST: "[{"})), Situation(healthy({FILE_LIST: "[]"}))),
     "bad-icd": Case(

@@ -76,6 +76,7 @@ FOLLOWED: dict[str, Followed] = {
     ),
     "compat-harmful": with_request("compat-harmful", "--cuda-compat host", cuda_compat="host"),
     "compat-ignored": with_request("compat-ignored", "--cuda-compat image", cuda_compat="image"),
+    "dev-root-assumed": almost("dev-root-assumed", "name the tree with the nodes by --dev-root"),
     "devices-not-isolated": almost("devices-not-isolated", "--contain"),
     "foreign-interpreter": Followed(
         "bind /nix too, read-only",

@@ -50,6 +50,8 @@ class Situation(NamedTuple):
     """What the start brings beside the plan."""
     local: Optional[Tree] = None
     """The machine of its sources; None for a host that is elsewhere."""
+    assumes_dev_root: bool = False
+    """Whether its driver root has no nodes, and no dev root was named."""
     forbidden: tuple[str, ...] = ()
     """Nodes that a device cgroup forbids."""
     may_be_library: bool = False
@@ -79,7 +81,7 @@ def started(situation: Situation) -> Preflight:
     """What the rules look at."""
     layout = SINGULARITY if situation.backend in ("apptainer", "singularity") else GPUBIND
     machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
-    machine.local = situation.local
+    machine.local, machine.assumes_dev_root = situation.local, situation.assumes_dev_root
     machine.untrusted = lambda *_: situation.untrusted  # type: ignore[method-assign]
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)

@@ -10,10 +10,11 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     """List the GPUs of this host, and which of them a job would get.
 
     Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
-    is read from files: no driver library and no program of the driver's is asked.
+    is read from files; only where no file names a GPU, as in WSL, is nvidia-smi asked.
     """
     from gpubind.cli.output import report, tables_as_text, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
+    from gpubind.inventory.asked import with_asked_gpus
     from gpubind.inventory.vendors import read_inventories
     from gpubind.planner.gpus.selection import select
 
@@ -21,9 +22,12 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     with reading(host):
         found = read_inventories(host, query_of(options).checked())
     selections = select(found.inventories, options.gpus, host.environ, isolated=True)
+    inventories = with_asked_gpus(host, found.inventories)
+    if inventories != found.inventories:
+        selections = select(inventories, None, host.environ, isolated=True)
     about_gpus = (finding for selection in selections for finding in selection.inventory.findings)
     report((*found.findings, *about_gpus), brief=True)
-    listed = list_gpus(found.inventories, selections)
+    listed = list_gpus(inventories, selections)
     if json:
         text = render_gpus_json(listed)
     else:

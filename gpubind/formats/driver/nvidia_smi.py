@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from gpubind.formats.driver.kernel import normal_pci
+from gpubind.model import Gpu
 
 CAPABILITIES = ("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
 """The question for the compute capability of each GPU."""
+GPUS = ("nvidia-smi", "--query-gpu=index,uuid,pci.bus_id,name", "--format=csv,noheader")
+"""The question for the GPUs, which no file names in WSL."""
 LINES_LIMIT = 256
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """Return the GPUs, in the order of their indexes. Never raises."""
+    found: dict[int, Gpu] = {}
+    for line in text.splitlines()[:LINES_LIMIT]:
+        index, uuid, address, model = (*(part.strip() for part in line.split(",", 3)), "", "", "")[:4]
+        if index.isdigit() and index.isascii() and len(index) < 4 and uuid.startswith("GPU-"):
+            pci = normal_pci(address)
+            found[int(index)] = Gpu("nvidia", int(index), uuid, pci, None, model or None, None, chosen=True)
+    return tuple(gpu for _, gpu in sorted(found.items()))
 
 
 def parse_capabilities(text: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from gpubind.host.base import MPS_PIPE_DIRECTORY
 from gpubind.inventory.claims import Answer, Claim, Serving, sorted_out
 from gpubind.inventory.nodes import DRM, Devices, DriverNode, drm_nodes, natural, read_nodes, render_node
 from gpubind.model import Capability, ContainerPath, Finding, Found, Gpu, HostFile, MigDevice, MigNode, Missing, finding
+from gpubind.model.layouts import DXG
 
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
@@ -260,7 +261,10 @@ def storage_files(host: Host) -> Iterator[Answer]:
 def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[DriverNode]:
     """Yield NVIDIA's nodes below /dev, then the DRM nodes of *gpus*, then those that the caller requests."""
     by_node: dict[Optional[str], Optional[int]] = {gpu.node: gpu.index for gpu in gpus}
-    top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
+    every = host.dev.names("/dev")
+    top = [name for name in every if name.startswith("nvidia")]
+    if DXG.rpartition("/")[2] in every:
+        yield DriverNode(DXG, (), None, None)
     names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
     for directory in CAPABILITY_DIRECTORIES:
         if directory in top:

@@ -7,7 +7,7 @@ the files, which the locator finds; then the device nodes. Everything considered
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from gpubind.errors import FormatError, NothingToBindError
 from gpubind.files.ldconfig import LD_CACHE_PATH
@@ -40,12 +40,17 @@ from gpubind.model.answers import ABSENT
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
 from gpubind.model.findings import cases_of, counted, finding
-from gpubind.model.layouts import CONTAINER_LIBRARIES, library_directories
+from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, WSL_DRIVERS, WSL_LIBRARIES, library_directories
+
+if TYPE_CHECKING:
+    from gpubind.inventory.nvidia.windows import Windows
 
 LIST_NAME = "nvliblist.conf"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 NOUVEAU = "/sys/module/nouveau"
 _LIBCUDA_STEM, LIBCUDA = "libcuda.so", "libcuda.so.1"
+_OF_WINDOWS = ("libdxcore.so", "libd3d12.so", "libd3d12core.so")
+"""In WSL, with GPUs of any vendor."""
 _ANOTHERS = ("cuda-compat", "other-driver-version")
 """Rules that pass over a library because another one serves."""
 
@@ -65,7 +70,9 @@ def read_inventory(
     in_force, shipped = read_tables(listfile, LIST_NAME)
     kernel = read_kernel(host)
     cache, findings, decisions = read_cache(host.driver, "nvidia")
-    search = _search(host, request, cache, kernel)
+    kind = driver_kind(host, kernel.version)
+    windows = _windows(host) if kind == "wsl" else None
+    search = _search(host, request, cache, kernel, windows)
     serving = _serving(host, request, listfile, in_force, search.version, cdi)
     listed, file_list_findings = _read_file_list(host)
     completed = _completion(serving, shipped, search.version, request.completion, (*listed, *_brought(search)))
@@ -74,20 +81,21 @@ def read_inventory(
     everything = read_devices(host)
     devices = everything if serving.nodes is None else only(everything, serving)
     nodes = [node.target for node in devices.nodes]
-    located = locate(search, shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
-    # Vendor-neutral loaders come with any desktop: they do not make a driver.
-    if not devices.nodes and all(file.group is not None for file in located.libraries):
+    there = devices.sockets if windows is None else (*devices.sockets, *windows.files)
+    located = locate(search, shipped, claims, there, (*decisions, *devices.decisions), nodes)
+    if not any(node != DXG for node in nodes) and not any(map(_makes_a_driver, located.libraries)):
         raise nothing_to_bind(host, kernel, search)
     decisions += [*located.decisions, *unmatched(listed, located.found)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     for passed in serving.passed_over:
-        verdict: Verdict = "absent" if passed.code == "absent" else "rejected"
-        detail = f"{passed.code}: {passed.why}"
-        decisions.append(Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=detail))
+        decisions.append(_passed_over(passed))
         if request.source == passed.source or passed.code == "unreadable":
             findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
     findings += [*serving.findings, *file_list_findings]
-    assumed, kind, cuda = kernel.version is None, driver_kind(host), cuda_max(search.version)
+    if windows is not None:
+        decisions += windows.decisions
+        findings += windows.not_served(nodes, has_libcuda(located.found.files))
+    assumed, cuda = kernel.version is None, cuda_max(search.version)
     driver = Driver("nvidia", search.version, assumed, kernel.version, kind, cuda, host.driver.root)
     findings += driver_findings(host, driver, kernel, located.found, decisions, in_force.label)
     mig_nodes = read_mig_nodes(host, devices.gpus)
@@ -106,6 +114,23 @@ def read_inventory(
         hidden=hidden_gpus(host, everything),
         env=serving.env,
     )
+
+
+def _passed_over(passed: PassedOver) -> Decision:
+    verdict: Verdict = "absent" if passed.code == "absent" else "rejected"
+    detail = f"{passed.code}: {passed.why}"
+    return Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=detail)
+
+
+def _makes_a_driver(file: HostFile) -> bool:
+    """Return whether *file* is NVIDIA's: any desktop has vendor-neutral loaders, and any Windows Direct3D's."""
+    return file.group is None and file.soname not in _OF_WINDOWS
+
+
+def _windows(host: Host) -> Windows:
+    from gpubind.inventory.nvidia.windows import read_windows  # few hosts are in Windows
+
+    return read_windows(host)
 
 
 def _serving(
@@ -152,10 +177,10 @@ def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
 
 
 def _brought(search: Search) -> Iterator[Claim]:
-    """Yield the driver's libraries that the container around this process was given: the names carry no version."""
+    """Yield the driver's libraries that Windows, or the container around this process, has: no name has a version."""
     for directory in search.first:
         for name in search.tree.names(directory):
-            if name.startswith(("libcuda", "libnvidia-")) and ".so" in name:
+            if ".so" in name and (name.startswith(("libcuda", "libnvidia-")) or directory.startswith(WSL_DRIVERS)):
                 yield Claim("library-name", name, "driver", directory)
 
 
@@ -179,23 +204,31 @@ def _completion(
     return found
 
 
-def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:
-    """Return the search for files of version V, with the directories that hold libcuda before the known ones."""
+def _search(
+    host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel, windows: Optional[Windows]
+) -> Search:
+    """Return the search for files of version V, with the directories that hold libcuda before the known ones.
+
+    Of Windows' driver: of files that carry no version, with its own directories before the ld cache, which also names
+    what Linux packages have brought.
+    """
     here = architecture(host.uname.machine)
     compat32 = "compat32" in request.capabilities
+    is_windows = windows is not None
+    of_windows = () if windows is None else (WSL_LIBRARIES, *windows.stores)
     own = existing_directories(host.driver, request.library_path)
-    around = existing_directories(host.driver, CONTAINER_LIBRARIES)
+    around = existing_directories(host.driver, (*CONTAINER_LIBRARIES, *of_windows))
     directories = (*existing_directories(host.driver.lenient, library_directories(here.name)), *own)
     if compat32 and here.compat32 is not None:
         directories += existing_directories(host.driver.lenient, library_directories(here.compat32))
-    search = Search(host, cache, directories, compat32=compat32, first=around)
+    search = Search(host, cache, directories, compat32=compat32, first=around, is_windows=is_windows)
     libcudas = [
         (candidate, judged)
         for candidate in search.candidates(frozenset((_LIBCUDA_STEM,)))
         if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == here.name
     ]
     version = kernel.version
-    if version is None:  # V of the file that libcuda leads to
+    if version is None and not is_windows:  # V of the file that libcuda leads to
         rank = {LIBCUDA: 0, _LIBCUDA_STEM: 1}
         by_name = sorted(libcudas, key=lambda found: rank.get(found[0].name, 2))
         carried = (accepted.version or driver_version_of(candidate.name) for candidate, accepted in by_name)
@@ -207,7 +240,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kern
     beside = existing_directories(host.driver, dict.fromkeys(near), below=("",))
     first = existing_directories(host.driver, beside)
     after = tuple(one for one in dict.fromkeys((*first, *directories)) if one not in around)
-    return Search(host, cache, after, version, compat32=compat32, first=around, beside=beside)
+    return Search(host, cache, after, version, compat32=compat32, first=around, beside=beside, is_windows=is_windows)
 
 
 def driver_findings(
@@ -258,8 +291,9 @@ def _other_versions(driver: Driver, kernel: Kernel, found: Libraries) -> Iterato
     mismatch = driver.kernel_version is not None and not has_libcuda(found.files)
     for other, paths in sorted(others.items()):
         code = "driver-mismatch" if mismatch else "other-driver-version"
-        where = f"{kernel.where}; {min(paths)}"
-        yield finding(code, subject=other, where=where, version=driver.version, count=len(paths))
+        case = "wsl" if driver.kind == "wsl" else None
+        where = f"{kernel.where}; {min(paths)}" if case is None else min(paths)
+        yield finding(code, subject=other, case=case, where=where, version=driver.version, count=len(paths))
 
 
 def _no_libcuda(host: Host, found: Libraries) -> Iterator[Finding]:
@@ -320,6 +354,8 @@ def has_libcuda(files: Iterable[HostFile]) -> bool:
 def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBindError:
     """Return the error that names the places searched, and whether another driver owns the GPU."""
     why, hint = kernel.why or "no file matches", "on a GPU node: install the driver, or give --root"
+    if host.dev.has(DXG):
+        why, hint = f"{DXG} is there, and no driver of NVIDIA's in Windows", "install NVIDIA's driver in Windows"
     if host.dev.has(NOUVEAU):
         why = "the open-source driver nouveau owns the GPU"
         hint = "with this GPU: `gpubind explain nouveau`"

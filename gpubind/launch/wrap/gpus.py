@@ -220,11 +220,12 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
 
 def as_written(error: UsageError, request: GpuRequest) -> UsageError:
     """Return *error* about the GPUs of *request*, with the words of the line in place of `--gpus`."""
-    if error.code not in ("unknown-gpu", "ambiguous-gpu"):
+    if error.code not in ("unknown-gpu", "ambiguous-gpu", "inseparable-gpus"):
         return error
     words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.words)
-    what = "this host has fewer GPUs" if request.by_count else error.what.partition(": ")[2]
-    is_index = error.code == "unknown-gpu" and all(name.isdigit() for name in (request.gpus or "").split(","))
+    is_unknown = error.code == "unknown-gpu"
+    what = "this host has fewer GPUs" if request.by_count and is_unknown else error.what.partition(": ")[2]
+    is_index = is_unknown and all(name.isdigit() for name in (request.gpus or "").split(","))
     why = "" if is_index else error.why  # that of an index is about gpubind's own `--gpus`, which takes no count
     return UsageError(error.code, f"`{words}`: {what}", why=why, hint=error.hint)
 

@@ -27,6 +27,7 @@ from typing import Literal, Optional, Union
 from gpubind.formats.driver import gpu_names
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, Gpu, Inventory, Severity, counted, finding
+from gpubind.model.layouts import ALL_GPUS
 from gpubind.planner.gpus.choice import (
     Choice,
     Chosen,
@@ -127,7 +128,7 @@ class GpuList:
 def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory], environ: Mapping[str, str]) -> Choice:
     """Return what *environ* chooses of the GPUs of *inventory*, one of the *inventories* of this host."""
     if not usable(inventory):
-        return Choice()
+        return _of_unknown(inventory, environ)
     others = [gpu for other in inventories if other is not inventory for gpu in usable(other)]
     lists = {name: GpuList(name, inventory, environ) for name in gpu_names.RULES if name in environ}
     cuda, rocr = lists.get(gpu_names.CUDA_VISIBLE_DEVICES), lists.get(gpu_names.ROCR_VISIBLE_DEVICES)
@@ -145,6 +146,17 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
     if cuda is not None and cuda.value.strip().startswith("MIG-") and mig_enabled(inventory):
         job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
     return _at_most(_within_job(cuda, job), lists.get(gpu_names.NVIDIA_VISIBLE_DEVICES))
+
+
+def _of_unknown(inventory: Inventory, environ: Mapping[str, str]) -> Choice:
+    """Return the choice where one node is all GPUs: CUDA's variable is handed on, for CUDA in the container to read."""
+    name = gpu_names.CUDA_VISIBLE_DEVICES
+    if name not in environ or not any(node.target in ALL_GPUS for node in inventory.devices):
+        return Choice()
+    names = GpuList(name, inventory, environ)
+    if names.hides_all:
+        return _listed(names, (), certain=False)
+    return Choice(name, None, names.forwarded, already_set=True)
 
 
 def _given_by_slurm(names: GpuList, others: Sequence[Gpu], *, both_say: bool) -> Choice:

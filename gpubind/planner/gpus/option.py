@@ -9,6 +9,7 @@ from gpubind.errors import UsageError
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
 from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Inventory, finding
+from gpubind.model.layouts import ALL_GPUS
 from gpubind.planner.gpus import choice
 
 
@@ -33,13 +34,18 @@ class _Found(NamedTuple):
 def chosen_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choice.Choice, ...]:
     """Return the choice of *text* in each inventory. A vendor that the list does not name has no GPU.
 
-    Errors: `UsageError` (`bad-gpus`, `unknown-gpu`, `ambiguous-gpu`).
+    Errors: `UsageError` (`bad-gpus`, `unknown-gpu`, `ambiguous-gpu`, `inseparable-gpus`).
     """
     items = parse_gpus(text)
     if items == "all":
         return tuple(choice.Choice(choice.OPTION, everything=True) for _ in inventories)
     if items == "none":
         return tuple(choice.Choice(choice.OPTION, ()) for _ in inventories)
+    shared = [node.target for inventory in inventories for node in inventory.devices if node.target in ALL_GPUS]
+    if shared:
+        what = f"--gpus: `{text}` cannot be chosen: {shared[0]} is all GPUs of this host"
+        hint = f"`--gpus all`, with {CUDA_VISIBLE_DEVICES} in the container for the GPUs that CUDA is to show"
+        raise UsageError("inseparable-gpus", what, hint=hint)
     found = [_find(item, inventories) for item in items]
     return tuple(_choice(text, [one for one in found if one.number == n]) for n in range(len(inventories)))
 

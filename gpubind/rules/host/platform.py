@@ -9,6 +9,7 @@ from gpubind.inventory.interpreters import foreign_interpreter as foreign
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, STORAGE, is_asked, nodes_of
 from gpubind.model import Finding, finding
+from gpubind.model.layouts import DXG, WSL_LIBRARIES
 from gpubind.rules.preflight import Preflight
 
 UDEV = "/run/udev"
@@ -40,9 +41,10 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
 
 
 def wsl(preflight: Preflight) -> Iterator[Finding]:
-    """Yield Windows' driver with /dev/dxg: no kernel module, no /proc/driver/nvidia, no version to compare."""
-    if preflight.driver is not None and preflight.driver.kind == "wsl":
-        yield finding("wsl", subject="/dev/dxg", where="/dev/dxg, /usr/lib/wsl/lib")
+    """Yield Windows' driver, where nothing of it is missing: else the plan has the finding."""
+    is_windows = preflight.driver is not None and preflight.driver.kind == "wsl"
+    if is_windows and all(finding.code != "wsl" for finding in preflight.plan.findings):
+        yield finding("wsl", subject=DXG, severity="note", where=f"{DXG}, {WSL_LIBRARIES}")
 
 
 def tegra(preflight: Preflight) -> Iterator[Finding]:

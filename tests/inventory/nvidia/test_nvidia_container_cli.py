@@ -202,8 +202,8 @@ def test_firmware_and_what_guards_mig_stay_on_the_host() -> None:
 
 
 def test_a_device_that_nobody_else_knows_has_a_decision() -> None:
-    found = read_inventory(with_answer(ubuntu(), kernel(), {"/dev/dxg": Node("char", 10, 63)}), Request())
-    assert decided(found, "/dev/dxg") == [("left-out", "unknown-device")]
+    found = read_inventory(with_answer(ubuntu(), kernel(), {"/dev/gdrdrv": Node("char", 10, 63)}), Request())
+    assert decided(found, "/dev/gdrdrv") == [("left-out", "unknown-device")]
 
 
 def test_what_is_printed_but_not_there_is_dangling() -> None:

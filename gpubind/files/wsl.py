@@ -1,0 +1,45 @@
+"""Windows' driver in Linux (WSL 2): its directories, and which of the drivers that Windows keeps is in use.
+
+Windows shows the directory of each of its drivers below `/usr/lib/wsl/drivers`, also of earlier versions. NVIDIA's has
+the driver proper. `/usr/lib/wsl/lib` has the libraries that programs open: copies of files there, or loaders of them.
+Source: nvidia-container-toolkit `pkg/nvcdi/driver-wsl.go`.
+"""
+
+from __future__ import annotations
+
+from gpubind.files.tree import Tree
+from gpubind.model import Missing
+from gpubind.model.layouts import WSL_DRIVERS, WSL_LIBRARIES
+
+LIBCUDA = "libcuda.so.1.1"
+"""The file that only NVIDIA's stores have."""
+STORE = "nv"
+"""How the names of NVIDIA's stores begin (nv_dispi.inf_amd64_..., nvmdi...): Windows has hundreds of others."""
+
+
+def driver_stores(tree: Tree) -> tuple[str, ...]:
+    """Return the directory of NVIDIA's driver that is in use; several only where nothing tells them apart.
+
+    In use is the one with the most files of the same name and size in /usr/lib/wsl/lib. NVIDIA's own tools ask Windows.
+    """
+    names = tree.names(WSL_DRIVERS)
+    own = [name for name in names if name.startswith(STORE)]
+    stores = _with_libcuda(tree, own) or _with_libcuda(tree, [name for name in names if name not in own])
+    if len(stores) < 2:
+        return stores
+    copies = {name: _size(tree, f"{WSL_LIBRARIES}/{name}") for name in tree.names(WSL_LIBRARIES)}
+    equal = {
+        store: sum(1 for name, size in copies.items() if size and _size(tree, f"{store}/{name}") == size)
+        for store in stores
+    }
+    return tuple(store for store in stores if equal[store] == max(equal.values()))
+
+
+def _with_libcuda(tree: Tree, names: list[str]) -> tuple[str, ...]:
+    stores = (f"{WSL_DRIVERS}/{name}" for name in names)
+    return tuple(store for store in stores if tree.has(f"{store}/{LIBCUDA}"))
+
+
+def _size(tree: Tree, path: str) -> int:
+    found = tree.stat(path)
+    return 0 if isinstance(found, Missing) else found.size

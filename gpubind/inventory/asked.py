@@ -1,0 +1,24 @@
+"""The GPUs that no file names: the driver's own program is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpubind.formats.driver.nvidia_smi import GPUS, parse_gpus
+from gpubind.host import Host
+from gpubind.model import Inventory, Missing
+
+TIMEOUT_S = 10.0
+
+
+def with_asked_gpus(host: Host, inventories: Iterable[Inventory]) -> tuple[Inventory, ...]:
+    """Return *inventories*; NVIDIA's with the GPUs of nvidia-smi, where it has devices and no file names a GPU."""
+    return tuple(_asked(host, inventory) for inventory in inventories)
+
+
+def _asked(host: Host, inventory: Inventory) -> Inventory:
+    if inventory.driver.vendor != "nvidia" or inventory.gpus or not inventory.devices or host.driver.root != "/":
+        return inventory
+    answer = host.run(GPUS, TIMEOUT_S)
+    told = () if isinstance(answer, Missing) or answer.status else parse_gpus(answer.stdout)
+    return inventory._replace(gpus=told)

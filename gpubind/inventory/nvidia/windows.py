@@ -1,0 +1,56 @@
+"""Windows' driver in Linux (WSL 2): the files that a container needs at their own paths.
+
+libcuda and NVML in /usr/lib/wsl/lib ask Windows for the driver's directory, and load the rest from there.
+Source: nvidia-container-toolkit `pkg/nvcdi/driver-wsl.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpubind.files.wsl import driver_stores
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host
+from gpubind.inventory.claims import Answer, Claim, sorted_out
+from gpubind.model import ContainerPath, Decision, Finding, HostFile, Missing, finding
+from gpubind.model.layouts import DXG, WSL_DRIVERS, WSL_LIBRARIES
+
+DXCORE = f"{WSL_LIBRARIES}/libdxcore.so"
+"""The way to Windows' drivers: some programs open it by its path."""
+
+
+class Windows(NamedTuple):
+    """The driver that Windows shows."""
+
+    stores: tuple[str, ...]
+    files: tuple[HostFile, ...]
+    decisions: tuple[Decision, ...]
+
+    def not_served(self, nodes: Iterable[str], has_libcuda: bool) -> Iterator[Finding]:
+        """Yield a finding for a part that the container lacks, and without which libcuda finds no GPU."""
+        if DXG not in nodes:
+            yield finding("wsl", case="no-node", severity="warning", subject=DXG, where=DXG)
+        if has_libcuda and not self.stores:
+            yield finding("wsl", case="no-store", severity="warning", subject=WSL_DRIVERS, where=WSL_DRIVERS)
+
+
+def read_windows(host: Host) -> Windows:
+    """Return the directories of the driver in use, and their files; none if there is no such directory."""
+    stores = driver_stores(host.driver)
+    return Windows(stores, *sorted_out(_files(host, stores)))
+
+
+def _files(host: Host, stores: tuple[str, ...]) -> Iterator[Answer]:
+    tree = host.driver
+    paths = [f"{store}/{name}" for store in stores for name in tree.names(store) if _is_needed(name)]
+    for path in (DXCORE, *paths):
+        claim = Claim("file", path, "driver", WSL_DRIVERS, target=ContainerPath(path))
+        found = tree.find(path)
+        if isinstance(found, Missing):
+            yield claim.lost(found)
+        elif found.stat.kind == "file":
+            yield claim.bindable(tree, found, found_by=path)
+
+
+def _is_needed(name: str) -> bool:
+    return ".so" in name or name.endswith((".bin", ".dll")) or name == "nvidia-smi"
