@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_PATH, read_ldcache, read_ldsoconf
@@ -70,12 +70,11 @@ def _each(pattern: str) -> list[str]:
     return [head + word + end for word in words.split(",") for end in _each(tail)] if brace else [pattern]
 
 
-def _data(libraries: Iterable[str]) -> Iterator[str]:
+def _data(libraries: tuple[str, ...]) -> Iterator[str]:
     """Yield the directories of a driver's data that belong to *libraries*, directories."""
-    for standard, own in dict.fromkeys(pair for directory in libraries for pair in layouts.data_beside(directory)):
-        for place in layouts.OF_DRIVERS:
-            if place.startswith(standard):
-                yield f"{own}{place[len(standard) :]}".rstrip("/")
+    for place in layouts.OF_DRIVERS:
+        for standard, own in layouts.data_places(place, libraries):
+            yield f"{own}{place[len(standard) :]}".rstrip("/")
 
 
 def look_around(host: SurveyedHost) -> None:

@@ -20,9 +20,7 @@ from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
-from gpubind.model.layouts import OF_DRIVERS, SYSTEM_DIRECTORIES, UNCHANGED_PROGRAMS
-
-OWN_PLACE, LOCAL_SHARE = ("/", "/"), ("/usr/share/", "/usr/local/share/")
+from gpubind.model.layouts import SYSTEM_DIRECTORIES, UNCHANGED_PROGRAMS, data_places
 
 
 class LocatedFiles(NamedTuple):
@@ -265,20 +263,13 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
 
 
 def _places(search: Search, name: str) -> dict[str, str]:
-    """Return the paths on this host that *name* means, each by its place in a container.
-
-    What belongs to a driver may be in the prefix of its libraries, in /usr/local/share, where of a container only
-    Vulkan's loader would look (source: nvidia-container-toolkit `internal/discover/graphics.go`, XDG_DATA_DIRS), or at
-    the top of an extracted .run directory.
-    """
-    is_drivers = name.startswith(OF_DRIVERS)
+    """Return the paths on this host that *name* means, each by its place in a container."""
     places: dict[str, str] = {}
-    for standard, own in (*search.data, OWN_PLACE, LOCAL_SHARE) if is_drivers else (OWN_PLACE,):
-        if name.startswith(standard):
-            tree = search.tree if own == standard else search.tree.lenient
-            for path in glob(tree, own + name[len(standard) :]):
-                places.setdefault(standard + path[len(own) :], path)
-    if is_drivers and not places:
+    for standard, own in data_places(name, search.beside):
+        tree = search.tree if own == standard else search.tree.lenient
+        for path in glob(tree, own + name[len(standard) :]):
+            places.setdefault(standard + path[len(own) :], path)
+    if not places:  # at the top of an extracted .run directory
         tops = ((top, file) for top in search.beside for file in search.tree.names(top) if file in RUN_DIRECTORY)
         for top, file in tops:
             if fnmatchcase(RUN_DIRECTORY[file], name):

@@ -24,7 +24,6 @@ from gpubind.model.layouts import (
     STANDARD_PROGRAMS,
     SUBDIRECTORIES,
     WITHOUT_LD_CACHE,
-    data_beside,
     programs_beside,
 )
 
@@ -99,8 +98,6 @@ class Search:
         own = (place for directory in beside for place in programs_beside(directory))
         near = tuple(place for place in own if self.tree.lenient.names(place))
         self.programs = tuple(dict.fromkeys((*(STANDARD_PROGRAMS if near else ()), *near, *programs, *on_path)))
-        self.data = tuple(pair for directory in beside for pair in data_beside(directory))
-        """Directories of the driver's data, each after the one that they stand for."""
         self.version = version
         self.is_windows = is_windows
         self._judged: dict[str, Union[Accepted, Refused]] = {}

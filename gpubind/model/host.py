@@ -274,6 +274,8 @@ class Inventory(NamedTuple):
     """The indexes of the GPUs that this process cannot open, by their nodes."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
+    beside: tuple[str, ...] = ()
+    """The directories that hold libcuda: programs and data are also searched in their prefixes."""
 
 
 class Mount(NamedTuple):

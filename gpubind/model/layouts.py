@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpubind.model.arch import WITH_DRIVERS, architecture
 
 SUBDIRECTORIES = ("", "vdpau", "gbm")
@@ -119,15 +121,22 @@ def programs_beside(directory: str) -> tuple[str, ...]:
     return (f"{prefix}/bin", f"{prefix}/sbin", directory)
 
 
-def data_beside(directory: str) -> tuple[tuple[str, str], ...]:
-    """Return the directories that stand for standard ones with the libraries in *directory*, each after that one.
+def data_places(path: str, directories: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return where a host may have what *path* means: how it begins, and how it begins there, in order.
 
-    The /etc of a prefix that ends with /usr is next to it. GKE has Vulkan's manifests in a directory of the prefix.
-    Source: nvidia-container-toolkit `internal/discover/graphics.go`.
+    *directories* hold the driver's libraries: what belongs to a driver is in their prefix. The /etc of a prefix that
+    ends with /usr is next to it. GKE has Vulkan's manifests in a directory of the prefix. In /usr/local/share, of a
+    container, only Vulkan's loader would look. Source: nvidia-container-toolkit `internal/discover/graphics.go`.
     """
-    prefix = prefix_of(directory)
-    above = prefix[: -len("/usr")] if prefix.endswith("/usr") else prefix
-    return (("/usr/share/", f"{prefix}/share/"), ("/etc/", f"{above}/etc/"), ("/etc/vulkan/", f"{prefix}/vulkan/"))
+    places: list[tuple[str, str]] = []
+    for prefix in map(prefix_of, directories):
+        above = prefix[: -len("/usr")] if prefix.endswith("/usr") else prefix
+        places += [("/usr/share/", f"{prefix}/share/"), ("/etc/", f"{above}/etc/")]
+        places += [("/etc/vulkan/", f"{prefix}/vulkan/")] if above else []
+    places += [("/", "/"), ("/usr/share/", "/usr/local/share/")]
+    if not path.startswith(OF_DRIVERS):
+        return (("/", "/"),)
+    return tuple(dict.fromkeys(place for place in places if path.startswith(place[0])))
 
 
 ROCM = ("/opt/rocm", "/opt/rocm-*", "/opt/rocm/core-*")

@@ -80,6 +80,8 @@ class PlannedDriver(NamedTuple):
     source: SourceUsed
     searched: tuple[str, ...]
     """`ld.so.cache` and directories of the driver root, in order."""
+    beside: tuple[str, ...] = ()
+    """The directories that hold libcuda: programs and data were also searched in their prefixes."""
 
 
 PLAN_SCHEMA = "gpubind.plan/1"

@@ -91,7 +91,7 @@ def make_plan(
         request=request,
         layout=layout.name,
         isolated=layout.isolated,
-        drivers=tuple(PlannedDriver(each.driver, each.source, each.searched) for each in inventories),
+        drivers=tuple(PlannedDriver(each.driver, each.source, each.searched, each.beside) for each in inventories),
         gpus=gpus,
         libdir=layout.libdir,
         libdir32=layout.libdir32,

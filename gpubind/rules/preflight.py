@@ -27,6 +27,7 @@ from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan, Stat
 from gpubind.model.expectation import Expectation
 from gpubind.model.gpucode import CodeFile
+from gpubind.model.layouts import data_places
 from gpubind.model.trial import Trial
 from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import RUNTIMES
@@ -101,6 +102,16 @@ class Preflight:
     def driver(self) -> Optional[Driver]:
         """Return NVIDIA's driver, if the plan is about it."""
         return next((planned.driver for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), None)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Return the directories that hold NVIDIA's libcuda, in whose prefixes its programs and data were searched."""
+        return next((planned.beside for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), ())
+
+    def looked_in(self, *paths: str) -> str:
+        """Return the places in which the host was searched for *paths* of manifests and data."""
+        places = ((path, *place) for path in paths for place in data_places(path, self.beside))
+        return ", ".join(dict.fromkeys(own + path[len(standard) :] for path, standard, own in places))
 
     @property
     def is_nvidias(self) -> bool:

@@ -465,6 +465,10 @@ CASES: dict[str, Case] = {
         Situation(({"/usr/lib64/libGL.so.1": elf("libGL.so.1")},)),
         Situation(({"/dev/nvidiactl": Node("char", 195, 255)},)),
     ),
+    "nvidia-smi-missing": Case(
+        Situation(lacking("/usr/bin/nvidia-smi"), request={"caps": ("compute", "utility")}),
+        Situation(lacking("/usr/bin/nvidia-smi"), request={"caps": ("compute",)}),
+    ),
     "other-driver-version": Case(
         Situation(healthy(libraries("/usr/lib", "535.54.03"))),
         Situation(healthy(libraries("/usr/lib"))),

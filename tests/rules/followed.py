@@ -213,6 +213,7 @@ FOLLOWED: dict[str, Followed] = {
     "no-libcuda": with_parts("no-libcuda", "install the driver's user-space libraries", rhel()),
     "no-nvml": Followed("install the driver's package with NVML", Situation(healthy())),
     "not-in-list": Followed("add to the list, each on a line: ", Situation(healthy(), listfile=site_list(WHOLE_LIST))),
+    "nvidia-smi-missing": Followed("put its directory into PATH", Situation(healthy())),
     "other-driver-version": Followed("remove the version that is not used", Situation(healthy())),
     "stale-cdi": with_parts("stale-cdi", "regenerate it", cases_host.cdi()),
     "stub-libcuda": Followed("remove it", Situation(healthy())),

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from gpubind.errors import FormatError, NothingToBindError
-from gpubind.files.ldconfig import LD_CACHE_PATH
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import HOST_ONLY, driver_version_of
 from gpubind.formats.elf.ldcache import LdCache
@@ -97,12 +96,13 @@ def read_inventory(
         findings += windows.not_served(nodes, has_libcuda(located.found.files))
     assumed, cuda = kernel.version is None, cuda_max(search.version)
     driver = Driver("nvidia", search.version, assumed, kernel.version, kind, cuda, host.driver.root)
-    findings += driver_findings(host, driver, kernel, located.found, decisions, in_force.label)
+    findings += driver_findings(host, driver, kernel, search, located.found, decisions, in_force.label)
     mig_nodes = read_mig_nodes(host, devices.gpus)
     return Inventory(
         driver=driver,
         source=SourceUsed(serving.name, serving.detail, serving.passed_over),
         searched=search.searched,
+        beside=search.beside,
         files=(*located.libraries, *located.files),
         devices=devices.nodes,
         gpus=devices.gpus,
@@ -244,14 +244,20 @@ def _search(
 
 
 def driver_findings(
-    host: Host, driver: Driver, kernel: Kernel, found: Libraries, decisions: list[Decision], label: str
+    host: Host,
+    driver: Driver,
+    kernel: Kernel,
+    search: Search,
+    found: Libraries,
+    decisions: list[Decision],
+    label: str,
 ) -> list[Finding]:
     """Return the findings about manifests, versions and libraries; *label* is the list in force."""
     return [
         *(finding("bad-icd", subject=d.subject, where=d.path, why=d.detail) for d in decisions if d.rule == "bad-icd"),
         *_not_loaded(host, driver, kernel),
         *_other_versions(driver, kernel, found),
-        *_no_libcuda(host, found),
+        *_no_libcuda(host, search, found),
         *_not_in_list(found, label),
     ]
 
@@ -296,15 +302,15 @@ def _other_versions(driver: Driver, kernel: Kernel, found: Libraries) -> Iterato
         yield finding(code, subject=other, case=case, where=where, version=driver.version, count=len(paths))
 
 
-def _no_libcuda(host: Host, found: Libraries) -> Iterator[Finding]:
+def _no_libcuda(host: Host, search: Search, found: Libraries) -> Iterator[Finding]:
     is_other = any(decision.rule == "other-driver-version" for decision in found.decisions)
     if has_libcuda(found.files) or is_other or LIBCUDA in found.outside:
         return
     refused = unusable(host, found.decisions, LIBCUDA)
-    searched = ", ".join((LD_CACHE_PATH, *library_directories(host.uname.machine)[:3], "..."))
     system = system_of(host.driver)
     case = ("absent", *cases_of(*((one, one == system) for one in ("alpine", "guix", "nixos"))))
-    yield finding("no-libcuda", subject=LIBCUDA, **(refused or {"case": case, "where": searched}))
+    absent = {"case": case, "where": ", ".join(search.places)}
+    yield finding("no-libcuda", subject=LIBCUDA, **(refused or absent))
 
 
 def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional[dict[str, Any]]:

@@ -8,17 +8,19 @@ from posixpath import basename
 from gpubind.files.ldconfig import LD_CACHE_PATH
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.mknod import load_command
-from gpubind.formats.driver.names import COMPANIONS, STUBBED
+from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUBBED
 from gpubind.host import Host
+from gpubind.image.environment import DEFAULT_PATH
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
 from gpubind.inventory.search import LD_CACHE, ldconfig
 from gpubind.model import ContainerPath, Decision, Finding, Severity, cases_of, counted, finding
+from gpubind.model.layouts import STANDARD_PROGRAMS, programs_beside
 from gpubind.rules.preflight import Preflight
 
-NVML = "libnvidia-ml.so.1"
+NVML, SMI = "libnvidia-ml.so.1", "nvidia-smi"
 DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
 """Rules of Decisions about damaged libraries. A linker script is not damaged."""
 
@@ -74,6 +76,19 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
         severity: Severity = "error" if is_damaged or preflight.wants_by_name("utility") else "warning"
         facts = refused or {"case": "absent", "where": names["libcuda.so.1"]}
         yield finding("no-nvml", subject=NVML, severity=severity, **facts)
+
+
+def nvidia_smi_missing(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a host where no nvidia-smi was found, unless the image has one."""
+    is_absent = any(one.subject == SMI and one.verdict == "absent" for one in preflight.plan.decisions)
+    image = preflight.image
+    if is_absent and preflight.wants("utility") and NVML in preflight.libraries:
+        if image is not None and any(image.tree.has(f"{place}/{SMI}") for place in DEFAULT_PATH.split(":")):
+            return
+        beside = (place for directory in preflight.beside for place in programs_beside(directory))
+        places = dict.fromkeys((*STANDARD_PROGRAMS, *beside, "PATH"))
+        severity: Severity = "warning" if preflight.wants_by_name("utility") else "note"
+        yield finding("nvidia-smi-missing", subject=SMI, severity=severity, where=", ".join(places))
 
 
 def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
@@ -173,5 +188,6 @@ def companion_missing(preflight: Preflight) -> Iterator[Finding]:
                 subject=companion.name + (version if companion.name.endswith(".so.") else ""),
                 case=companion.name,
                 severity=companion.severity,
+                where=preflight.looked_in(RUN_DIRECTORY[companion.name]) if companion.name in RUN_DIRECTORY else None,
                 library=companion.library,
             )

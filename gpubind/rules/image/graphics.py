@@ -56,7 +56,7 @@ def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
             subject=loader.name,
             case=loader.name,
             severity="error" if is_named and loader.capability == "graphics" else "note",
-            where=", ".join(loader.directories),
+            where=preflight.looked_in(*loader.directories),
             library=loader.library,
         )
 
