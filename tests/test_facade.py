@@ -171,6 +171,7 @@ def test_a_request_has_the_defaults_of_the_command_line() -> None:
     request = checked(Request())
     assert (request.vendors, request.caps_explicit, request.capabilities) == ((), False, DEFAULT_CAPABILITIES)
     assert Request(caps=("compute",)).caps_explicit
+    assert Request(caps=("compute",)).caps_named
     assert checked(Request(cdi_devices=("nvidia.com/gpu=0",))).source == "cdi"
 
 

@@ -144,7 +144,7 @@ def _is_needed(file: HostFile, request: Request) -> bool:
     """Return whether *file* is of ROCm, of CUDA, or of a requested capability, and not vendor-neutral."""
     if known(file.name).minor or file.kind != "library" or file.group not in (None, "rocm"):
         return False
-    by_name = request.caps_explicit and file.capability in request.capabilities
+    by_name = request.caps_named and file.capability in request.capabilities
     return by_name or (file.capability == "compute" and "compute" in request.capabilities)
 
 

@@ -69,8 +69,13 @@ class Request(NamedTuple):
 
     @property
     def caps_explicit(self) -> bool:
-        """Whether the caller named the capabilities."""
+        """Whether the caller said which capabilities."""
         return self.caps is not None
+
+    @property
+    def caps_named(self) -> bool:
+        """Whether the caller named some of the capabilities, and not all: one that is not served is an error then."""
+        return self.caps is not None and self.capabilities != CAPABILITIES
 
 
 class PlannedDriver(NamedTuple):

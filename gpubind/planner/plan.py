@@ -183,7 +183,7 @@ def _that_matter(inventory: Inventory, request: Request, requested: frozenset[Ca
         if node is not None and not _is_requested(node.capability, requested):
             continue
         is_for_display = node is not None and (node.capability == "graphics" or "/dri/card" in node.target)
-        by_name = request.caps_explicit and "graphics" in requested
+        by_name = request.caps_named and "graphics" in requested
         if finding.code == "device-permission" and finding.severity == "warning" and is_for_display and not by_name:
             finding = finding._replace(severity="note")
         yield finding

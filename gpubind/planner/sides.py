@@ -183,7 +183,7 @@ def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit
             "vendor-neutral-left-out", subject=group.name, vendor=member.vendor, where=member.source, name=name
         )
     elif fit is not None and (group.own is None or is_asked) and not (group.refused and group.refused.is_total):
-        by_name = request.caps_explicit and "graphics" in request.capabilities and group.name == "glvnd"
+        by_name = request.caps_named and "graphics" in request.capabilities and group.name == "glvnd"
         yield finding(
             "vendor-neutral-missing",
             subject=group.name,
@@ -253,7 +253,7 @@ def _refusal(
 
 def _severity(file: HostFile, request: Request) -> Severity:
     """Return an error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
-    by_name = request.caps_explicit and file.capability in request.capabilities and file.kind == "library"
+    by_name = request.caps_named and file.capability in request.capabilities and file.kind == "library"
     if known(file.name).minor:
         return "warning" if by_name else "note"
     if by_name or (file.name == "libcuda.so.1" and file.kind == "library"):

@@ -156,7 +156,7 @@ class Preflight:
 
     def wants_by_name(self, capability: Capability) -> bool:
         """Return whether *capability* is wanted and the caller named capabilities: a missing part is an error."""
-        return self.plan.request.caps_explicit and self.wants(capability)
+        return self.plan.request.caps_named and self.wants(capability)
 
 
 class ImagePreflight(Preflight):

@@ -215,7 +215,7 @@ def _left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
         return
     mounts = [mount for mount in plan.mounts if mount.target in left]
     needed = any(mount.required for mount in mounts)
-    by_default = not plan.request.caps_explicit and all(mount.capability in BY_DEFAULT for mount in mounts)
+    by_default = not plan.request.caps_named and all(mount.capability in BY_DEFAULT for mount in mounts)
     severity: Severity = "error" if needed else "note" if by_default else "warning"
     yield finding(
         NO_MOUNT_POINT,

@@ -150,9 +150,12 @@ def test_a_mesa_libgl_in_the_image_is_no_libglvnd() -> None:
     assert "/.gpubind/libs/libGL.so.1" in targets
 
 
-def test_graphics_asked_for_by_name_without_any_libglvnd_is_an_error() -> None:
-    made = make(image(glibc("2.36")), glvnd_host("GLIBC_2.38"), caps=("graphics",))
-    assert [(f.code, f.severity) for f in made.findings if "neutral" in f.code] == [("vendor-neutral-missing", "error")]
+@pytest.mark.parametrize(("caps", "severity"), [(("graphics",), "error"), (("all",), "note"), (None, "note")], ids=str)
+def test_graphics_without_any_libglvnd_is_an_error_where_it_is_asked_for_by_name(caps: Any, severity: str) -> None:
+    made = make(image(glibc("2.36")), glvnd_host("GLIBC_2.38"), caps=caps)
+    assert [(f.code, f.severity) for f in made.findings if "neutral" in f.code] == [
+        ("vendor-neutral-missing", severity)
+    ]
 
 
 def test_the_opencl_loader_is_decided_on_its_own() -> None:

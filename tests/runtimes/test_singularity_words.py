@@ -206,6 +206,10 @@ def test_the_containers_own_shell_puts_the_images_value_behind_ours(
     assert library_path(opened, start(**facts)) == {"LD_LIBRARY_PATH": expected}
 
 
+def test_apptainer_1_5_puts_nothing_in_front_where_no_file_of_the_image_sets_the_variable() -> None:
+    assert library_path(PLAIN, start(version=(1, 5, 3))) == {"LD_LIBRARY_PATH": LIBS}
+
+
 def test_apptainer_1_5_alone_names_its_directory_after_the_users_value_where_the_image_sets_none() -> None:
     begun = start("--env", "LD_LIBRARY_PATH=/mine", version=(1, 5, 3))
     assert library_path(SANDBOX, begun) == {}

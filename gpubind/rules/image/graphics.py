@@ -50,7 +50,7 @@ def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
             continue
         if preflight.image is not None and _has_manifest(preflight.image.tree, loader):
             continue
-        is_named = request.caps_explicit and loader.capability in request.capabilities
+        is_named = request.caps_named and loader.capability in request.capabilities
         yield finding(
             "manifest-missing",
             subject=loader.name,

@@ -185,7 +185,7 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
     if capability in (None, "compat32"):  # which a 32-bit library has in addition to another
         capability = capability_of(table.section(name, mount.target), driver_version_of(name))
     request = preflight.plan.request
-    by_name = request.caps_explicit and capability in request.capabilities
+    by_name = request.caps_named and capability in request.capabilities
     if known(name).minor:
         return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
     if by_name or mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):

@@ -128,7 +128,8 @@ def _library_path(
     """
     name = "LD_LIBRARY_PATH"
     users_own = specified(start, name)
-    if is_newer(start) and users_own is None:
+    # Without an environment file of the image LD_LIBRARY_PATH stays unset, and then nothing is put in front of it.
+    if is_newer(start) and users_own is None and (image is None or image.singularity):
         name = "PREPEND_LD_LIBRARY_PATH"
         users_own = specified(start, name)
         if users_own is None or users_own.text is not None:
