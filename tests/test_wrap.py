@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -14,10 +16,10 @@ import pytest
 
 from gpubind import record
 from gpubind.model.data import HOSTS
-from tests.support.amd import amd_host, drm_device, kernel, kfd_node, opt
+from tests.support.amd import amd_host, drm_device, kernel, kfd_node, merged, opt
 from tests.support.commands import gpubind
 from tests.support.driver import rhel
-from tests.support.trees import make_tree
+from tests.support.trees import Spec, make_tree
 
 HOST = HOSTS[0]
 RECORDER = """#!/bin/sh
@@ -277,13 +279,37 @@ def test_a_gpu_that_is_not_there_is_named_in_the_words_of_the_line(words: str, w
     assert "not a count" not in done.stderr
 
 
-def test_wrap_counts_amds_gpus_as_amds_toolkit_does(tmp_path: Path) -> None:
-    """By PCI address; ROCr, and so `--gpus`, counts them in the order of the topology."""
-    parts = [kfd_node(2, 128, bus=0x26, unique=1), kfd_node(3, 129, bus=0x05, unique=2)]
-    cards = [drm_device("0000:26:00.0", 1, 128), drm_device("0000:05:00.0", 2, 129)]
+# ROCr, and so `--gpus`, counts in the order of the topology; AMD's toolkit by PCI address.
+CROSSED = merged(
+    *(opt(), kernel(gpus=0, bmc=False), kfd_node(2, 128, bus=0x26, unique=1), kfd_node(3, 129, bus=0x05, unique=2)),
+    *(drm_device("0000:26:00.0", 1, 128), drm_device("0000:05:00.0", 2, 129)),
+)
+
+
+def amds_spec(*nodes: int) -> Spec:
+    """A spec with a device for each of the render *nodes*, by number."""
+    edits = [{"deviceNodes": [{"path": f"/dev/dri/renderD{node}"}, {"path": "/dev/kfd"}]} for node in nodes]
+    devices = [{"name": str(at), "containerEdits": one} for at, one in enumerate(edits)]
+    return {"/etc/cdi/amd.json": json.dumps({"cdiVersion": "0.6.0", "kind": "amd.com/gpu", "devices": devices})}
+
+
+@pytest.mark.parametrize(
+    ("words", "spec", "node"),
+    [
+        (("docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0"), {}, 129),
+        (("docker", "run", "--device", "amd.com/gpu=0"), {}, 129),
+        (("docker", "run", "--device", "amd.com/gpu=0"), amds_spec(129, 128), 129),
+        (("docker", "run", "--device", "amd.com/gpu=0"), amds_spec(128, 129), 128),
+        (("docker", "run", "--gpus", "driver=amd,device=1"), {}, 128),
+        (("docker", "run", "--gpus", "1"), {}, 129),
+        (("podman", "run", "--gpus", "1"), {}, 128),
+        (("docker", "run", "--device=/dev/kfd", "--device=/dev/dri/renderD128"), {}, 128),
+    ],
+)
+def test_wrap_counts_amds_gpus_as_amds_toolkit_does(
+    tmp_path: Path, words: tuple[str, ...], spec: Spec, node: int
+) -> None:
     host = tmp_path / "host.json"
-    host.write_text(record(amd_host(opt(), kernel(gpus=0, bmc=False), *parts, *cards)))
-    docker = ("docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0", "img", "true")
-    done = gpubind("wrap", "-q", "--dry-run", "--host", str(host), "--", *docker)
-    assert "/dev/dri/renderD129" in done.stdout
-    assert "/dev/dri/renderD128" not in done.stdout
+    host.write_text(record(amd_host(CROSSED, spec)))
+    done = gpubind("wrap", "-q", "--dry-run", "--host", str(host), "--", *words, "img", "true")
+    assert set(re.findall(r"/dev/dri/renderD[0-9]+", done.stdout)) == {f"/dev/dri/renderD{node}"}

@@ -31,6 +31,7 @@ from gpubind.model.layouts import DXG, WSL_LIBRARIES
 
 DRM = ("drm",)
 AMD_MODULE = "/sys/module/amdgpu"
+NVIDIA_MODULE = "/sys/module/nvidia"
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
@@ -53,6 +54,14 @@ class Gpu(NamedTuple):
         if self.vendor == "amd":
             return self.render
         return None if self.minor is None else RootedPath(f"/dev/nvidia{self.minor}")
+
+
+def by_address(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """Return *gpus* as AMD's toolkit counts them: by PCI address, the partitions of a GPU by render node.
+
+    Source: amd-ctk `internal/amdgpu/amdgpu.go` (GetAMDGPUs).
+    """
+    return tuple(sorted(gpus, key=lambda gpu: (gpu.pci or "", gpu.minor or 0)))
 
 
 class MigDevice(NamedTuple):

@@ -17,10 +17,13 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.cdi import parse_cdi
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
+from gpubind.inventory.cdi.listing import list_cdi
 from gpubind.model import HostPath, Plan, Request, Vendor
 from gpubind.model.data import HOSTS
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
+from tests.support.amd import amd_host, drm_device, kfd_node, opt, xcp_device
+from tests.support.amd import kernel as amds_kernel
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, run_directory, ubuntu
 from tests.support.trees import Dir, Item, Link, Node, Socket, Spec
 from tests.support.trees import record as recorded
@@ -254,6 +257,26 @@ def test_of_a_host_without_a_gpu_all_and_none_bring_nothing(vendor: Vendor, kind
     assert (spec["cdiVersion"], spec["kind"]) == ("0.3.0", kind)
     assert spec["devices"] == [{"name": name, "containerEdits": {"env": [variable]}} for name in ("all", "none")]
     assert "containerEdits" not in spec
+
+
+def test_amds_gpus_have_the_numbers_of_amds_toolkit_and_the_spec_is_not_stale() -> None:
+    """Those are places by PCI address, and the partitions of a GPU follow each other; ROCr counts by the topology."""
+    nodes = [kfd_node(2, 128, bus=0x26, unique=1)]
+    nodes += [kfd_node(3 + part, 129 + part, bus=0x05, unique=2, part=part) for part in range(2)]
+    cards = [drm_device("0000:26:00.0", 0, 128), drm_device("0000:05:00.0", 1, 129), xcp_device(0, 2, 130)]
+    parts = (opt(), amds_kernel(gpus=0, bmc=False), *nodes, *cards)
+    made = plan(amd_host(*parts), Request(vendors=("amd",)))
+    spec = spec_of(made)
+    paths = {one["name"]: [node["path"] for node in one["containerEdits"]["deviceNodes"]] for one in spec["devices"]}
+    renders = [next(path for path in paths[name] if "render" in path) for name in "012"]
+    assert renders == [f"/dev/dri/renderD{minor}" for minor in (129, 130, 128)]
+    with_it = amd_host(*parts, {"/etc/cdi/amd.json": json.dumps(spec)})
+    listing = list_cdi(with_it, gpus=made.gpus)
+    assert [file.stale for file in listing.files] == [()]
+    spec["devices"] = [one for one in spec["devices"] if one["name"] in ("0", "1", "all")]
+    older = amd_host(*parts, {"/etc/cdi/amd.json": json.dumps(spec)})
+    (file,) = list_cdi(older, gpus=made.gpus).files
+    assert file.stale == ("the CDI spec /etc/cdi/amd.json lacks 1 of this host's GPUs",)
 
 
 @pytest.mark.parametrize("vendors", [(), ("nvidia", "amd")])

@@ -14,11 +14,10 @@ from typing import Any, Optional
 
 from gpubind.documents.mounts.fragment import NO_GPU, fixed_env
 from gpubind.errors import RuntimeLimitError
-from gpubind.formats.driver.cdi import VERSIONS, is_device_name, parse_cdi, required_version
-from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor
+from gpubind.formats.driver.cdi import KINDS, VERSIONS, is_device_name, parse_cdi, required_version
+from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor, by_address
 from gpubind.runtimes.edits import is_utf8, unsayable_path, unsayable_value
 
-KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 HOOK_PROGRAM = "nvidia-cdi-hook"
 NOT_UTF8 = "it is not UTF-8, and a CDI spec is JSON"
 
@@ -26,8 +25,9 @@ _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 
 
 def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> str:
-    """Return *plan* as a spec with a device for each GPU, by index and by UUID, and `all`.
+    """Return *plan* as a spec with a device for each GPU, by number and by UUID, and `all`.
 
+    The number of an AMD GPU is that of AMD's toolkit (`by_address`), not its index.
     Of an empty plan for one vendor: `all` and `none`, which bring nothing.
     *staged* has the paths of generated files. *hook* is the path of nvidia-cdi-hook on the host: it adds the directory
     of the libraries to the container's ld cache.
@@ -46,12 +46,14 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     # A node of an unknown GPU, such as an excluded one, is not part of another GPU's device.
     strays = [node for node in plan.devices if own and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
     shared = [node for node in plan.devices if node.gpu not in own and node not in strays]
+    counted = [gpu for gpu in plan.gpus if gpu.index is not None]
+    numbers = {gpu.index: number for number, gpu in enumerate(by_address(counted))} if vendors[0] == "amd" else {}
     devices: dict[str, list[dict[str, Any]]] = {}
     for gpu in plan.gpus:
         if gpu.index is None or not gpu.chosen or not own[gpu.index]:
             continue
         nodes = [_node(node) for node in own[gpu.index]]
-        devices[str(gpu.index)] = nodes
+        devices[str(numbers.get(gpu.index, gpu.index))] = nodes
         if gpu.uuid and is_device_name(gpu.uuid):
             devices[gpu.uuid] = nodes
     whole = [_node(node) for nodes in (*own.values(), strays) for node in nodes]

@@ -13,21 +13,30 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.files import Tree
-from gpubind.formats.driver.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName, CdiSpec, parse_cdi, parse_cdi_name
+from gpubind.formats.driver.cdi import (
+    KINDS,
+    SIZE_LIMIT,
+    CdiDevice,
+    CdiEdits,
+    CdiName,
+    CdiSpec,
+    parse_cdi,
+    parse_cdi_name,
+)
 from gpubind.formats.driver.names import driver_version_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat, finding
+from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat, Vendor, by_address, finding
 from gpubind.model.findings import counted
 
 SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 SUFFIXES = (".json", ".yaml")
-NVIDIA = "nvidia.com/gpu"
+NVIDIA = KINDS["nvidia"]
 ALL = "all"
 SPECS_LIMIT = 4 << 20
 """Bytes of all specs together; a host's have a few hundred kilobytes."""
@@ -221,8 +230,11 @@ def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
     )
 
 
-_GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dxg)")
-_Stale = tuple[str, str, list[str], dict[str, object]]
+_GPU_NODES: dict[Vendor, re.Pattern[str]] = {
+    "nvidia": re.compile(r"/dev/(nvidia[0-9]+|dxg)"),
+    "amd": re.compile(r"/dev/dri/renderD[0-9]+"),
+}
+_Stale = tuple[str, str, list[str], dict[str, Any]]
 """The case of the finding `stale-cdi`, its subject, the entries of the spec that are no longer right, and the facts."""
 
 
@@ -244,7 +256,7 @@ def stale_findings(
         for case, subject, entries, facts in (
             *_stale_mounts(host, loaded, version),
             *_stale_nodes(host, loaded),
-            *(_stale_gpus(loaded, gpus) if loaded.spec.kind == NVIDIA else ()),
+            *_stale_gpus(loaded, gpus),
         )
     ]
 
@@ -275,22 +287,25 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
 
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
     """Yield the GPUs that only the spec or only the host has. Nothing where the driver reports no GPU."""
-    here = [gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.index is not None]
+    vendor = next((vendor for vendor, kind in KINDS.items() if kind == loaded.spec.kind), None)
+    here = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
+    here = by_address(here) if vendor == "amd" else here
     uuids = [gpu.uuid for gpu in here if gpu.uuid and "?" not in gpu.uuid]
     names = [device.name for device in loaded.spec.devices]
-    if not here:
+    if vendor is None or not here:
         return
-    if not any(_GPU_NODE.fullmatch(node.path) for edits in loaded.edits for node in edits.nodes):
+    if not any(_GPU_NODES[vendor].fullmatch(node.path) for edits in loaded.edits for node in edits.nodes):
         yield "no-gpus", ", ".join(names[:4]), names, {"count": counted(len(here), "GPU")}
         return
     gone = [name for name in names if name.startswith("GPU-") and len(uuids) == len(here) and name not in uuids]
     gone += [name for name in names if name.isascii() and name.isdigit() and int(name[:9]) >= len(here)]
     if gone:
         yield "gpus-gone", gone[0], gone, {}
-    new = [str(gpu.index) for gpu in here if not {str(gpu.index), gpu.uuid, f"gpu{gpu.index}"} & set(names)]
+    numbered = [(str(at if vendor == "amd" else gpu.index), gpu) for at, gpu in enumerate(here)]
+    new = [number for number, gpu in numbered if not {number, gpu.uuid, f"gpu{number}"} & set(names)]
     parts = [name for name in names if ":" in name or name.startswith("MIG-")]
     if new and not parts and names != [ALL]:
-        yield "gpus-new", new[0], new, {"count": len(new)}
+        yield "gpus-new", new[0], new, {"count": len(new), "kind": loaded.spec.kind}
 
 
 def gone(host: Host, paths: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from gpubind.inventory.claims import Claim, Serving
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.libraries import Libraries, unmatched
 from gpubind.inventory.locate import locate
-from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, driver_kind, pci_displays
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, driver_kind, pci_displays
 from gpubind.inventory.nvidia import container_cli
 from gpubind.inventory.nvidia.devices import Kernel, hidden_gpus, only, read_devices, read_kernel, read_mig_nodes
 from gpubind.inventory.search import Accepted, Search, existing_directories, read_cache, system_of
@@ -271,7 +271,7 @@ def nouveau(host: Host) -> Finding:
 def _not_loaded(host: Host, driver: Driver, kernel: Kernel) -> Iterator[Finding]:
     if driver.kernel_version is not None or driver.kind != "linux":
         return
-    if host.dev.has(NOUVEAU) and not host.dev.has("/sys/module/nvidia"):
+    if host.dev.has(NOUVEAU) and not host.dev.has(NVIDIA_MODULE):
         yield nouveau(host)
     else:
         from gpubind.formats.driver.mknod import load_command  # only where it is to be loaded

@@ -17,7 +17,7 @@ from posixpath import basename
 from typing import Optional, Union
 
 from gpubind.errors import FormatError, UsageError
-from gpubind.formats.driver.cdi import CdiName, parse_cdi_name
+from gpubind.formats.driver.cdi import KINDS, CdiName, parse_cdi_name
 from gpubind.formats.driver.gpu_names import TOOLKIT_VARIABLES, parse_gpu_id, split_amd_visible
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
@@ -39,10 +39,9 @@ _RENDER = re.compile(rf"{_DRI}/(renderD[0-9]{{1,9}})", re.ASCII)
 _TYPED = re.compile(r"(?:gpu|mig)([0-9]+(?::[0-9]+)?)")
 """Names of devices as `nvidia-ctk cdi generate --device-name-strategy=type-index` gives them."""
 _GPU_KINDS: Mapping[str, Vendor] = {
-    "nvidia.com/gpu": "nvidia",
+    **{kind: vendor for vendor, kind in KINDS.items()},
     "runtime.nvidia.com/gpu": "nvidia",
     "management.nvidia.com/gpu": "nvidia",
-    "amd.com/gpu": "amd",
 }
 
 

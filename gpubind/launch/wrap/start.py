@@ -7,11 +7,13 @@ from typing import Optional
 from gpubind.errors import GpubindError, UsageError
 from gpubind.host import Host
 from gpubind.image.reference import parse_reference
+from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
 from gpubind.launch.target import StartRequest, StartTarget, with_target
 from gpubind.launch.wrap.command import Wrapped, arguments_of, rewritten
 from gpubind.launch.wrap.gpus import GpuRequest, as_written, with_image
+from gpubind.model import by_address
 from gpubind.observe import has_command
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.programs import PROGRAMS
@@ -61,7 +63,7 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     gpus = with_image(line.gpus, facts.env if facts is not None else None)
     if gpus is None:
         return None
-    asked = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, target.host)))
+    asked = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
     try:
         prepared = prepare_start(asked, target, in_line=True)
     except UsageError as error:
@@ -80,14 +82,22 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     return Command(rewritten(line, put_in, without=without), environ, file)
 
 
-def _counted_by_rocr(gpus: GpuRequest, host: Host) -> Optional[str]:
-    """Return the GPUs for `--gpus`, where a number in AMD_VISIBLE_DEVICES may be another GPU's."""
-    if gpus.gpus is None or gpus.vendors != ("amd",) or not gpus.chosen_by:
+def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Optional[str]:
+    """Return the GPUs for `--gpus`, where a number may be another GPU's: AMD's toolkit counts in PCI order.
+
+    A CDI spec that has the device takes precedence.
+    """
+    is_amds = gpus.vendors == ("amd",) or not (gpus.vendors or host.dev.has(NVIDIA_MODULE))
+    if gpus.gpus is None or not is_amds or not any(map(str.isdigit, gpus.gpus.split(","))):
         return gpus.gpus
     from gpubind.inventory.amd.devices import read_topology
-    from gpubind.planner.gpus.choice import by_address
+    from gpubind.inventory.cdi.specs import read_registry
 
-    nodes = {str(place): gpu.render for place, gpu in enumerate(by_address(read_topology(host).gpus))}
+    nodes = {str(place): gpu.render or "" for place, gpu in enumerate(by_address(read_topology(host).gpus))}
+    for name, (_, device) in read_registry(host, request.query.request.cdi_directories).devices.items():
+        renders = [node.source for node in device.edits.nodes if "/renderD" in node.source]
+        if renders and name in gpus.cdi:
+            nodes[name.partition("=")[2]] = ",".join(renders)
     return ",".join(nodes.get(name) or name for name in gpus.gpus.split(","))
 
 

@@ -44,14 +44,6 @@ def usable(inventory: Inventory) -> tuple[Gpu, ...]:
     return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
 
 
-def by_address(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """Return *gpus* as AMD's toolkit counts them: by PCI address, the partitions of a GPU by render node.
-
-    Source: amd-ctk `internal/amdgpu/amdgpu.go` (GetAMDGPUs).
-    """
-    return tuple(sorted(gpus, key=lambda gpu: (gpu.pci or "", gpu.minor or 0)))
-
-
 def mig_enabled(inventory: Inventory) -> tuple[Gpu, ...]:
     """Return the GPUs in MIG mode that have MIG devices."""
     return tuple(gpu for gpu in usable(inventory) if gpu.mig)

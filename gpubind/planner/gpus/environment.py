@@ -26,12 +26,11 @@ from typing import Literal, Optional, Union
 
 from gpubind.formats.driver import gpu_names
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, Gpu, Inventory, Severity, counted, finding
+from gpubind.model import Finding, Gpu, Inventory, Severity, by_address, counted, finding
 from gpubind.model.layouts import ALL_GPUS
 from gpubind.planner.gpus.choice import (
     Choice,
     Chosen,
-    by_address,
     each_gpu_once,
     gpus_named,
     in_both,

@@ -11,7 +11,7 @@ from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUBBED
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
@@ -47,7 +47,7 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
 
 def _module_is_loaded(host: Host) -> bool:
     """Return whether NVIDIA's kernel module is loaded; its /sys/module may be hidden where its /proc is not."""
-    return host.dev.has("/sys/module/nvidia") or host.dev.has("/proc/driver/nvidia/version")
+    return host.dev.has(NVIDIA_MODULE) or host.dev.has("/proc/driver/nvidia/version")
 
 
 def _bound_to(host: Host, address: str) -> str:
