@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from tests.live.containers import CONTAINERS
-from tests.live.machine import CHECKOUT, PYTHON_ENV, Bind, Machine
+from tests.live.machine import CHECKOUT, ENTER, PYTHON_ENV, ROOT_PATH, Bind, Machine
 
 DAEMON = f"/var/tmp/gpubind-dockerd-{os.getpid()}"
 
@@ -24,6 +27,37 @@ RIG_SCRIPTS = Bind(f"{CHECKOUT}/tests/live/rig", "/srv/rig")
 
 
 LIMITS = ("nofile=20000:20000", "nproc=32768:32768")
+
+
+IMPORT = "tar -C /srv/ct/{suite} {excludes} -c . | {program} import {changes} - engines:{suite}"
+
+
+@contextmanager
+def dockerd(machine: Machine) -> Iterator[None]:
+    """A dockerd of its own on *machine*, with a store of its own."""
+    directory = machine.root + DAEMON
+    os.makedirs(directory)
+    words = ["--iptables=false", "--bridge=none", f"--data-root={DAEMON}/data", f"--exec-root={DAEMON}/exec"]
+    words += ["-H", SOCKET, f"--pidfile={DAEMON}/pid"]
+    around = {"PATH": ROOT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "BINDS": str(CONTAINERS)}
+    with open(f"{directory}/log", "w") as log:
+        daemon = subprocess.Popen([ENTER, machine.root, "dockerd", *words], env=around, cwd="/", stdout=log, stderr=log)
+    try:
+        _wait_for(f"{directory}/socket", daemon)
+        yield
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
+        shutil.rmtree(directory)
+
+
+def _wait_for(socket: str, daemon: subprocess.Popen[bytes]) -> None:
+    for _ in range(1200):
+        if os.path.exists(socket):
+            return
+        assert daemon.poll() is None
+        time.sleep(0.1)
+    raise AssertionError("dockerd does not start")
 
 
 class Engine(NamedTuple):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shlex
-import shutil
-import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,10 +12,20 @@ from typing import Any
 import pytest
 
 from tests.live import c_library
-from tests.live.containers import CONTAINERS, EXCLUDES, MOUNTED_IMAGES, PROBE, image, listing
+from tests.live.containers import EXCLUDES, MOUNTED_IMAGES, PROBE, image, listing
 from tests.live.driver_shown import PUBLIC_NODES, VERSION
-from tests.live.engine_starts import DAEMON, LIMITS, RIG_SCRIPTS, SOCKET, Engine, gpubind, run, start
-from tests.live.machine import ENTER, RIG, ROOT_PATH, Machine
+from tests.live.engine_starts import (
+    DAEMON,
+    IMPORT,
+    LIMITS,
+    RIG_SCRIPTS,
+    Engine,
+    dockerd,
+    gpubind,
+    run,
+    start,
+)
+from tests.live.machine import RIG, Machine
 from tests.live.registry import Registry, registry
 from tests.live.table import Shows
 from tests.live.trials import need_right
@@ -33,7 +39,6 @@ SUITES = ("bullseye", "bookworm")
 OWN = "/own/lib"
 """The LD_LIBRARY_PATH of the images in the stores."""
 CONFIGURATION = (f"ENV LD_LIBRARY_PATH={OWN}", "WORKDIR /opt", 'ENTRYPOINT ["/bin/echo","entry"]')
-IMPORT = "tar -C /srv/ct/{suite} {excludes} -c . | {program} import {changes} - engines:{suite}"
 COMMIT = """
 made=$(podman create --network=none rig:gl)
 podman commit --quiet {changes} $made engines:gl
@@ -61,42 +66,18 @@ def engines(listed: Sequence[Engine]) -> pytest.MarkDecorator:
 @pytest.fixture(scope="module")
 def stores(trixie: Machine) -> Iterator[Machine]:
     """The machine with a dockerd of its own, and with images in docker's store and the ordinary user's podman's."""
-    directory = trixie.root + DAEMON
-    os.makedirs(directory)
-    words = ["--iptables=false", "--bridge=none", f"--data-root={DAEMON}/data", f"--exec-root={DAEMON}/exec"]
-    words += ["-H", SOCKET, f"--pidfile={DAEMON}/pid"]
-    around = {"PATH": ROOT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "BINDS": str(CONTAINERS)}
-    with open(f"{directory}/log", "w") as log:
-        daemon = subprocess.Popen([ENTER, trixie.root, "dockerd", *words], env=around, cwd="/", stdout=log, stderr=log)
-    try:
-        _wait_for(f"{directory}/socket", daemon)
-        changes = shlex.join([word for line in CONFIGURATION for word in ("--change", line)])
-        for engine in STORED:
-            _, _, suite = engine.image.partition(":")
-            run(
-                trixie,
-                engine,
-                "sh",
-                "-ec",
-                IMPORT.format(program=engine.program, suite=suite, changes=changes, excludes=EXCLUDES),
-            )
-        run(trixie, ROOTS, "sh", "-ec", COMMIT.format(changes=changes))
-        yield trixie
-    finally:
-        run(trixie, ROOTS, "podman", "rmi", "--force", ROOTS_CONFIGURED.image)
-        daemon.terminate()
-        daemon.wait(60)
-        shutil.rmtree(directory)
-        run(trixie, STORED[-1], "podman", "rmi", "--force", *(f"engines:{suite}" for suite in SUITES))
-
-
-def _wait_for(socket: str, daemon: subprocess.Popen[bytes]) -> None:
-    for _ in range(1200):
-        if os.path.exists(socket):
-            return
-        assert daemon.poll() is None
-        time.sleep(0.1)
-    raise AssertionError("dockerd does not start")
+    with dockerd(trixie):
+        try:
+            changes = shlex.join([word for line in CONFIGURATION for word in ("--change", line)])
+            for engine in STORED:
+                _, _, suite = engine.image.partition(":")
+                words = IMPORT.format(program=engine.program, suite=suite, changes=changes, excludes=EXCLUDES)
+                run(trixie, engine, "sh", "-ec", words)
+            run(trixie, ROOTS, "sh", "-ec", COMMIT.format(changes=changes))
+            yield trixie
+        finally:
+            run(trixie, ROOTS, "podman", "rmi", "--force", ROOTS_CONFIGURED.image)
+    run(trixie, STORED[-1], "podman", "rmi", "--force", *(f"engines:{suite}" for suite in SUITES))
 
 
 @functools.cache
