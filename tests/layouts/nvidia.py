@@ -1,6 +1,7 @@
 """NVIDIA's driver for the trees of layouts: what it consists of, and the places where hosts have it.
 
-Source: "Installed Components" in the driver's README, and the file lists of Debian's packages of 550.163.01.
+Which branch has which library: `tests/support/branches.py`. Their sonames: Debian's packages of 550.163.01, and
+Ubuntu's of 470, 580 and 595.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from tests.support.branches import files_of
 from tests.support.driver import V
 from tests.support.elf import AARCH64, ARM, I386, PPC64, X86_64, elf
 from tests.support.ldcache import ELF_LIBC6, build_ldcache, entry
@@ -40,13 +42,8 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """The sonames, by category; V is the driver's version. What has a version of its own is named by its file."""
-SINCE = {
-    **dict.fromkeys(("libnvidia-egl-xcb.so.1.0.1", "libnvidia-egl-xlib.so.1.0.1", "libnvidia-vksc-core.so.1"), 560),
-    "libnvidia-sandboxutils.so.1": 570,
-    **dict.fromkeys(("libnvidia-nvvm70.so.4", "libnvidia-present.so.V"), 580),
-    **dict.fromkeys(("libnvidia-tileiras.so.V", "libnvidia-egl-wayland2.so.1.0.0"), 595),
-}
-"""The first branch that is known to have a name; the others are in 550."""
+PACKAGED_APART = "libnvidia-egl-wayland"
+"""In every branch, and in a package of its own: the lists of the driver's packages do not have it."""
 REAL = ("libnvidia-api.so.1", "libnvidia-nvvm70.so.4")
 """Sonames that are files in every package."""
 GBM = "gbm/nvidia-drm_gbm.so"
@@ -72,8 +69,8 @@ class Places(NamedTuple):
 
 
 def _of_branch(category: str, version: str) -> tuple[str, ...]:
-    branch = int(version.partition(".")[0])
-    names = (name for name in LIBRARIES[category] if SINCE.get(name, 0) <= branch)
+    has = {PACKAGED_APART, *(file.partition(".so")[0] for file in files_of(int(version.partition(".")[0])))}
+    names = (name for name in LIBRARIES[category] if name.rpartition("/")[2].partition(".so")[0] in has)
     return tuple(name.replace(".so.V", f".so.{version}") for name in names)
 
 
