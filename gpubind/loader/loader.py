@@ -23,6 +23,7 @@ from gpubind.model.cuda import version_key
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
 MULTIARCH = "*-linux-gnu*"
+LOADERS = "ld-linux*.so.*"
 
 
 class Glibc(NamedTuple):
@@ -47,7 +48,7 @@ class Loader:
         cache = read_ldcache(tree) if beside is None else beside._cache
         self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
         self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if beside is None else beside._configured
-        every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES)
+        every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES, *_of_loaders(tree))
         directories = _existing(tree, every) if beside is None else beside.directories
         if arch is not None and architecture(arch).bits == 32:
             directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
@@ -113,12 +114,22 @@ class Loader:
         Only ldconfig reads ld.so.conf: its directories are included if there is no cache yet.
         """
         configured = () if self._cache else self._configured
-        every = (*configured, *_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
+        places = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
+        every = (*configured, *places, *_of_loaders(self.tree))
         return _existing(self.tree, every)
 
 
 def _multiarch(tree: Tree) -> list[RootedPath]:
     return [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
+
+
+def _of_loaders(tree: Tree) -> list[str]:
+    """Return the directories of the loaders that programs name: a glibc with its own prefix is in the same one.
+
+    Source: alpine-pkg-glibc `APKBUILD`, with /usr/glibc-compat.
+    """
+    found = (tree.lenient.resolve(path) for base in ("/lib64", "/lib") for path in glob(tree, f"{base}/{LOADERS}"))
+    return [path.rpartition("/")[0] for path in found if not isinstance(path, Missing)]
 
 
 def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:

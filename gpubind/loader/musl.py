@@ -14,6 +14,8 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.formats.elf.glibc import LIBC
 
+GCOMPAT = "/lib/libgcompat.so.0"
+"""Stands in for glibc where musl is the C library; programs of glibc name a loader that loads it first."""
 _DIRECTORIES = ("/lib", "/usr/local/lib", "/usr/lib")
 _LOADER = re.compile(r"ld-musl-.*\.so\.1", re.DOTALL)
 _OWN = re.compile(r"lib(c|pthread|rt|m|dl|util|xnet)\.")

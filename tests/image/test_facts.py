@@ -12,7 +12,7 @@ from gpubind.image.open import open_image
 from gpubind.model import Request
 from tests.support.driver import host, kernel, ubuntu
 from tests.support.elf import I386, elf
-from tests.support.images import GLIBC, MUSL, STATIC, glibc, image, sandbox
+from tests.support.images import GCOMPAT, GLIBC, MUSL, OWN_PREFIX, STATIC, glibc, image, sandbox
 from tests.support.trees import File, Hidden, Item, Link, Spec, make_tree
 
 
@@ -23,6 +23,9 @@ def test_glibc_is_told_from_its_version_definitions() -> None:
 
 def test_musl_and_none_are_told_apart() -> None:
     assert image(MUSL).facts.libc_family == "musl"
+    assert image(MUSL, GCOMPAT).facts.libc_family == "musl"
+    own = image(MUSL, OWN_PREFIX).facts
+    assert (own.libc_family, own.libc_version) == ("glibc", "2.34")
     assert (image(STATIC).facts.libc_family, image(STATIC).facts.arch) == ("none", "x86_64")
 
 

@@ -1,7 +1,7 @@
-"""Hosts with the driver in a store: NixOS, Guix System. Its programs name a loader there, which no image has.
+"""A C library in a prefix of its own: of the programs of hosts with a store (NixOS, Guix System), and in an image.
 
-The machine is an overlay of the rig's, with its driver moved into a store. The programs and the loader are changed as
-patchelf and a build of glibc with another prefix do, by strings of one length.
+The machine with a store is an overlay of the rig's, with its driver moved into a store. The programs and the loader are
+changed as patchelf and a build of glibc with another prefix do, by strings of one length.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.live.containers import CONTAINERS, Case, image, look
-from tests.live.machine import DRIVER, RIG, Machine, document
+from tests.live.machine import DRIVER, RIG, Bind, Machine, document
 
 pytestmark = pytest.mark.live
 
 LIBRARIES, PROGRAMS = "/usr/lib/x86_64-linux-gnu", "/usr/lib/nvidia/current"
 STEMS = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libcudadebugger", "libnvidia-opencl")
+LOADER = "ld-linux-x86-64.so.2"
 OF_GLIBC = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1")
 USUAL = (b"/lib64/ld-linux-x86-64.so.2\0", f"{LIBRARIES[len('/usr') :]}/\0".encode(), b"/etc/ld.so.cache\0")
 GONE = (f"{LIBRARIES}/nvidia", "/usr/lib/nvidia", "/etc/ld.so.cache", "/etc/alternatives/nvidia", "/etc/OpenCL")
@@ -67,7 +68,7 @@ def fill(host: str, upper: str, kind: str) -> None:
         os.symlink(f"{stem}.so.{DRIVER}", f"{upper}{driver}/lib/{stem}.so.1")
     for name in OF_GLIBC:
         os.link(os.path.realpath(f"{host}{LIBRARIES}/{name}"), f"{upper}{glibc}/{name}")
-    changed(f"{host}{LIBRARIES}/ld-linux-x86-64.so.2", f"{upper}{glibc}/ld.so", made)
+    changed(f"{host}{LIBRARIES}/{LOADER}", f"{upper}{glibc}/ld.so", made)
     changed(f"{host}{PROGRAMS}/nvidia-smi", f"{upper}{driver}/bin/nvidia-smi", made)
     if kind == "nixos":
         os.mkdir(f"{upper}{driver}/origBin")
@@ -79,6 +80,28 @@ def fill(host: str, upper: str, kind: str) -> None:
         os.mkdir(f"{upper}/run/current-system/sw")
         os.symlink(f"{driver}/bin", f"{upper}/run/current-system/sw/bin")
         os.symlink(driver, f"{upper}/run/opengl-driver")
+
+
+def test_an_image_with_musl_or_none_and_a_glibc_in_its_own_prefix_runs_the_driver(trixie: Machine) -> None:
+    own = "/usr/glibc-compat"
+    made = dict(zip(USUAL[1:], (f"{own}/lib/\0".encode(), b"/none/d.so.cache\0")))
+    top = tempfile.mkdtemp(prefix="prefix-", dir=RIG)
+    os.chmod(top, 0o755)
+    try:
+        shutil.copytree(f"{RIG}/ct/busybox", f"{top}/image", symlinks=True)
+        shutil.rmtree(f"{top}/image/lib64", ignore_errors=True)
+        os.makedirs(f"{top}/image{own}/lib")
+        os.mkdir(f"{top}/image/lib64")
+        for name in OF_GLIBC:
+            os.link(os.path.realpath(f"{RIG}/ct/bookworm{LIBRARIES}/{name}"), f"{top}/image{own}/lib/{name}")
+        changed(f"{RIG}/ct/bookworm{LIBRARIES}/{LOADER}", f"{top}/image{own}/lib/{LOADER}", made)
+        os.symlink(f"{own}/lib/{LOADER}", f"{top}/image/lib64/{LOADER}")
+        words = ("exec", "--nv", "--backend", "bwrap", "/srv/image", "nvidia-smi")
+        binds = [Bind(f"{top}/image", "/srv/image")]
+        said = trixie.gpubind(*words, user=True, driver=True, binds=binds, status=9)
+    finally:
+        shutil.rmtree(top)
+    assert "communicate with the NVIDIA driver" in said
 
 
 def changed(source: str, target: str, made: dict[bytes, bytes]) -> None:

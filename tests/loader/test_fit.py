@@ -12,7 +12,7 @@ from gpubind.loader.loader import newest
 from gpubind.model import ContainerPath, Plan, Request
 from tests.support.driver import V, host, kernel, libraries
 from tests.support.elf import elf
-from tests.support.images import GLVND, MUSL, STATIC, glibc, image
+from tests.support.images import GCOMPAT, GLVND, MUSL, OWN_PREFIX, STATIC, glibc, image
 from tests.support.trees import File, Item, Link, Spec
 
 
@@ -99,6 +99,13 @@ def test_a_program_that_brings_its_loader_and_c_library_asks_nothing_of_the_imag
     assert left_out(made, "no-loader") == left_out(made, "libc") == {}
     there = {mount.target: mount.options for mount in made.mounts}
     assert there[ContainerPath("/nix/store/x/lib")] == ("ro", "nosuid", "nodev")
+
+
+@pytest.mark.parametrize("layer", [GCOMPAT, OWN_PREFIX], ids=["gcompat", "own prefix"])
+def test_an_image_with_musl_and_what_loads_programs_of_glibc_gets_the_driver(layer: Spec) -> None:
+    made = make(image(MUSL, layer), {"/usr/bin/nvidia-smi": elf(kind=2, interpreter="/lib64/ld-linux-x86-64.so.2")})
+    assert not [found for found in made.findings if found.code == "image-without-glibc"]
+    assert {"libcuda.so.1", "nvidia-smi"} <= {mount.target.rpartition("/")[2] for mount in made.mounts}
 
 
 @pytest.mark.parametrize("spec", [MUSL, STATIC], ids=["musl", "static"])

@@ -14,7 +14,7 @@ from tests.support.c_library import LIBRARIES, c_library
 from tests.support.driver import V, kernel, rhel
 from tests.support.elf import elf, stub
 from tests.support.gpucode import container
-from tests.support.images import GLIBC, GLVND, MUSL, glibc, image, image_with_bytes, sandbox
+from tests.support.images import GCOMPAT, GLIBC, GLVND, MUSL, glibc, image, image_with_bytes, sandbox
 from tests.support.starts import start, start_by
 from tests.support.trees import Dir, File, Link, Spec, recorded_tree
 
@@ -172,6 +172,7 @@ IMAGES: dict[str, Case] = {
         Situation(HOST, image(glibc(machine=183))),
         Situation(HOST, image(glibc(machine=62))),
     ),
+    "image-gcompat": Case(Situation(HOST, image(MUSL, GCOMPAT)), Situation(HOST, image(glibc(), GCOMPAT))),
     "image-libc": Case(
         Situation((*HOST, needing("libcuda", needs={"libc.so.6": ("GLIBC_2.38",)})), image(glibc("2.36"))),
         Situation((*HOST, needing("libcuda", needs={"libc.so.6": ("GLIBC_2.36",)})), image(glibc("2.36"))),

@@ -131,6 +131,7 @@ FOLLOWED: dict[str, Followed] = {
     "libc-linker": almost("libc-linker", "use an image with binutils 2.38 or newer"),
     "libc-private": with_request("libc-private", "give --libc image", libc="image"),
     "libc-refused": almost("libc-refused", "give --libc image"),
+    "image-gcompat": almost("image-gcompat", "use an image with glibc"),
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
     "gpu-code-missing": almost("gpu-code-missing", "use an image in which PyTorch has code for sm_90"),
     "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),

@@ -44,6 +44,18 @@ def sandbox(env: str = "") -> Spec:
 
 
 MUSL: Spec = {"/lib/ld-musl-x86_64.so.1": elf("libc.musl-x86_64.so.1"), "/bin/sh": elf(kind=2)}
+GCOMPAT: Spec = {
+    "/lib/libgcompat.so.0": elf("libgcompat.so.0"),
+    "/lib64/ld-linux-x86-64.so.2": Link("../lib/ld-linux-x86-64.so.2"),
+    "/lib/ld-linux-x86-64.so.2": File(elf(), 0o755),
+}
+"""The layer over musl."""
+OWN_PREFIX: Spec = {
+    "/usr/glibc-compat/lib/ld-linux-x86-64.so.2": File(elf("ld-linux-x86-64.so.2"), 0o755),
+    "/usr/glibc-compat/lib/libc.so.6": elf("libc.so.6", defines=("libc.so.6", *GLIBC[: GLIBC.index("GLIBC_2.34") + 1])),
+    "/lib64/ld-linux-x86-64.so.2": Link("/usr/glibc-compat/lib/ld-linux-x86-64.so.2"),
+}
+"""The glibc of alpine-pkg-glibc."""
 STATIC: Spec = {"/bin/sh": Link("busybox"), "/bin/busybox": File(elf(kind=2), 0o755), "/usr/lib": Dir(), "/lib": Dir()}
 
 GLVND: Spec = {

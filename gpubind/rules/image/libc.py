@@ -1,4 +1,4 @@
-"""Rules about an image whose programs run on the host's glibc."""
+"""Rules about the C library of an image: musl with gcompat, or the host's glibc."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Optional
 
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.formats.elf.private import private_symbols
+from gpubind.loader.musl import GCOMPAT
 from gpubind.model import Finding, Found, Missing, finding
 from gpubind.model.cuda import version_key
 from gpubind.rules.preflight import ImagePreflight
@@ -21,6 +22,14 @@ PACKED = "GLIBC_ABI_DT_RELR"
 READS_PACKED = (2, 38)
 """The first binutils that can."""
 _BINUTILS = re.compile(r"libbfd-([0-9]{1,9}\.[0-9]{1,9})\b.*\.so")
+
+
+def image_gcompat(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield gcompat in an image with musl: some of the driver works with it."""
+    image = preflight.image
+    bound = any(mount.kind == "library" for mount in preflight.plan.mounts)
+    if bound and image.facts.libc_family == "musl" and image.tree.has(GCOMPAT):
+        yield finding("image-gcompat", subject=GCOMPAT)
 
 
 def libc_linker(preflight: ImagePreflight) -> Iterator[Finding]:
