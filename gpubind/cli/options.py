@@ -91,7 +91,7 @@ def _without_untrusted(options: PlanOptions, origins: Mapping[str, Origin], comm
             options = options._replace(**left)
         if ignored and options.host is not None:  # a recorded host has no findings about this machine
             from gpubind.cli.output import report
-            from gpubind.planner.planning import trust_finding
+            from gpubind.host.base import trust_finding
 
             report(map(trust_finding, ignored), brief=True)
     return options

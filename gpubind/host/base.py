@@ -9,13 +9,15 @@ from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, HostPath, Missing, finding
+from gpubind.model import Finding, HostPath, Missing, Severity, finding
 from gpubind.model.data import read_data
 
 _AnyHost = TypeVar("_AnyHost")
 
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
+LIBRARY_PATH = "LD_LIBRARY_PATH"
+"""What modules of a cluster set, too: it is asked for a driver that is nowhere else."""
 GPUDIRECT_VARIABLES = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
 """Each requests the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
 MIG_VARIABLES = ("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES")
@@ -29,11 +31,15 @@ PLAN_VARIABLES = (
     *GPUDIRECT_VARIABLES,
     *MIG_VARIABLES,
     *HSA_VARIABLES,
+    LIBRARY_PATH,
     "PATH",
     ROCM_PATH,
     *GPU_VARIABLES,
 )
 """The variables that a plan or a rule reads; hosts and records have no others."""
+
+SEARCHED = ("PATH", LIBRARY_PATH)
+"""Those with paths in which a host is searched: a record has its own."""
 
 LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")
 SHIPPED_LABEL = "etc/{name}"
@@ -171,6 +177,10 @@ class Host:
         """
         return ()
 
+    def distrusted(self, variable: str, path: str) -> Optional[Untrusted]:
+        """Return why root's command ignores *path* inside the driver root, of *variable*; None if it does not."""
+        return None
+
     def may_open(self, path: HostPath) -> bool:
         """Return whether the kernel, with its device cgroups, lets this process open the device node *path*.
 
@@ -192,6 +202,15 @@ def dev_root_assumed(host: Host) -> Iterator[Finding]:
     """Yield a finding for a driver root without nodes, where the caller names no dev root."""
     if host.assumes_dev_root:
         yield finding("dev-root-assumed", subject=host.driver.root, where=f"{host.driver.root.rstrip('/')}/dev")
+
+
+def trust_finding(one: Untrusted) -> Finding:
+    """Return the finding about *one*."""
+    severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
+    case = "secret" if one.is_secret else one.kind
+    return finding(
+        "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
+    )
 
 
 def not_looked_at(host: Host, image: Optional[Tree] = None) -> Iterator[Finding]:

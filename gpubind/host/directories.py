@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Literal, Optional
 
 from gpubind.files.regular import read_if_there
@@ -61,11 +62,17 @@ def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Unt
         return
     for name, path in named:
         places = dict.fromkeys(("", *(root.rstrip("/") for root in roots))) if PATH_VARIABLES[name] else ("",)
-        for place in places:
-            changed, hidden = (ask(_absolute(path), place) for ask in (writable_by_others, unreadable_by_others))
-            if changed or hidden:
-                yield Untrusted("variable", path, changed or hidden or "", name, is_secret=changed is None)
-                break
+        ignored = (distrusted(name, path, place) for place in places)
+        yield from islice(filter(None, ignored), 1)
+
+
+def distrusted(variable: str, path: str, root: str) -> Optional[Untrusted]:
+    """Return why root's command ignores *path* below *root*, which *variable* names; None if it does not."""
+    root = root.rstrip("/")
+    changed, hidden = (ask(_absolute(path), root) for ask in (writable_by_others, unreadable_by_others))
+    if not changed and not hidden:
+        return None
+    return Untrusted("variable", path, changed or hidden or "", variable, is_secret=changed is None)
 
 
 def untrusted(

@@ -10,8 +10,9 @@ from typing import Optional, Union
 from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.files.live import LiveTree, PermittedTree
+from gpubind.files.trust import acts_as_root
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
-from gpubind.host.directories import list_file_in_force, untrusted, untrusted_variables
+from gpubind.host.directories import distrusted, list_file_in_force, untrusted, untrusted_variables
 from gpubind.model import HostPath, Missing
 from gpubind.model.answers import may
 from gpubind.model.layouts import DXG
@@ -56,6 +57,9 @@ class LiveHost(Host):
 
     def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
         return (*self._ignored, *untrusted(self._environ, (self.driver.root, self.dev.root), below, files))
+
+    def distrusted(self, variable: str, path: str) -> Optional[Untrusted]:
+        return distrusted(variable, path, self.driver.root) if acts_as_root() else None
 
     @property
     def _environ(self) -> Mapping[str, str]:

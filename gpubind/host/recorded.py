@@ -10,7 +10,7 @@ from gpubind.errors import NotRecordedError
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.text.record import Record, RecordedEntry, RecordedRoot
-from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, plan_variables, shipped_liblist
+from gpubind.host.base import SEARCHED, Host, Identity, ListFile, RunResult, Uname, plan_variables, shipped_liblist
 from gpubind.model import ABSENT, Missing, Stat
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class RecordedTree(Tree):
 class RecordedHost(Host):
     """The host in *record*, called *label* in messages.
 
-    *environ* is that of the task of the plan, if given; PATH stays that of the record.
+    *environ* is that of the task of the plan, if given; the paths in which the host is searched stay the record's.
     """
 
     def __init__(self, record: Record, label: str, environ: Optional[Mapping[str, str]] = None) -> None:
@@ -116,8 +116,9 @@ class RecordedHost(Host):
         self.dev: Tree = self.driver if record.dev is None else RecordedTree(record.dev, label)
         self.task = environ
         self.hostname = record.hostname
-        path = {name: value for name, value in record.environ.items() if name == "PATH"}
-        self.environ = record.environ if environ is None else {**plan_variables(environ), **path}
+        given = record.environ if environ is None else plan_variables(environ)
+        of_task = {name: value for name, value in given.items() if name not in SEARCHED}
+        self.environ = {**of_task, **{name: record.environ[name] for name in SEARCHED if name in record.environ}}
         self.uname = Uname(record.release, record.machine)
         self.identity = Identity(record.euid, record.groups)
         self._lists = {entry.name: entry for entry in record.lists}

@@ -17,7 +17,7 @@ from gpubind.formats.driver.engines import DAEMON_FILE, kept_of_daemon
 from gpubind.formats.driver.names import STUBBED
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.formats.text import record
-from gpubind.host.base import LIST_FILES, Host, ListFile, RunResult
+from gpubind.host.base import LIBRARY_PATH, LIST_FILES, Host, ListFile, RunResult
 from gpubind.model import ABSENT, Missing, Stat
 
 GPU_NAME = re.compile(
@@ -238,6 +238,11 @@ def _lines(
     return b"".join(line + b"\n" for line in text.split(b"\n") if wanted.match(line))
 
 
+def _has_driver(host: Host, directory: str) -> bool:
+    """Return whether *directory* has what may be the driver's libcuda: of the others a record says nothing."""
+    return host.driver.lenient.has(f"{directory}/libcuda.so.1")
+
+
 class SurveyedHost(Host):
     """*host*, which records its answers. It is asked as a record is: for no user, with nothing of this machine except
     its trees.
@@ -252,6 +257,8 @@ class SurveyedHost(Host):
             name: ":".join(part for part in value.split(":") if not is_in_a_home(part))
             for name, value in sorted(host.environ.items())
         }
+        libraries = environ.get(LIBRARY_PATH, "").replace(";", ":").split(":")
+        environ[LIBRARY_PATH] = ":".join(part for part in libraries if part[:1] == "/" and _has_driver(host, part))
         self.environ = {name: value for name, value in environ.items() if value}
         self.uname, self.identity = host.uname, host.identity
         self._lists = {name: host.liblist(name) for name in LIST_FILES}

@@ -8,13 +8,13 @@ from copy import copy
 from gpubind.documents.check.report import verdict
 from gpubind.documents.diff.snapshot import Snapshot, finding_facts, image_fact, snapshot_of, sorted_snapshot
 from gpubind.host import Host
-from gpubind.host.base import ROCM_PATH
+from gpubind.host.base import ROCM_PATH, SEARCHED
 from gpubind.image.facts import Image
 from gpubind.launch.prepare import preflight_on
 from gpubind.planner.planning import Query
 from gpubind.rules.table import check
 
-OF_A_HOST = ("PATH", ROCM_PATH)
+OF_A_HOST = (*SEARCHED, ROCM_PATH)
 """The variables that say where a host has its programs and files; all others are those of a job."""
 
 

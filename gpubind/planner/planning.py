@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Optional, Union
 from gpubind.errors import NothingToBindError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
-from gpubind.host.base import dev_root_assumed
+from gpubind.host.base import dev_root_assumed, trust_finding
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind, read_inventories
-from gpubind.model import Finding, Inventory, Missing, Plan, Request, Severity, finding
+from gpubind.model import Finding, Inventory, Missing, Plan, Request, finding
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.planner.plan import empty_plan, make_plan
 from gpubind.planner.request import checked
 
 if TYPE_CHECKING:
-    from gpubind.host.base import Untrusted
     from gpubind.image.facts import Image
     from gpubind.loader.verdict import ImageFit
 
@@ -100,15 +99,6 @@ def _unlisted(host: Host, request: Request, spelled: Callable[[str], str]) -> It
         if isinstance(found, Missing) and found.why != "unrecorded":
             case = "absent" if found.why == "absent" else "other"
             yield finding("unlisted-directory", subject=path, case=case, option=spelled(field), reason=str(found))
-
-
-def trust_finding(one: Untrusted) -> Finding:
-    """Return the finding about *one*."""
-    severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
-    case = "secret" if one.is_secret else one.kind
-    return finding(
-        "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
-    )
 
 
 def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image: Image) -> ImageFit:

@@ -465,6 +465,10 @@ CASES: dict[str, Case] = {
         Situation(({"/usr/lib64/libGL.so.1": elf("libGL.so.1")},)),
         Situation(({"/dev/nvidiactl": Node("char", 195, 255)},)),
     ),
+    "driver-of-module": Case(
+        Situation((libraries("/opt/apps/lib64"), kernel()), facts={"environ": {"LD_LIBRARY_PATH": "/opt/apps/lib64"}}),
+        Situation(healthy(libraries("/opt/apps/lib64")), facts={"environ": {"LD_LIBRARY_PATH": "/opt/apps/lib64"}}),
+    ),
     "nvidia-smi-missing": Case(
         Situation(lacking("/usr/bin/nvidia-smi"), request={"caps": ("compute", "utility")}),
         Situation(lacking("/usr/bin/nvidia-smi"), request={"caps": ("compute",)}),

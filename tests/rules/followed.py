@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, HostPath
+from gpubind.model import ContainerPath, HostPath, RootedPath
 from gpubind.runtimes.cmdline.reader import Options
 from tests.rules import cases_amd, cases_engines, cases_host, cases_image
 from tests.rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
@@ -55,6 +55,7 @@ def with_image(code: str, says: str, *specs: Spec) -> Followed:
     return Followed(says, CASES[code].fires._replace(image=image(*specs)))
 
 
+MODULE = RootedPath("/opt/apps/lib64")
 BACKENDS = CASES["devices-not-isolated"].fires
 UUIDS = "GPU-00000001-1111-2222-3333-444444444444"
 STORE = recorded_tree({NIX: File(elf("ld-linux-x86-64.so.2", kind=3), 0o755)})
@@ -214,6 +215,7 @@ FOLLOWED: dict[str, Followed] = {
     "no-libcuda": with_parts("no-libcuda", "install the driver's user-space libraries", rhel()),
     "no-nvml": Followed("install the driver's package with NVML", Situation(healthy())),
     "not-in-list": Followed("add to the list, each on a line: ", Situation(healthy(), listfile=site_list(WHOLE_LIST))),
+    "driver-of-module": with_request("driver-of-module", "--library-path /opt/apps/lib64", library_path=(MODULE,)),
     "nvidia-smi-missing": Followed("put its directory into PATH", Situation(healthy())),
     "other-driver-version": Followed("remove the version that is not used", Situation(healthy())),
     "stale-cdi": with_parts("stale-cdi", "regenerate it", cases_host.cdi()),

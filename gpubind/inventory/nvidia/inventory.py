@@ -14,6 +14,7 @@ from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import HOST_ONLY, driver_version_of
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
+from gpubind.host.base import LIBRARY_PATH, trust_finding
 from gpubind.inventory.claims import Claim, Serving
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.libraries import Libraries, unmatched
@@ -21,7 +22,7 @@ from gpubind.inventory.locate import locate
 from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, driver_kind, pci_displays
 from gpubind.inventory.nvidia import container_cli
 from gpubind.inventory.nvidia.devices import Kernel, hidden_gpus, only, read_devices, read_kernel, read_mig_nodes
-from gpubind.inventory.search import Accepted, Search, existing_directories, read_cache, system_of
+from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, read_cache, system_of
 from gpubind.model import (
     Decision,
     Driver,
@@ -71,7 +72,7 @@ def read_inventory(
     cache, findings, decisions = read_cache(host.driver, "nvidia")
     kind = driver_kind(host, kernel.version)
     windows = _windows(host) if kind == "wsl" else None
-    search = _search(host, request, cache, kernel, windows)
+    search, of_modules = _search_or_modules(host, request, cache, kernel, windows)
     serving = _serving(host, request, listfile, in_force, search.version, cdi)
     listed, file_list_findings = _read_file_list(host)
     completed = _completion(serving, shipped, search.version, request.completion, (*listed, *_brought(search)))
@@ -83,14 +84,14 @@ def read_inventory(
     there = devices.sockets if windows is None else (*devices.sockets, *windows.files)
     located = locate(search, shipped, claims, there, (*decisions, *devices.decisions), nodes)
     if not any(node != DXG for node in nodes) and not any(map(_makes_a_driver, located.libraries)):
-        raise nothing_to_bind(host, kernel, search)
+        raise nothing_to_bind(host, kernel, search, of_modules)
     decisions += [*located.decisions, *unmatched(listed, located.found)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     for passed in serving.passed_over:
         decisions.append(_passed_over(passed))
         if request.source == passed.source or passed.code == "unreadable":
             findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
-    findings += [*serving.findings, *file_list_findings]
+    findings += [*of_modules, *serving.findings, *file_list_findings]
     if windows is not None:
         decisions += windows.decisions
         findings += windows.not_served(nodes, has_libcuda(located.found.files))
@@ -243,6 +244,33 @@ def _search(
     return Search(host, cache, after, version, compat32=compat32, first=around, beside=beside, is_windows=is_windows)
 
 
+def _search_or_modules(
+    host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel, windows: Optional[Windows]
+) -> tuple[Search, list[Finding]]:
+    """Return the search. Where it finds no libcuda of the loaded driver, LD_LIBRARY_PATH counts as --library-path.
+
+    A module of a cluster sets it. Only the directories with that libcuda count, each with a finding.
+    """
+    search = _search(host, request, cache, kernel, windows)
+    named: list[RootedPath] = []
+    findings: list[Finding] = []
+    parts = host.variable(LIBRARY_PATH).replace(";", ":").split(":") if kernel.version and not search.beside else ()
+    for directory in (RootedPath(part) for part in dict.fromkeys(parts) if part.startswith("/")):
+        judged = search.judge(Candidate(LIBCUDA, RootedPath(f"{directory}/{LIBCUDA}"), directory))
+        if not isinstance(judged, Accepted) or (judged.arch, judged.version) != (search.arch, kernel.version):
+            continue
+        ignored = host.distrusted(LIBRARY_PATH, directory)
+        if ignored is None:
+            named.append(directory)
+            findings.append(finding("driver-of-module", subject=directory, version=kernel.version))
+        else:
+            findings.append(trust_finding(ignored))
+    if named:
+        found = request._replace(library_path=(*request.library_path, *named))
+        search = _search(host, found, cache, kernel, windows)
+    return search, findings
+
+
 def driver_findings(
     host: Host,
     driver: Driver,
@@ -309,7 +337,8 @@ def _no_libcuda(host: Host, search: Search, found: Libraries) -> Iterator[Findin
     refused = unusable(host, found.decisions, LIBCUDA)
     system = system_of(host.driver)
     case = ("absent", *cases_of(*((one, one == system) for one in ("alpine", "guix", "nixos"))))
-    absent = {"case": case, "where": ", ".join(search.places)}
+    places = (*search.places, *((LIBRARY_PATH,) if host.variable(LIBRARY_PATH) else ()))
+    absent = {"case": case, "where": ", ".join(places)}
     yield finding("no-libcuda", subject=LIBCUDA, **(refused or absent))
 
 
@@ -357,8 +386,8 @@ def has_libcuda(files: Iterable[HostFile]) -> bool:
     return any(LIBCUDA in file.names for file in files)
 
 
-def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBindError:
-    """Return the error that names the places searched, and whether another driver owns the GPU."""
+def nothing_to_bind(host: Host, kernel: Kernel, search: Search, ignored: Iterable[Finding] = ()) -> NothingToBindError:
+    """Return the error that names the places searched, what was *ignored*, and whether another driver owns the GPU."""
     why, hint = kernel.why or "no file matches", "on a GPU node: install the driver, or give --root"
     if host.dev.has(DXG):
         why, hint = f"{DXG} is there, and no driver of NVIDIA's in Windows", "install NVIDIA's driver in Windows"
@@ -370,6 +399,7 @@ def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBind
     hidden = [d for d, names in listings if isinstance(names, Missing) and names.why not in ("absent", "unrecorded")]
     if hidden:
         why += f"; {', '.join(hidden)} cannot be read"
+    why = "; ".join((why, *(one.what for one in ignored)))
     return NothingToBindError(
         "nothing-to-bind",
         "no NVIDIA driver library and no NVIDIA device on this host",

@@ -142,6 +142,17 @@ LAYOUTS = (
         request=Request(library_path=(RootedPath(f"{MODULE}/lib64"),)),
     ),
     HostLayout(
+        name="module-loaded",
+        who="A driver in a module tree, by the module's LD_LIBRARY_PATH",
+        source="https://modules.readthedocs.io/en/latest/",
+        spec={**MERGED, **prefix(MODULE), **kernel()},
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
+        findings=("driver-of-module", "no-ldcache"),
+        environ={"LD_LIBRARY_PATH": f"/opt/apps/cuda/lib64:{MODULE}/lib64:"},
+    ),
+    HostLayout(
         name="linked",
         who="A site's driver, with links to it in /usr/lib64",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
