@@ -39,6 +39,16 @@ def environment(path: str, spec: Spec, prefix: str) -> Spec:
     return made
 
 
+def renamed(spec: Spec) -> Spec:
+    """Return *spec* with the machine in the names of manifests, as nonguix has it."""
+    made: dict[str, Item] = {}
+    for path, item in spec.items():
+        stem, dot, ending = path.rpartition(".")
+        is_plain = ending in ("icd", "json") and not stem.endswith(".x86_64")
+        made[f"{stem}.x86_64{dot}{ending}" if is_plain else path] = item
+    return made
+
+
 def nixos(*parts: Spec) -> Spec:
     """Return a NixOS with the driver, whose programs are *parts*."""
     driver = {path: item for path, item in package(NIX).items() if not path.endswith("nvoptix.bin")}
@@ -63,6 +73,10 @@ def but_persistenced(spec: Spec) -> Spec:
 
 
 CHANGED_FOR_NIX = changed(f"{OF_NIX}/bin", "/nix/store/1d2e3f-glibc-2.40-66")
+FOR_GUIX = renamed(package(GUIX))
+MANIFESTS_OF_GUIX = tuple(
+    path.rpartition("/")[2] for path in FOR_GUIX if path.endswith((".icd", ".json", "nvoptix.bin"))
+)
 NIXPKGS = "https://github.com/NixOS/nixpkgs/blob/master/pkgs/os-specific/linux/nvidia-x11/builder.sh"
 
 LAYOUTS = (
@@ -81,16 +95,16 @@ LAYOUTS = (
         who="Guix System with nonguix' nvidia-service-type",
         source="https://gitlab.com/nonguix/nonguix/-/blob/master/nongnu/packages/nvidia.scm",
         spec={
-            **package(GUIX),
+            **FOR_GUIX,
             **changed(f"{OF_GUIX}/bin", "/gnu/store/1d2e3f-glibc-2.41"),
             "/run/current-system": Link("/var/guix/profiles/system"),
             "/var/guix/profiles/system": Link("/gnu/store/789abc-system"),
             "/gnu/store/789abc-system/profile": Link("/gnu/store/d4e5f6-profile"),
-            **environment("/gnu/store/d4e5f6-profile", {**package(GUIX), **changed(f"{GUIX}/bin", "/x")}, GUIX),
+            **environment("/gnu/store/d4e5f6-profile", {**FOR_GUIX, **changed(f"{GUIX}/bin", "/x")}, GUIX),
             "/etc/os-release": 'NAME="Guix System"\nID=guix\n',
             **kernel(),
         },
-        planned=WANTED | {"loader": ("lib",)},
+        planned=WANTED | {"loader": ("lib",), "manifests": MANIFESTS_OF_GUIX},
         nodes=nodes(),
         gpus=("0", "1"),
         remark="Programs come with their loader and C library, at the same path. In a profile of one user: "
