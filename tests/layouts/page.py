@@ -55,6 +55,12 @@ def layout_in(form: str) -> Layout:
     return gpubind.open_layout(host, form) if form in DOCUMENTS else layout_of(gpubind.open_runtime(host, form), None)
 
 
+def contained(form: str) -> Layout:
+    """Return the same, with --contain for Apptainer and SingularityCE."""
+    arguments = ("--contain",) if form in ("apptainer", "singularity") else ()
+    return layout_of(gpubind.open_runtime(host_of(USUAL), form, arguments), None)
+
+
 @cache
 def given(name: str, form: str) -> Given:
     """Return what the format *form* gives on the host of the layout called *name*."""
@@ -142,6 +148,8 @@ def formats_table() -> str:
         codes = {one.code for one in gpubind.check(host, made, backend=None if form in DOCUMENTS else form)}
         files = sum(last(mount.target) in names for mount in plan.mounts)
         nodes = "the planned ones" if made.isolated else "all of the host's /dev, whatever `--gpus` says"
+        if form in RUNTIMES and layout_in(form) != contained(form):
+            nodes += "; with `--contain` the planned ones"
         limits = "; ".join(text for code, text in LIMITS.items() if code in codes)
         lines.append(f"| {form} | {files} of {len(plan.mounts)} | {nodes} | {limits or '-'} |")
     return "\n".join((*lines, ""))

@@ -20,6 +20,14 @@ PCI: Spec = {
 NODES, GPUS = nodes(), ("0", "1")
 LEFT_BY_UPGRADE: Spec = {f"{LIB}/libnvidia-glsi.so.{OLD}": Link(f"/opt/none/libnvidia-glsi.so.{OLD}")}
 
+
+def extracted() -> Spec:
+    """Return the driver's files at the top of a directory, without links: as the installer has them."""
+    files = {path.rpartition("/")[2]: item for path, item in UBUNTU.items() if not isinstance(item, Link)}
+    del files["ld.so.cache"]
+    return {f"/{name}": item for name, item in files.items()}
+
+
 LAYOUTS = (
     HostLayout(
         name="two-drivers",
@@ -49,7 +57,7 @@ LAYOUTS = (
         planned={},
         nodes=NODES,
         gpus=GPUS,
-        findings=("companion-missing", "driver-mismatch"),
+        findings=("driver-mismatch",),
         remark="No library fits the loaded module: reboot.",
     ),
     HostLayout(
@@ -62,6 +70,29 @@ LAYOUTS = (
         gpus=(),
         findings=("nouveau",),
         remark="CUDA cannot work with nouveau: load NVIDIA's module.",
+    ),
+    HostLayout(
+        name="no-driver",
+        who="a GPU and no driver",
+        source="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
+        spec={**MERGED, **cached({}), **PCI, "/proc/devices": "Character devices:\n  1 mem\n"},
+        planned={},
+        nodes=(),
+        gpus=(),
+        findings=("gpu-without-driver",),
+        request=Request(vendors=("nvidia",)),
+    ),
+    HostLayout(
+        name="run-extracted",
+        who="NVIDIA's .run file after `--extract-only`, named with `--root`",
+        source="https://download.nvidia.com/XFree86/Linux-x86_64/550.54.14/README/commonproblems.html",
+        spec=extracted(),
+        dev=kernel(),
+        root="/opt/NVIDIA-Linux-x86_64-550.54.14",
+        planned=planned(),
+        nodes=NODES,
+        gpus=GPUS,
+        findings=("no-ldcache",),
     ),
     HostLayout(
         name="libraries-only",
