@@ -110,15 +110,16 @@ OF_DRIVERS = tuple(f"{base}/{name}/" for base in ("/usr/share", "/etc") for name
 
 
 def prefix_of(directory: str) -> str:
-    """Return the prefix of a directory of libraries: `/opt/x` of `/opt/x/lib64` and `/opt/x/lib/x86_64-linux-gnu`."""
-    above, _, name = directory.rpartition("/")
-    return above.rpartition("/")[0] if "-linux-" in name else above
+    """Return the prefix of a directory of libraries: `/opt/x` of `/opt/x/lib64` and of `/opt/x/lib/nvidia/current`."""
+    parts = directory.split("/")
+    ends = [at for at, part in enumerate(parts) if part in ("lib", "lib32", "lib64")] or [len(parts) - 1]
+    return "/".join(parts[: ends[-1]])
 
 
 def programs_beside(directory: str) -> tuple[str, ...]:
     """Return the directories of programs that belong to the libraries in *directory*, which may have them itself."""
-    prefix = prefix_of(directory)
-    return (f"{prefix}/bin", f"{prefix}/sbin", directory)
+    prefixes = dict.fromkeys((prefix_of(directory), directory.rpartition("/")[0]))
+    return (*(f"{prefix}/{name}" for prefix in prefixes for name in ("bin", "sbin")), directory)
 
 
 def data_places(path: str, directories: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpubind.model import Finding
 from tests.rules.cases_host import GRAPHICS, healthy, lacking
 from tests.rules.situations import Situation, found
@@ -30,6 +32,12 @@ def test_a_missing_manifest_was_looked_for_in_the_prefix_of_libcuda_too() -> Non
     ]
     usual = finding("manifest-missing", Situation(healthy(), request=GRAPHICS), "EGL").where
     assert usual == ("/usr/share/glvnd/egl_vendor.d/, /usr/local/share/glvnd/egl_vendor.d/, /etc/glvnd/egl_vendor.d/")
+
+
+@pytest.mark.parametrize("debian", ["/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/lib/x86_64-linux-gnu"])
+def test_a_directory_of_a_distribution_has_its_manifests_in_the_standard_places(debian: str) -> None:
+    where = finding("manifest-missing", Situation((libraries(debian), kernel()), request=GRAPHICS), "Vulkan").where
+    assert where == "/usr/share/vulkan/icd.d/, /usr/local/share/vulkan/icd.d/, /etc/vulkan/icd.d/"
 
 
 def test_a_missing_nvidia_smi_was_looked_for_next_to_the_libraries_too() -> None:

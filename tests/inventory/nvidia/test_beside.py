@@ -40,7 +40,7 @@ def named(prefix: str, lib: str = "lib64") -> Request:
     return Request(library_path=(RootedPath(f"{prefix}/{lib}"),))
 
 
-@pytest.mark.parametrize("lib", ["lib64", "lib", "lib/x86_64-linux-gnu"])
+@pytest.mark.parametrize("lib", ["lib64", "lib", "lib/x86_64-linux-gnu", "lib64/nvidia/current", "driver"])
 def test_programs_and_data_are_found_in_the_prefix_of_the_libraries(lib: str) -> None:
     of = inventory(prefixed("/opt/site", lib), request=named("/opt/site", lib))
     assert found(of, "nvidia-smi") == ["/opt/site/bin/nvidia-smi"]
