@@ -16,8 +16,10 @@ import pytest
 
 from gpubind import record
 from gpubind.model.data import HOSTS
+from tests.layouts.families.windows import STORE, store, wsl
 from tests.support.amd import amd_host, drm_device, kernel, kfd_node, merged, opt
 from tests.support.commands import gpubind
+from tests.support.driver import host as machine_with
 from tests.support.driver import rhel
 from tests.support.trees import Spec, make_tree
 
@@ -277,6 +279,16 @@ def test_a_gpu_that_is_not_there_is_named_in_the_words_of_the_line(words: str, w
     assert (done.returncode, done.stdout) == (125, "")
     assert f"error: unknown-gpu: {what}\n  hint:  there are: 0 (" in done.stderr
     assert "not a count" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["--gpus 1", "--gpus device=0", "--runtime nvidia -e NVIDIA_VISIBLE_DEVICES=0"])
+def test_where_one_node_is_all_gpus_a_line_gets_them_all_and_is_told(tmp_path: Path, words: str) -> None:
+    host = tmp_path / "host.json"
+    host.write_text(record(machine_with({**wsl(), **store(STORE)})))
+    line = ("--dry-run", "--host", str(host), "--", "docker", "run", *words.split(), "img", "true")
+    done = gpubind("wrap", *line)
+    assert (done.returncode, "/dev/dxg" in done.stdout) == (0, True)
+    assert "warning: inseparable-gpus: `" in done.stderr
 
 
 # ROCr, and so `--gpus`, counts in the order of the topology; AMD's toolkit by PCI address.

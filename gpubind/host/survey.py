@@ -139,7 +139,7 @@ class _Survey:
                 self.list(f"{directory}/{sub}", all_facts=True)
         self.list(layouts.WSL_DRIVERS)
         for store in driver_stores(self.tree):
-            self.list(store, all_facts=True)
+            self.list(store)
         self._dependencies()
         self._glibc()
 

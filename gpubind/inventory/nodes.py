@@ -158,7 +158,7 @@ def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
     if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
         return
     # MIG's management nodes are root's by design; a render node matters to graphics only.
-    needed = node.gpu is not None or node.target in ("/dev/nvidiactl", "/dev/nvidia-uvm")
+    needed = node.gpu is not None or node.target in ("/dev/nvidiactl", "/dev/nvidia-uvm", DXG)
     severity: Severity = (
         "error" if needed and "/dri/" not in node.target else "note" if "caps" in node.target else "warning"
     )

@@ -69,7 +69,8 @@ def make_plan(
     inventories = tuple(inventory for inventory, _, _ in selected)
     shares = [*(_share(one, request, layout, fit) for one in inventories), _libc_share(request, layout, fit)]
     mounts, placed = _placed(pair for share in shares for pair in share.mounts)
-    devices = tuple(sorted((node for share in shares for node in share.devices), key=lambda node: node.target))
+    nodes = {node.target: node for share in shares for node in share.devices}  # in WSL one is all vendors'
+    devices = tuple(node for _, node in sorted(nodes.items()))
     findings = [*found, *(one for share in shares for one in share.findings)]
     if len(inventories) > 1:  # findings that vendors share are kept once
         findings = list({(one.code, one.subject, one.what): one for one in findings}.values())

@@ -16,6 +16,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
     from gpubind.inventory.asked import with_asked_gpus
     from gpubind.inventory.vendors import read_inventories
+    from gpubind.model.layouts import ALL_GPUS
     from gpubind.planner.gpus.selection import select
 
     host = open_host_of(options)
@@ -31,7 +32,9 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     if json:
         text = render_gpus_json(listed)
     else:
-        text = tables_as_text([gpus_table(listed)], None) or "no GPU with its driver is here\n"
+        shared = [node.target for inventory in inventories for node in inventory.devices if node.target in ALL_GPUS]
+        nothing = f"no GPU is known: all are {shared[0]}" if shared else "no GPU with its driver is here"
+        text = tables_as_text([gpus_table(listed)], None) or f"{nothing}\n"
     write_document(text, None)
 
 

@@ -48,7 +48,7 @@ def fixed_env(plan: Plan) -> tuple[EnvVar, ...]:
     A search path would replace the image's, unless the spec that the plan was made of does so itself. Variables that
     choose GPUs are for one container; the nodes of the document choose them for others.
     """
-    kept = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "vdpau-driver"))
+    kept = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "rocdxg", "vdpau-driver"))
     return tuple(v for v in kept if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER))
 
 

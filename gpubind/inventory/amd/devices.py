@@ -34,11 +34,14 @@ class Topology(NamedTuple):
     """The reasons why nodes could not be read: a cgroup, or a damaged text."""
 
 
-def read_devices(host: Host) -> nodes.Devices:
-    """Return /dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU."""
+def read_devices(host: Host, more: tuple[str, ...] = ()) -> nodes.Devices:
+    """Return /dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU.
+
+    *more* are nodes through which all GPUs are used, too.
+    """
     topology = read_topology(host)
     gpus = topology.gpus if topology.gpus or topology.hidden else tuple(_pci_gpus(host))
-    return nodes.read_nodes(host, "amd", gpus, _wanted(host, gpus))
+    return nodes.read_nodes(host, "amd", gpus, _wanted(host, gpus, more))
 
 
 def read_topology(host: Host) -> Topology:
@@ -106,9 +109,10 @@ def _pci_gpus(host: Host) -> Iterator[Gpu]:
         yield Gpu("amd", index, None, address, minor, None, render, True)
 
 
-def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[nodes.DriverNode]:
+def _wanted(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.DriverNode]:
     """Return the nodes that exist, each once; rules report the missing ones."""
     found = {KFD: nodes.DriverNode(KFD, ("kfd",), None, None)}
+    found.update((path, nodes.DriverNode(path, (), None, None)) for path in more)
     for gpu in gpus:
         for path in gpu_nodes(host, gpu):
             found.setdefault(path, nodes.DriverNode(path, nodes.DRM, None, gpu.index))

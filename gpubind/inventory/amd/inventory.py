@@ -32,6 +32,7 @@ from gpubind.model import (
     Capability,
     Decision,
     Driver,
+    EnvVar,
     Finding,
     Found,
     HostFile,
@@ -46,6 +47,7 @@ from gpubind.model.findings import finding
 from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
     CONTAINER_LIBRARIES,
+    DXG,
     ROCM,
     ROCM_LIBRARIES,
     amdgpu_directories,
@@ -56,6 +58,11 @@ DEFAULT = "/opt/rocm"
 RUNTIME = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
 LIST_NAME = "rocmliblist.conf"
+BRIDGE, DETECTION = ("librocdxg.so", "libdxcore.so"), "HSA_ENABLE_DXG_DETECTION"
+"""The libraries and the variable by which ROCr, since ROCm 7.1, reaches GPUs through Windows: a host's in any case.
+
+Source: https://github.com/ROCm/librocdxg, "Container Launch".
+"""
 OWN = re.compile(r"lib(amd|hsa|roc|hip)")
 """Names of ROCm's own libraries: libdrm and libnuma without these are not ROCm."""
 
@@ -135,8 +142,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     claims = in_force.claims("liblist", "amd", group="rocm")
     if not listfile.shipped:
         claims += shipped.claims("completion", "amd", outside=True, group="rocm")
-    located = locate(search, shipped, claims)
-    devices = read_devices(host)
+    bridge = _bridge(host, rocm)
+    located = locate(search, shipped, (*claims, *bridge))
+    devices = read_devices(host, (DXG,) if bridge else ())
     # A list of a user or site may name any library.
     own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
     if not own and not devices.nodes:
@@ -177,7 +185,16 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *_findings(host, devices, rocm)),
+        env=(EnvVar(DETECTION, "default", "1", None, "rocdxg"),) if bridge else (),
     )
+
+
+def _bridge(host: Host, rocm: Rocm) -> tuple[Claim, ...]:
+    """Return the claims on the libraries by which ROCm reaches GPUs through Windows (WSL); none where it does not."""
+    places = rocm.directories(*ROCM_LIBRARIES) if host.dev.has(DXG) else ()
+    if not any(name.startswith(BRIDGE[0]) for place in places for name in host.driver.lenient.names(place)):
+        return ()
+    return tuple(Claim("library", name, "driver", DXG, "amd") for name in BRIDGE)
 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
@@ -206,7 +223,7 @@ def _kernel(host: Host) -> Optional[str]:
 
 
 def _findings(host: Host, devices: Devices, rocm: Rocm) -> Iterator[Finding]:
-    if not host.dev.has(AMD_MODULE) and not devices.gpus:
+    if not host.dev.has(AMD_MODULE) and not devices.gpus and all(node.target != DXG for node in devices.nodes):
         yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{AMD_MODULE}, {TOPOLOGY}")
     yield from devices.findings
     if rocm.refused is not None:

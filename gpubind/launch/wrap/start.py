@@ -67,7 +67,12 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     try:
         prepared = prepare_start(asked, target, in_line=True)
     except UsageError as error:
-        raise error if asked.query.request.gpus == request.query.request.gpus else as_written(error, gpus) from None
+        is_lines = asked.query.request.gpus != request.query.request.gpus
+        if not is_lines or error.code != "inseparable-gpus":
+            raise as_written(error, gpus) if is_lines else error from None
+        request.report(as_written(error, gpus))  # docker itself gives all then
+        asked = _asked(request, gpus._replace(gpus="all"))
+        prepared = prepare_start(asked, target, in_line=True)
     has_command_word = line.subcommand[-1:] == ("exec",) and line.command
     inspect_start(asked, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:

@@ -148,8 +148,9 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
 
 
 def _of_unknown(inventory: Inventory, environ: Mapping[str, str]) -> Choice:
-    """Return the choice where one node is all GPUs: CUDA's variable is handed on, for CUDA in the container to read."""
-    name = gpu_names.CUDA_VISIBLE_DEVICES
+    """Return the choice where one node is all GPUs: the variable is handed on, for the library in the container."""
+    is_amds = inventory.driver.vendor == "amd"
+    name = gpu_names.ROCR_VISIBLE_DEVICES if is_amds else gpu_names.CUDA_VISIBLE_DEVICES
     if name not in environ or not any(node.target in ALL_GPUS for node in inventory.devices):
         return Choice()
     names = GpuList(name, inventory, environ)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.errors import UsageError
-from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
+from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
 from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Inventory, finding
 from gpubind.model.layouts import ALL_GPUS
@@ -41,10 +41,11 @@ def chosen_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choic
         return tuple(choice.Choice(choice.OPTION, everything=True) for _ in inventories)
     if items == "none":
         return tuple(choice.Choice(choice.OPTION, ()) for _ in inventories)
-    shared = [node.target for inventory in inventories for node in inventory.devices if node.target in ALL_GPUS]
+    shared = [node for inventory in inventories for node in inventory.devices if node.target in ALL_GPUS]
     if shared:
-        what = f"--gpus: `{text}` cannot be chosen: {shared[0]} is all GPUs of this host"
-        hint = f"`--gpus all`, with {CUDA_VISIBLE_DEVICES} in the container for the GPUs that CUDA is to show"
+        what = f"--gpus: `{text}` cannot be chosen: {shared[0].target} is all GPUs of this host"
+        variable = ROCR_VISIBLE_DEVICES if shared[0].vendor == "amd" else CUDA_VISIBLE_DEVICES
+        hint = f"`--gpus all`, with {variable} in the container for the GPUs that programs are to use"
         raise UsageError("inseparable-gpus", what, hint=hint)
     found = [_find(item, inventories) for item in items]
     return tuple(_choice(text, [one for one in found if one.number == n]) for n in range(len(inventories)))

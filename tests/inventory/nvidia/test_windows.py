@@ -16,7 +16,7 @@ from gpubind.inventory.asked import with_asked_gpus
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import Finding, Plan, Request
 from gpubind.planner.placement import SINGULARITY
-from tests.layouts.families.windows import DRIVERS, LIB, OLD_STORE, STORE, TOLD, cache, store, wsl
+from tests.layouts.families.windows import BRIDGE, DRIVERS, LIB, OLD_STORE, ROCM, STORE, TOLD, cache, store, wsl
 from tests.rules.situations import Situation, found
 from tests.support.driver import host, kernel, ubuntu
 from tests.support.elf import elf
@@ -148,6 +148,28 @@ def test_the_callers_own_list_is_handed_on_and_the_node_stays(value: str) -> Non
     assert [finding.code for finding in plan.findings] == []
     inherited = gpubind.plan(host(WHOLE, environ={"CUDA_VISIBLE_DEVICES": value}), Request(), layout=SINGULARITY)
     assert not [one for one in inherited.env if one.name == "CUDA_VISIBLE_DEVICES"]
+
+
+def test_amds_gpus_are_reached_through_the_same_node() -> None:
+    on = host(ROCM, environ={"ROCR_VISIBLE_DEVICES": "1"})
+    plan = gpubind.plan(on, Request())
+    assert [(node.vendor, node.target) for node in plan.devices] == [("amd", "/dev/dxg")]
+    env = {one.name: (one.op, one.value) for one in plan.env}
+    assert env["HSA_ENABLE_DXG_DETECTION"] == ("default", "1")
+    assert env["ROCR_VISIBLE_DEVICES"] == ("set", "1")
+    assert {f"/.gpubind/libs/{name}" for name in BRIDGE} <= {*sources(plan)}
+
+
+def test_without_its_bridge_rocm_reaches_nothing_in_windows() -> None:
+    without = {path: item for path, item in ROCM.items() if "rocdxg" not in path}
+    plan = planned(without, vendors=("amd",))
+    assert (plan.devices, [one.name for one in plan.env if one.name.startswith("HSA")]) == ((), [])
+    assert "driver-not-loaded" in {finding.code for finding in plan.findings}
+
+
+def test_a_node_of_both_vendors_is_there_once() -> None:
+    plan = planned(WHOLE, ROCM, vendors=("nvidia", "amd"))
+    assert [node.target for node in plan.devices] == ["/dev/dxg"]
 
 
 @pytest.mark.parametrize("value", ["", "-1", "NoDevFiles"])

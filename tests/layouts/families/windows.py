@@ -6,6 +6,7 @@ from gpubind.formats.driver.nvidia_smi import GPUS
 from gpubind.formats.text.record import RecordedRun
 from tests.layouts.frame import HostLayout
 from tests.layouts.nvidia import libraries
+from tests.support import amd
 from tests.support.elf import elf
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.trees import File, Link, Node, Spec
@@ -81,6 +82,17 @@ def layout(name: str, who: str, spec: Spec, findings: tuple[str, ...] = ("wsl",)
     return HostLayout(name, who, SOURCE, spec, PLANNED, ("/dev/dxg",), ("0",), findings, runs=(TOLD,), remark=remark)
 
 
+BRIDGE = ("librocdxg.so", "librocdxg.so.1", "libdxcore.so")
+ROCM = amd.merged(
+    amd.opt("7.2.0"),
+    DXG,
+    {
+        f"{LIB}/libdxcore.so": elf("libdxcore.so"),
+        "/opt/rocm-7.2.0/lib/librocdxg.so.1.1.0": elf("librocdxg.so.1", needed=("libdxcore.so",)),
+        "/opt/rocm-7.2.0/lib/librocdxg.so.1": Link("librocdxg.so.1.1.0"),
+        "/opt/rocm-7.2.0/lib/librocdxg.so": Link("librocdxg.so.1"),
+    },
+)
 ALL = "/dev/dxg is all GPUs of Windows: `--gpus` can choose none of them."
 LINUX = "/usr/lib/x86_64-linux-gnu"
 LAYOUTS = (
@@ -89,6 +101,19 @@ LAYOUTS = (
         "wsl2-links",
         "WSL 2, where somebody has made links of the files of one name",
         {**wsl(links=True), **store(STORE), **cache()},
+    ),
+    HostLayout(
+        "wsl2-rocm",
+        "WSL 2 with AMD's GPU, ROCm and librocdxg",
+        "https://github.com/ROCm/librocdxg",
+        ROCM,
+        {"compute": ("libhsa-runtime64.so.1", *BRIDGE), "programs": ("rocminfo",)},
+        ("/dev/dxg",),
+        (),
+        ("userspace-unknown",),
+        {"rocm-smi": "It is a Python script: the image has to have it."},
+        main="librocdxg.so.1",
+        remark="`HSA_ENABLE_DXG_DETECTION=1` is set, unless you or the image set it.",
     ),
     layout("wsl2-no-cache", "WSL 2 with `ldconfig = false`", {**wsl(), **store(STORE)}, ("no-ldcache", "wsl")),
     layout(
