@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple, Optional
 
 from gpubind.formats.text.record import RecordedRun
 from gpubind.host.recorded import RecordedHost
-from gpubind.model import Request
+from gpubind.model import Mount, Request
 from tests.layouts import families
 from tests.support.trees import Spec, record
 
 Names = Mapping[str, tuple[str, ...]]
-"""Base names of files in the plan, by category: `compute`, `video`, `graphics`, `programs`, `manifests`, ..."""
+"""Base names of files in the plan, by category: `compute`, `video`, `graphics`, `programs`, `manifests`, ...; a 32-bit
+library is `i386/NAME`.
+"""
 
 
 class HostLayout(NamedTuple):
@@ -60,6 +62,12 @@ class HostLayout(NamedTuple):
             root=self.root,
         )  # fmt: skip
         return RecordedHost(made, self.name)
+
+
+def names_of(mounts: Iterable[Mount]) -> frozenset[str]:
+    """Return the names of what is mounted, as a layout declares them."""
+    prefixes = ((mount, "i386/" if mount.arch == "i386" else "") for mount in mounts)
+    return frozenset(prefix + mount.target.rpartition("/")[2] for mount, prefix in prefixes)
 
 
 @cache

@@ -44,6 +44,11 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
 """The sonames, by category; V is the driver's version. What has a version of its own is named by its file."""
 PACKAGED_APART = "libnvidia-egl-wayland"
 """In every branch, and in a package of its own: the lists of the driver's packages do not have it."""
+ONLY_64 = (
+    *("libcudadebugger", "libnvidia-pkcs11", "libnvidia-cfg", "libnvidia-rtcore", "libnvoptix", "libnvidia-ngx"),
+    *("libnvidia-api", "libnvidia-vksc-core", "libnvidia-present", "libnvidia-sandboxutils", "libnvidia-nvvm70"),
+)
+"""The beginnings of names that the driver has not for 32-bit programs: Ubuntu's packages for i386."""
 REAL = ("libnvidia-api.so.1", "libnvidia-nvvm70.so.4")
 """Sonames that are files in every package."""
 GBM = "gbm/nvidia-drm_gbm.so"
@@ -68,9 +73,11 @@ class Places(NamedTuple):
     firmware: str = "/usr/lib/firmware/nvidia"
 
 
-def _of_branch(category: str, version: str) -> tuple[str, ...]:
+def _of_branch(category: str, version: str, bits: int = 64) -> tuple[str, ...]:
     has = {PACKAGED_APART, *(file.partition(".so")[0] for file in files_of(int(version.partition(".")[0])))}
-    names = (name for name in LIBRARIES[category] if name.rpartition("/")[2].partition(".so")[0] in has)
+    names = [name for name in LIBRARIES[category] if name.rpartition("/")[2].partition(".so")[0] in has]
+    if bits == 32:
+        names = [name for name in names if not name.startswith(ONLY_64)]
     return tuple(name.replace(".so.V", f".so.{version}") for name in names)
 
 
@@ -92,7 +99,7 @@ def libraries(
     """
     e_machine, bits, _ = MACHINES[machine]
     spec: dict[str, Item] = {}
-    for name in (name for category in categories for name in _of_branch(category, version)):
+    for name in (name for category in categories for name in _of_branch(category, version, bits)):
         directory, _, last = f"{lib}/{name}".rpartition("/")
         soname = _soname(last)
         file = last if last in REAL or last != soname else f"{soname.partition('.so')[0]}.so.{version}"
@@ -206,6 +213,12 @@ def planned(version: str = V, *without: str, icd: str = "nvidia_icd.json") -> di
     every["programs"] = PROGRAMS
     every["manifests"] = tuple(path.rpartition("/")[2] for path in manifests(Places(icd=icd)))
     return {category: names for category, names in every.items() if category not in without}
+
+
+def planned32(version: str = V) -> tuple[str, ...]:
+    """Return the names of the 32-bit libraries that a plan has of a whole driver."""
+    names = (name for category in LIBRARIES for name in _of_branch(category, version, 32))
+    return tuple(f"i386/{_soname(name.rpartition('/')[2])}" for name in names)
 
 
 def nodes(gpus: int = 2) -> tuple[str, ...]:

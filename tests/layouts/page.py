@@ -14,7 +14,7 @@ from gpubind.model import Plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.planner.planning import Query, plan_or_empty
 from gpubind.runtimes import RUNTIMES
-from tests.layouts.frame import HostLayout, by_name, host_of, layouts
+from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 
 DOCUMENTS = tuple(form for form, lasting in LASTING.items() if lasting.says == "mounts")
 FORMATS = (*RUNTIMES, *DOCUMENTS)
@@ -65,7 +65,7 @@ def contained(form: str) -> Layout:
 def given(name: str, form: str) -> Given:
     """Return what the format *form* gives on the host of the layout called *name*."""
     plan, files = plan_in(name, layout_in(form)), Files(write=False)
-    names, lost = frozenset(last(mount.target) for mount in plan.mounts), frozenset[str]()
+    names, lost = names_of(plan.mounts), frozenset[str]()
     try:
         if form in DOCUMENTS:
             LASTING[form].document.render(plan, write_generated(plan.generated, {}, files))

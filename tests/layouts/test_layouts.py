@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 import gpubind
 from gpubind.documents.gpus import list_gpus
+from gpubind.documents.text import render_tsv
 from gpubind.errors import NothingToBindError
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
@@ -19,19 +21,18 @@ from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.planner.gpus.selection import select
 from gpubind.planner.planning import Query, plan_or_empty
 from tests.law.records import Question, answer
-from tests.layouts.frame import HostLayout, by_name, host_of, layouts
+from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "layouts"
+MODES = ("ubuntu", "wsl2", "rocm-packages")
+"""A host of each mode of each vendor."""
 each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.name)
 
 
 @cache
 def plan_of(name: str) -> Plan:
     return plan_or_empty(host_of(name), Query(by_name(name).request))
-
-
-def names(plan: Plan) -> set[str]:
-    return {mount.target.rpartition("/")[2] for mount in plan.mounts}
 
 
 def test_a_name_of_a_layout_is_used_once() -> None:
@@ -41,7 +42,7 @@ def test_a_name_of_a_layout_is_used_once() -> None:
 
 @each
 def test_a_plan_has_what_its_layout_declares(layout: HostLayout) -> None:
-    has = names(plan_of(layout.name))
+    has = names_of(plan_of(layout.name).mounts)
     lost = {category: sorted(set(wanted) - has) for category, wanted in layout.planned.items()}
     assert {category: missing for category, missing in lost.items() if missing} == {}
     assert sorted(has.intersection(STAYS)) == []
@@ -50,7 +51,7 @@ def test_a_plan_has_what_its_layout_declares(layout: HostLayout) -> None:
 @each
 def test_what_a_layout_says_is_not_served_is_on_its_host_and_not_in_its_plan(layout: HostLayout) -> None:
     there = {path.rpartition("/")[2] for path in (*layout.spec, *(layout.dev or {}))}
-    assert {*layout.not_served} <= there - names(plan_of(layout.name))
+    assert {*layout.not_served} <= there - names_of(plan_of(layout.name).mounts)
     assert all(reason.endswith(".") for reason in (*layout.not_served.values(), layout.remark or "."))
 
 
@@ -104,3 +105,11 @@ def test_a_record_of_a_layout_answers_as_the_host_does(layout: HostLayout) -> No
 @pytest.mark.parametrize("name", ["ubuntu", "gpu-operator-root-rhel", "rocm-packages", "nothing"])
 def test_the_command_makes_a_record_of_a_layout(name: str) -> None:
     assert parse_record(gpubind.record(host_of(name), request=by_name(name).request).encode())
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_the_plan_of_a_mode_is_what_its_golden_file_says(name: str, update_golden: bool) -> None:
+    path, text = GOLDEN / f"{name}.tsv", render_tsv(plan_of(name))
+    if update_golden:
+        path.write_text(text)
+    assert text == path.read_text()

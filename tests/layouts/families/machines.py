@@ -6,7 +6,7 @@ import json
 
 from gpubind.model import CAPABILITIES, Request
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, driver, libraries, nodes, planned
+from tests.layouts.nvidia import MERGED, Places, driver, libraries, nodes, planned, planned32
 from tests.support import amd
 from tests.support.driver import V, kernel
 from tests.support.elf import elf
@@ -44,9 +44,17 @@ IMEX: Spec = {
 DEVICES = f"{MAJORS}240 nvidia-caps-imex-channels\n241 nvidia-nvswitch\n"
 
 
-def multiarch(machine: str, triplet: str) -> Spec:
-    lib = f"/usr/lib/{triplet}"
-    return {**MERGED, **driver(Places(lib=lib, icd="nvidia_icd.json"), machine=machine)}
+def grace(name: str, whose: str, spec: Spec) -> HostLayout:
+    return HostLayout(
+        name=f"gh200-{name}",
+        who=f"GH200, Grace: {whose} on aarch64",
+        source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/overview.html",
+        spec={**MERGED, **spec, **kernel(), "/proc/devices": DEVICES, **IMEX},
+        planned=planned(),
+        nodes=(*NODES, *IMEX),
+        gpus=GPUS,
+        machine="aarch64",
+    )
 
 
 HGX: Spec = {
@@ -70,16 +78,8 @@ HGX: Spec = {
 }
 
 LAYOUTS = (
-    HostLayout(
-        name="gh200",
-        who="GH200, Grace: Ubuntu or RHEL on aarch64",
-        source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/overview.html",
-        spec={**multiarch("aarch64", "aarch64-linux-gnu"), **kernel(), "/proc/devices": DEVICES, **IMEX},
-        planned=planned(),
-        nodes=(*NODES, *IMEX),
-        gpus=GPUS,
-        machine="aarch64",
-    ),
+    grace("ubuntu", "Ubuntu", driver(Places(lib="/usr/lib/aarch64-linux-gnu"), machine="aarch64")),
+    grace("rhel", "RHEL", driver(machine="aarch64")),
     HostLayout(
         name="ppc64le",
         who="POWER9 with V100: RHEL on ppc64le",
@@ -95,7 +95,7 @@ LAYOUTS = (
         who="32-bit programs beside 64-bit ones, with `--caps all`",
         source="https://packages.ubuntu.com/noble/i386/libnvidia-gl-550/filelist",
         spec={**MERGED, **driver(Places(lib=X86)), **libraries(I386, V, "i386"), **kernel(), **RENDER},
-        planned=planned(),
+        planned={**planned(), "32-bit": planned32()},
         nodes=(*NODES, *DRM),
         gpus=GPUS,
         request=Request(caps=CAPABILITIES),
