@@ -173,18 +173,21 @@ def _messages_text(answer: Answer, width: int) -> Iterator[str]:
     is_log = len(answer.messages) > 1 or answer.asked is None
     for found in answer.messages[:_WHOLE]:
         known = found.message
-        head = heading(known.message, found.text, found.library)
-        if is_log:
-            head = f"line {found.line}: {head}"
-        text = unmarked(f"{head}\n\n{known.means}\n\n{known.do}\n", width)
+        head = f"line {found.line}: {heading(found)}" if is_log else heading(found)
+        text = _wrapped(head, width) + unmarked(f"\n{known.means}\n\n{known.do}\n", width)
         if known.codes:
             text += "\nfindings about it; `gpubind explain CODE` has more:\n" + _codes_text(known.codes)
         yield text
         if found is answer.messages[0] and answer.explanation is not None:
             yield "on this host:\n" + _folded(render_explanation(answer.explanation), width)
-    more = [f"  line {found.line}: {found.message.message}" for found in answer.messages[_WHOLE:]]
+    more = [f"  line {found.line}: {heading(found)}" for found in answer.messages[_WHOLE:]]
     if more:
         yield "\n".join(["other messages in it:", *(printable(line)[:width] for line in more)]) + "\n"
+
+
+def _wrapped(line: str, width: int) -> str:
+    lines = TextWrapper(width, break_long_words=False, break_on_hyphens=False).wrap(line)
+    return "".join(f"{printable(one)}\n" for one in lines)
 
 
 def _codes_text(some: Iterable[str]) -> str:

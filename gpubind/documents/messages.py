@@ -23,6 +23,8 @@ _LINE = 8192
 """Bytes of a line that are looked at together."""
 _OVERLAP = 512
 """Bytes that two pieces of a long line share: a phrase is not longer."""
+_HEADING = 320
+"""Bytes of a line that is short enough to be a heading."""
 _COMPLAINTS = 20
 """The last lines of a log that tell of an error: so many are kept, for the nearest message."""
 Rank = Literal["cause", "general", "harmless"]
@@ -304,15 +306,29 @@ def find_message(seen: str) -> tuple[FoundMessage, ...]:
     return search([raw]).found or search([b" ".join(raw.split())]).found
 
 
-def heading(message: str, seen: str, library: Optional[str] = None) -> str:
-    """Return *message* with the version and the *library* of the line that was *seen*."""
-    required = _REQUIRING.search(seen) or _LIBRARY.search(seen)
-    name = library or (required.group() if required is not None else None)
-    version = _VERSION.search(seen)
-    for pattern, found in ((_VERSION, version.group() if version else None), (_LIBRARY, name)):
+def heading(found: FoundMessage) -> str:
+    """Return the line that was seen, or the known message with that line's version and library.
+
+    The latter where the line is long or a part of the known message, or has a number of which that tells the name.
+    """
+    line = _COLOUR.sub(b"", found.text.encode("utf-8", "surrogateescape"))
+    known, message = _with_names(found), found.message
+    is_part = folded(line).strip() in folded(known.encode("utf-8", "surrogateescape"))
+    if len(line) > _HEADING or is_part or message.numbers or message.xids or asked_for(found.text) is not None:
+        return known
+    return " ".join(line.decode("utf-8", "replace").split())
+
+
+def _with_names(found: FoundMessage) -> str:
+    """Return the known message with the version and the library of the line that was seen."""
+    message = found.message.message
+    required = _REQUIRING.search(found.text) or _LIBRARY.search(found.text)
+    name = found.library or (required.group() if required is not None else None)
+    version = _VERSION.search(found.text)
+    for pattern, value in ((_VERSION, version.group() if version else None), (_LIBRARY, name)):
         example = pattern.search(message)
-        if example is not None and found is not None:
-            message = message.replace(example.group(), found)
+        if example is not None and value is not None:
+            message = message.replace(example.group(), value)
     return message
 
 

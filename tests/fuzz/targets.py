@@ -267,7 +267,7 @@ def _log(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     found = find_message(text)
     for one in found:
-        _encoded(heading(one.message.message, text, one.library))
+        _encoded(heading(one))
     nearest_messages(log.complaints)
     for answer in (Answer(text, found), Answer(None, log.found)):
         if answer.messages:
