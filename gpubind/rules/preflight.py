@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
 from posixpath import dirname
 from typing import Literal, Optional, Union
 
-from gpubind.errors import RuntimeLimitError
-from gpubind.formats.driver.engines import Release, release_of, version_command
+from gpubind.errors import FormatError, RuntimeLimitError
+from gpubind.formats.driver.engines import (
+    DAEMON_FILE,
+    SIZE_LIMIT,
+    DaemonSettings,
+    Release,
+    malformed,
+    parse_daemon,
+    release_of,
+    version_command,
+)
 from gpubind.host import Host
 from gpubind.image.cuda import (
     cuda_below,
@@ -19,6 +30,7 @@ from gpubind.image.cuda import (
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
 from gpubind.image.gpucode import gpu_code_of, gpu_code_of_program
+from gpubind.inventory.cdi.specs import Registry, read_registry
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, is_library, library
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
@@ -84,6 +96,7 @@ class Preflight:
         self.limit = words if isinstance(words, RuntimeLimitError) else None
         """The part of the plan that the runtime cannot express."""
         self._releases: dict[str, Optional[Release]] = {}
+        self._registries: dict[tuple[str, ...], Registry] = {}
 
     def release(self, engine: str) -> Optional[Release]:
         """Return what the installed release of docker or podman does; None if it is not known. It is asked once."""
@@ -92,6 +105,24 @@ class Preflight:
             version = None if isinstance(answer, Missing) else version_in(answer.stdout)
             self._releases[engine] = release_of(engine, version)
         return self._releases[engine]
+
+    @cached_property
+    def daemon(self) -> Union[DaemonSettings, Missing]:
+        """The settings of dockerd; Missing where they cannot be read or are malformed: it does not start with those."""
+        data = self.host.dev.read(DAEMON_FILE, SIZE_LIMIT)
+        if isinstance(data, Missing):
+            return DaemonSettings() if data.why == "absent" else data
+        try:
+            return parse_daemon(data)
+        except FormatError as error:
+            return malformed(error)
+
+    def registry(self, directories: Iterable[str]) -> Registry:
+        """Return the CDI specs in *directories*; they are read once."""
+        asked = tuple(directories)
+        if asked not in self._registries:
+            self._registries[asked] = read_registry(self.host, asked)
+        return self._registries[asked]
 
     @property
     def limits(self) -> Limits:

@@ -9,7 +9,7 @@ from typing import Optional
 from gpubind.formats.driver.cdi import SIZE_LIMIT
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.inventory.cdi.specs import SOURCE, read_registry, registry_findings, stale_findings
+from gpubind.inventory.cdi.specs import SOURCE, registry_findings, stale_findings
 from gpubind.model import Finding, Missing, finding
 from gpubind.rules.preflight import Preflight
 
@@ -109,7 +109,7 @@ def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
     """
     if any(planned.source.served == SOURCE for planned in preflight.plan.drivers):
         return  # the plan reports all this
-    registry = read_registry(preflight.host, preflight.plan.request.cdi_directories)
+    registry = preflight.registry(preflight.plan.request.cdi_directories)
     dev = preflight.host.dev
     answers = (
         dev.list(path) if path in registry.directories else dev.read(path, SIZE_LIMIT) for path in registry.broken

@@ -9,10 +9,11 @@ import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Union
 
 import pytest
 
+from gpubind.formats.driver.engines import DAEMON_FILE
 from tests.live.containers import CONTAINERS
 from tests.live.engine_starts import LIMITS
 from tests.live.machine import PYTHON_ENV, Bind, Machine
@@ -59,8 +60,8 @@ class Setup(NamedTuple):
     """An engine that is set wrong."""
 
     engine: str
-    daemon: Optional[Mapping[str, Any]] = None
-    """dockerd's configuration; None: no dockerd."""
+    daemon: Union[Mapping[str, Any], str, None] = None
+    """dockerd's configuration, or its text; None: no dockerd."""
     specs: Mapping[str, str] = {}
     """The CDI version of the specs, by their directory; `none`: what --allow-none writes on a node without a GPU."""
     toolkit: bool = False
@@ -109,6 +110,7 @@ SETUPS = {
         commands={"run": f"{DOCKER} bb true", "exec": EXEC},
     ),
     "default-unknown": Setup("docker", {"default-runtime": "nvidia"}, commands={"run": f"{DOCKER} bb true"}),
+    "malformed": Setup("docker", '{\n "features": {"cdi": true},\n}\n'),
     "no-spec": Setup("podman", commands={"cdi": f"{PODMAN} --device nvidia.com/gpu=all {BUSYBOX} true"}),
     "podman-new-spec": Setup(
         "podman",
@@ -161,7 +163,8 @@ def seen(machine: Machine, place: Path, name: str) -> Seen:
         (out / directory).mkdir(parents=True)
     binds = [Bind(str(out), "/srv/setup", readonly=False), CONTAINERS, *machine.modules]
     if setup.daemon is not None:
-        (out / "docker" / "daemon.json").write_text(json.dumps(setup.daemon, indent=1))
+        text = setup.daemon if isinstance(setup.daemon, str) else json.dumps(setup.daemon, indent=1)
+        (out / "docker" / "daemon.json").write_text(text)
         binds.append(Bind(str(out / "docker"), "/etc/docker"))
     for directory, version in setup.specs.items():
         (out / "cdi" / "nvidia.json").write_text(without_gpu(machine) if version == "none" else spec(version))
@@ -210,14 +213,22 @@ UNRESOLVED = "unresolvable CDI devices nvidia.com/gpu=all"
             "",
         ),
         ("plain", "cdi", 'could not select device driver "cdi" with capabilities: []', "cdi-disabled", "note", ""),
-        ("plain", "runtime", "unknown or invalid runtime name: nvidia", "nvidia-runtime-missing", "note", ""),
+        ("plain", "runtime", "unknown or invalid runtime name: nvidia", "gpu-runtime-missing", "note", ""),
         ("new-spec", "cdi", UNRESOLVED, "cdi-too-new", "warning", "/etc/cdi/nvidia.json: cdiVersion 0.8.0"),
         ("elsewhere", "cdi", UNRESOLVED, "cdi-not-read", "warning", "/etc/cdi/nvidia.json"),
-        ("elsewhere", "runtime", "executable file not found", "nvidia-runtime-missing", "note", "daemon.json, line 8"),
-        ("default-gone", "run", "no such file or directory", "nvidia-runtime-missing", "error", "daemon.json, line 3"),
+        ("elsewhere", "runtime", "executable file not found", "gpu-runtime-missing", "note", "daemon.json, line 8"),
+        ("default-gone", "run", "no such file or directory", "gpu-runtime-missing", "error", "daemon.json, line 3"),
         (
-            *("default-unknown", "log", "specified default runtime 'nvidia' does not exist", "nvidia-runtime-missing"),
+            *("default-unknown", "log", "specified default runtime 'nvidia' does not exist", "gpu-runtime-missing"),
             *("error", "daemon.json, line 2"),
+        ),
+        (
+            "malformed",
+            "log",
+            "unable to configure the Docker daemon with file",
+            "engine-config",
+            "warning",
+            DAEMON_FILE,
         ),
         ("no-spec", "cdi", UNRESOLVED, "cdi-missing", "note", "/etc/cdi, /var/run/cdi"),
         ("podman-new-spec", "cdi", UNRESOLVED, "cdi-too-new", "warning", "cdiVersion 1.0.0"),
@@ -257,7 +268,7 @@ def test_the_spec_of_a_node_without_a_gpu_brings_nothing(trixie: Machine, place:
 def test_a_record_says_what_the_live_host_says_of_its_engine(trixie: Machine, place: Path) -> None:
     found = seen(trixie, place, "plain").found
     again = {one["code"]: one for one in json.loads((place / "plain" / "again.json").read_text())["findings"]}
-    codes = {"toolkit-missing", "cdi-disabled", "nvidia-runtime-missing", "stale-cdi"}
+    codes = {"toolkit-missing", "cdi-disabled", "gpu-runtime-missing", "stale-cdi"}
     assert {code: again.get(code) for code in codes} == {code: found[code] for code in codes}
 
 

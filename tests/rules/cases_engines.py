@@ -75,7 +75,11 @@ CASES: dict[str, Case] = {
         on(SNAP, backend="docker"),
         on(SNAP, DOCKER, TOOLKIT, backend="docker"),
     ),
-    "nvidia-runtime-missing": Case(
+    "engine-config": Case(
+        on(DOCKER, TOOLKIT, {DAEMON: '{"features":'}),
+        on(DOCKER, TOOLKIT, {DAEMON: '{"features": 1}'}),
+    ),
+    "gpu-runtime-missing": Case(
         on(DOCKER, TOOLKIT, daemon(features={"cdi": True})),
         on(DOCKER, TOOLKIT, daemon(runtimes={"nvidia": {"path": "nvidia-container-runtime"}})),
     ),

@@ -11,8 +11,10 @@ from gpubind.formats.driver.engines import kept_of_daemon, line_of, parse_daemon
 from gpubind.formats.text.record import RecordedRun, dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding
+from tests.rules.cases_amd import amd
 from tests.rules.cases_engines import (
     CASES,
+    CONFIG,
     DAEMON,
     DOCKER,
     ENFORCING,
@@ -33,7 +35,7 @@ from tests.rules.test_host_rules import checked
 from tests.support.driver import host
 from tests.support.starts import start_by
 from tests.support.surveys import survey
-from tests.support.trees import Hidden
+from tests.support.trees import Hidden, Item, Spec
 
 
 def told(code: str, situation: Situation) -> list[Finding]:
@@ -60,7 +62,7 @@ NVIDIA: dict[str, Any] = {"nvidia": {"path": "/opt/bin/nvidia-container-runtime"
 def test_a_runtime_without_program_stops_every_start_only_as_the_default(
     settings: dict[str, Any], backend: Optional[str], severity: Optional[str], where: Optional[str]
 ) -> None:
-    findings = told("nvidia-runtime-missing", on(DOCKER, daemon(**settings), backend=backend))
+    findings = told("gpu-runtime-missing", on(DOCKER, daemon(**settings), backend=backend))
     assert [one.severity for one in findings] == ([] if severity is None else [severity])
     assert all((one.where or "") == f"{DAEMON}, {where}" for one in findings)
 
@@ -166,9 +168,57 @@ def test_the_base_of_the_toolkit_is_enough_from_29_2_on(docker: str, whats: list
     assert [any(what in one.what for one in findings) for what in whats] == [True] * len(findings)
 
 
-def test_an_unreadable_configuration_is_neither_there_nor_absent() -> None:
-    situation = on(DOCKER, TOOLKIT, cdi(), {DAEMON: Hidden()}, **versions())
-    assert {one.code for one in found(situation)} & {"nvidia-runtime-missing", "cdi-disabled"} == set()
+@pytest.mark.parametrize(
+    ("path", "item", "severity", "why"),
+    [
+        (DAEMON, Hidden(), "note", "permission denied"),
+        (DAEMON, "{\n 7", "warning", "line 2"),
+        (DAEMON, b"\xff", "warning", "UTF-8"),
+        (CONFIG, Hidden(), "note", "permission denied"),
+        (CONFIG, "[nvidia-container-cli]\nno-cgroups =\n", "warning", "line 2"),
+    ],
+)
+def test_a_configuration_that_cannot_be_looked_at_is_named_and_neither_there_nor_absent(
+    path: str, item: Item, severity: str, why: str
+) -> None:
+    situation = on(DOCKER, TOOLKIT, cdi(), {path: item}, **versions())
+    findings = {one.code: one for one in found(situation)}
+    assert "toolkit-cgroups" not in findings
+    assert {"gpu-runtime-missing", "cdi-disabled"}.isdisjoint(findings) == (path == DAEMON)
+    told = findings["engine-config"]
+    assert (told.subject, told.severity) == (path, severity)
+    assert why in (told.why or "")
+    assert "engine-config" not in [one.code for one in found(situation._replace(backend="apptainer"))]
+
+
+def amds_spec(minor: int) -> Spec:
+    edits = {"deviceNodes": [{"path": f"/dev/dri/renderD{minor}"}, {"path": "/dev/kfd"}]}
+    devices = [{"name": "0", "containerEdits": edits}]
+    return {"/etc/cdi/amd.json": json.dumps({"cdiVersion": "0.6.0", "kind": "amd.com/gpu", "devices": devices})}
+
+
+AMDS_RUNTIME: Spec = {"/usr/bin/amd-container-runtime": PROGRAM}
+AMD: dict[str, Any] = {"amd": {"path": "amd-container-runtime"}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ((DOCKER, AMDS_RUNTIME), ("gpu-runtime-missing", "`amd-ctk runtime configure` as root")),
+        ((DOCKER, AMDS_RUNTIME, daemon(runtimes=AMD)), None),
+        ((DOCKER, daemon(runtimes=AMD)), ("gpu-runtime-missing", "install AMD's container toolkit")),
+        ((PODMAN,), ("cdi-missing", "`gpubind plan --rocm --format cdi -o /etc/cdi/amd.json`")),
+        ((PODMAN, amds_spec(128)), None),
+    ],
+)
+def test_the_set_up_for_amds_gpus_is_checked_where_there_are_some(
+    parts: tuple[Spec, ...], told: Optional[tuple[str, str]]
+) -> None:
+    codes = {"gpu-runtime-missing", "cdi-missing", "toolkit-missing"}
+    findings = [one for one in found(amd(*parts)) if one.code in codes]
+    assert [one.code for one in findings] == ([told[0]] if told else [])
+    assert all(told is not None and told[1] in (one.hint or "") for one in findings)
+    assert codes.isdisjoint(one.code for one in found(amd(*parts, gpus="none")) if one.vendor == "amd")
 
 
 def test_nothing_is_said_of_an_engine_that_will_not_start_the_container() -> None:
@@ -202,6 +252,7 @@ SECRETS = b"""{
 
 def test_what_a_record_keeps_of_dockers_configuration_names_nobody_and_has_its_lines() -> None:
     kept = kept_of_daemon(SECRETS)
+    assert isinstance(kept, bytes)
     assert b"proxy" not in kept and b"registry" not in kept and b"secret" not in kept
     assert parse_daemon(kept) == parse_daemon(SECRETS)
     assert parse_daemon(kept).lines == {"features": 8, "runtimes": 4}
@@ -239,3 +290,5 @@ def test_the_line_of_a_key(text: str, line: int) -> None:
 def test_a_release_is_asked_once() -> None:
     preflight = started(on(PODMAN, spec("1.0.0"), **versions()))
     assert preflight.release("podman") is preflight.release("podman")
+    assert preflight.registry(("/etc/cdi",)) is preflight.registry(("/etc/cdi",))
+    assert preflight.daemon is preflight.daemon

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from gpubind.errors import Format, FormatError
 from gpubind.formats.text.json import parse_json
 from gpubind.formats.text.toml import parse_toml
 from gpubind.frozen import NamedTuple
+from gpubind.model import Missing
 from gpubind.model.data import read_data
 
 DOCKER, PODMAN = "docker", "podman"
@@ -101,16 +102,21 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("/") and "\0" not in value
 
 
-def kept_of_daemon(data: bytes) -> bytes:
-    """Return *data* with nothing but the settings of `DaemonSettings`, each in its line.
+def malformed(error: FormatError) -> Missing:
+    """Return what is known of a file that is malformed: as of one that cannot be read."""
+    return Missing("unreadable", ": ".join(filter(None, (error.place, error.why))))
+
+
+def kept_of_daemon(data: bytes) -> Union[bytes, Missing]:
+    """Return *data* with nothing but the settings of `DaemonSettings`, each in its line; Missing if it is malformed.
 
     A daemon.json names registries and proxies, with passwords.
     """
     try:
         settings = parse_json(data, SIZE_LIMIT, _FORMAT)
         found = parse_daemon(data)
-    except FormatError:
-        return b""
+    except FormatError as error:
+        return malformed(error)
     text, line = "{", 1
     for name, at in sorted(found.lines.items(), key=lambda item: item[1]):
         value = settings[name] if name != "runtimes" else {key: {"path": path} for key, path in found.runtimes.items()}

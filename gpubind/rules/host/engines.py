@@ -6,11 +6,11 @@ README; container-selinux `container.te`. Messages are those of the real program
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Optional
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.cdi import VERSIONS
+from gpubind.formats.driver.cdi import KINDS, VERSIONS
 from gpubind.formats.driver.engines import (
     BUILT_IN,
     DAEMON_FILE,
@@ -21,22 +21,46 @@ from gpubind.formats.driver.engines import (
     TOOLKIT_FILE,
     DaemonSettings,
     Release,
-    parse_daemon,
+    malformed,
     parse_no_cgroups,
     releases,
 )
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.programs import PROGRAM_DIRECTORIES
-from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, NVIDIA, SUFFIXES, LoadedSpec, read_registry
-from gpubind.model import Finding, Missing, Severity, finding
+from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, SUFFIXES, LoadedSpec
+from gpubind.model import ABSENT, Finding, Missing, Severity, Vendor, finding
 from gpubind.rules.preflight import Preflight
 
-HOOK, CDI_HOOK, RUNTIME = "nvidia-container-runtime-hook", "nvidia-cdi-hook", "nvidia-container-runtime"
+HOOK, CDI_HOOK = "nvidia-container-runtime-hook", "nvidia-cdi-hook"
 PODMAN_HOOKS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 SNAPS = ("/snap/bin/docker", "/var/lib/snapd/snap/bin/docker")
 RUN_CDI = "/run/cdi"
 NOTE: Severity = "note"
 SELINUX = "/sys/fs/selinux"
+
+
+class Toolkit(NamedTuple):
+    """A vendor's toolkit for docker."""
+
+    name: str
+    runtime: str
+    """The program of docker's runtime that has the vendor's name."""
+    configure: str
+    """The command that adds it to docker's configuration."""
+    option: str
+    """gpubind's option of the vendor."""
+
+
+TOOLKITS: Mapping[Vendor, Toolkit] = {
+    "nvidia": Toolkit(
+        "NVIDIA's container toolkit",
+        "nvidia-container-runtime",
+        "nvidia-ctk runtime configure --runtime=docker",
+        "--nv",
+    ),
+    "amd": Toolkit("AMD's container toolkit", "amd-container-runtime", "amd-ctk runtime configure", "--rocm"),
+}
 BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
 """With either, containers may use the nodes of GPUs. The nodes of NVIDIA's are of xserver_misc_device_t."""
 
@@ -48,40 +72,68 @@ def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
         return
     release = preflight.release(DOCKER) if _program(host, CDI_HOOK) else None
     if release is None or not release.gpus_by_cdi:
-        case = "base" if _program(host, RUNTIME) else "none"
+        case = "base" if _program(host, TOOLKITS["nvidia"].runtime) else "none"
         yield finding("toolkit-missing", subject=DOCKER, case=case, where=f"{HOOK} in {':'.join(PROGRAM_DIRECTORIES)}")
 
 
-def nvidia_runtime_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime of dockerd's configuration that does not start; or no `nvidia` where the toolkit is installed."""
+def gpu_runtime_missing(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a runtime of dockerd's configuration that does not start; or none where a vendor's toolkit is installed."""
     settings = _daemon(preflight)
     if settings is None:
         return
     default, line = settings.default_runtime, settings.lines.get("default-runtime", 1)
     severity = _severity(preflight)
     if default not in (*settings.runtimes, *BUILT_IN):
-        where = f"{DAEMON_FILE}, line {line}"
-        yield finding("nvidia-runtime-missing", subject=default, case="default", severity=severity, where=where)
+        yield _runtime(default, "default", severity, f"{DAEMON_FILE}, line {line}")
     for name, path in settings.runtimes.items():
-        if name in (default, "nvidia") and _is_gone(preflight.host, path):
+        if name in (default, *TOOLKITS) and _is_gone(preflight.host, path):
             where = f"{DAEMON_FILE}, line {settings.lines.get('runtimes', 1)}"
             case, how = ("every", severity) if name == default else ("program", NOTE)
-            yield finding("nvidia-runtime-missing", subject=name, case=case, severity=how, where=where, path=path)
-    if preflight.has_linux_driver and "nvidia" not in settings.runtimes and _program(preflight.host, RUNTIME):
-        yield finding("nvidia-runtime-missing", subject="nvidia", case="absent", severity=NOTE, where=DAEMON_FILE)
+            yield _runtime(name, case, how, where, path)
+    for vendor in _vendors(preflight):
+        if vendor not in settings.runtimes and _program(preflight.host, TOOLKITS[vendor].runtime):
+            yield _runtime(vendor, "absent", NOTE, DAEMON_FILE)
+
+
+def _runtime(name: str, case: str, severity: Severity, where: str, path: str = "") -> Finding:
+    toolkit = TOOLKITS["amd" if name == "amd" else "nvidia"]
+    return finding(
+        "gpu-runtime-missing",
+        subject=name,
+        case=case,
+        severity=severity,
+        where=where,
+        path=path,
+        configure=toolkit.configure,
+        toolkit=toolkit.name,
+    )
+
+
+def engine_config(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a configuration file of docker or of NVIDIA's toolkit that is malformed, or may not be read."""
+    daemon, toolkit = (preflight.daemon if DOCKER in _engines(preflight) else None), _toolkit(preflight)
+    for path, answer, engine, program in (
+        (DAEMON_FILE, daemon, DOCKER, PROGRAMS[DOCKER]),
+        (TOOLKIT_FILE, toolkit, "NVIDIA's toolkit", HOOK),
+    ):
+        if isinstance(answer, Missing) and answer.why not in ("absent", "unrecorded"):
+            yield finding(
+                "engine-config",
+                subject=path,
+                case="forbidden" if answer.why == "forbidden" else "unreadable",
+                severity=NOTE if answer.why == "forbidden" else "warning",
+                where=path,
+                why=answer.detail or answer.why,
+                engine=engine,
+                program=program,
+            )
 
 
 def toolkit_cgroups(preflight: Preflight) -> Iterator[Finding]:
     """Yield a toolkit that sets no device cgroup where containers of root have one, or one where it cannot."""
-    host, engines = preflight.host, _engines(preflight)
-    by_hook = [name for name in engines if name == DOCKER or _has_podman_hook(host)]
-    data = host.dev.read(TOOLKIT_FILE, SIZE_LIMIT)
-    if not by_hook or not preflight.has_linux_driver or isinstance(data, Missing):
+    by_hook, line = _by_hook(preflight), _toolkit(preflight)
+    if isinstance(line, Missing):
         return
-    try:
-        line = parse_no_cgroups(data)
-    except FormatError:
-        return  # its own programs name the place
     rootless = [name for name in by_hook if _is_rootless(preflight, name)]
     if line is not None and len(rootless) < len(by_hook):
         name = next(name for name in by_hook if name not in rootless)
@@ -120,17 +172,26 @@ def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
 
 
 def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a podman without a CDI spec of NVIDIA's GPUs."""
-    if PODMAN not in _engines(preflight) or not preflight.has_linux_driver or _has_podman_hook(preflight.host):
+    """Yield a podman without a CDI spec of a vendor's GPUs."""
+    vendors = _vendors(preflight) if PODMAN in _engines(preflight) else ()
+    if not vendors:
         return
-    registry = read_registry(preflight.host, _directories(preflight, PODMAN))
-    names = (*registry.devices, *registry.conflicts)
-    has_any = any(name.startswith(f"{NVIDIA}=") for name in names) or registry.broken or _outside(preflight.host)
+    registry = preflight.registry(_directories(preflight, PODMAN))
+    kinds = {name.partition("=")[0] for name in (*registry.devices, *registry.conflicts)}
     listings = [preflight.host.dev.list(path) for path in registry.directories]
     is_known = all(not isinstance(listing, Missing) or listing.why == "absent" for listing in listings)
-    if is_known and not has_any:
-        where = ", ".join(registry.directories)
-        yield finding("cdi-missing", subject=f"{NVIDIA}={ALL}", where=where)
+    if not is_known or registry.broken or _outside(preflight.host):
+        return
+    for vendor in vendors:
+        if KINDS[vendor] not in kinds and not (vendor == "nvidia" and _has_podman_hook(preflight.host)):
+            yield finding(
+                "cdi-missing",
+                subject=f"{KINDS[vendor]}={ALL}",
+                vendor=vendor,
+                where=", ".join(registry.directories),
+                option=TOOLKITS[vendor].option,
+                file=f"{DIRECTORIES[0]}/{vendor}.json",
+            )
 
 
 def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
@@ -212,16 +273,35 @@ def _is_gone(host: Host, program: str) -> bool:
 
 
 def _daemon(preflight: Preflight) -> Optional[DaemonSettings]:
-    """Return dockerd's settings; None without it, and where they cannot be read or are malformed: it does not start."""
-    if DOCKER not in _engines(preflight):
-        return None
-    data = preflight.host.dev.read(DAEMON_FILE, SIZE_LIMIT)
+    """Return dockerd's settings; None without it, and where they are not known."""
+    settings = preflight.daemon if DOCKER in _engines(preflight) else None
+    return None if isinstance(settings, Missing) else settings
+
+
+def _toolkit(preflight: Preflight) -> Union[int, Missing, None]:
+    """Return the line of `no-cgroups = true` in the configuration of NVIDIA's toolkit; Missing if it is not known."""
+    data = preflight.host.dev.read(TOOLKIT_FILE, SIZE_LIMIT) if _by_hook(preflight) else ABSENT
     if isinstance(data, Missing):
-        return DaemonSettings() if data.why == "absent" else None
+        return data
     try:
-        return parse_daemon(data)
-    except FormatError:
-        return None
+        return parse_no_cgroups(data)
+    except FormatError as error:
+        return malformed(error)
+
+
+def _by_hook(preflight: Preflight) -> tuple[str, ...]:
+    """Return the engines that give NVIDIA's GPUs by its toolkit's hook."""
+    engines = _engines(preflight) if preflight.has_linux_driver else ()
+    return tuple(name for name in engines if name == DOCKER or _has_podman_hook(preflight.host))
+
+
+def _vendors(preflight: Preflight) -> tuple[Vendor, ...]:
+    """Return the vendors whose GPUs containers get here."""
+    has: dict[Vendor, bool] = {
+        "nvidia": preflight.has_linux_driver,
+        "amd": any(gpu.vendor == "amd" and gpu.chosen for gpu in preflight.plan.gpus),
+    }
+    return tuple(vendor for vendor in TOOLKITS if has[vendor])
 
 
 def _directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
@@ -237,7 +317,7 @@ def _directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
 def _specs(preflight: Preflight, engine: str) -> tuple[LoadedSpec, ...]:
     """Return the CDI specs that *engine* finds."""
     directories = _directories(preflight, engine)
-    return read_registry(preflight.host, directories).specs if directories else ()
+    return preflight.registry(directories).specs if directories else ()
 
 
 def _outside(host: Host) -> bool:
