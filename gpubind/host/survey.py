@@ -16,7 +16,7 @@ from gpubind.files.wsl import driver_stores
 from gpubind.formats.driver.engines import PROGRAMS as PROGRAMS_OF_ENGINES
 from gpubind.formats.driver.engines import version_command
 from gpubind.formats.driver.nvidia_cli import list_argv
-from gpubind.formats.driver.nvidia_smi import GPUS
+from gpubind.formats.driver.nvidia_smi import CAPABILITIES, GPUS
 from gpubind.formats.elf.glibc import CONVERTERS, PROGRAMS, is_member
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host
@@ -83,7 +83,7 @@ def look_around(host: SurveyedHost) -> None:
     for tree in trees:
         assert isinstance(tree, SurveyedTree)
         _Survey(tree).look(host)
-    in_windows = (GPUS,) if host.lenient.dev.has(layouts.DXG) else ()
+    in_windows = (GPUS, CAPABILITIES) if host.lenient.dev.has(layouts.DXG) else ()
     for argv in (list_argv(host.driver.root), *in_windows, *map(version_command, PROGRAMS_OF_ENGINES)):
         host.run(argv, RUN_TIMEOUT_S)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpubind.formats.driver.nvidia_smi import GPUS, parse_gpus
 from gpubind.host import Host
-from gpubind.model import Inventory, Missing
+from gpubind.model import ABSENT, Gpu, Inventory, Missing
 
 TIMEOUT_S = 10.0
 
@@ -17,8 +17,12 @@ def with_asked_gpus(host: Host, inventories: Iterable[Inventory]) -> tuple[Inven
 
 
 def _asked(host: Host, inventory: Inventory) -> Inventory:
-    if inventory.driver.vendor != "nvidia" or inventory.gpus or not inventory.devices or host.driver.root != "/":
+    if inventory.driver.vendor != "nvidia" or inventory.gpus or not inventory.devices:
         return inventory
-    answer = host.run(GPUS, TIMEOUT_S)
-    told = () if isinstance(answer, Missing) or answer.status else parse_gpus(answer.stdout)
-    return inventory._replace(gpus=told)
+    return inventory._replace(gpus=asked_gpus(host))
+
+
+def asked_gpus(host: Host) -> tuple[Gpu, ...]:
+    """Return NVIDIA's GPUs, as nvidia-smi lists them; none where it cannot be asked, or gives no answer."""
+    answer = host.run(GPUS, TIMEOUT_S) if host.driver.root == "/" else ABSENT
+    return () if isinstance(answer, Missing) or answer.status else parse_gpus(answer.stdout)

@@ -15,7 +15,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.formats.driver.nvidia_smi import CAPABILITIES
-from gpubind.formats.text.record import parse_record
+from gpubind.formats.text.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.loader.namespace import OwnMounts
@@ -25,6 +25,9 @@ from gpubind.model.data import read_data
 from gpubind.model.gpucode import arch_of_capability
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check
+from tests.layouts.families.windows import STORE, TOLD, store, wsl
+from tests.layouts.families.windows import cache as cache_of_wsl
+from tests.support.driver import host as machine_with
 from tests.support.elf import elf
 from tests.support.gpucode import container, library
 from tests.support.images import glibc, image_with_bytes
@@ -280,6 +283,13 @@ def test_a_gpu_that_the_table_does_not_have_is_asked_of_nvidia_smi() -> None:
         on = recorded("debian13-nvidia550", says=text)
         assert [one.severity for one in findings(on, image)] == severities
         assert bool(findings(on, image, about="gpu-code-unread")) == ("[N/A]" in text)
+
+
+@pytest.mark.parametrize(("capability", "severities"), [("8.9", []), ("12.0", ["error"])])
+def test_in_wsl_nvidia_smi_knows_the_gpu_and_what_it_runs(capability: str, severities: list[str]) -> None:
+    runs = (TOLD, RecordedRun(CAPABILITIES, 0, f"00000000:01:00.0, {capability}\n"))
+    on = machine_with({**wsl(), **store(STORE), **cache_of_wsl()}, runs=runs)
+    assert [one.severity for one in findings(on, opened("torch 2.6.0+cu124"))] == severities
 
 
 def test_a_file_that_is_damaged_is_told_and_decides_nothing() -> None:

@@ -8,7 +8,7 @@ from gpubind.model import Gpu
 CAPABILITIES = ("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
 """The question for the compute capability of each GPU."""
 GPUS = ("nvidia-smi", "--query-gpu=index,uuid,pci.bus_id,name", "--format=csv,noheader")
-"""The question for the GPUs, which no file names in WSL."""
+"""The question for the GPUs, which in WSL no file names."""
 LINES_LIMIT = 256
 
 

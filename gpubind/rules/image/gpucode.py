@@ -11,9 +11,11 @@ from posixpath import basename
 from typing import Optional
 
 from gpubind.inventory.architectures import GpuArch, architectures
+from gpubind.inventory.asked import asked_gpus
 from gpubind.model import Finding, Severity, cases_of, finding
 from gpubind.model.cuda import framework_called, is_addition
 from gpubind.model.gpucode import OVERRIDE, XNACK, CodeFile, GpuCode, arch_of_override, override_for, sum_of
+from gpubind.model.layouts import ALL_GPUS
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 
 
@@ -57,9 +59,11 @@ def _unread(gpus: Iterable[GpuArch], groups: Iterable[Iterable[CodeFile]]) -> It
 def _gpus(preflight: ImagePreflight) -> tuple[GpuArch, ...]:
     """Return the chosen GPUs, as the programs in the container see them."""
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
+    if any(node.vendor == "nvidia" and node.target in ALL_GPUS for node in preflight.plan.devices):
+        chosen += asked_gpus(preflight.host)
     override = arch_of_override(_variable(preflight, OVERRIDE) or "")
     xnack = {"0": ":xnack-", "1": ":xnack+"}.get(_variable(preflight, XNACK) or "", "")
-    on_tegra = {planned.driver.vendor for planned in preflight.plan.drivers if planned.driver.kind != "linux"}
+    on_tegra = {planned.driver.vendor for planned in preflight.plan.drivers if planned.driver.kind == "tegra"}
     return tuple(
         one._replace(arch=f"{override or one.arch}{xnack}") if one.gpu.vendor == "amd" and one.arch else one
         for one in architectures(preflight.host, chosen)

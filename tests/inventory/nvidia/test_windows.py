@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Optional
 
 import pytest
@@ -11,7 +12,8 @@ import gpubind
 from gpubind.errors import NothingToBindError, UsageError
 from gpubind.formats.driver.nvidia_cli import list_argv
 from gpubind.formats.driver.nvidia_smi import GPUS, parse_gpus
-from gpubind.formats.text.record import RecordedRun
+from gpubind.formats.text.record import RecordedRun, parse_record
+from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.asked import with_asked_gpus
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import Finding, Plan, Request
@@ -20,7 +22,7 @@ from tests.layouts.families.windows import BRIDGE, DRIVERS, LIB, OLD_STORE, ROCM
 from tests.rules.situations import Situation, found
 from tests.support.driver import host, kernel, ubuntu
 from tests.support.elf import elf
-from tests.support.trees import Spec
+from tests.support.trees import Node, Spec, make_tree
 
 HERE, BEFORE = f"{DRIVERS}/{STORE}", f"{DRIVERS}/{OLD_STORE}"
 WHOLE: Spec = {**wsl(), **store(STORE), **cache()}
@@ -86,6 +88,16 @@ def test_a_plan_is_the_same_whichever_source_serves() -> None:
     plans = [gpubind.plan(on, Request(source=source)) for source in ("nvidia-container-cli", "liblist", "driver")]
     assert [plan.drivers[0].source.served for plan in plans] == ["nvidia-container-cli", "liblist", "driver"]
     assert len({plan.digest for plan in plans}) == 1
+
+
+def test_a_record_has_nothing_of_the_other_drivers_that_windows_keeps(tmp_path: Path) -> None:
+    others = {f"{DRIVERS}/usb{number}.inf_amd64_1/secret{number}.dll": b"x" for number in range(30)}
+    shown = {**WHOLE, "/dev/dxg": b"", **store(OLD_STORE, 64), **others}
+    make_tree(tmp_path, {path: item for path, item in shown.items() if not isinstance(item, Node)})
+    text = gpubind.record(gpubind.open_host(root=tmp_path))
+    assert "secret" not in text
+    recorded = RecordedHost(parse_record(text.encode()), "test")
+    assert gpubind.plan(recorded, Request()).digest == gpubind.plan(gpubind.open_host(root=tmp_path), Request()).digest
 
 
 def test_a_driver_for_linux_does_not_serve() -> None:
