@@ -24,6 +24,7 @@ MIG_VARIABLES = ("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES")
 """Each, with the value `all`, requests the right to configure or to monitor MIG. Source: as above."""
 HSA_VARIABLES = ("HSA_OVERRIDE_GFX_VERSION", "HSA_XNACK")
 """Variables that change which code ROCm takes for a GPU's."""
+REQUIRE_JETPACK = "NVIDIA_REQUIRE_JETPACK"
 PLAN_VARIABLES = (
     CUDA_DEVICE_ORDER,
     MPS_PIPE_DIRECTORY,
@@ -32,6 +33,7 @@ PLAN_VARIABLES = (
     *MIG_VARIABLES,
     *HSA_VARIABLES,
     LIBRARY_PATH,
+    REQUIRE_JETPACK,
     "PATH",
     ROCM_PATH,
     *GPU_VARIABLES,

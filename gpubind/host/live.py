@@ -18,7 +18,7 @@ from gpubind.model.answers import may
 from gpubind.model.layouts import DXG
 from gpubind.observe import cannot_sign
 
-DRIVER_NODES = ("/dev/nvidiactl", "/dev/kfd", DXG)
+DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", DXG)
 """Each driver has one of them, with whatever GPUs."""
 
 

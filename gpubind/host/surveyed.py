@@ -21,7 +21,8 @@ from gpubind.host.base import LIBRARY_PATH, LIST_FILES, Host, ListFile, RunResul
 from gpubind.model import ABSENT, Missing, Stat
 
 GPU_NAME = re.compile(
-    r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvngx|nv-fabric|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"
+    r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvmap|nvhost|nvgpu|nvngx|nv-fabric"
+    r"|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"
     r"|tls_test|gbm|amd|rocm|rocr|hsa|hip|roc|drm|numa|libpci|kfd|comgr|dxcore|mesa|cltrace|mcwamp|hc_am|CXLAct",
     re.IGNORECASE,
 )
@@ -35,7 +36,7 @@ LINK = Stat("link", 0o777, 0, 0, 0)
 
 _TEXT_NAME = re.compile(
     r"\.(json|icd|conf|yaml|csv|toml)$"
-    r"|^(access|config|devices|gpu_id|information|initstate|mig-minors|modeset|monitor|name|nv_tegra_release"
+    r"|^(access|config|devices|family|gpu_id|information|initstate|mig-minors|model|modeset|monitor|name|nv_tegra_release"
     r"|os-release|params|properties|registry|version"
     r"|apparmor_restrict_unprivileged_userns|max_user_namespaces|unprivileged_userns_clone"
     r"|container_use_devices|container_use_xserver_devices|enforce)$"
@@ -215,7 +216,7 @@ class SurveyedTree(Tree):
         if isinstance(body, Missing):
             return body
         dev, gids = self._tree.lenient, set()
-        for directory in ("/dev", "/dev/dri", "/dev/nvidia-caps"):
+        for directory in ("/dev", "/dev/dri", "/dev/nvidia-caps", "/dev/nvgpu/igpu0"):
             for name in dev.names(directory):
                 found = dev.stat(f"{directory}/{name}")
                 if not isinstance(found, Missing) and (GPU_NAME.search(name) or directory != "/dev" or name == "kfd"):

@@ -25,7 +25,9 @@ from gpubind.model import (
     Verdict,
 )
 
-ClaimKind = Literal["library", "library-name", "library-file", "version", "program", "path", "file", "device"]
+ClaimKind = Literal[
+    "library", "library-name", "library-file", "version", "program", "path", "own-path", "file", "device"
+]
 
 _LOST = {"absent": "dangling", "unrecorded": "unreadable"}
 BINDABLE: dict[FileKind, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
@@ -41,8 +43,8 @@ class Claim(NamedTuple):
     kind: ClaimKind
     """What `name` is. `library`: how names of libraries begin, `libcuda.so`; `library-name`: one whole name; `version`:
     the driver version that names of libraries carry; `library-file`: the path of a library, under whatever names this
-    host has it; `program`: looked up in the program directories; `path`: absolute, with wildcards; `file`: the path of
-    anything but a library; `device`: a path in the dev root.
+    host has it; `program`: looked up in the program directories; `path`: absolute, with wildcards; `own-path`: one that
+    is bound there even if it is a library; `file`: the path of anything but a library; `device`: in the dev root.
     """
     name: str
     by: str

@@ -20,7 +20,10 @@ from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
-from gpubind.model.layouts import SYSTEM_DIRECTORIES, UNCHANGED_PROGRAMS, data_places
+from gpubind.model.layouts import SYSTEM_DIRECTORIES, TEGRA_PASSTHROUGH, UNCHANGED_PROGRAMS, data_places
+
+READ_ONLY = ("ro", "nosuid", "nodev")
+PASSED_THROUGH = ("/", f"{TEGRA_PASSTHROUGH}/")
 
 
 class LocatedFiles(NamedTuple):
@@ -59,8 +62,8 @@ def locate(
     for claim in in_force:
         if claim.kind == "program":
             answers.append(find_program(search, table, claim))
-        elif claim.kind == "path":
-            libraries_named = library_candidates(search.tree, claim.name)
+        elif claim.kind in ("path", "own-path"):
+            libraries_named = library_candidates(search.tree, claim.name) if claim.kind == "path" else []
             candidates += [(candidate, claim) for candidate in libraries_named]
             answers += [] if libraries_named else find_files(search, table, claim)
     by_name = ByName(claims)
@@ -252,8 +255,11 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
     if not is_clean(claim.name):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
         return [claim.rejected("unclean-path", why, claim.name)]
-    places = _places(search, claim.name)
+    places = _places(search, claim)
     if not places:
+        found = search.tree.lenient.lstat(claim.name)
+        if isinstance(found, Missing) and found.why == "forbidden":
+            return [claim.lost(found)]
         return [claim.absent("nothing matches" if set(claim.name) & set("*?[") else "it is not there")]
     capability = table.capability(claim)
     return [
@@ -262,14 +268,17 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
     ]
 
 
-def _places(search: Search, name: str) -> dict[str, str]:
-    """Return the paths on this host that *name* means, each by its place in a container."""
+def _places(search: Search, claim: Claim) -> dict[str, str]:
+    """Return the paths on this host that *claim* means, each by its place in a container."""
+    name = claim.name
     places: dict[str, str] = {}
-    for standard, own in data_places(name, search.beside):
+    passed = (PASSED_THROUGH,) if claim.kind == "own-path" else ()
+    for standard, own in (*data_places(name, search.beside), *passed):
         tree = search.tree if own == standard else search.tree.lenient
         for path in glob(tree, own + name[len(standard) :]):
             places.setdefault(standard + path[len(own) :], path)
-    if not places:  # at the top of an extracted .run directory
+    # A file next to the libraries may have a link at the other of the two places: a second bind would be a second GPU.
+    if not places and not glob(search.tree.lenient, name.replace("/usr/share/", "/etc/", 1)):  # the top of a .run
         tops = ((top, file) for top in search.beside for file in search.tree.names(top) if file in RUN_DIRECTORY)
         for top, file in tops:
             if fnmatchcase(RUN_DIRECTORY[file], name):
@@ -291,7 +300,8 @@ def _file(search: Search, claim: Claim, path: str, capability: Optional[Capabili
     file = claim.bindable(search.tree, found, found_by=path, capability=capability)
     if isinstance(file, Decision):
         return file
-    file = file._replace(version=carried)
+    is_listed_directory = file.kind == "directory" and claim.kind == "own-path"
+    file = file._replace(version=carried, options=READ_ONLY if is_listed_directory else None)
     if file.kind != "file" or not path.endswith((".json", ".icd")):
         return file._replace(group=None)  # data is the host's in any case; manifests go with the libraries
     content = search.tree.read(found.path)

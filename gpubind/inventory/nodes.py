@@ -27,14 +27,19 @@ from gpubind.model import (
     Vendor,
 )
 from gpubind.model.findings import finding
-from gpubind.model.layouts import DXG, WSL_LIBRARIES
+from gpubind.model.layouts import DXG, TEGRA_RELEASE, WSL_LIBRARIES
 
 DRM = ("drm",)
+SOC_FAMILY = "/sys/devices/soc0/family"
 AMD_MODULE = "/sys/module/amdgpu"
 NVIDIA_MODULE = "/sys/module/nvidia"
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""
+_NEEDED = re.compile(
+    r"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap|nvhost-(as-|ctrl-|tsg-)?gpu|nvgpu/[^/]+/(as|channel|ctrl|tsg))"
+)
+"""Without these, CUDA finds no GPU."""
 
 
 class DriverNode(NamedTuple):
@@ -157,11 +162,11 @@ def _number_finding(
 def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
     if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
         return
-    # MIG's management nodes are root's by design; a render node matters to graphics only.
-    needed = node.gpu is not None or node.target in ("/dev/nvidiactl", "/dev/nvidia-uvm", DXG)
-    severity: Severity = (
-        "error" if needed and "/dri/" not in node.target else "note" if "caps" in node.target else "warning"
-    )
+    # MIG's management nodes are root's by design; a render node matters to graphics only, except on a Jetson.
+    needed = node.gpu is not None or _NEEDED.fullmatch(node.target)
+    severity: Severity = "note" if is_seldom_used(node.target) else "warning"
+    if needed and ("/dri/" not in node.target or node.capability is None):
+        severity = "error"
     for_group = node.mode & 0o060 == 0o060
     case = "nvidia-group" if for_group else "nvidia-closed"
     if node.vendor == "amd":  # compute goes through /dev/kfd and the render nodes; ROCr drops a GPU without a word
@@ -177,6 +182,11 @@ def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
         mode=node.mode,
         owner=node.group or f"gid {node.gid}",
     )
+
+
+def is_seldom_used(path: str) -> bool:
+    """Return whether the node *path* is for MIG's managers, or for profilers and accelerators of a Jetson."""
+    return path.startswith(("/dev/nvidia-caps", "/dev/nvhost-", "/dev/nvgpu/")) and not _NEEDED.fullmatch(path)
 
 
 def pci_displays(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
@@ -206,10 +216,15 @@ def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:
 
 
 def driver_kind(host: Host, kernel_version: Optional[str] = None) -> DriverKind:
-    """Return `wsl` where Windows' driver serves, `tegra` on Jetson, else `linux`."""
+    """Return `wsl` where Windows' driver serves, `tegra` on Jetson, else `linux`.
+
+    Source: go-nvlib `pkg/nvlib/info/property-extractor.go` (HasTegraFiles).
+    """
     if host.dev.has(DXG) or (kernel_version is None and host.driver.has(f"{WSL_LIBRARIES}/libcuda.so.1")):
         return "wsl"
-    if host.dev.has("/etc/nv_tegra_release"):
+    if host.dev.has(TEGRA_RELEASE) or (
+        host.uname.machine == "aarch64" and (host.lenient.dev.text(SOC_FAMILY) or "").lower().startswith("tegra")
+    ):
         return "tegra"
     return "linux"
 

@@ -74,6 +74,7 @@ def library_directories(arch: str) -> tuple[str, ...]:
         f"/usr/lib/{tri}",
         f"/usr/lib/{tri}/nvidia/current",  # Debian, when no alternative points there
         f"/usr/lib/{tri}/nvidia",
+        *(tegra_directories(arch)[1:] if known.name == "aarch64" else ()),  # Jetson
         *plain,
         f"{plain[0]}/nvidia",  # older RPM packages
         "/usr/lib",  # Arch
@@ -138,6 +139,24 @@ def data_places(path: str, directories: Iterable[str]) -> tuple[tuple[str, str],
     if not path.startswith(OF_DRIVERS):
         return (("/", "/"),)
     return tuple(dict.fromkeys(place for place in places if path.startswith(place[0])))
+
+
+TEGRA_RELEASE = "/etc/nv_tegra_release"
+TEGRA_LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
+"""Where a Jetson has the lists of what containers need of it."""
+TEGRA_PASSTHROUGH = "/usr/share/nvidia-container-passthrough"
+"""Where Yocto's images have, at the paths of NVIDIA's Ubuntu, what the lists name and they have elsewhere or lack."""
+TEGRA_NODES = (
+    *("/dev/nvmap", "/dev/nvhost-*", "/dev/nvgpu/*/*", "/dev/nvsciipc", "/dev/host1x*", "/dev/tegra_dc_*"),
+    *("/dev/dri/card*", "/dev/dri/renderD*", "/dev/v4l2-nv*", "/dev/fb*"),
+)
+"""The nodes of a Jetson besides /dev/nvidia*. Source: NVIDIA's lists of JetPack 4 to 7."""
+
+
+def tegra_directories(arch: str) -> tuple[str, ...]:
+    """Return the directories of a Jetson's driver, in JetPack 6 and later, then before."""
+    base = f"/usr/lib/{architecture(arch).triplet}"
+    return tuple(f"{base}/{name}" for name in ("nvidia", "tegra", "tegra-egl"))
 
 
 ROCM = ("/opt/rocm", "/opt/rocm-*", "/opt/rocm/core-*")

@@ -34,6 +34,9 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     ),
     "icd": (ICD, b"liba.so\n"),
     "file-list": (b'[{"name": "libcuda.so.1", "type": "LIB", "category": ["cuda"], "is_32bit_compat": "true"}]',),
+    "tegra-list": (
+        b"# A board.\ndev, /dev/nvmap\nlib, /usr/lib/libx.so.1\nsym, /usr/lib/libx.so\ndir, /usr/share/x\n",
+    ),
     "oci-config": (
         b'{"config": {"Env": ["PATH=/bin", "LD_LIBRARY_PATH=/usr/local/cuda/lib64"]}, "os": "linux", '
         b'"architecture": "amd64"}',

@@ -55,6 +55,7 @@ from gpubind.formats.driver.kernel import (
 from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.driver.nvidia_cli import parse_failure, parse_list
 from gpubind.formats.driver.require import holds
+from gpubind.formats.driver.tegra import parse_mount_specs
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.elf.elf import is_stub, parse_ident
 from gpubind.formats.elf.ldcache import parse_ldcache, parse_ldsoconf
@@ -334,6 +335,9 @@ PARSERS: dict[str, Target] = {
     "list": Target(lambda: LISTS, lambda data: parse_liblist(data, "l"), (b"[", b"]")),
     "shell": _of_seeds("shell", _shell, SHELL_WORDS),
     "icd": _of_seeds("icd", _icd, JSON_WORDS),
+    "tegra-list": _of_seeds(
+        "tegra-list", parse_mount_specs, (b"dev, ", b"lib,", b"sym,/", b"dir", b"../", b"//", b"*")
+    ),
     "file-list": _of_seeds("file-list", parse_filelist, JSON_WORDS),
     "oci-config": _of_seeds("oci-config", parse_oci_config, JSON_WORDS),
     "oci-index": _of_seeds("oci-index", parse_oci_index, JSON_WORDS),

@@ -25,6 +25,7 @@ from gpubind.model.layouts import (
     CONTAINER_LIBRARIES,
     ROCM_LIBRARIES,
     SUBDIRECTORIES,
+    TEGRA_LISTS,
     amdgpu_directories,
     library_directories,
 )
@@ -209,7 +210,7 @@ def searched(machine: str) -> tuple[str, ...]:
         for directory in (base, *(f"{base.rstrip('/')}/{sub}" for sub in (*SUBDIRECTORIES, "libglvnd") if sub))
     ]
     rocm = [f"/opt/rocm/{name}" for name in (*ROCM_LIBRARIES, "bin", ".info")]
-    rules = (runtime.CHAR, runtime.APPARMOR, platform.IMEX_NODES, platform.TEGRA_LISTS, PCI_DEVICES)
+    rules = (runtime.CHAR, runtime.APPARMOR, platform.IMEX_NODES, TEGRA_LISTS, PCI_DEVICES)
     manifests_of = [directory.rstrip("/") for loader in graphics.LOADERS for directory in loader.directories]
     return (*CONTAINER_LIBRARIES, *libraries, *rocm, *BINARY_DIRECTORIES, *rules, *manifests_of)
 

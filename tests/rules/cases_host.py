@@ -23,6 +23,7 @@ INFORMATION = "/proc/driver/nvidia/gpus/0000:01:00.0/information"
 CAPABILITIES_OF_GPU0 = "/proc/driver/nvidia/capabilities/gpu0/mig"
 DEVICES = "Character devices:\n195 nvidia\n226 drm\n235 nvidia-uvm\n"
 MANIFEST = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
+JETSON = "/etc/nvidia-container-runtime/host-files-for-container.d/devices.csv"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 STARTER = "/usr/lib/aarch64-linux-gnu/apptainer/bin/starter-suid"
 
@@ -319,7 +320,20 @@ CASES: dict[str, Case] = {
         Situation(healthy({"/usr/local/cuda/lib64/stubs/libcuda.so.1": stub()})),
     ),
     "tegra": Case(
-        Situation(healthy({"/etc/nv_tegra_release": "# R36\n"})), Situation(healthy({"/etc/nv_release": "# R36\n"}))
+        Situation(healthy({"/etc/nv_tegra_release": "# R36\n"})),
+        Situation(
+            healthy(
+                {
+                    "/etc/nv_tegra_release": "# R36\n",
+                    "/dev/nvmap": Node("char", 10, 0),
+                    JETSON: "dev, nvmap\nlib, /x.so\n",
+                },
+            )
+        ),
+    ),
+    "bad-tegra-list": Case(
+        Situation(healthy({"/etc/nv_tegra_release": "# R36\n", JETSON: "dev, nvmap\nlib nothing\n"})),
+        Situation(healthy({"/etc/nv_tegra_release": "# R36\n", JETSON: "# A board.\n\ndev, nvmap\n"})),
     ),
     "user-namespaces-off": Case(
         Situation(healthy(NO_USERNS), backend="apptainer"),

@@ -181,6 +181,8 @@ FOLLOWED: dict[str, Followed] = {
     # Files and packages of the host.
     "bad-cdi": with_parts("bad-cdi", "regenerate it", cases_host.cdi()),
     "bad-filelist": Followed("install the driver's package again", Situation(healthy())),
+    "tegra": Followed("install the board's lists", CASES["tegra"].almost),
+    "bad-tegra-list": Followed("correct the line", Situation(healthy())),
     "bad-icd": with_parts("bad-icd", "install the driver's package again", MANIFESTS),
     "binds-forbidden": almost("binds-forbidden", "`user bind control = yes`"),
     "cdi-conflict": Followed("keep only one of the files", Situation(healthy(cases_host.cdi()))),

@@ -361,11 +361,6 @@ def test_a_program_below_another_root_is_read_there() -> None:
     assert "foreign-interpreter" in [f.code for f in checked(machine, situation)]
 
 
-def test_a_jetsons_lists_are_named() -> None:
-    lists: Spec = {"/etc/nvidia-container-runtime/host-files-for-container.d/drivers.csv": "lib, /usr/lib/x.so\n"}
-    assert "drivers.csv" in the("tegra", *healthy({"/etc/nv_tegra_release": ""}, lists)).what
-
-
 def test_a_channel_that_a_job_asks_for_is_missed_without_a_domain() -> None:
     parts = healthy(without(IMEX, "/etc/nvidia-imex/nodes_config.cfg"))
     facts = {"environ": {"NVIDIA_IMEX_CHANNELS": "0"}}

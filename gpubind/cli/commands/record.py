@@ -14,11 +14,12 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
 
     The record answers every plan and check as this host does, also with the --library-path, --cdi-dir and --list that
     are given here. If it would not, this is an error and nothing is written. It holds listings, facts and small texts.
-    It holds no file bodies, no user names, and of the environment only PATH, the directories of LD_LIBRARY_PATH that
-    have a libcuda, ROCM_PATH, CUDA_MPS_PIPE_DIRECTORY, the variables that request GPUDirect (NVIDIA_GDRCOPY,
-    NVIDIA_GDS, NVIDIA_MOFED) or rights over MIG (NVIDIA_MIG_CONFIG_DEVICES, NVIDIA_MIG_MONITOR_DEVICES), and those
-    that choose GPUs: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS,
-    ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, AMD_VISIBLE_DEVICES, SLURM_STEP_GPUS, SLURM_JOB_GPUS.
+    It holds no file bodies, no user names, and of the environment only PATH, the directories of LD_LIBRARY_PATH
+    that have a libcuda, ROCM_PATH, CUDA_MPS_PIPE_DIRECTORY, the variables that request GPUDirect (NVIDIA_GDRCOPY,
+    NVIDIA_GDS, NVIDIA_MOFED), all lists of a Jetson (NVIDIA_REQUIRE_JETPACK) or rights over MIG
+    (NVIDIA_MIG_CONFIG_DEVICES, NVIDIA_MIG_MONITOR_DEVICES), and those that choose GPUs: CUDA_VISIBLE_DEVICES,
+    CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES,
+    AMD_VISIBLE_DEVICES, SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """
     from gpubind.cli.output import write_document
     from gpubind.launch.recording import record as record_host

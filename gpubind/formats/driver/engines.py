@@ -137,6 +137,14 @@ def parse_no_cgroups(data: bytes) -> Optional[int]:
     return line_of(data.decode(), "no-cgroups") if is_set else None
 
 
+def parse_mount_spec_path(data: bytes) -> Optional[str]:
+    """Return the directory of a Jetson's lists that *data*, the toolkit's config.toml, sets. Errors: `FormatError`."""
+    found: object = parse_toml(data, _FORMAT.code, _FORMAT.what)
+    for key in ("nvidia-container-runtime", "modes", "csv", "mount-spec-path"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, str) and found.startswith("/") else None
+
+
 def line_of(text: str, key: str) -> int:
     """Return the line of *text*, JSON, YAML or TOML, that begins the value of *key*; 1 if it is not written plainly."""
     match = re.search(rf"(?m)^(?:[^#\n]*[\s{{,\"'])?{re.escape(key)}[\"']?\s*[=:]", text)

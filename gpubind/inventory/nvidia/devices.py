@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import FormatError
 from gpubind.files import glob
@@ -19,6 +19,9 @@ from gpubind.inventory.claims import Answer, Claim, Serving, sorted_out
 from gpubind.inventory.nodes import DRM, Devices, DriverNode, drm_nodes, natural, read_nodes, render_node
 from gpubind.model import Capability, ContainerPath, Finding, Found, Gpu, HostFile, MigDevice, MigNode, Missing, finding
 from gpubind.model.layouts import DXG
+
+if TYPE_CHECKING:
+    from gpubind.inventory.nvidia.tegra import Board
 
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
@@ -174,18 +177,25 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     return tuple(nodes.values())
 
 
-def read_devices(host: Host) -> Devices:
-    """Return every NVIDIA device node with its facts, the GPUs, and the driver's sockets.
+def read_devices(host: Host, board: Optional[Board] = None) -> Devices:
+    """Return every NVIDIA device node with its facts, the GPUs, and the driver's sockets; *board* where it is a Jetson.
 
     Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number differs from the
     kernel's is a finding, and is planned all the same.
     """
     gpus, unreadable = _read_gpus(host)
-    found = read_nodes(host, "nvidia", gpus, _wanted(host, gpus))
+    wanted: Iterable[DriverNode] = _wanted(host, gpus)
+    if board is not None:
+        from gpubind.inventory.nvidia import tegra  # few hosts are such boards
+
+        gpus = gpus or tegra.chips_gpu(host, board)
+        wanted = tegra.with_board(board, wanted)
+        unreadable += [*board.findings, *tegra.missing_nodes(board, gpus)]
+    found = read_nodes(host, "nvidia", gpus, wanted)
     sockets, decisions = sorted_out((*_sockets(host), *storage_files(host)))
     return found._replace(
         sockets=sockets,
-        decisions=(*found.decisions, *decisions),
+        decisions=(*found.decisions, *decisions, *(board.decisions if board else ())),
         findings=(*unreadable, *found.findings),
     )
 

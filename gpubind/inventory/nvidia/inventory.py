@@ -26,6 +26,7 @@ from gpubind.inventory.search import Accepted, Candidate, Search, existing_direc
 from gpubind.model import (
     Decision,
     Driver,
+    DriverKind,
     Finding,
     HostFile,
     Inventory,
@@ -43,6 +44,7 @@ from gpubind.model.findings import cases_of, counted, finding
 from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, WSL_DRIVERS, WSL_LIBRARIES, library_directories
 
 if TYPE_CHECKING:
+    from gpubind.inventory.nvidia.tegra import Board
     from gpubind.inventory.nvidia.windows import Windows
 
 LIST_NAME = "nvliblist.conf"
@@ -75,10 +77,11 @@ def read_inventory(
     search, of_modules = _search_or_modules(host, request, cache, kernel, windows)
     serving = _serving(host, request, listfile, in_force, search.version, cdi)
     listed, file_list_findings = _read_file_list(host)
-    completed = _completion(serving, shipped, search.version, request.completion, (*listed, *_brought(search)))
-    claims = (*serving.claims, *completed)
+    board = _board(host, search) if kind == "tegra" else None
+    own = (*listed, *_brought(search), *(board.files if board else ()))
+    claims = (*serving.claims, *_completion(serving, shipped, search.version, request.completion, own))
 
-    everything = read_devices(host)
+    everything = read_devices(host, board)
     devices = everything if serving.nodes is None else only(everything, serving)
     nodes = [node.target for node in devices.nodes]
     there = devices.sockets if windows is None else (*devices.sockets, *windows.files)
@@ -95,8 +98,7 @@ def read_inventory(
     if windows is not None:
         decisions += windows.decisions
         findings += windows.not_served(nodes, has_libcuda(located.found.files))
-    assumed, cuda = kernel.version is None, cuda_max(search.version)
-    driver = Driver("nvidia", search.version, assumed, kernel.version, kind, cuda, host.driver.root)
+    driver = _driver(host, kernel, search.version, kind)
     findings += driver_findings(host, driver, kernel, search, located.found, decisions, in_force.label)
     mig_nodes = read_mig_nodes(host, devices.gpus)
     return Inventory(
@@ -115,6 +117,12 @@ def read_inventory(
         hidden=hidden_gpus(host, everything),
         env=serving.env,
     )
+
+
+def _driver(host: Host, kernel: Kernel, version: Optional[str], kind: DriverKind) -> Driver:
+    # A Jetson's branches differ: 540.4 serves CUDA 12.6, which no other driver below 560 does.
+    cuda = None if kind == "tegra" else cuda_max(version)
+    return Driver("nvidia", version, kernel.version is None, kernel.version, kind, cuda, host.driver.root)
 
 
 def _passed_over(passed: PassedOver) -> Decision:
@@ -160,6 +168,12 @@ def _serving(
         return Serving("driver", f"files that carry {version}", (), passed_over=passed_over)
     claims = in_force.claims("liblist")
     return Serving("liblist", listfile.label, claims, passed_over=passed_over, exclusive=not listfile.shipped)
+
+
+def _board(host: Host, search: Search) -> Board:
+    from gpubind.inventory.nvidia.tegra import read_board  # few hosts are such boards
+
+    return read_board(host, search)
 
 
 def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:

@@ -70,7 +70,8 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
     about = [decision for decision in preflight.plan.decisions if decision.subject == NVML]
     # A library that was found and left out has its own finding.
     left_out = any(decision.verdict == "left-out" for decision in about)
-    if preflight.wants("utility") and "libcuda.so.1" in names and NVML not in names and not left_out:
+    is_jetson = preflight.driver is not None and preflight.driver.kind == "tegra"  # it has none before JetPack 6
+    if preflight.wants("utility") and not is_jetson and "libcuda.so.1" in names and NVML not in names and not left_out:
         refused = unusable(preflight.host, preflight.plan.decisions, NVML)
         is_damaged = refused is not None and any(decision.rule in DAMAGED for decision in about)
         severity: Severity = "error" if is_damaged or preflight.wants_by_name("utility") else "warning"

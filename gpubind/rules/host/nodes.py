@@ -9,7 +9,7 @@ from typing import Any
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, SLURM_GPUS
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
-from gpubind.inventory.nodes import read_majors
+from gpubind.inventory.nodes import is_seldom_used, read_majors
 from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, read_mig_nodes, right_of
 from gpubind.model import Finding, Gpu, counted, finding
 from gpubind.rules.preflight import Preflight, is_roots_alone
@@ -79,8 +79,9 @@ def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
 def device_permission(preflight: Preflight) -> Iterator[Finding]:
     """Yield, for root, a node that only root may open: to the user who may not, the inventory reports it."""
     for node in preflight.plan.devices if preflight.is_for_others else ():
-        # MIG's management nodes are root's by design, and what only graphics uses most jobs can do without.
-        is_extra = "caps" in node.target or (node.capability == "graphics" and not preflight.wants_by_name("graphics"))
+        # Managers' nodes are root's by design, and what only graphics uses most jobs can do without.
+        is_graphics = node.capability == "graphics" and not preflight.wants_by_name("graphics")
+        is_extra = is_graphics or is_seldom_used(node.target)
         if is_roots_alone(node, 6) and not is_extra:
             yield finding(
                 "device-permission",

@@ -15,7 +15,6 @@ from gpubind.rules.preflight import Preflight
 UDEV = "/run/udev"
 IMEX_NODES = "/dev/nvidia-caps-imex-channels"
 IMEX_DOMAIN = "/etc/nvidia-imex/nodes_config.cfg"
-TEGRA_LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
 
 
 def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
@@ -45,15 +44,6 @@ def wsl(preflight: Preflight) -> Iterator[Finding]:
     is_windows = preflight.driver is not None and preflight.driver.kind == "wsl"
     if is_windows and all(finding.code != "wsl" for finding in preflight.plan.findings):
         yield finding("wsl", subject=DXG, severity="note", where=f"{DXG}, {WSL_LIBRARIES}")
-
-
-def tegra(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a Jetson, whose list files name what a container needs. Source: nvidia-container-toolkit, csv mode."""
-    if preflight.driver is not None and preflight.driver.kind == "tegra":
-        lists = [name for name in preflight.host.dev.names(TEGRA_LISTS) if name.endswith(".csv")]
-        where = "/etc/nv_tegra_release, " + ", ".join(f"{TEGRA_LISTS}/{name}" for name in lists or ("*.csv",))
-        case = "with-lists" if lists else None
-        yield finding("tegra", subject="/etc/nv_tegra_release", case=case, where=where, lists=", ".join(lists))
 
 
 def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:

@@ -1,0 +1,193 @@
+"""Jetson and other boards with Tegra: what of the host their lists of files and nodes claim, and the GPU in the chip.
+
+Sources: nvidia-container-toolkit `internal/platform-support/tegra` and `pkg/nvcdi/lib-csv.go`; the lists of JetPack 5,
+6 and 7 in its testdata/lookup and in OE4T's meta-tegra.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from posixpath import basename, dirname
+
+from gpubind.errors import FormatError
+from gpubind.files import glob, glob_or_note
+from gpubind.formats.driver.tegra import MountSpec, parse_mount_specs
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host
+from gpubind.host.base import REQUIRE_JETPACK
+from gpubind.inventory.claims import Claim
+from gpubind.inventory.nodes import DriverNode, natural
+from gpubind.inventory.search import Search
+from gpubind.model import Capability, Decision, Finding, Gpu, Missing
+from gpubind.model.findings import counted, finding
+from gpubind.model.layouts import (
+    BINARY_DIRECTORIES,
+    TEGRA_LISTS,
+    TEGRA_NODES,
+    TEGRA_PASSTHROUGH,
+    TEGRA_RELEASE,
+    tegra_directories,
+)
+
+BASE_LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
+"""The lists that containers get. Any others are those of optional packages: CUDA, TensorRT."""
+ALL_LISTS = "csv-mounts=all"
+"""The value of NVIDIA_REQUIRE_JETPACK that requests every list."""
+MODEL = "/proc/device-tree/model"
+_MEMORY = "/dev/nvmap"
+_GPU_CONTROL = re.compile(r"/dev/(nvhost-ctrl-gpu|nvgpu/[^/]+/ctrl)")
+_LIBRARY = re.compile(r".*\.so[.0-9]*")
+_OF_A_GPU = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
+_CAPABILITIES: tuple[tuple[str, Capability], ...] = (("/dev/dri/card", "graphics"), ("/dev/v4l2-nv", "video"))
+_FIRMWARE = "firmware: the kernel reads it, not a process"
+_LINKS = "links to nodes by their address: programs open the nodes"
+
+
+class Board(NamedTuple):
+    """What a board needs in a container, by its lists; where there are none, by what such boards are known to have."""
+
+    nodes: tuple[str, ...]
+    """Those of the device nodes that exist."""
+    files: tuple[Claim, ...]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+
+
+def read_board(host: Host, search: Search) -> Board:
+    """Return what *host*, a board with Tegra, needs in a container."""
+    directory = _directory(host)
+    names = [name for name in host.dev.names(directory) if name.lower().endswith(".csv") and name != ".csv"]
+    wanted = names if host.variable(REQUIRE_JETPACK) == ALL_LISTS else [name for name in names if name in BASE_LISTS]
+    entries: list[tuple[str, MountSpec]] = []
+    findings: list[Finding] = []
+    for path in (f"{directory}/{name}" for name in wanted):
+        data = host.lenient.dev.read(path)  # older records name the lists, and have no more of them
+        if isinstance(data, Missing):
+            findings.append(finding("bad-tegra-list", subject=path, case="unread", where=path, why=str(data)))
+            continue
+        specs, faults = parse_mount_specs(data)
+        entries += [(f"{path}:{spec.line}", spec) for spec in specs]
+        if faults:
+            where, count = ", ".join(f"{path}:{fault.line}" for fault in faults[:5]), counted(len(faults), "line")
+            findings.append(finding("bad-tegra-list", subject=path, where=where, why=faults[0].why, count=count))
+    nodes, files, decisions = _listed(host, search, entries)
+    if not any(spec.kind == "dev" for _, spec in entries):
+        nodes = [path for pattern in TEGRA_NODES for path in glob(host.dev, pattern)]
+        findings.append(_without(directory))
+    if not any(spec.kind in ("lib", "sym") for _, spec in entries):
+        files += _known_libraries(search)
+        findings.append(_without(directory))
+    others = (Claim("file", name, "completion", directory) for name in names if name not in wanted)
+    detail = f"the list of an optional package: {REQUIRE_JETPACK}={ALL_LISTS} requests it"
+    left_out = [one.decision("left-out", "optional-list", detail, path=f"{directory}/{one.name}") for one in others]
+    files.append(Claim("own-path", TEGRA_RELEASE, "completion", TEGRA_RELEASE))
+    return Board(tuple(nodes), tuple(files), (*left_out, *decisions), tuple(dict.fromkeys(findings)))
+
+
+def _without(directory: str) -> Finding:
+    return finding("tegra", subject=TEGRA_RELEASE, case="no-lists", severity="note", where=f"{directory}/*.csv")
+
+
+def _directory(host: Host) -> str:
+    """Return where the lists are: the toolkit's configuration may say."""
+    from gpubind.formats.driver.engines import TOOLKIT_FILE, parse_mount_spec_path  # few hosts are such boards
+
+    data = host.dev.read(TOOLKIT_FILE)
+    try:
+        return (None if isinstance(data, Missing) else parse_mount_spec_path(data)) or TEGRA_LISTS
+    except FormatError:
+        return TEGRA_LISTS  # the toolkit itself names the place
+
+
+def _listed(
+    host: Host, search: Search, entries: Iterable[tuple[str, MountSpec]]
+) -> tuple[list[str], list[Claim], list[Decision]]:
+    """Return the nodes, the claims on files, and the Decisions of the lines *entries*, each with its place."""
+    nodes: list[str] = []
+    files: list[Claim] = []
+    decisions: list[Decision] = []
+    loaded = _library_directories(search)
+    for at, spec in entries:
+        claim = Claim("device" if spec.kind == "dev" else "own-path", spec.path, "completion", at)
+        if spec.kind == "dev":
+            paths = glob_or_note(host.dev, spec.path)
+            nodes += paths
+            decisions += [] if paths else [claim.absent("it is not there")]
+        elif "/firmware/" in spec.path:
+            decisions.append(claim._replace(stays=_FIRMWARE).staying(spec.path))
+        elif spec.path.startswith("/dev/"):
+            decisions.append(claim._replace(stays=_LINKS).staying(spec.path))
+        else:
+            files += _claims(search, claim, loaded)
+    return nodes, files, decisions
+
+
+def _claims(search: Search, claim: Claim, loaded: frozenset[str]) -> Iterator[Claim]:
+    """Yield the claims of one line: on libraries where a loader looks, on programs, on files at their own path.
+
+    What Yocto's layout lacks is in a separate directory, at the paths of NVIDIA's Ubuntu.
+    """
+    tree = search.tree.lenient
+    paths = glob_or_note(tree, claim.name) or glob_or_note(tree, TEGRA_PASSTHROUGH + claim.name)
+    for path in paths or (claim.name,):
+        directory, name = dirname(path), basename(path)
+        if _LIBRARY.fullmatch(name) and tree.resolve(directory) in loaded:
+            yield claim._replace(kind="library-file", name=path, links=(name,))
+        elif directory in BINARY_DIRECTORIES:
+            yield claim._replace(kind="program", name=name)
+        else:
+            yield claim._replace(name=path.removeprefix(TEGRA_PASSTHROUGH))
+
+
+def _library_directories(search: Search) -> frozenset[str]:
+    """Return the directories where a loader finds libraries, resolved: elsewhere, `.so` is a module that one program
+    opens by its path.
+    """
+    cached = {dirname(entry.path) for entry in search.cache or () if entry.path.startswith("/")}
+    passed = (TEGRA_PASSTHROUGH + directory for directory in search.directories)
+    resolved = (search.tree.lenient.resolve(path) for path in (*sorted(cached), *passed))
+    return frozenset((*search.first, *search.directories, *(path for path in resolved if isinstance(path, str))))
+
+
+def _known_libraries(search: Search) -> Iterator[Claim]:
+    for directory in tegra_directories(search.arch):
+        for path in glob(search.tree, f"{directory}/*.so*"):
+            if _LIBRARY.fullmatch(path):
+                yield Claim("library-file", path, "completion", "no list on this host", links=(basename(path),))
+
+
+def with_board(board: Board, nodes: Iterable[DriverNode]) -> tuple[DriverNode, ...]:
+    """Return *nodes* with those of *board*. A node of a GPU belongs to the one in the chip, unless another has it.
+
+    CUDA needs a render node: without one, cuInit fails with 801 (JetPack 6.2).
+    """
+    found = {node.path: node for node in nodes}
+    for path in sorted(board.nodes, key=natural):
+        capability = next((capability for start, capability in _CAPABILITIES if path.startswith(start)), None)
+        found.setdefault(path, DriverNode(path, (), capability, None))
+    return tuple(
+        node._replace(
+            gpu=0 if node.gpu is None and _OF_A_GPU.fullmatch(node.path) else node.gpu,
+            capability=None if "/renderD" in node.path else node.capability,
+        )
+        for node in found.values()
+    )
+
+
+def chips_gpu(host: Host, board: Board) -> tuple[Gpu, ...]:
+    """Return the GPU in the chip, which no file of the driver describes; nothing where its nodes are missing."""
+    if not any(_GPU_CONTROL.fullmatch(path) for path in board.nodes):
+        return ()
+    model = (host.lenient.dev.text(MODEL) or "").strip("\0\n")
+    return (Gpu("nvidia", 0, None, None, None, model or "Tegra", None, chosen=True),)
+
+
+def missing_nodes(board: Board, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """Yield the finding that CUDA cannot work for want of nodes."""
+    missing = [
+        *([] if _MEMORY in board.nodes else [_MEMORY]),
+        *([] if gpus else ["/dev/nvhost-ctrl-gpu", "/dev/nvgpu/*/ctrl"]),
+    ]
+    if missing:
+        yield finding("tegra", subject=TEGRA_RELEASE, case="no-nodes", severity="error", where=", ".join(missing))
