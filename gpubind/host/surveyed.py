@@ -18,7 +18,7 @@ from gpubind.formats.driver.names import STUBBED
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.formats.text import record
 from gpubind.host.base import LIBRARY_PATH, LIST_FILES, Host, ListFile, RunResult
-from gpubind.model import ABSENT, Missing, Stat
+from gpubind.model import ABSENT, Missing, Stat, layouts
 
 GPU_NAME = re.compile(
     r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvmap|nvhost|nvgpu|nvngx|nv-fabric"
@@ -42,7 +42,7 @@ _TEXT_NAME = re.compile(
     r"|container_use_devices|container_use_xserver_devices|enforce)$"
 )
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
-_HOME = re.compile(r"/root(/|$)|.*/(home|users)(/|$)", re.IGNORECASE)
+_HOME = re.compile(rf"/root(/|$)|.*/(home|users)(?!/{layouts.NOBODYS_HOME}(/|$))(/|$)", re.IGNORECASE)
 _RUNTIME_CONF = re.compile(r"/(apptainer|singularity)\.conf$")
 _DIRECTIVES = re.compile(
     rb"^\s*(mount dev|enable overlay|enable underlay|always use nv|always use rocm|user bind control)\s*="

@@ -52,6 +52,10 @@ UNCHANGED_PROGRAMS = "../origBin"
 Source: nixpkgs `pkgs/os-specific/linux/nvidia-x11/builder.sh`.
 """
 
+NOBODYS_HOME = "kubernetes"
+"""A directory below /home that names no user: nodes of GKE have programs and the driver in it."""
+
+
 STARTER_PREFIXES = (
     "/usr/libexec",
     "/usr/local/libexec",

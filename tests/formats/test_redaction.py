@@ -22,6 +22,7 @@ from gpubind.formats.text.record import (
 )
 from gpubind.formats.text.redaction import Redaction
 from gpubind.host.recorded import RecordedHost
+from gpubind.host.surveyed import is_in_a_home
 from gpubind.launch.recording import redaction_of
 from gpubind.model import HostPath, Missing, Request, Stat
 from gpubind.model.data import HOSTS
@@ -136,6 +137,15 @@ def test_a_word_of_gpubinds_own_is_replaced_only_below_a_directory_of_homes() ->
     assert made.text("alice of /home/alice/x, bob") == "alice of /home/u0001/x, u03"
 
 
+def test_the_directory_of_gkes_driver_is_no_home_and_one_of_a_similar_name_is() -> None:
+    made = redaction(full())
+    assert made.text("/home/kubernetes/bin/nvidia:/home/kubernetes") == "/home/kubernetes/bin/nvidia:/home/kubernetes"
+    assert "kubernetes" not in made.text("/home/kubernetes-x/bin")
+    assert not is_in_a_home("/home/kubernetes/bin/nvidia/lib64")
+    assert is_in_a_home("/home/kubernetes2/lib")
+    assert is_in_a_home("/srv/users/kubernetes/home/anna")
+
+
 def test_a_redacted_record_can_be_read_again() -> None:
     made = redaction(full()).record(full())
     dumped = dump_record(made, "test")
@@ -161,7 +171,12 @@ def hostile() -> RecordedHost:
     return RecordedHost(made._replace(hostname="nvidia"), "test")
 
 
-MADE = [pytest.param(host({**rhel(), **kernel()}), id="rhel"), pytest.param(amd.mi300x(), id="amd")]
+GKE = host({**libraries("/home/kubernetes/bin/nvidia/lib64"), **kernel()})
+MADE = [
+    pytest.param(host({**rhel(), **kernel()}), id="rhel"),
+    pytest.param(amd.mi300x(), id="amd"),
+    pytest.param(GKE, id="gke"),
+]
 
 
 @pytest.mark.parametrize("machine", [*SHIPPED, *MADE, pytest.param(hostile(), id="hostile")])
