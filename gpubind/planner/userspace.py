@@ -40,8 +40,12 @@ def with_rocm(
             one = finding("userspace-conflict", subject=soname, wanted=wanted, needed_by=needed_by, lost=lost)
             findings.append(one)
     elif request.userspace == "auto":
-        libraries = {file.path for file in kept if file.group == "rocm" and file.kind == "library"}
-        findings += [finding("userspace-unknown", subject="userspace", count=len(libraries))] if libraries else []
+        served: dict[str, str] = {}  # of two files with one name, the first one is bound
+        for file in kept:
+            for name in file.names if file.group == "rocm" and file.kind == "library" else ():
+                served.setdefault(name, file.path)
+        count = len(set(served.values()))
+        findings += [finding("userspace-unknown", subject="userspace", count=count)] if count else []
     return sided._replace(files=kept, decisions=(*sided.decisions, *decisions), findings=tuple(findings))
 
 

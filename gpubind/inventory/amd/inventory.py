@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from posixpath import dirname
+from posixpath import basename, dirname
 from typing import Optional, Union
 
 from gpubind.errors import NothingToBindError
@@ -83,8 +83,11 @@ class Rocm(NamedTuple):
         return () if self.prefix is None else tuple(f"{self.prefix}/{name}" for name in names)
 
 
-def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
-    """Return ROCM_PATH, else the one whose runtime ld.so finds first, else /opt/rocm, else the newest /opt/rocm-*."""
+def choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[RootedPath] = ()) -> Rocm:
+    """Return the one of a directory in *library_path*, else ROCM_PATH, else the one whose runtime ld.so finds first.
+
+    Else /opt/rocm, else the newest /opt/rocm-*.
+    """
     tree, lenient = host.driver, host.driver.lenient  # older records do not cover each pattern
     places = (_release(lenient, path) for pattern in ROCM for path in glob(lenient, pattern))
     found = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(lenient, path)))
@@ -93,6 +96,10 @@ def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
         return Rocm(prefix, why, tuple(path for path in found if path != prefix), refused)
 
     asked, refused = host.variable(ROCM_PATH), None
+    for directory in library_path:
+        real = tree.resolve(directory)
+        if isinstance(real, str) and basename(real) in ROCM_LIBRARIES and any(map(RUNTIME.match, tree.names(real))):
+            return chosen(RootedPath(dirname(real)), f"--library-path {directory}")
     if asked:
         real = _release(tree, asked) if asked.startswith("/") else Missing("absent", "no absolute path")
         if isinstance(real, str) and _has_libraries(tree, real):
@@ -137,7 +144,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
     cache, findings, decisions = read_cache(host.driver, "amd")
-    rocm = choose_rocm(host, cache)
+    rocm = choose_rocm(host, cache, request.library_path)
     search = _search(host, request, cache, rocm)
     claims = in_force.claims("liblist", "amd", group="rocm")
     if not listfile.shipped:

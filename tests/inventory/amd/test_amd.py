@@ -12,7 +12,8 @@ from gpubind.api import plan
 from gpubind.errors import NothingToBindError
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host import Host, ListFile
-from gpubind.model import Plan, Request, Vendor
+from gpubind.host.recorded import RecordedHost
+from gpubind.model import Plan, Request, RootedPath, Vendor
 from gpubind.model.data import read_data
 from tests.support.amd import (
     BUSES,
@@ -211,10 +212,32 @@ def test_of_the_core_sdks_one_serves_with_its_own_dependencies_and_the_others_ar
         assert sources(made)["librocm_sysdeps_drm.so.2"] == f"{serves}/lib/rocm_sysdeps/lib/librocm_sysdeps_drm.so.2"
 
 
+MODULE = {**opt("5.7.1"), **amd_packages("/apps/rocm/6.2.4", "6.2.4"), **amd_packages("/apps/hip", "6.2.4")}
+
+
+@pytest.mark.parametrize("environ", [{}, {"ROCM_PATH": "/opt/rocm-5.7.1"}, {"ROCM_PATH": "/nowhere"}])
+def test_a_release_whose_libraries_the_option_names_serves_alone(environ: dict[str, str]) -> None:
+    made = planned(MODULE, kernel(2), environ=environ, library_path=("/apps/rocm/6.2.4/lib",))
+    assert not [path for path in sources(made).values() if path.startswith("/opt/rocm")]
+    assert made.drivers[0].driver.version == "6.2.4"
+    assert rules(made, "/opt/rocm-5.7.1") == [("left-out", "other-rocm")]
+    assert [code for code in codes(made) if code != "userspace-unknown"] == []
+
+
+@pytest.mark.parametrize("directory", ["/apps/rocm/6.2.4/lib", "/apps/rocm/6.2.4/lib64", "/apps/rocm/6.2.4", "/gone"])
+def test_a_record_with_the_option_answers_as_its_host(directory: str) -> None:
+    spec = {path.replace("6.2.4/lib/", f"6.2.4/{directory[17:] or 'lib'}/"): item for path, item in MODULE.items()}
+    request = Request(vendors=AMD, library_path=(RootedPath(directory),))
+    machine = amd_host(spec, kernel(2))
+    again = RecordedHost(parse_record(gpubind.record(machine, request=request).encode()), "test")
+    assert plan(again, request) == plan(machine, request)
+
+
 def test_the_number_of_libraries_without_an_image_is_that_of_the_plan() -> None:
-    for spec in (opt("6.2.4", "5.7.1"), debian(), {**debian(), **amd_packages("/opt/rocm-6.2.4", "6.2.4")}, CORES):
+    two = {path.replace("/apps/hip/lib", "/apps/hip/libraries"): item for path, item in MODULE.items()}
+    for spec in (opt("6.2.4", "5.7.1"), debian(), {**debian(), **amd_packages("/opt/rocm-6.2.4", "6.2.4")}, CORES, two):
         for environ in ({}, {"ROCM_PATH": "/opt/rocm-6.2.4"}):
-            made = planned(spec, kernel(2), environ=environ)
+            made = planned(spec, kernel(2), environ=environ, library_path=("/apps/hip/libraries",))
             files = {mount.source for mount in made.mounts if mount.kind == "library"}
             (told,) = (one.what for one in made.findings if one.code == "userspace-unknown")
             assert f" {len(files)} libraries," in told
@@ -413,8 +436,6 @@ def test_a_damaged_library_is_planned_without_what_it_may_need() -> None:
 
 def again(host: Host) -> Host:
     """*host*, recorded and read back."""
-    from gpubind.host.recorded import RecordedHost
-
     return RecordedHost(parse_record(dump_record(survey(host), "1").encode()), "test")
 
 
