@@ -177,6 +177,16 @@ def test_check_is_satisfied_and_gpus_asks_the_driver(wsl: Machine) -> None:
     assert "inseparable-gpus" in gpubind(wsl, "plan", "--nv", "--gpus", "0", status=2).stderr
 
 
+def test_root_runs_no_nvidia_smi_that_others_may_write(wsl: Machine) -> None:
+    program = f"{wsl.root}{LIB}/nvidia-smi"
+    os.chmod(program, 0o757)
+    try:
+        assert gpubind(wsl, "gpus").stdout == "no GPU is known: all are /dev/dxg\n"
+        assert "Made-up GPU" in gpubind(wsl, "gpus", user=True).stdout
+    finally:
+        os.chmod(program, 0o555)
+
+
 def test_a_record_has_the_same_plan_and_the_gpus(wsl: Machine) -> None:
     record = "/var/tmp/wsl.json"
     gpubind(wsl, "record", "-o", record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
@@ -26,6 +27,18 @@ from tests.support.trees import Node, Spec, make_tree
 
 HERE, BEFORE = f"{DRIVERS}/{STORE}", f"{DRIVERS}/{OLD_STORE}"
 WHOLE: Spec = {**wsl(), **store(STORE), **cache()}
+OWN = sorted(path for path in WHOLE if path.startswith(HERE) and not path.endswith((".inf", ".sys")))
+"""What NVIDIA's container toolkit binds of the driver's directory."""
+TOOLKITS_SPEC = json.dumps(
+    {
+        "cdiVersion": "0.3.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/dxg"}]}}],
+        "containerEdits": {
+            "mounts": [{"hostPath": path, "containerPath": path} for path in (f"{LIB}/libdxcore.so", *OWN)]
+        },
+    }
+)
 
 
 def planned(*parts: Spec, environ: Optional[Mapping[str, str]] = None, **asked: object) -> Plan:
@@ -42,8 +55,7 @@ def about_wsl(*parts: Spec) -> list[Finding]:
 
 def test_each_file_of_the_drivers_directory_that_programs_open_is_at_its_own_path() -> None:
     targets = sources(planned(WHOLE))
-    own = {path for path in WHOLE if path.startswith(HERE) and not path.endswith((".inf", ".sys"))}
-    assert {target for target, source in targets.items() if target == source} == {*own, f"{LIB}/libdxcore.so"}
+    assert {target for target, source in targets.items() if target == source} == {*OWN, f"{LIB}/libdxcore.so"}
 
 
 def test_ld_so_finds_each_library_of_the_drivers_directory() -> None:
@@ -84,9 +96,10 @@ def test_a_plan_is_the_same_whichever_source_serves() -> None:
     printed = ("/dev/dxg", *(f"{HERE}/{name}" for name in ("nvidia-smi", "libcuda.so.1.1", "libnvidia-ml.so.1")))
     printed += (f"{HERE}/libnvidia-ptxjitcompiler.so.1", f"{HERE}/nvcubins.bin", f"{LIB}/libdxcore.so")
     run = RecordedRun(list_argv("/"), 0, "".join(f"{path}\n" for path in printed))
-    on = host(WHOLE, runs=(run,))
-    plans = [gpubind.plan(on, Request(source=source)) for source in ("nvidia-container-cli", "liblist", "driver")]
-    assert [plan.drivers[0].source.served for plan in plans] == ["nvidia-container-cli", "liblist", "driver"]
+    on = host(WHOLE, {"/etc/cdi/nvidia.json": TOOLKITS_SPEC}, runs=(run,))
+    served = ["nvidia-container-cli", "liblist", "driver", "cdi"]
+    plans = [gpubind.plan(on, Request(source=source)) for source in served]
+    assert [plan.drivers[0].source.served for plan in plans] == served
     assert len({plan.digest for plan in plans}) == 1
 
 
@@ -125,6 +138,12 @@ def test_no_kernel_module_is_expected() -> None:
 def test_what_cannot_be_served_is_a_warning(parts: tuple[Spec, ...], severity: str, word: str) -> None:
     (finding,) = about_wsl(*parts)
     assert (finding.severity, word in finding.what) == (severity, True)
+
+
+def test_a_node_that_may_not_be_opened_is_an_error() -> None:
+    closed: Spec = {"/dev/dxg": Node("char", 10, 125, 0o600)}
+    (finding,) = planned(WHOLE, closed).findings
+    assert (finding.code, finding.severity, finding.subject) == ("device-permission", "error", "/dev/dxg")
 
 
 def test_windows_without_a_driver_of_nvidias_is_nothing_to_bind() -> None:

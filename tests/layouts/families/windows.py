@@ -93,6 +93,18 @@ ROCM = amd.merged(
         "/opt/rocm-7.2.0/lib/librocdxg.so": Link("librocdxg.so.1"),
     },
 )
+AT = f"{DRIVERS}/{STORE}"
+IN_DOCKER = {
+    **DXG,
+    **{path: item for path, item in store(STORE).items() if not path.endswith(STAYS)},
+    f"{AT}/libcuda.so.1": Link("libcuda.so.1.1"),
+    f"{LIB}/libdxcore.so": elf("libdxcore.so"),
+    "/usr/bin/nvidia-smi": Link(f"{AT}/nvidia-smi"),
+    "/etc/ld.so.cache": build_ldcache(
+        [entry(name, f"{AT}/{name}") for name in ("libcuda.so.1", *COMPUTE[2:4])]
+        + [entry("libdxcore.so", f"{LIB}/libdxcore.so")]
+    ),
+}
 ALL = "/dev/dxg is all GPUs of Windows: `--gpus` can choose none of them."
 LINUX = "/usr/lib/x86_64-linux-gnu"
 LAYOUTS = (
@@ -114,6 +126,17 @@ LAYOUTS = (
         {"rocm-smi": "It is a Python script: the image has to have it."},
         main="librocdxg.so.1",
         remark="`HSA_ENABLE_DXG_DETECTION=1` is set, unless you or the image set it.",
+    ),
+    HostLayout(
+        "wsl2-in-docker",
+        "WSL 2, inside `docker run --gpus all`",
+        "https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/driver-wsl.go",
+        IN_DOCKER,
+        {**PLANNED, "compute": COMPUTE, "video": (), "graphics": ()},
+        ("/dev/dxg",),
+        ("0",),
+        ("wsl",),
+        runs=(TOLD,),
     ),
     layout("wsl2-no-cache", "WSL 2 with `ldconfig = false`", {**wsl(), **store(STORE)}, ("no-ldcache", "wsl")),
     layout(
