@@ -152,11 +152,15 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
     """Return the host's glibc if it is newer than the image's, for the same machine."""
     arch, own = fit.facts.arch, image.glibc
     ours = Loader(host.lenient, arch)
-    if own is None or arch is None or ours.glibc is None or version_key(ours.glibc.version) <= version_key(own.version):
+    if own is None or arch is None:
         return None
-    bridge = Bridge(ours.glibc.version, ())
     unknown = unrecorded(ours)
-    if unknown:
+    if ours.glibc is None and not unknown:
+        return Bridge("", (), ("absent", "")) if ours.of(None).glibc is None else None
+    if ours.glibc is not None and version_key(ours.glibc.version) <= version_key(own.version):
+        return None
+    bridge = Bridge("" if ours.glibc is None else ours.glibc.version, ())
+    if ours.glibc is None or unknown:
         return bridge._replace(refused=("unrecorded", ", ".join(unknown)))
     families = family(ours), family(image)
     missing = lacks(*families)

@@ -180,6 +180,15 @@ def test_where_a_container_has_the_hosts_own_files_nothing_is_put(directory: str
     assert f"{directory}/libm" in (finding.why or "")
 
 
+def test_a_host_without_a_glibc_where_loaders_look_says_that_it_has_none() -> None:
+    made = planned(image(*MERGED), hosts={}, libc="host")
+    assert (exchanged(made), codes(made)) == ({}, {"libc-refused"})
+    (finding,) = [finding for finding in made.findings if finding.code == "libc-refused"]
+    assert "store" in (finding.why or "")
+    assert codes(planned(image(*MERGED), hosts={}, libc="auto")) == set()
+    assert codes(planned(image(glibc("2.36", I386), c_library("2.36", machine=I386)), libc="host")) == set()
+
+
 def test_without_an_image_nothing_is_exchanged_and_that_is_said() -> None:
     for asked in ("host", "auto"):
         made = planned(None, libc=asked)
