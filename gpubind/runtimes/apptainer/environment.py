@@ -1,6 +1,6 @@
 """The variables of a plan for Apptainer and SingularityCE: LD_LIBRARY_PATH above all.
 
-Sources: Apptainer 1.4.5 and 1.5 `internal/pkg/util/fs/files/action_script.sh`; reference of `--env` in both user
+Sources: Apptainer 1.4.5, 1.5.3 and 1.6 `internal/pkg/util/fs/files/action_script.sh`; reference of `--env` in both user
 guides.
 """
 

@@ -3,8 +3,8 @@
 A program called singularity may be Apptainer: its own answer to `--version` takes precedence.
 
 Sources: Apptainer 1.4.5 `pkg/runtime/engine/apptainer/config/bind.go`, `mount.go`, `internal/pkg/runtime/launch/`;
-SingularityCE 4.5 `pkg/util/bind/`; reference of `--env` in both user guides. 1.4.5 was run; Apptainer 1.5 and
-SingularityCE follow from their sources.
+SingularityCE 4.5 `pkg/util/bind/`; reference of `--env` in both user guides. Apptainer 1.4.5, 1.5.3 and 1.6 were run;
+SingularityCE follows from its sources.
 """
 
 from __future__ import annotations
