@@ -249,6 +249,12 @@ def test_path_lists_of_scripts_that_another_runtime_cannot_run_are_told() -> Non
     assert said(compare.path_lists, real, seen(), told=told) == WORSE
 
 
+def test_path_lists_need_not_name_what_every_loader_searches() -> None:
+    real = seen(environ={"LD_LIBRARY_PATH": f"/usr/local/lib:/lib/x86_64-linux-gnu:/lib:{LIBS}"})
+    assert said(compare.path_lists, real, seen(), bubblewrap=True) == EQUAL
+    assert said(compare.path_lists, real, seen()) == WORSE
+
+
 def test_variables_arrive_as_they_are() -> None:
     for environ in ({}, {"FOO": "another"}):
         assert said(compare.variables, seen(environ={"FOO": "$x, 'y'"}), seen(environ=environ)) == WORSE

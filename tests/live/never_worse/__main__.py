@@ -1,4 +1,4 @@
-"""python -m tests.live.never_worse [--seed N] [--starts N] [--way NAME] [--only TEXT]: print the worse starts."""
+"""python -m tests.live.never_worse [--seed N] [--starts N] [--way NAME] [--only TEXT] [--machine DIR]: worse starts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def main() -> int:
     parser.add_argument("--starts", type=int, default=STARTS)
     parser.add_argument("--only", default="", metavar="TEXT", help="starts alone whose description holds TEXT")
     parser.add_argument("--way", choices=ALL, help="all starts go this way")
+    parser.add_argument("--machine", default=f"{RIG}/hosts/trixie", help="a copy of that one, with another Apptainer")
     options = parser.parse_args()
-    machine = Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
+    machine = Machine(options.machine, dependencies(RIG, "3.13"), DRIVER)
     dealt = (
         start for start in itertools.islice(starts(options.seed, options.way), LOOKED_AT) if options.only in str(start)
     )

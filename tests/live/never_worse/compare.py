@@ -36,8 +36,10 @@ GPU_VARIABLES = (
     "GPU_DEVICE_ORDINAL",
     "CUDA_DEVICE_ORDER",
 )
-PATH_LISTS = ("LD_LIBRARY_PATH", "PATH", "GBM_BACKENDS_PATH", "VDPAU_DRIVER_PATH")
+PATH_LISTS = ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH", "PATH", "GBM_BACKENDS_PATH", "VDPAU_DRIVER_PATH")
 """Variables that may gain elements, and must keep all that they have, in their order."""
+SEARCHED = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/lib")
+"""What every loader searches after LD_LIBRARY_PATH, and Apptainer from 1.5 on names in it."""
 BOOKKEEPING = re.compile(
     r"(APPTAINER|SINGULARITY)_(BIND|COMMAND|NAME|CONTAINER|ENVIRONMENT|APPNAME)$|(_|SHLVL|PWD|OLDPWD)$"
 )
@@ -245,7 +247,8 @@ def path_lists(pair: Pair) -> Iterator[Verdict]:
     """
     for name in PATH_LISTS:
         there, here = (_elements(seen.environ.get(name)) for seen in (pair.real, pair.ours))
-        kept = [element for element in there if element not in ("", LIBDIR)]
+        implied = SEARCHED if pair.bubblewrap and name == "LD_LIBRARY_PATH" else ()
+        kept = [element for element in there if element not in ("", LIBDIR, *implied)]
         if not _is_within(kept, here):
             undecided = pair.bubblewrap and re.search(rf"image-env-undecided.*\b{name}\b", pair.told)
             yield Verdict(
