@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpubind.model import Request, RootedPath
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, cached, libraries, manifests, nodes, planned, programs
+from tests.layouts.nvidia import MERGED, Places, cached, driver, libraries, manifests, nodes, planned, programs
 from tests.support.driver import V, kernel
 from tests.support.trees import Link, Spec
 
@@ -12,6 +12,8 @@ GKE_SOURCE = (
     "https://github.com/GoogleCloudPlatform/container-engine-accelerators/tree/master/nvidia-driver-installer/cos"
 )
 PODS = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/gpus"
+SYSTEM = cached({})
+"""The ld.so.cache of a system that knows nothing of the driver."""
 VULKAN = planned(V, "manifests") | {"manifests": ("nvidia_icd.json", "nvidia_layers.json")}
 
 
@@ -40,51 +42,58 @@ LAYOUTS = (
         name="gke",
         who="GKE's nodes with Container-Optimized OS",
         source=GKE_SOURCE,
-        spec={**googles("/home/kubernetes/bin/nvidia"), **kernel()},
+        spec={**SYSTEM, **googles("/home/kubernetes/bin/nvidia"), **kernel()},
         planned=VULKAN,
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("no-ldcache", "manifest-missing", "companion-missing"),
+        findings=("manifest-missing", "companion-missing"),
     ),
     HostLayout(
         name="gke-pod",
         who="A pod of GKE, with the driver in /usr/local/nvidia",
         source=PODS,
-        spec={**googles("/usr/local/nvidia"), **kernel()},
+        spec={**SYSTEM, **googles("/usr/local/nvidia"), **kernel()},
         planned=VULKAN,
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("no-ldcache", "manifest-missing", "companion-missing"),
+        findings=("manifest-missing", "companion-missing"),
+    ),
+    HostLayout(
+        name="aks",
+        who="AKS' nodes with Ubuntu: libraries in /usr/local/nvidia/lib64",
+        source="https://github.com/Azure/aks-gpu",
+        spec={**MERGED, **driver(Places(lib="/usr/local/nvidia/lib64", vulkan="/etc/vulkan")), **kernel()},
+        planned=planned(),
+        nodes=nodes(),
+        gpus=("0", "1"),
     ),
     HostLayout(
         name="cos",
         who="Container-Optimized OS by itself",
         source="https://docs.cloud.google.com/container-optimized-os/docs/how-to/run-gpus",
-        spec={**googles("/var/lib/nvidia"), **kernel()},
+        spec={**SYSTEM, **googles("/var/lib/nvidia"), **kernel()},
         planned=VULKAN,
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("no-ldcache", "manifest-missing", "companion-missing"),
+        findings=("manifest-missing", "companion-missing"),
     ),
     HostLayout(
         name="operator-unnamed-ubuntu",
         who="NVIDIA's GPU Operator without `--root`, driver container of Ubuntu",
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
-        spec={**MERGED, **prefix("/run/nvidia/driver/usr", "lib/x86_64-linux-gnu"), **kernel()},
+        spec={**MERGED, **SYSTEM, **prefix("/run/nvidia/driver/usr", "lib/x86_64-linux-gnu"), **kernel()},
         planned=planned(),
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("no-ldcache",),
     ),
     HostLayout(
         name="operator-unnamed-rhel",
         who="NVIDIA's GPU Operator without `--root`, driver container of RHEL",
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
-        spec={**MERGED, **prefix("/run/nvidia/driver/usr"), **kernel()},
+        spec={**MERGED, **SYSTEM, **prefix("/run/nvidia/driver/usr"), **kernel()},
         planned=planned(),
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("no-ldcache",),
     ),
     HostLayout(
         name="bottlerocket",
@@ -106,6 +115,7 @@ LAYOUTS = (
         who="Flatcar, CoreOS: /opt/nvidia/current",
         source="https://github.com/NVIDIA/k8s-dra-driver-gpu",
         spec={
+            **SYSTEM,
             **prefix(f"/opt/nvidia/{V}/usr"),
             "/opt/nvidia/current": Link(V),
             **kernel(),
@@ -113,7 +123,6 @@ LAYOUTS = (
         planned=planned(),
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("no-ldcache",),
     ),
     HostLayout(
         name="bright",
@@ -121,6 +130,7 @@ LAYOUTS = (
         source="https://support.brightcomputing.com/manuals/10/admin-manual.pdf",
         spec={
             **MERGED,
+            **SYSTEM,
             **prefix(BRIGHT),
             "/cm/local/apps/cuda-driver/libs/current": Link(V),
             **kernel(),
@@ -128,28 +138,26 @@ LAYOUTS = (
         planned=planned(),
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("no-ldcache",),
     ),
     HostLayout(
         name="module-option",
         who="A driver in a module tree, named with `--library-path`",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
-        spec={**MERGED, **prefix(MODULE), **kernel()},
+        spec={**MERGED, **SYSTEM, **prefix(MODULE), **kernel()},
         planned=planned(),
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("no-ldcache",),
         request=Request(library_path=(RootedPath(f"{MODULE}/lib64"),)),
     ),
     HostLayout(
         name="module-loaded",
         who="A driver in a module tree, by the module's LD_LIBRARY_PATH",
         source="https://modules.readthedocs.io/en/latest/",
-        spec={**MERGED, **prefix(MODULE), **kernel()},
+        spec={**MERGED, **SYSTEM, **prefix(MODULE), **kernel()},
         planned=planned(),
         nodes=nodes(),
         gpus=("0", "1"),
-        findings=("driver-of-module", "no-ldcache"),
+        findings=("driver-of-module",),
         environ={"LD_LIBRARY_PATH": f"/opt/apps/cuda/lib64:{MODULE}/lib64:"},
     ),
     HostLayout(
