@@ -122,6 +122,7 @@ class PlanOptions(NamedTuple):
 
     nv: bool = False
     rocm: bool = False
+    intel: bool = False
     caps: Optional[str] = None
     gpus: Optional[str] = None
     cdi_device: Optional[Sequence[str]] = None
@@ -143,6 +144,7 @@ class PlanOptions(NamedTuple):
 PLAN_OPTIONS = (
     Option("--nv", "Plan for NVIDIA. Without a vendor option: every vendor found.", "Which GPUs and files"),
     Option("--rocm", "Plan for AMD; with --nv for both.", "Which GPUs and files"),
+    Option("--intel", "Plan for Intel: GPUs, NPUs, Gaudi.", "Which GPUs and files"),
     Option(
         "--caps LIST",
         f"Driver capabilities, separated by commas: {', '.join(CAPABILITIES)}, or all. [all but compat32]",
@@ -208,7 +210,7 @@ PLAN_OPTIONS = (
     ),
     Option(
         "--userspace SIDE",
-        "Whose ROCm the container uses: auto, host or image.",
+        "Whose ROCm or Level Zero the container uses: auto, host or image.",
         "The image",
         default="auto",
         preset="settings",

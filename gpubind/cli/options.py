@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import PLAN_OPTIONS, Option, Origin, PlanOptions, Subcommand
 from gpubind.errors import UsageError
-from gpubind.model import VENDORS, Capability, ContainerPath, Request, RootedPath, Vendor
+from gpubind.model import VENDOR_ROWS, Capability, ContainerPath, Request, RootedPath, Vendor
 
 if TYPE_CHECKING:
     from gpubind.host import Host, ListFile
@@ -157,14 +157,13 @@ def query_of(options: PlanOptions, like: Optional[str] = None) -> Query:
 
 
 def _option(field: str) -> str:
-    others = {"cdi_devices": "cdi-device", "cdi_directories": "cdi-dir", "listfile": "list", "vendors": "nv and --rocm"}
+    others = {"cdi_devices": "cdi-device", "cdi_directories": "cdi-dir", "listfile": "list"}
     return f"--{others.get(field) or field.replace('_', '-')}"
 
 
 def vendors_of(options: PlanOptions) -> tuple[Vendor, ...]:
     """Return those that are asked for by name; else none, which stands for every vendor found."""
-    asked: dict[Vendor, bool] = {"nvidia": options.nv, "amd": options.rocm}
-    return tuple(vendor for vendor in VENDORS if asked[vendor])
+    return tuple(vendor for vendor, row in VENDOR_ROWS.items() if getattr(options, row.option))
 
 
 def _caps(text: Optional[str]) -> Optional[tuple[Capability, ...]]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from gpubind.cli.commands import MODULES, STARTS, command_of
 from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
+from gpubind.model import VENDOR_ROWS
 
 Words = tuple[str, ...]
 
@@ -17,7 +18,7 @@ _OTHER_NAMES = {"--gpu": "--gpus", "--nvidia": "--nv", "--amd": "--rocm", "--img
 """What other programs call an option."""
 _NAMED = {"check": ("--image", "--program"), "plan": ("--image",), "record": ("--output",)}
 """The options that words without a name are for, in their order, of commands that take no such words."""
-_VENDOR_FLAGS = {"nvidia": "--nv", "nv": "--nv", "amd": "--rocm", "rocm": "--rocm"}
+_VENDOR_FLAGS = {name: f"--{row.option}" for vendor, row in VENDOR_ROWS.items() for name in (vendor, row.option)}
 
 
 def suggestion(words: Sequence[str]) -> str:

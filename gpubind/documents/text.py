@@ -8,7 +8,7 @@ from typing import Optional, Union
 
 from gpubind import __version__
 from gpubind.errors import GpubindError
-from gpubind.model import Finding, Plan, PlannedDriver, Severity
+from gpubind.model import VENDOR_ROWS, Finding, Plan, PlannedDriver, Severity
 from gpubind.model.findings import page_of
 from gpubind.model.plain import text_of
 
@@ -115,6 +115,8 @@ def driver_version(planned: PlannedDriver) -> str:
     version = driver.version or "of unknown version"
     if driver.vendor == "amd":
         version = f"ROCm {version}"
+    elif not VENDOR_ROWS[driver.vendor].has_version:
+        version = driver.kernel_version or "without its kernel driver"
     assumed = " (assumed)" if driver.version_assumed and driver.version else ""
     return f"{driver.vendor} {version}{assumed}"
 

@@ -9,7 +9,7 @@ from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, HostPath, Missing, Severity, finding
+from gpubind.model import VENDOR_ROWS, Finding, HostPath, Missing, Severity, finding
 from gpubind.model.data import read_data
 
 _AnyHost = TypeVar("_AnyHost")
@@ -43,7 +43,7 @@ PLAN_VARIABLES = (
 SEARCHED = ("PATH", LIBRARY_PATH)
 """Those with paths in which a host is searched: a record has its own."""
 
-LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")
+LIST_FILES = tuple(row.list_name for row in VENDOR_ROWS.values())
 SHIPPED_LABEL = "etc/{name}"
 
 

@@ -28,13 +28,15 @@ from gpubind.model.data import read_data
 RUN_TIMEOUT_S = 30.0
 DEPTH_LIMIT = 8
 
-ROCM_NAME = re.compile(r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace).*\.so|rocminfo$")
+USERSPACE_NAME = re.compile(
+    r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace|ze_|ig|opencl-clang|ocloc|xpum).*\.so|(rocminfo|xpu-smi)$"
+)
 """Names of libraries and programs that are recorded with all that they need."""
 DEPENDENCIES_LIMIT = 500
 
 _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
 
-BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd")
+BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd", "intel-opencl")
 """Below each directory of libraries; the first is that directory itself."""
 BELOW_ROCM = (
     *(".info", *layouts.ROCM_LIBRARIES, "lib/llvm/lib", "lib/rocm_sysdeps/lib", "llvm/lib", "bin"),
@@ -158,15 +160,16 @@ class _Survey:
                 for fact in ("class", "vendor", "device"):
                     self.tree.look_at(f"{base}/{fact}", text=True)
                 self.tree.look_at(f"{base}/driver")
-                self.list(f"{base}/drm", all_facts=True)
+                for kind in ("drm", "accel", "habanalabs", "infiniband_verbs"):
+                    self.list(f"{base}/{kind}", all_facts=True)
             else:
                 self.tree.look_at(f"{base}/drm")
 
     def _dependencies(self) -> None:
-        """Record ELF facts of all that ROCm's libraries need, in each directory where it may be found."""
+        """Record ELF facts of all that the libraries of user spaces need, in each directory where it may be found."""
         cache = read_ldcache(self.tree)
         todo = [f"{path.rstrip('/')}/{name}" for path in sorted(self.listed) for name in self.listed[path]]
-        todo = [path for path in todo if ROCM_NAME.match(path.rpartition("/")[2])]
+        todo = [path for path in todo if USERSPACE_NAME.match(path.rpartition("/")[2])]
         asked: set[str] = set()
         for path in todo:  # grows on the way
             elf = self.tree.elf(path)

@@ -23,7 +23,8 @@ from gpubind.model import ABSENT, Missing, Stat, layouts
 GPU_NAME = re.compile(
     r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvmap|nvhost|nvgpu|nvngx|nv-fabric"
     r"|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"
-    r"|tls_test|gbm|amd|rocm|rocr|hsa|hip|roc|drm|numa|libpci|kfd|comgr|dxcore|mesa|cltrace|mcwamp|hc_am|CXLAct",
+    r"|tls_test|gbm|amd|rocm|rocr|hsa|hip|roc|drm|numa|libpci|kfd|comgr|dxcore|mesa|cltrace|mcwamp|hc_am|CXLAct"
+    r"|^libze_|^libig|opencl-clang|ocloc|xpum",
     re.IGNORECASE,
 )
 """Names of which facts are recorded in every directory."""
@@ -41,7 +42,7 @@ _TEXT_NAME = re.compile(
     r"|apparmor_restrict_unprivileged_userns|max_user_namespaces|unprivileged_userns_clone"
     r"|container_use_devices|container_use_xserver_devices|enforce)$"
 )
-_ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
+_ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd|xpu)")
 _HOME = re.compile(rf"/root(/|$)|.*/(home|users)(?!/{layouts.NOBODYS_HOME}(/|$))(/|$)", re.IGNORECASE)
 _RUNTIME_CONF = re.compile(r"/(apptainer|singularity)\.conf$")
 _DIRECTIVES = re.compile(
@@ -216,10 +217,11 @@ class SurveyedTree(Tree):
         if isinstance(body, Missing):
             return body
         dev, gids = self._tree.lenient, set()
-        for directory in ("/dev", "/dev/dri", "/dev/nvidia-caps", "/dev/nvgpu/igpu0"):
+        for directory in ("/dev", "/dev/accel", "/dev/dri", "/dev/nvidia-caps", "/dev/nvgpu/igpu0"):
             for name in dev.names(directory):
                 found = dev.stat(f"{directory}/{name}")
-                if not isinstance(found, Missing) and (GPU_NAME.search(name) or directory != "/dev" or name == "kfd"):
+                is_gpus = directory != "/dev" or name.startswith(("kfd", "hl")) or GPU_NAME.search(name)
+                if not isinstance(found, Missing) and is_gpus:
                     gids.add(b"%d" % found.gid)
         lines = [line.split(b":") for line in body.split(b"\n")]
         return b"".join(b"%s:x:%s:\n" % (line[0], line[2]) for line in lines if len(line) > 2 and line[2] in gids)

@@ -19,7 +19,7 @@ from gpubind.inventory.interpreters import foreign_interpreter, loaders_of
 from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
-from gpubind.model import Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
+from gpubind.model import USERSPACES, Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
 from gpubind.model.layouts import SYSTEM_DIRECTORIES, TEGRA_PASSTHROUGH, UNCHANGED_PROGRAMS, data_places
 
 READ_ONLY = ("ro", "nosuid", "nodev")
@@ -230,8 +230,8 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
         found = tree.find(f"{directory.rstrip('/')}/{claim.name}")
         if isinstance(found, Missing) or found.stat.kind != "file":
             continue
-        if claim.group == "rocm" and not isinstance(tree.ident(found.path), ElfIdent):
-            # ROCm's scripts need Python and modules in their directory.
+        if claim.group in USERSPACES and not isinstance(tree.ident(found.path), ElfIdent):
+            # Scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
         unchanged = normpath(f"{dirname(found.path)}/{UNCHANGED_PROGRAMS}/{claim.name}")

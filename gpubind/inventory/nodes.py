@@ -26,13 +26,14 @@ from gpubind.model import (
     Stat,
     Vendor,
 )
-from gpubind.model.findings import finding
+from gpubind.model.findings import cases_of, finding
 from gpubind.model.layouts import DXG, TEGRA_RELEASE, WSL_LIBRARIES
 
 DRM = ("drm",)
 SOC_FAMILY = "/sys/devices/soc0/family"
 AMD_MODULE = "/sys/module/amdgpu"
 NVIDIA_MODULE = "/sys/module/nvidia"
+INTEL_MODULES = ("/sys/module/i915", "/sys/module/xe", "/sys/module/habanalabs")
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""
@@ -149,7 +150,7 @@ def _number_finding(
 
     yield finding(
         "device-number",
-        case=("amd" if node.vendor == "amd" else "nvidia", *(() if is_anothers else ("minor",))),
+        case=("nvidia" if node.vendor == "nvidia" else "other", *(() if is_anothers else ("minor",))),
         vendor=node.vendor,
         subject=node.target,
         where=f"{node.source}, /proc/devices ({drivers[0]})" if is_anothers else node.source,
@@ -168,13 +169,11 @@ def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
     if needed and ("/dri/" not in node.target or node.capability is None):
         severity = "error"
     for_group = node.mode & 0o060 == 0o060
-    case = "nvidia-group" if for_group else "nvidia-closed"
-    if node.vendor == "amd":  # compute goes through /dev/kfd and the render nodes; ROCr drops a GPU without a word
-        severity = "warning" if "/card" in node.target else "error"
-        case = "amd-group" if for_group else "amd-closed"
+    if node.vendor != "nvidia":  # compute goes through render nodes; a GPU whose node is closed is not listed
+        severity = "warning" if "/card" in node.target or "/infiniband/" in node.target else "error"
     yield finding(
         "device-permission",
-        case=case,
+        case=cases_of(("amd", node.vendor == "amd"), ("intel", node.vendor == "intel"), ("group", for_group)),
         severity=severity,
         vendor=node.vendor,
         subject=node.target,

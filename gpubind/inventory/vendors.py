@@ -7,19 +7,21 @@ A vendor that the request does not name is read if the host has it. NVIDIA's fil
 3. With `--source driver`: the files that carry the driver's version. Else the list file.
 4. With `auto`: the CDI specs, where none of these finds libcuda.
 
-CDI is read here, the others in `nvidia.inventory`, which completes the files of any source. AMD's source is the list.
+CDI is read here, the others in `nvidia.inventory`, which completes the files of any source. The source of
+AMD's and Intel's is the list.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.errors import HostReadError, NothingToBindError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
-from gpubind.inventory.nodes import AMD_MODULE
+from gpubind.inventory.nodes import AMD_MODULE, INTEL_MODULES
 from gpubind.inventory.nvidia import inventory as nvidia
-from gpubind.model import Finding, Inventory, PassedOver, Request, Vendor, finding
+from gpubind.model import VENDORS, Finding, Inventory, PassedOver, Request, Vendor, finding
 
 
 class Surveyed(NamedTuple):
@@ -33,23 +35,28 @@ class Surveyed(NamedTuple):
 def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Surveyed:
     """Return the inventory of each vendor that *request* names, or, if it names none, of each that this host has.
 
-    AMD's user space without its kernel driver is ignored where NVIDIA has anything: many distributions ship it.
+    Beside another vendor's, what is there without having been bought for computing is ignored: AMD's user space without
+    its kernel driver, which many distributions ship, and the graphics of Intel's processors.
     Errors: those of the vendors; `NothingToBindError` only if no vendor has anything.
     """
     named = bool(request.vendors)
-    asked: tuple[Vendor, ...] = request.vendors or ("nvidia", "amd")
+    asked: Iterable[Vendor] = request.vendors or sorted(VENDORS, key=lambda vendor: not _may_be_first(host, vendor))
     if request.cdi_devices and not named:
-        asked = ("nvidia",)  # the devices name their vendors
+        asked = ["nvidia"]  # the devices name their vendors
     inventories: list[Inventory] = []
     errors: list[tuple[Vendor, NothingToBindError]] = []
     for vendor in asked:
-        if not named and vendor == "amd" and inventories and not host.dev.has(AMD_MODULE):
+        if inventories and not named and not _counts(host, vendor):
             continue
         try:
             if vendor == "amd":
                 from gpubind.inventory.amd import inventory as amd  # most hosts have no GPU of AMD's
 
                 inventories.append(amd.read_inventory(host, request, listfile))
+            elif vendor == "intel":
+                from gpubind.inventory.intel import inventory as intel  # nor one of Intel's that is asked for
+
+                inventories.append(intel.read_inventory(host, request, listfile))
             elif request.source == "cdi":
                 inventories += _named_by_cdi(host, request, listfile)
             else:
@@ -62,6 +69,19 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
         raise errors[0][1] if len(errors) == 1 else _none_at_all([error for _, error in errors])
     findings = [nothing_to_bind(error, vendor) for vendor, error in errors if named]
     return Surveyed(tuple(inventories), tuple(findings))
+
+
+def _may_be_first(host: Host, vendor: Vendor) -> bool:
+    return vendor != "amd" or host.dev.has(AMD_MODULE)
+
+
+def _counts(host: Host, vendor: Vendor) -> bool:
+    """Return whether *vendor*'s devices are there for computing, where another vendor's are, too."""
+    if vendor == "intel" and any(host.lenient.dev.has(module) for module in INTEL_MODULES):
+        from gpubind.inventory.intel.devices import counts_beside_others
+
+        return counts_beside_others(host)
+    return vendor == "amd" and host.dev.has(AMD_MODULE)
 
 
 def nothing_to_bind(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:

@@ -37,7 +37,7 @@ from gpubind.model.arch import Architecture, architecture
 from gpubind.model.budget import renew
 from gpubind.model.data import HOSTS, read_data
 from gpubind.model.verb import verb
-from gpubind.planner import empty_plan
+from gpubind.planner import empty_plan, like
 from gpubind.planner.like import FLAVOURS
 from gpubind.planner.placement import GPUBIND
 from gpubind.planner.planning import Query, plan_host
@@ -161,7 +161,10 @@ def _questions(host: Host, own: Request, listfile: Optional[ListFile]) -> Iterat
             if listfile is not None:
                 yield from (Question(in_image._replace(vendors=(vendor,)), listfile, image) for vendor in VENDORS)
     for flavour in FLAVOURS:
-        yield from (Question(Request(vendors=vendors, like=flavour)) for vendors in (("nvidia",), ("amd",), VENDORS))
+        yield from (
+            Question(Request(vendors=vendors, like=flavour))
+            for vendors in (*((vendor,) for vendor in like.VENDORS), like.VENDORS)
+        )
 
 
 def _answer(host: Host, question: Question) -> str:

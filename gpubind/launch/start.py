@@ -77,7 +77,7 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
     start = begin(runtime, target.program, request.arguments, request.environ, target.host, request.own)
     start = start.allowing(request.allow_writable)
     if image is None and runtime.store is not None and query.request.userspace == "auto":
-        # Only AMD's nodes, as these programs give them by themselves.
+        # Only the nodes of AMD's and Intel's, as these programs give them by themselves.
         query = query._replace(request=query.request._replace(userspace="image"))
     prepared = prepare(
         target.host,
@@ -153,10 +153,10 @@ def _own_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
     gpus, vendors = request.query.request.gpus, request.query.request.vendors
     if gpus is not None and gpus.strip().lower() == "none":
         return ()
-    is_amd = "nvidia" not in vendors
     if not vendors:
         is_amd = os.path.exists("/dev/kfd") and not os.path.exists("/dev/nvidiactl")
-    return (runtime.gpu_flags["amd" if is_amd else "nvidia"],)
+        vendors = ("amd",) if is_amd else ("nvidia",)
+    return tuple(runtime.gpu_flags[vendor] for vendor in vendors if vendor in runtime.gpu_flags)[:1]
 
 
 def _need_no_error(request: StartRequest, found: Preflight) -> None:

@@ -3,7 +3,7 @@
 Version definitions decide, never file names. ld.so refuses a file that needs a version which the providing library does
 not define. Source: glibc `elf/dl-version.c` (`_dl_check_map_versions`).
 
-| a library of the host's user space (ROCm) that the image has, too | the copy in use |
+| a library of the host's user space (ROCm, Intel's) that the image has, too | the copy in use |
 | --- | --- |
 | the image's copy defines every version that its consumers need | the image's |
 | else the host's copy also defines all that the image's defines, so that programs of the image run on | the host's |
@@ -16,21 +16,19 @@ from collections.abc import Callable, Iterable, Mapping
 from posixpath import dirname
 from typing import TYPE_CHECKING, Literal, Optional
 
-from gpubind.files import Tree
+from gpubind.files import Tree, glob
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import Loader, newest, prefix_of
 from gpubind.loader.musl import GCOMPAT
 from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit
-from gpubind.model import Group, HostFile, ImageFacts, Missing, RootedPath, Side, architecture
+from gpubind.model import USERSPACES, Group, HostFile, ImageFacts, Missing, RootedPath, Userspace, architecture
 
 if TYPE_CHECKING:
     from gpubind.loader.container import Container
 
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
-RUNTIME = "libhsa-runtime64.so.1"
-"""The library that all of ROCm needs: an image that has it has its own ROCm."""
 
 _Defined = Callable[[str], Optional[frozenset[str]]]
 """The versions that the library of a name defines; None if there is no such library."""
@@ -41,21 +39,22 @@ def fit_files(
     files: Iterable[HostFile],
     image: Loader,
     facts: ImageFacts,
-    userspace: Optional[Side] = None,
+    userspaces: Iterable[Userspace] = (),
+    forced: bool = False,
     libc: Iterable[HostFile] = (),
 ) -> ImageFit:
     """Return which of *files* (their paths are in *host*) the loader of the image would refuse, and why.
 
     A library that the plan provides satisfies what the others need of it; all else must come from the image.
-    *userspace* is whose ROCm was asked for; None if ROCm is not asked for. *libc* are the files of the host's glibc
-    that replace the image's.
+    *userspaces* are those of the vendors that are asked for; *forced*: the host's were asked for, whatever the image
+    has. *libc* are the files of the host's glibc that replace the image's.
     """
     files, libc = tuple(files), tuple(libc)
     provided = {
         compat32: frozenset(
             name
             for file in (*files, *libc)
-            if file.group in (None, "rocm", "libc") and file.compat32 == compat32
+            if file.group in (None, "libc", *USERSPACES) and file.compat32 == compat32
             for name in file.names
         )
         for compat32 in (False, True)
@@ -63,7 +62,7 @@ def fit_files(
     brought = frozenset(file.target for file in files if file.kind == "directory")
     unfit: dict[RootedPath, Unfit] = {}
     for file in files:
-        if file.kind not in ("library", "binary") or file.group == "rocm":
+        if file.kind not in ("library", "binary") or file.group in USERSPACES:
             continue
         loader = _interpreter(host, file)
         reason = _runs_nowhere(host, file, image, facts)
@@ -80,15 +79,15 @@ def fit_files(
     if facts.arch is not None and any(file.compat32 for file in files):
         groups += [(group, True) for group in _own_groups(image.of(architecture(facts.arch).compat32))]
     fit = ImageFit(facts, unfit, tuple(groups))
-    if userspace is None:
-        return fit
-    from gpubind.loader.container import Container  # only where AMD is asked for
+    for userspace in userspaces:
+        from gpubind.loader.container import Container  # only where one is asked for
 
-    shared = [file for file in files if file.group == "rocm"]
-    container = Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
-    found = container.find(RUNTIME)
-    fit = fit._replace(own_userspace=facts.rocm_runtime if found is None else found.at)
-    return _fit_userspace(host, shared, image, container, fit, forced=userspace == "host", libc=libc)
+        shared = [file for file in files if file.group == userspace.group]
+        container = Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
+        own = _own_runtime(userspace, image, container, facts)
+        fit = fit._replace(own_userspaces={**fit.own_userspaces, **({userspace.group: own} if own else {})})
+        fit = _fit_userspace(host, shared, image, container, fit, forced=forced, libc=libc)
+    return fit
 
 
 def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> ImageFit:
@@ -175,6 +174,18 @@ def _own_groups(image: Loader) -> Iterable[Group]:
         yield "opencl"
 
 
+def _own_runtime(userspace: Userspace, image: Loader, container: Container, facts: ImageFacts) -> Optional[RootedPath]:
+    """Return where the image has its own *userspace*; None if it has none."""
+    found = next(filter(None, map(container.find, userspace.runtime)), None)
+    if found is not None:
+        return found.at
+    if not userspace.places:
+        return facts.rocm_runtime
+    patterns = [f"{directory}/{name}" for name in userspace.runtime for directory in userspace.places]
+    places = (path for pattern in patterns for path in glob(image.tree, pattern))
+    return next((path for path in places if isinstance(image.tree.ident(path), ElfIdent)), None)
+
+
 class _NeededFile(NamedTuple):
     file: HostFile
     elf: ElfFacts
@@ -229,7 +240,8 @@ def _fit_userspace(
             conflicts += [conflict for soname, conflict in found.items() if soname in contested]
             gone = refused
         if not gone and not orphans:
-            return fit._replace(unfit=unfit, theirs={**unneeded, **theirs}, conflicts=tuple(conflicts))
+            theirs = {**fit.theirs, **unneeded, **theirs}
+            return fit._replace(unfit=unfit, theirs=theirs, conflicts=(*fit.conflicts, *conflicts))
         unfit.update(gone)
         unneeded.update((path, "unneeded") for path in orphans if path not in gone)
         kept = {path: here for path, here in kept.items() if path not in unfit and path not in unneeded}

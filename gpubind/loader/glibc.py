@@ -19,7 +19,7 @@ from gpubind.loader.fit import fit_files
 from gpubind.loader.loader import Loader
 from gpubind.loader.places import LEVELS
 from gpubind.loader.verdict import Bridge, ImageFit
-from gpubind.model import ContainerPath, Found, HostFile, Kind, Missing, Request, RootedPath
+from gpubind.model import USERSPACES, ContainerPath, Found, HostFile, Kind, Missing, Request, RootedPath, userspaces_of
 from gpubind.model.arch import architecture, library_token
 from gpubind.model.cuda import version_key
 
@@ -131,8 +131,9 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
     bridge = _bridge(host, files if "compat32" in request.capabilities else (), image, fit)
     if bridge is None or bridge.refused:
         return fit._replace(libc=bridge if request.libc == "host" else None)
-    userspace = request.userspace if "amd" in request.vendors else None
-    bridged = fit_files(host, files, image, fit.facts, userspace, bridge.files)
+    bridged = fit_files(
+        host, files, image, fit.facts, userspaces_of(request.vendors), request.userspace == "host", bridge.files
+    )
     helped = [file for file in files if file.path in fit.unfit and file.path not in bridged.unfit]
     bridge = bridge._replace(helps=tuple(dict.fromkeys(file.path for file in helped)))
     if request.libc == "host" or (request.libc == "auto" and any(_is_needed(file, request) for file in helped)):
@@ -141,8 +142,8 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
 
 
 def _is_needed(file: HostFile, request: Request) -> bool:
-    """Return whether *file* is of ROCm, of CUDA, or of a requested capability, and not vendor-neutral."""
-    if known(file.name).minor or file.kind != "library" or file.group not in (None, "rocm"):
+    """Return whether *file* is of a user space, of CUDA, or of a requested capability, and not vendor-neutral."""
+    if known(file.name).minor or file.kind != "library" or file.group not in (None, *USERSPACES):
         return False
     by_name = request.caps_named and file.capability in request.capabilities
     return by_name or (file.capability == "compute" and "compute" in request.capabilities)

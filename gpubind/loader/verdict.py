@@ -96,8 +96,8 @@ class ImageFit(NamedTuple):
     """By the host file's path."""
     own_groups: tuple[tuple[Group, bool], ...]
     """The vendor-neutral groups of which the image has its own copy, each with whether it is for 32-bit programs."""
-    own_userspace: Optional[str] = None
-    """The HSA runtime of the image's own ROCm."""
+    own_userspaces: Mapping[Group, str] = MappingProxyType({})
+    """By group, the library that shows that the image has that user space."""
     theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
     """By path, why a file of the host's user space is left out in favour of the image's."""
     conflicts: tuple[Conflict, ...] = ()

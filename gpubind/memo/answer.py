@@ -29,7 +29,7 @@ WORDS_LIMIT = 64
 _SIGPIPE, _SIGXFSZ = 13, 25
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
-    "AMD_VISIBLE_DEVICES",
+    *("AMD_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
     *("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "PATH", "HOME", "PWD", "LD_LIBRARY_PATH"),
 )
 """Variables that often differ between starts on one machine: each value has its memo. The trace decides."""

@@ -14,3 +14,4 @@ from gpubind.model.findings import *  # noqa: F403
 from gpubind.model.host import *  # noqa: F403
 from gpubind.model.image import *  # noqa: F403
 from gpubind.model.plan import *  # noqa: F403
+from gpubind.model.vendors import *  # noqa: F403

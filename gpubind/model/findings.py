@@ -3,7 +3,8 @@
 The file has an entry for each code:
 
 - `needs`: what a start must have for the finding to be possible: `host`, `image`, `runtime` or `program`.
-- `severity`: what the finding may be, worst first. `vendor`: whose it is; null if it has none, or differs.
+- `severity`: what the finding may be, worst first. `vendor`: whose it is, or, in a list, may be; null if it has
+  none, or differs.
 - `by`: the remedy: the finding's `command`; an `option` or a `variable` of the start; another `image`, or a change
   in it; files or packages of the `host`; only a `person`; `nothing`, where nothing is wrong.
 - `theme`: what a note of that code is about, one of `gpubind.documents.check.text.THEMES`.

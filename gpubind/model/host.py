@@ -9,9 +9,8 @@ from gpubind.frozen import NamedTuple
 from gpubind.model.files import ContainerPath, HostPath, RootedPath
 from gpubind.model.plain import PLAN
 
-Vendor = Literal["nvidia", "amd", "other"]
+Vendor = Literal["nvidia", "amd", "intel", "other"]
 """`other`: a CDI device of a kind that gpubind knows nothing else about."""
-VENDORS: tuple[Vendor, ...] = ("nvidia", "amd")
 Capability = Literal["compute", "utility", "video", "graphics", "display", "ngx", "compat32"]
 CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
 """In NVIDIA_DRIVER_CAPABILITIES' sense and spelling."""
@@ -24,9 +23,9 @@ Step = Literal["name", "search", "choice", "capability", "side", "place"]
 Severity = Literal["error", "warning", "note"]
 Side = Literal["auto", "host", "image"]
 """Whose copy of something a container uses."""
-Group = Literal["glvnd", "opencl", "rocm", "libc"]
+Group = Literal["glvnd", "opencl", "rocm", "compute-runtime", "libc"]
 """Files that go together, and that an image may have its own copy of: libglvnd's libraries, the OpenCL loader, AMD's
-user space, the C library.
+user space, Intel's, the C library.
 """
 DriverKind = Literal["linux", "wsl", "tegra"]
 
@@ -42,7 +41,7 @@ class Gpu(NamedTuple):
     minor: Optional[int]
     model: Optional[str]
     render: Optional[RootedPath]
-    """`/dev/dri/renderD128`, None if the host has none for it."""
+    """`/dev/dri/renderD128`, or the node of an accelerator, `/dev/accel/accel0`; None if the host has none for it."""
     chosen: bool
     """Whether the container gets it."""
     mig: tuple[MigDevice, ...] = ()
@@ -51,7 +50,7 @@ class Gpu(NamedTuple):
     @property
     def node(self) -> Optional[RootedPath]:
         """Return the device node by which programs use it; None if that is not known."""
-        if self.vendor == "amd":
+        if self.vendor != "nvidia":
             return self.render
         return None if self.minor is None else RootedPath(f"/dev/nvidia{self.minor}")
 
@@ -285,6 +284,8 @@ class Inventory(NamedTuple):
     """What a CDI spec sets."""
     beside: tuple[str, ...] = ()
     """The directories that hold libcuda: programs and data are also searched in their prefixes."""
+    tiles: tuple[int, ...] = ()
+    """How many devices a vendor's library counts of each GPU; empty: one of each."""
 
 
 class Mount(NamedTuple):

@@ -55,7 +55,7 @@ class Request(NamedTuple):
     """Qualified names of CDI devices, `nvidia.com/gpu=0`, which mean `source` cdi; empty with that: every GPU of
     NVIDIA's."""
     userspace: Side = "auto"
-    """Whose ROCm the container uses."""
+    """Whose ROCm or Level Zero the container uses."""
     cuda_compat: Side = "auto"
     """Whose libcuda the container uses, if its image has one of CUDA's forward compatibility package."""
     libc: Side = "image"

@@ -13,9 +13,9 @@ from typing import Optional
 
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import driver_version_of
-from gpubind.host.base import LIST_FILES, shipped_liblist
+from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import capability_of, read_table
-from gpubind.model import CAPABILITIES, VENDORS, Capability, Decision, Plan, Vendor
+from gpubind.model import CAPABILITIES, VENDOR_ROWS, VENDORS, Capability, Decision, Plan, Vendor
 from gpubind.model.expectation import Expectation
 
 _NOT_OF_THE_DRIVER = ("host-only", "vendor-neutral")
@@ -45,7 +45,7 @@ def _is_library_there(decision: Decision) -> bool:
 
 def _capability(vendor: Vendor, name: str) -> Optional[Capability]:
     """Return the capability of the library file *name*, by the shipped list of its vendor."""
-    if vendor not in VENDORS:
+    if vendor == "other":
         return None
-    table = read_table(shipped_liblist(LIST_FILES[VENDORS.index(vendor)]))
+    table = read_table(shipped_liblist(VENDOR_ROWS[vendor].list_name))
     return capability_of(table.section(name, ""), driver_version_of(name))

@@ -21,7 +21,7 @@ from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.search import ldconfig
 from gpubind.model import (
-    VENDORS,
+    VENDOR_ROWS,
     ContainerPath,
     Decision,
     Driver,
@@ -49,7 +49,8 @@ from gpubind.planner.plan import empty_plan
 
 PERSISTENCED = "/var/run/nvidia-persistenced/socket"
 LIBRARIES32 = ContainerPath(layouts.APPTAINER_LIBRARIES32)
-LIST_NAMES: dict[Vendor, str] = {"nvidia": "nvliblist.conf", "amd": "rocmliblist.conf"}
+VENDORS: tuple[Vendor, ...] = ("nvidia", "amd")
+"""Those that these programs have a flag for."""
 
 
 class Flavour(NamedTuple):
@@ -111,7 +112,8 @@ def like_plan(host: Host, request: Request) -> Plan:
     """Return the plan that the flavour `request.like` itself would make on *host*.
 
     It has no driver version, no GPUs and no device binds: /dev is whole by default there, and the flag adds nothing.
-    Errors: `UsageError` for an unknown flavour, `FormatError` for a malformed list file.
+    Errors: `UsageError` for an unknown flavour, and for a vendor that it has no flag for; `FormatError` for a malformed
+    list file.
     """
     flavour = FLAVOURS.get(request.like or "")
     if flavour is None:
@@ -119,6 +121,10 @@ def like_plan(host: Host, request: Request) -> Plan:
         raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint=hint)
     findings: list[Finding] = []
     vendors = request.vendors or VENDORS[:1]
+    for vendor in vendors:
+        if vendor not in VENDORS:
+            what = f"{flavour.program} has no flag for the GPUs of vendor `{vendor}`"
+            raise UsageError("like-without-flag", what, hint="leave --like out, or ask for NVIDIA's or AMD's")
     if len(vendors) > 1 and not flavour.is_apptainers:
         vendors = VENDORS[:1]
         findings.append(finding("like-one-vendor", subject="--rocm", program=flavour.program))
@@ -297,7 +303,7 @@ class _List:
 
 
 def _read_list(host: Host, flavour: Flavour, vendor: Vendor) -> LibList:
-    path = f"/etc/{flavour.family}/{LIST_NAMES[vendor]}"
+    path = f"/etc/{flavour.family}/{VENDOR_ROWS[vendor].list_name}"
     data = host.dev.read(path)
     if isinstance(data, Missing):
         return parse_liblist("\n".join(shipped_names(flavour, vendor)).encode(), f"the names of {flavour.program}")

@@ -27,6 +27,7 @@ from gpubind.model import (
     Step,
     Vendor,
     Verdict,
+    userspaces_of,
 )
 from gpubind.model.digest import digest, node_digest
 from gpubind.model.findings import SEVERITIES
@@ -124,10 +125,10 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
     asked = [file for file in inventory.files if _is_asked(file, requested)]
     left_out = [file for file in inventory.files if not _is_asked(file, requested)]
     sided = host_side(asked, request, fit)
-    if inventory.driver.vendor == "amd":
-        from gpubind.planner.userspace import with_rocm  # only where AMD is asked for
+    if userspaces_of([inventory.driver.vendor]):
+        from gpubind.planner.userspace import with_findings  # only where one is asked for
 
-        sided = with_rocm(sided, inventory.files, asked, request, fit)
+        sided = with_findings(inventory.driver.vendor, sided, inventory.files, asked, request, fit)
     return _Share(
         mounts=tuple((file, mount) for file in sided.files for mount in _mounts(file, sided.files, layout)),
         devices=tuple(node for node in inventory.devices if _is_requested(node.capability, requested)),

@@ -11,7 +11,7 @@ from gpubind.host import Host, ListFile
 from gpubind.host.base import dev_root_assumed, trust_finding
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind, read_inventories
-from gpubind.model import Finding, Inventory, Missing, Plan, Request, finding
+from gpubind.model import Finding, Inventory, Missing, Plan, Request, finding, userspaces_of
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.planner.plan import empty_plan, make_plan
 from gpubind.planner.request import checked
@@ -106,8 +106,8 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
     from gpubind.loader.fit import fit_compat, fit_files
 
     files = [file for inventory in inventories for file in inventory.files]
-    userspace = request.userspace if "amd" in request.vendors else None
-    fit = fit_files(host.driver, files, image.loader, image.facts, userspace)
+    asked = userspaces_of(request.vendors)
+    fit = fit_files(host.driver, files, image.loader, image.facts, asked, request.userspace == "host")
     if request.libc != "image" or fit.lacks_glibc:
         from gpubind.loader.glibc import with_libc
 

@@ -124,7 +124,7 @@ def _with_list(request: Request, spelled: Callable[[str], str]) -> Request:
         what = f"{spelled('listfile')} cannot be used with {spelled('source')} {request.source}"
         raise UsageError("list-with-source", what)
     if len(request.vendors) > 1:
-        what = f"{spelled('listfile')} is one vendor's list, and {spelled('vendors')} are two"
+        what = f"{spelled('listfile')} is one vendor's list, and {len(request.vendors)} vendors are asked for"
         hint = "plan each vendor by itself, or put both lists where gpubind looks for them"
         raise UsageError("list-for-two", what, hint=hint)
     return request._replace(vendors=request.vendors or ("nvidia",))

@@ -1,7 +1,8 @@
 """Host or image: whose copy of a shared file a container uses.
 
-What host and image may both have comes in groups: libglvnd's family, the OpenCL loader, ROCm, glibc. Whose a group is,
-is one decision. What is in no group is the host's, unless the image's C library cannot load it.
+What host and image may both have comes in groups: libglvnd's family, the OpenCL loader, ROCm, Intel's compute runtime,
+glibc. Whose a group is, is one decision. What is in no group is the host's, unless the image's C library cannot load
+it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,24 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.formats.driver.names import known
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.frozen import NamedTuple
-from gpubind.model import Capability, Decision, Finding, Group, HostFile, Request, RootedPath, Severity, Side
+from gpubind.model import (
+    USERSPACES,
+    Capability,
+    Decision,
+    Finding,
+    Group,
+    HostFile,
+    Request,
+    RootedPath,
+    Severity,
+    Side,
+)
 from gpubind.model.findings import cases_of, counted, finding, worst
 
 if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit, Unfit
 
-GROUPS: tuple[Group, ...] = ("glvnd", "opencl", "rocm", "libc")
+GROUPS: tuple[Group, ...] = ("glvnd", "opencl", *USERSPACES, "libc")
 _NAMES = {
     "glvnd": ("libglvnd (libGL, libEGL, ...)", "libglvnd0, libgl1 and libegl1"),
     "opencl": ("the OpenCL loader (libOpenCL)", "ocl-icd-libopencl1"),
@@ -54,7 +66,7 @@ class SharedGroup(NamedTuple):
     @property
     def rule(self) -> str:
         """Of decisions."""
-        return {"rocm": "userspace", "libc": "libc"}.get(self.name, "vendor-neutral")
+        return "userspace" if self.name in USERSPACES else "libc" if self.name == "libc" else "vendor-neutral"
 
 
 class Sided(NamedTuple):
@@ -70,9 +82,9 @@ class Sided(NamedTuple):
 def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> Sided:
     """Return those of *files* that the container gets from the host; a Decision for each that it does not.
 
-    The findings about ROCm are made in `gpubind.planner.userspace`.
+    The findings about user spaces are made in `gpubind.planner.userspace`.
     """
-    files = sorted(files, key=lambda file: file.group != "rocm")
+    files = sorted(files, key=lambda file: file.group not in USERSPACES)
     groups = _groups(files, request, fit)
     reasons = ((group, _why_not_the_hosts(group, fit)) for group in groups)
     images = {(group.name, group.compat32): (group, why) for group, why in reasons if why is not None}
@@ -86,9 +98,9 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
         if name is not None and (name, file.compat32) in images:
             group, why = images[name, file.compat32]
             decisions += left_out(file, group.rule, why)
-        elif file.path in unfit and (file.group == "rocm" or unfit[file.path].rule != "dependency"):
+        elif file.path in unfit and (file.group in USERSPACES or unfit[file.path].rule != "dependency"):
             decisions += left_out(file, unfit[file.path].rule, unfit[file.path].message)
-            refused += [(file, unfit[file.path])] if name != "rocm" else []
+            refused += [(file, unfit[file.path])] if name not in USERSPACES else []
         elif file.path in theirs:
             why_theirs = theirs[file.path]
             detail = _THEIRS[why_theirs] if isinstance(why_theirs, str) else why_theirs.message
@@ -138,8 +150,8 @@ def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]
 def _group(
     name: Group, compat32: bool, members: tuple[HostFile, ...], request: Request, fit: Optional[ImageFit]
 ) -> SharedGroup:
-    if name == "rocm":
-        runtime = fit.own_userspace if fit is not None else None
+    if name in USERSPACES:
+        runtime = fit.own_userspaces.get(name) if fit is not None else None
         own = f"the image brings its own: {runtime}" if runtime else None
         return SharedGroup(name, members, compat32, request.userspace, own)
     if name == "libc":
@@ -165,7 +177,7 @@ def _why_not_the_hosts(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[
     if group.asked == "host":
         return f"asked for, but the image cannot load it: {group.refused.message}" if group.refused else None
     if fit is None:
-        return None if group.name == "rocm" else _UNSEEN
+        return None if group.name in USERSPACES else _UNSEEN
     if group.own is not None:
         return group.own
     return f"the image cannot load the host's: {group.refused.message}" if group.refused else None
@@ -173,7 +185,7 @@ def _why_not_the_hosts(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[
 
 def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
     """Yield the finding about a vendor-neutral group that the host does not provide."""
-    if group.name in ("rocm", "libc"):
+    if group.name in (*USERSPACES, "libc"):
         return
     member, (name, packages) = group.members[0], _NAMES[group.name]
     name += " for 32-bit programs" if group.compat32 else ""

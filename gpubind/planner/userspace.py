@@ -1,52 +1,70 @@
-"""The findings about ROCm, the host's or the image's: `gpubind.planner.sides` decides whose it is.
+"""The findings about a user space, the host's or the image's: `gpubind.planner.sides` decides whose it is.
 
-AMD's user space is not tied to one kernel driver and belongs in the image; one that is there is never mixed with the
+AMD's and Intel's are not tied to one kernel driver and belong in the image; one that is there is never mixed with the
 host's. Else the host's goes in, library by library: see `gpubind.loader.fit`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
-from gpubind.loader.verdict import ImageFit, Unfit
-from gpubind.model import Finding, HostFile, Request, cases_of, finding
+from gpubind.loader.verdict import Conflict, ImageFit, Unfit
+from gpubind.model import VENDOR_ROWS, Finding, HostFile, Request, Userspace, Vendor, cases_of, finding
 from gpubind.planner.sides import Sided, left_out
 
-CORE = ("libhsa-runtime64.so.1", "libamdhip64.so")
-"""Without these no program computes; by the start of the name."""
 
-
-def with_rocm(
-    sided: Sided, files: Sequence[HostFile], asked: Sequence[HostFile], request: Request, fit: Optional[ImageFit]
+def with_findings(
+    vendor: Vendor,
+    sided: Sided,
+    files: Sequence[HostFile],
+    asked: Sequence[HostFile],
+    request: Request,
+    fit: Optional[ImageFit],
 ) -> Sided:
-    """Return *sided*, the host's side of *asked*, with the findings about ROCm; *files* are all files of the host."""
-    members = [file for file in asked if file.group == "rocm"]
-    if "rocm" in sided.images or not any(file.group == "rocm" for file in files):
-        if fit is None or fit.own_userspace is not None:
+    """Return *sided*, the host's side of *asked*, with the findings about the user space of *vendor*.
+
+    *files* are all of the host's, asked for or not.
+    """
+    userspace = VENDOR_ROWS[vendor].userspace
+    if userspace is None:
+        return sided
+    facts = {"vendor": vendor, "name": userspace.name, "fails": userspace.fails}
+
+    def told(code: str, **more: Any) -> Finding:
+        return finding(code, **{"subject": "userspace", **facts, **more})
+
+    group = userspace.group
+    members = [file for file in asked if file.group == group]
+    if group in sided.images or not any(file.group == group for file in files):
+        if fit is None or group in fit.own_userspaces:
             return sided
         case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
-        missing = finding("userspace-missing", subject="userspace", case=case)
-        return sided._replace(findings=(*sided.findings, missing))
-    alone = _without_library([file for file in sided.files if file.group == "rocm"])
+        return sided._replace(findings=(*sided.findings, told("userspace-missing", case=case)))
+    alone = _without_library([file for file in sided.files if file.group == group])
     kept = tuple(file for file in sided.files if file not in alone)
     decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]
     findings = [*sided.findings]
     if fit is not None:
         helps = fit.libc.helps if fit.libc is not None else ()
         left = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
-        findings += _left_out(left, request, len([file for file, _ in left if file.path in helps]))
-        for soname, wanted, needed_by, lost in fit.conflicts if members else ():
-            one = finding("userspace-conflict", subject=soname, wanted=wanted, needed_by=needed_by, lost=lost)
-            findings.append(one)
+        helped = len([file for file, _ in left if file.path in helps])
+        findings += [told("userspace-left-out", **_left_out(userspace, left, request, helped))] if left else []
+        findings += [told("userspace-conflict", **_of_conflict(conflict)) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
         served: dict[str, str] = {}  # of two files with one name, the first one is bound
         for file in kept:
-            for name in file.names if file.group == "rocm" and file.kind == "library" else ():
+            for name in file.names if file.group == group and file.kind == "library" else ():
                 served.setdefault(name, file.path)
         count = len(set(served.values()))
-        findings += [finding("userspace-unknown", subject="userspace", count=count)] if count else []
+        findings += [told("userspace-unknown", count=count)] if count else []
     return sided._replace(files=kept, decisions=(*sided.decisions, *decisions), findings=tuple(findings))
+
+
+def _of_conflict(conflict: Conflict) -> dict[str, str]:
+    """Return the facts of a library of which neither copy serves all."""
+    soname, wanted, needed_by, lost = conflict
+    return {"subject": soname, "wanted": wanted, "needed_by": needed_by, "lost": lost}
 
 
 def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
@@ -63,30 +81,27 @@ def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
     }
 
 
-def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int) -> list[Finding]:
-    """Return one finding for all files that cannot be loaded: an error if nothing computes without them.
+def _left_out(
+    userspace: Userspace, left: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int
+) -> dict[str, Any]:
+    """Return the facts of one finding for all files that cannot be loaded: an error if nothing computes without them.
 
     *helped*: how many would load with the host's glibc.
     """
-    if not left:
-        return []
     named = sorted((file.name, unfit.rule, unfit.message) for file, unfit in left)
-    core = next((name for name, _, _ in named if name.startswith(CORE)), None)
+    core = next((name for name, _, _ in named if name.startswith(userspace.core)), None)
     causes: dict[str, list[str]] = {}
     for name, rule, why in named:
         if rule != "dependency" or all(other == "dependency" for _, other, _ in named):
             causes.setdefault(why, []).append(name)
-    return [
-        finding(
-            "userspace-left-out",
-            subject="userspace",
-            case=("core" if core else "other", *cases_of(("helped", helped))),
-            severity="error" if core and "compute" in request.capabilities else "warning",
-            where="; ".join(f"{', '.join(names)}: {why}" for why, names in causes.items()),
-            count=len(named),
-            names=", ".join(sorted({name for name, _, _ in named})),
-            core=core,
-            cause=next(iter(causes)),
-            helped=helped,
-        )
-    ]
+    return {
+        "case": ("core" if core else "other", *cases_of(("helped", helped))),
+        "severity": "error" if core and "compute" in request.capabilities else "warning",
+        "where": "; ".join(f"{', '.join(names)}: {why}" for why, names in causes.items()),
+        "count": len(named),
+        "names": ", ".join(sorted({name for name, _, _ in named})),
+        "core": core,
+        "cause": next(iter(causes)),
+        "helped": helped,
+        "blind": userspace.blind,
+    }

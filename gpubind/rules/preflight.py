@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from posixpath import dirname
 from typing import Literal, Optional, Union
@@ -36,7 +36,7 @@ from gpubind.loader.execve import Caller, Chain, follow, is_library, library
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
 from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
-from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan, Stat
+from gpubind.model import Capability, DeviceNode, Driver, Finding, Gpu, ImageCuda, Missing, Plan, Stat, Vendor, finding
 from gpubind.model.expectation import Expectation
 from gpubind.model.gpucode import CodeFile
 from gpubind.model.layouts import data_places
@@ -328,3 +328,27 @@ def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[OwnMoun
             parts = {"set": (variable.value,), "prepend": (variable.value, path)}
             path = ":".join(parts.get(variable.op, (path, variable.value)))
     return path
+
+
+def lost_groups(preflight: Preflight, code: str, vendor: Vendor) -> Iterator[Finding]:
+    """Yield the finding *code* about a runtime that changes the caller's groups, with nodes of *vendor* that only a
+    group may use.
+    """
+    limits = preflight.limits
+    ours = preflight.words.options if preflight.words is not None else ()
+    said = (*ours, *(preflight.start.user.options.all("group-add") if preflight.start is not None else ()))
+    if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in said):
+        return
+    nodes = [node for node in preflight.plan.devices if node.vendor == vendor and node.mode & 0o006 != 0o006]
+    named = {(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid}
+    groups = sorted((gid, name) for gid, name in named if str(gid) not in said)
+    if groups:
+        options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
+        yield finding(
+            code,
+            subject="groups",
+            where=", ".join(node.target for node in nodes),
+            groups=" and ".join(name for _, name in groups),
+            runtime=preflight.backend,
+            options=" ".join(f"--group-add {option}" for option in options),
+        )

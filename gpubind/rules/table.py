@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Optional
+from collections.abc import Callable, Container, Iterable
+from typing import Any, Optional, Union
 
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import not_looked_at
-from gpubind.model import Finding, Severity
+from gpubind.model import VENDORS, Finding, Severity
 from gpubind.model.findings import texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime, trial
-from gpubind.rules.host import amd, driver, engines, expected, nodes, platform, services
-from gpubind.rules.image import cuda, frameworks, gpucode, graphics, image, libc, libraries
+from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services
+from gpubind.rules.image import cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
 MODULES = (
-    *(amd, driver, engines, expected, nodes, platform, services),
-    *(cuda, frameworks, gpucode, graphics, image, libc, libraries),
+    *(amd, driver, engines, expected, intel, nodes, platform, services),
+    *(cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries),
     *(program, runtime, trial),
 )
 """The modules in which rules are, by topic."""
@@ -60,15 +60,19 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
 def applying(preflight: Preflight) -> tuple[Rule, ...]:
     """Return those of the rules `asked` that are about the plan's vendors, its runtime, --like, --expect and --try."""
     request = preflight.plan.request
-    vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or {"nvidia", "amd"}
+    vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or set(VENDORS)
     like, expected = request.like is not None, bool(preflight.expected)
     tried = "trial" if preflight.trial is not None else None
     plans_of = (None, preflight.backend, "like" if like else None, "expectation" if expected else None, tried)
     return tuple(
         rule
         for rule in asked(preflight)
-        if texts()[rule.code].get("vendor") in (None, *vendors) and texts()[rule.code].get("of") in plans_of
+        if _is_about(texts()[rule.code].get("vendor"), vendors) and texts()[rule.code].get("of") in plans_of
     )
+
+
+def _is_about(vendor: Union[str, list[str], None], vendors: Container[str]) -> bool:
+    return vendor is None or any(one in vendors for one in ([vendor] if isinstance(vendor, str) else vendor))
 
 
 def check(preflight: Preflight) -> tuple[Finding, ...]:

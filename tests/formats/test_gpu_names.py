@@ -75,7 +75,7 @@ def test_any_text_is_a_list_or_an_error_of_usage(text: str) -> None:
 
 
 def test_every_variable_that_lists_gpus_has_its_rule() -> None:
-    assert tuple(RULES) == variables.GPU_VARIABLES
+    assert (*RULES, *variables.INTEL_VARIABLES) == variables.GPU_VARIABLES
 
 
 @pytest.mark.parametrize(

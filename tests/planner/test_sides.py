@@ -9,7 +9,7 @@ import pytest
 from gpubind.loader.verdict import ImageFit, Unfit
 from gpubind.model import ContainerPath, Group, HostFile, HostPath, ImageFacts, Request, RootedPath, Side
 from gpubind.planner.sides import host_side
-from gpubind.planner.userspace import with_rocm
+from gpubind.planner.userspace import with_findings
 
 LIBC = Unfit("libc", "libc.so.6", "GLIBC_2.38", "GLIBC_2.36")
 FACTS = ImageFacts(
@@ -51,8 +51,8 @@ def files_of(group: Group) -> tuple[HostFile, ...]:
 def fit_of(group: Group, own: bool, refused: tuple[str, ...] = ()) -> ImageFit:
     unfit = {file.path: LIBC for file in files_of(group) if file.names[0] in refused}
     groups = ((group, False),) if own and group != "rocm" else ()
-    runtime = RootedPath("/opt/rocm/lib/libhsa-runtime64.so.1") if own and group == "rocm" else None
-    return ImageFit(FACTS, unfit, groups, runtime)
+    runtime = RootedPath("/opt/rocm/lib/libhsa-runtime64.so.1")
+    return ImageFit(FACTS, unfit, groups, {"rocm": runtime} if own and group == "rocm" else {})
 
 
 class Row(NamedTuple):
@@ -110,7 +110,7 @@ def test_a_group_is_the_hosts_or_the_images(name: str) -> None:
     fit = None if row.image is None else fit_of(row.group, row.image, row.refused)
     sided = host_side(files, request, fit)
     if row.group == "rocm":
-        sided = with_rocm(sided, files, files, request, fit)
+        sided = with_findings("amd", sided, files, files, request, fit)
     assert tuple(name for file in sided.files for name in file.names) == row.hosts
     assert [f"{finding.severity} {finding.code}" for finding in sided.findings] == (
         [row.finding] if row.finding else []
@@ -133,14 +133,15 @@ def test_a_manifest_of_rocm_whose_library_stays_behind_stays_too() -> None:
         content=b"/opt/rocm/lib/libamdocl64.so\n",
     )  # fmt: skip
     files = (library("libamdocl64.so", "rocm"), manifest)
-    both = with_rocm(host_side(files, Request(), None), files, files, Request(), None)
-    alone = with_rocm(host_side(files[1:], Request(), None), files, files[1:], Request(), None)
+    both = with_findings("amd", host_side(files, Request(), None), files, files, Request(), None)
+    alone = with_findings("amd", host_side(files[1:], Request(), None), files, files[1:], Request(), None)
     assert (len(both.files), alone.files) == (2, ())
     assert [decision.detail for decision in alone.decisions] == ["libamdocl64.so, which it names, is not brought along"]
 
 
 def test_a_host_without_rocm_is_told_where_the_image_has_none() -> None:
-    sided = with_rocm(host_side((), Request(), fit_of("rocm", False)), (), (), Request(), fit_of("rocm", False))
+    fit = fit_of("rocm", False)
+    sided = with_findings("amd", host_side((), Request(), fit), (), (), Request(), fit)
     assert [finding.code for finding in sided.findings] == ["userspace-missing"]
 
 

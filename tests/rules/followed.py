@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath, RootedPath
 from gpubind.runtimes.cmdline.reader import Options
-from tests.rules import cases_amd, cases_engines, cases_host, cases_image
+from tests.rules import cases_amd, cases_engines, cases_host, cases_image, cases_intel
 from tests.rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
 from tests.rules.cases_image import LIB, cuda, program, runs
 from tests.rules.situations import Case, Situation
@@ -20,7 +20,8 @@ from tests.support.images import GLVND, glibc, image
 from tests.support.starts import start, start_by
 from tests.support.trees import File, Spec, recorded_tree
 
-CASES: dict[str, Case] = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES, **cases_engines.CASES}
+MODULES = (cases_host, cases_image, cases_amd, cases_engines, cases_intel)
+CASES: dict[str, Case] = {code: case for module in MODULES for code, case in module.CASES.items()}
 
 
 class Followed(NamedTuple):
@@ -72,6 +73,12 @@ FOLLOWED: dict[str, Followed] = {
     "amd-groups": Followed(
         "--group-add keep-groups",
         cases_amd.amd(backend="podman", image=cases_amd.WITH_ROCM)._replace(
+            start=start_by("podman", options=Options({"group-add": ("keep-groups",)}))
+        ),
+    ),
+    "intel-groups": Followed(
+        "let the container keep the groups",
+        cases_intel.intel(backend="podman")._replace(
             start=start_by("podman", options=Options({"group-add": ("keep-groups",)}))
         ),
     ),
@@ -136,6 +143,7 @@ FOLLOWED: dict[str, Followed] = {
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
     "gpu-code-missing": almost("gpu-code-missing", "use an image in which PyTorch has code for sm_90"),
     "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),
+    "level-zero-incomplete": almost("level-zero-incomplete", "install the driver's package in the image again"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
     "library-version": almost("library-version", "use an image with a newer"),
     "library-path-order": almost("library-path-order", "take the copies out of the image"),

@@ -13,7 +13,7 @@ import pytest
 from gpubind.model import Finding
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 from gpubind.rules.table import MODULES, RULES
-from tests.rules import cases_amd, cases_engines, cases_host, cases_image
+from tests.rules import cases_amd, cases_engines, cases_host, cases_image, cases_intel
 from tests.rules.situations import Situation, found, without
 from tests.support.driver import kernel, rhel
 from tests.support.elf import elf, stub
@@ -22,7 +22,7 @@ from tests.support.ldcache import build_ldcache, entry
 from tests.support.starts import start
 from tests.support.trees import Link, Spec
 
-CASES = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES, **cases_engines.CASES}
+CASES = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES, **cases_engines.CASES, **cases_intel.CASES}
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
 CODES = [rule.code for rule in RULES]
 

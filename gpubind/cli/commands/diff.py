@@ -64,7 +64,7 @@ def diff(
         raise SystemExit(EXIT_FINDING)
 
 
-_SHARED = ("--nv", "--rocm", "--caps")
+_SHARED = ("--nv", "--rocm", "--intel", "--caps")
 COMMANDS = {
     "diff": Subcommand(
         "diff",

@@ -38,7 +38,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     write_document(text, None)
 
 
-_SHARED = ("--nv", "--rocm", "--gpus", "--host", "--root", "--dev-root")
+_SHARED = ("--nv", "--rocm", "--intel", "--gpus", "--host", "--root", "--dev-root")
 COMMANDS = {
     "gpus": Subcommand(
         "gpus",

@@ -38,7 +38,7 @@ def plan(
     """Say what a container needs of this host, and why.
 
     That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
-    --nv or --rocm name one.
+    --nv, --rocm or --intel name one.
     """
     from gpubind.cli.output import progress, report, report_folded, report_memo, write_document
 

@@ -15,7 +15,7 @@ from typing import Any, Optional
 from gpubind.documents.mounts.fragment import NO_GPU, fixed_env
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.cdi import KINDS, VERSIONS, is_device_name, parse_cdi, required_version
-from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor, by_address
+from gpubind.model import VENDOR_FLAGS, ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor, by_address
 from gpubind.runtimes.edits import is_utf8, unsayable_path, unsayable_value
 
 HOOK_PROGRAM = "nvidia-cdi-hook"
@@ -38,7 +38,8 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     if len(vendors) != 1 or vendors[0] not in KINDS:
         named = ", ".join(vendors) or "no vendor"
         why = f"this plan is of {named}; a spec has devices of one kind: {', '.join(KINDS.values())}"
-        hint = "plan for one vendor at a time, and write a file for each" if vendors else "name it: --nv or --rocm"
+        by_name = f"name it: {' or '.join(VENDOR_FLAGS)}"
+        hint = "plan for one vendor at a time, and write a file for each" if vendors else by_name
         raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
     if not plan.drivers:
         return _none(vendors[0])

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpubind.documents.text import printable, summary
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
-from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Vendor
+from gpubind.model import VENDOR_ROWS, ContainerPath, EnvVar, HostPath, Plan, Vendor
 from gpubind.runtimes.edits import Edits, edits_of, is_utf8, unsayable_path, unsayable_value
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -53,8 +53,7 @@ def fixed_env(plan: Plan) -> tuple[EnvVar, ...]:
 
 
 NO_GPU: Mapping[Vendor, EnvVar] = {
-    "nvidia": EnvVar("NVIDIA_VISIBLE_DEVICES", "set", "void", None, "none"),
-    "amd": EnvVar("ROCR_VISIBLE_DEVICES", "set", "-1", None, "none"),
+    vendor: EnvVar(row.no_gpu[0], "set", row.no_gpu[1], None, "none") for vendor, row in VENDOR_ROWS.items()
 }
 """What a document of a host without a GPU sets, where it must set something: no GPU. Source: nvidia-container-toolkit's
 `nvidia.com/gpu=none`; ROCm's documentation, "GPU isolation techniques".

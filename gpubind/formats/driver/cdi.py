@@ -16,14 +16,14 @@ from typing import Annotated, Literal, Optional
 from gpubind.errors import Format, FormatError
 from gpubind.formats.text.yaml import parse_yaml
 from gpubind.frozen import NamedTuple
-from gpubind.model.host import Vendor
+from gpubind.model import VENDOR_ROWS
 from gpubind.model.plain import Decoder
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 """In their order. The first two are known, but no content is ever as old: see `required_version`."""
 HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 SIZE_LIMIT = 1 << 20
-KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+KINDS = {vendor: row.kind for vendor, row in VENDOR_ROWS.items()}
 """The kind of device of each vendor's toolkit."""
 HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
 

@@ -10,7 +10,7 @@ ROCM_PATH. Libraries of two releases do not go together, so one release is chose
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from posixpath import basename, dirname
 from typing import Optional, Union
 
@@ -24,18 +24,14 @@ from gpubind.inventory.amd.devices import KFD, TOPOLOGY, read_devices
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import read_tables
 from gpubind.inventory.locate import locate
+from gpubind.inventory.needed import needed_files
 from gpubind.inventory.nodes import AMD_MODULE, Devices, driver_kind, natural
 from gpubind.inventory.search import Search, existing_directories, read_cache
-from gpubind.loader.closure import Dependency, host_closure
 from gpubind.model import (
-    CAPABILITIES,
-    Capability,
     Decision,
     Driver,
     EnvVar,
     Finding,
-    Found,
-    HostFile,
     Inventory,
     Missing,
     Request,
@@ -165,7 +161,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
     if own:
-        needed, needed_decisions = _needed_files(search, request, files)
+        needed, needed_decisions = needed_files(search, request, files, "amd", "rocm")
         files, decisions = (*files, *needed), [*decisions, *needed_decisions]
     else:
         why = "this host has no ROCm that would need it"
@@ -237,54 +233,3 @@ def _findings(host: Host, devices: Devices, rocm: Rocm) -> Iterator[Finding]:
         where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"
         serves = rocm.prefix or "the distribution's, if there is one"
         yield finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.refused)
-
-
-def _needed_files(
-    search: Search, request: Request, files: Iterable[HostFile]
-) -> tuple[tuple[HostFile, ...], list[Decision]]:
-    """Return the files that the loader opens for *files* (DT_NEEDED), claimed by those that need them.
-
-    A name that one of *files* has is not searched again.
-    """
-    loaded = [file for file in files if file.kind in ("library", "binary") and file.group in (None, "rocm")]
-    names = {name for file in loaded for name in file.names if file.kind == "library"}
-    capabilities = {file.path: file.capability for file in loaded}
-    decisions: list[Decision] = []
-    more: dict[str, HostFile] = {}
-    for needed in host_closure(search.tree, search.arch, capabilities, search.first):
-        if needed.name in names:
-            continue
-        at = f"needed by {needed.wanted_by.rpartition('/')[2]}"
-        claim = Claim("library-name", needed.name, "closure", at, "amd", group="rocm")
-        found = needed.path and search.tree.find(needed.path)
-        if not isinstance(found, Found):
-            detail = "this host has no such library; the image may have one"
-            decisions.append(claim.absent(detail))
-        elif search.other_release(found.path):
-            decisions.append(claim.rejected("other-rocm", "of another ROCm than the one that serves", found.path))
-        elif found.path in more:  # one file under two names
-            before = more[found.path]
-            more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
-        else:
-            file = claim.file(
-                search.tree,
-                found,
-                kind="library",
-                found_by=needed.found_by,
-                capability=_capability(needed, capabilities, request),
-            )
-            elf = search.tree.elf(found.path)
-            soname = needed.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
-            more[found.path] = file._replace(names=(needed.name,), arch=search.arch, soname=soname)
-    return tuple(more.values()), decisions
-
-
-def _capability(
-    needed: Dependency, capabilities: Mapping[RootedPath, Optional[Capability]], request: Request
-) -> Optional[Capability]:
-    """Return the capability that a dependency goes with: one of its consumers' that was asked for, if there is one."""
-    consumers = [capabilities[root] for root in needed.needed_by]
-    if None in consumers:
-        return None
-    ordered = [capability for capability in CAPABILITIES if capability in consumers]
-    return next((capability for capability in ordered if capability in request.capabilities), ordered[0])

@@ -25,7 +25,7 @@ from gpubind.planner.gpus.choice import Choice, same_model, usable, uuids_of
 CUDA, ROCR, HIP = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.HIP_VISIBLE_DEVICES
 NO_GPU = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
-_PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
+_PLAIN = re.compile(r"[\w,:/.*;! -]{1,4096}", re.ASCII)
 
 
 def container_variables(
@@ -58,12 +58,22 @@ class _Container(NamedTuple):
     def visible_devices(self) -> Iterator[EnvVar]:
         """Yield the variable of the vendor's library, and the order that its numbers count in."""
         choice = self.choice
-        variable = ROCR if self.inventory.driver.vendor == "amd" else CUDA
         if self.is_inherited:
             return
         if choice.forwarded:
             yield from _forwarded(choice.forwarded)
-        elif choice.everything:
+        elif self.inventory.driver.vendor == "intel":
+            from gpubind.planner.gpus.intel import affinity
+
+            yield from affinity(choice, self.inventory, self.environ, isolated=self.isolated)
+        else:
+            variable = ROCR if self.inventory.driver.vendor == "amd" else CUDA
+            yield from self._listed(variable)
+
+    def _listed(self, variable: str) -> Iterator[EnvVar]:
+        """Yield the *variable* of the vendor's library with the chosen GPUs, and the order that numbers count in."""
+        choice = self.choice
+        if choice.everything:
             gpus = usable(self.inventory)
             if variable in self.environ and gpus:  # only what the caller's own would take away again has to be set
                 # All numbers together mean all GPUs, in whatever order they are counted; nothing names whole GPUs and

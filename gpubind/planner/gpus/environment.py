@@ -26,7 +26,7 @@ from typing import Literal, Optional, Union
 
 from gpubind.formats.driver import gpu_names
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, Gpu, Inventory, Severity, by_address, counted, finding
+from gpubind.model import VENDOR_ROWS, Finding, Gpu, Inventory, Severity, by_address, counted, finding
 from gpubind.model.layouts import ALL_GPUS
 from gpubind.planner.gpus.choice import (
     Choice,
@@ -76,7 +76,7 @@ class GpuList:
         """Whether the vendor's library shows no GPU."""
         self.is_numbers = all(map(gpu_names.is_number, self.names))
         self.has_uuid = any(map(gpu_names.is_uuid, self.names))
-        self.library = "rocr" if self.vendor == "amd" else "cuda"
+        self.library = VENDOR_ROWS[self.vendor].reader
         """The vendor's library that reads variables; also the beginning of cases of findings."""
         self.where = f"the environment: {variable}={self.value[:200]}"
 
@@ -128,7 +128,12 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
     """Return what *environ* chooses of the GPUs of *inventory*, one of the *inventories* of this host."""
     if not usable(inventory):
         return _of_unknown(inventory, environ)
-    others = [gpu for other in inventories if other is not inventory for gpu in usable(other)]
+    if not VENDOR_ROWS[inventory.driver.vendor].reader:
+        from gpubind.planner.gpus.intel import handed_on  # few hosts have such GPUs
+
+        return handed_on(environ)
+    every = (gpu for other in inventories if other is not inventory for gpu in usable(other))
+    others = [gpu for gpu in every if VENDOR_ROWS[gpu.vendor].reader]
     lists = {name: GpuList(name, inventory, environ) for name in gpu_names.RULES if name in environ}
     cuda, rocr = lists.get(gpu_names.CUDA_VISIBLE_DEVICES), lists.get(gpu_names.ROCR_VISIBLE_DEVICES)
     slurm = next((lists[name] for name in gpu_names.SLURM_GPUS if name in lists and lists[name].value.strip()), None)

@@ -142,7 +142,7 @@ def _known(inventories: Sequence[Inventory]) -> str:
     lines = []
     for inventory in inventories:
         for gpu in choice.usable(inventory):
-            names = [gpu.uuid, gpu.pci, gpu.render if gpu.vendor == "amd" else None]
+            names = [gpu.uuid, gpu.pci, None if gpu.vendor == "nvidia" else gpu.render]
             lines.append(f"{gpu.index} ({', '.join(name for name in names if name)})")
             lines += [f"{gpu.index}:{device.gi}/{device.ci}" for device in gpu.mig]
     return "there are: " + ", ".join(lines) if lines else "there is no GPU that could be named"

@@ -12,7 +12,7 @@ from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, HIP_VISIBLE_D
 from gpubind.formats.driver.mknod import node_command
 from gpubind.inventory.amd.devices import KFD, TOPOLOGY, Topology, read_topology
 from gpubind.model import Finding, Gpu, Inventory, Plan, counted, finding
-from gpubind.rules.preflight import Preflight
+from gpubind.rules.preflight import Preflight, lost_groups
 
 
 def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -46,25 +46,8 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime that changes the caller's groups, with nodes that only a group may use."""
-    limits = preflight.limits
-    ours = preflight.words.options if preflight.words is not None else ()
-    said = (*ours, *(preflight.start.user.options.all("group-add") if preflight.start is not None else ()))
-    if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in said):
-        return
-    nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
-    named = {(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid}
-    groups = sorted((gid, name) for gid, name in named if str(gid) not in said)
-    if groups:
-        options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
-        yield finding(
-            "amd-groups",
-            subject="groups",
-            where=", ".join(node.target for node in nodes),
-            groups=" and ".join(name for _, name in groups),
-            runtime=preflight.backend,
-            options=" ".join(f"--group-add {option}" for option in options),
-        )
+    """Yield a runtime that changes the caller's groups, with nodes of AMD's that only a group may use."""
+    yield from lost_groups(preflight, "amd-groups", "amd")
 
 
 def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:

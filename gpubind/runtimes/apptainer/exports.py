@@ -10,7 +10,7 @@ from typing import Literal, Optional
 
 from gpubind.errors import GpubindError
 from gpubind.frozen import NamedTuple
-from gpubind.model import VENDORS, Request
+from gpubind.model import Request
 from gpubind.observe import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
@@ -50,11 +50,11 @@ def _own_libraries(prepared: Prepared) -> Optional[dict[str, str]]:
     """
     if any(word.startswith("--containlibs") for word in prepared.start.user.arguments):
         return None
+    from gpubind.planner.like import VENDORS, like_plan  # only where variables are printed
+
     vendors = tuple(vendor for vendor in prepared.plan.request.vendors if vendor in VENDORS)
     if not vendors:
         return {}
-    from gpubind.planner.like import like_plan  # only where variables are printed
-
     try:
         own = like_plan(prepared.host, Request(vendors=vendors, like="apptainer-1.4"))
     except GpubindError:

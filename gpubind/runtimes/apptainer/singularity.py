@@ -164,7 +164,12 @@ def _own_binds(start: Start) -> Iterator[UserBind]:
 
 
 def _obstacle(mount: Mount, start: Start) -> Optional[str]:
-    """Return why an optional bind would be fatal: its place does not exist and cannot be made."""
+    """Return why an optional bind would be fatal: its place does not exist and cannot be made.
+
+    Empty for what is in /dev, where the container has the host's.
+    """
+    if mount.target.startswith("/dev/") and dev_of(start) == "whole":
+        return ""  # it has the host's
     if mount.target.startswith(f"{LIBDIR}/"):
         # The program adds another directory, and needs a place for it.
         lacks = start.tree is not None and not start.tree.has(LIBDIR)

@@ -1,0 +1,121 @@
+"""Intel's GPUs, NPUs and Gaudi accelerators: the PCI devices that a kernel driver has, and their nodes in /dev.
+
+Sources: Linux i915 and xe (`drm`), habanalabs and intel_vpu (`accel`; before Linux 6.2 `habanalabs`);
+intel/intel-resource-drivers-for-kubernetes `pkg/gpu/discovery`, `pkg/gaudi/discovery` and `pkg/gaudi/cdihelpers`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Optional
+
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host
+from gpubind.inventory import nodes
+from gpubind.model import Gpu, Missing, RootedPath
+from gpubind.model.data import read_data
+
+DRIVERS = "/sys/bus/pci/drivers"
+GPUS, GAUDI, NPU = ("i915", "xe"), ("habanalabs",), ("intel_vpu",)
+"""The kernel drivers of each kind of device."""
+KINDS = (("0x8086", ("0x03",)), ("0x1da3", ("0x12",)))
+"""Vendor and classes on the PCI bus: of GPUs, of Gaudi, which is Habana Labs'. Network cards are of Intel's, too."""
+INTEGRATED = "0000:00:02."
+"""Where a processor's own graphics are on the PCI bus."""
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PLACES = {"accel": "/dev/accel", "habanalabs": "/dev", "infiniband_verbs": "/dev/infiniband"}
+"""The directory of the nodes of each class that a device of theirs has in sysfs, besides `drm`."""
+_NODE = re.compile(r"(?:accel(?:_controlD)?|hl(?:_controlD)?|uverbs)[0-9]+")
+_COMPUTES = re.compile(r"/dev/(?:accel/accel|hl)([0-9]+)")
+_MAJORS = {"/dev/dri": "drm", "/dev/accel": "accel", "/dev": "habanalabs", "/dev/infiniband": "infiniband_verbs"}
+
+
+class IntelDevices(NamedTuple):
+    """Intel's devices."""
+
+    devices: nodes.Devices
+    tiles: tuple[int, ...]
+    """How many devices Level Zero counts of each GPU, by default."""
+    unusable: tuple[tuple[str, str], ...]
+    """The PCI addresses of those that no program can use, with the reason: `no-driver`, `no-node`."""
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(read_data("model/data/intel_gpus.json"))
+    return loaded
+
+
+def addresses(host: Host, drivers: Iterable[str]) -> tuple[str, ...]:
+    """Return the PCI addresses of the devices that *drivers* have, in order."""
+    dev = host.lenient.dev  # older records do not have these directories
+    names = (name for driver in drivers for name in dev.names(f"{DRIVERS}/{driver}"))
+    return tuple(sorted(name for name in names if _ADDRESS.fullmatch(name)))
+
+
+def counts_beside_others(host: Host) -> bool:
+    """Return whether the host has a device of Intel's that was bought for computing: no processor's own graphics."""
+    return any(not address.startswith(INTEGRATED) for address in addresses(host, (*GPUS, *GAUDI)))
+
+
+def read_devices(host: Host) -> IntelDevices:
+    """Return GPUs by PCI address, then Gaudi accelerators by the numbers of their nodes; and the nodes, with NPUs'."""
+    gpus: list[Gpu] = []
+    tiles, wanted = [], []
+    found = (*addresses(host, GPUS), *sorted(addresses(host, GAUDI), key=lambda one: _number(host, one)))
+    unusable = [(address, "no-driver") for address in _on_the_bus(host) if address not in found]
+    for address in found:
+        paths = [path for path in _nodes(host, address) if not isinstance(host.dev.lstat(path), Missing)]
+        node = next((path for path in paths if "/renderD" in path or _COMPUTES.fullmatch(path)), None)
+        if node is None:
+            unusable.append((address, "no-node"))
+            continue
+        minor = int(re.sub(r".*[^0-9]", "", node))
+        name, parts = _known(host, address)
+        index = len(gpus)
+        gpus.append(Gpu("intel", index, None, address, minor, name, RootedPath(node), True))
+        tiles.append(parts)
+        wanted += [_wanted(path, index) for path in paths]
+    for address in addresses(host, NPU):
+        there = (path for path in _nodes(host, address) if not isinstance(host.dev.lstat(path), Missing))
+        wanted += [_wanted(path, None) for path in there]
+    devices = nodes.read_nodes(host, "intel", tuple(gpus), wanted)
+    return IntelDevices(devices, tuple(tiles), tuple(sorted(unusable)))
+
+
+def _wanted(path: str, gpu: Optional[int]) -> nodes.DriverNode:
+    return nodes.DriverNode(path, (_MAJORS[path.rpartition("/")[0]],), None, gpu)
+
+
+def _on_the_bus(host: Host) -> Iterator[str]:
+    """Yield the addresses of Intel's GPUs and Gaudi accelerators, with or without a driver."""
+    for maker, classes in KINDS:
+        yield from nodes.pci_displays(host, maker, classes)
+
+
+def _nodes(host: Host, address: str) -> list[str]:
+    """Return the paths of the nodes that the kernel has for the device at *address*."""
+    paths = list(nodes.drm_nodes(host, address))
+    for kind, directory in _PLACES.items():
+        names = host.lenient.dev.names(f"{nodes.PCI_DEVICES}/{address}/{kind}")
+        paths += [f"{directory}/{name}" for name in names if _NODE.fullmatch(name)]
+    return paths
+
+
+def _number(host: Host, address: str) -> tuple[int, str]:
+    """Return the number of an accelerator's node: HABANA_VISIBLE_DEVICES counts by these."""
+    numbers = [int(match[1]) for match in map(_COMPUTES.fullmatch, _nodes(host, address)) if match]
+    return (min(numbers, default=1 << 20), address)
+
+
+def _known(host: Host, address: str) -> tuple[str, int]:
+    """Return the name of the device at *address*, and how many tiles it has; by its PCI IDs if it is not known."""
+    base, dev = f"{nodes.PCI_DEVICES}/{address}", host.lenient.dev
+    vendor, device = ((dev.text(f"{base}/{name}") or "").strip().lower()[2:] for name in ("vendor", "device"))
+    table = _table()
+    name = table["names"].get(f"{vendor}:{device}")
+    kind = "Gaudi" if vendor == KINDS[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
+    return f"Intel {name or f'{kind} {vendor}:{device}'}", table["tiles"].get(f"{vendor}:{device}", 1)

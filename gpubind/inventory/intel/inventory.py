@@ -1,0 +1,120 @@
+"""Intel's inventory of a host: its devices, and the user space of its GPUs.
+
+The user space (Level Zero, the compute runtime, its compiler) is not tied to the kernel driver, i915 or xe. The list
+claims what programs link, or what is opened by name; the rest follows from DT_NEEDED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from gpubind.errors import NothingToBindError
+from gpubind.formats.elf.ldcache import LdCache
+from gpubind.host import Host, ListFile
+from gpubind.inventory.claims import Claim
+from gpubind.inventory.intel.devices import DRIVERS, GAUDI, GPUS, IntelDevices, addresses, read_devices
+from gpubind.inventory.liblist import read_tables
+from gpubind.inventory.locate import LocatedFiles, locate
+from gpubind.inventory.needed import needed_files
+from gpubind.inventory.nodes import driver_kind
+from gpubind.inventory.search import Search, existing_directories, read_cache
+from gpubind.model import (
+    COMPUTE_RUNTIME,
+    VENDOR_ROWS,
+    ContainerPath,
+    Decision,
+    Driver,
+    Found,
+    HostFile,
+    Inventory,
+    Request,
+    SourceUsed,
+    architecture,
+)
+from gpubind.model.layouts import CONTAINER_LIBRARIES, library_directories
+
+LIST_NAME = VENDOR_ROWS["intel"].list_name
+BY_PATH = "/dev/dri/by-path"
+"""Links to the nodes, by which oneCCL and MPICH look for GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
+_LINKS = ("ro", "nosuid", "nodev", "noexec")
+BELOW = ("", "intel-opencl")
+"""Below each directory of libraries: where packages have the OpenCL driver."""
+
+
+def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
+    """Return Intel's devices on *host*, and everything of their user space that *request* may want.
+
+    *listfile* overrides the list file in force. Errors: `NothingToBindError` where there is no device that a program
+    could use; `FormatError` for a malformed list file.
+    """
+    found = read_devices(host)
+    if not found.devices.nodes:
+        raise _nothing(found)
+    listfile = listfile or host.liblist(LIST_NAME)
+    in_force, shipped = read_tables(listfile, LIST_NAME)
+    cache, findings, decisions = read_cache(host.driver, "intel")
+    search = _search(host, request, cache)
+    claims = in_force.claims("liblist", "intel", group=COMPUTE_RUNTIME.group)
+    if not listfile.shipped:
+        claims += shipped.claims("completion", "intel", outside=True, group=COMPUTE_RUNTIME.group)
+    located = locate(search, shipped, claims)
+    files, more = _files(search, request, located)
+    return Inventory(
+        driver=Driver("intel", None, False, _kernel(host), driver_kind(host), None, host.driver.root),
+        source=SourceUsed("liblist", listfile.label),
+        searched=search.searched,
+        files=(*files, *_links(host)),
+        devices=found.devices.nodes,
+        gpus=found.devices.gpus,
+        decisions=(*decisions, *located.decisions, *found.devices.decisions, *more),
+        findings=(*findings, *found.devices.findings),
+        tiles=found.tiles,
+    )
+
+
+def _nothing(found: IntelDevices) -> NothingToBindError:
+    reasons = {"no-driver": "no kernel driver has it", "no-node": "/dev has no node of it"}
+    unusable = "; ".join(f"{address}: {reasons[reason]}" for address, reason in found.unusable)
+    return NothingToBindError(
+        "nothing-to-bind",
+        "no device of Intel's that a program could use",
+        where=", ".join(f"{DRIVERS}/{name}" for name in (*GPUS, *GAUDI)),
+        why=unusable or "none of these drivers has a device",
+        hint="load i915, xe or habanalabs; the kernel log (`dmesg`) says why a driver does not take a device",
+    )
+
+
+def _search(host: Host, request: Request, cache: Optional[LdCache]) -> Search:
+    arch = architecture(host.uname.machine).name
+    places = (*CONTAINER_LIBRARIES, *library_directories(arch), *request.library_path)
+    first = existing_directories(host.driver, CONTAINER_LIBRARIES, below=("",))
+    return Search(host, cache, existing_directories(host.driver, places, below=BELOW), first=first)
+
+
+def _files(
+    search: Search, request: Request, located: LocatedFiles
+) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
+    """Return the files of the user space with all that they need; none if the host has no driver of it."""
+    files = (*located.libraries, *located.files)
+    if any(name.startswith(COMPUTE_RUNTIME.core) for file in located.libraries for name in file.names):
+        needed, decisions = needed_files(search, request, files, "intel", COMPUTE_RUNTIME.group)
+        return (*files, *needed), tuple(decisions)
+    why = "this host has no Intel compute runtime that would need it"
+    return (), tuple(file.decision(file.name, "left-out", "no-runtime", "search", detail=why) for file in files)
+
+
+def _links(host: Host) -> Iterator[HostFile]:
+    """Yield the directory of links to the nodes, by PCI address. Those to nodes of others lead nowhere in a container
+    with a minimal /dev.
+    """
+    found = host.lenient.dev.find(BY_PATH)
+    if isinstance(found, Found) and found.stat.kind == "dir":
+        claim = Claim("file", BY_PATH, "devices", "/dev", "intel", target=ContainerPath(BY_PATH))
+        yield claim.file(host.dev, found, kind="directory", found_by="/dev")._replace(options=_LINKS)
+
+
+def _kernel(host: Host) -> Optional[str]:
+    """Return the kernel drivers that have a device, which are parts of the kernel or its modules: `xe, Linux 6.12`."""
+    drivers = [name for name in (*GPUS, *GAUDI) if addresses(host, (name,))]
+    return ", ".join((*drivers, f"Linux {host.uname.release}")) if drivers else None

@@ -1,0 +1,74 @@
+"""What the libraries of a user space need (DT_NEEDED), as the host's loader resolves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Optional
+
+from gpubind.inventory.claims import Claim
+from gpubind.inventory.search import Search
+from gpubind.loader.closure import Dependency, host_closure
+from gpubind.model import (
+    CAPABILITIES,
+    Capability,
+    Decision,
+    Found,
+    Group,
+    HostFile,
+    Missing,
+    Request,
+    RootedPath,
+    Vendor,
+)
+
+
+def needed_files(
+    search: Search, request: Request, files: Iterable[HostFile], vendor: Vendor, group: Group
+) -> tuple[tuple[HostFile, ...], list[Decision]]:
+    """Return the files that the loader opens for *files* (DT_NEEDED), claimed by those that need them, for the
+    *group* of *vendor*.
+
+    A name that one of *files* has is not searched again.
+    """
+    loaded = [file for file in files if file.kind in ("library", "binary") and file.group in (None, group)]
+    names = {name for file in loaded for name in file.names if file.kind == "library"}
+    capabilities = {file.path: file.capability for file in loaded}
+    decisions: list[Decision] = []
+    more: dict[str, HostFile] = {}
+    for needed in host_closure(search.tree, search.arch, capabilities, search.first):
+        if needed.name in names:
+            continue
+        at = f"needed by {needed.wanted_by.rpartition('/')[2]}"
+        claim = Claim("library-name", needed.name, "closure", at, vendor, group=group)
+        found = needed.path and search.tree.find(needed.path)
+        if not isinstance(found, Found):
+            detail = "this host has no such library; the image may have one"
+            decisions.append(claim.absent(detail))
+        elif search.other_release(found.path):
+            decisions.append(claim.rejected("other-rocm", "of another ROCm than the one that serves", found.path))
+        elif found.path in more:  # one file under two names
+            before = more[found.path]
+            more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
+        else:
+            file = claim.file(
+                search.tree,
+                found,
+                kind="library",
+                found_by=needed.found_by,
+                capability=_capability(needed, capabilities, request),
+            )
+            elf = search.tree.elf(found.path)
+            soname = needed.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
+            more[found.path] = file._replace(names=(needed.name,), arch=search.arch, soname=soname)
+    return tuple(more.values()), decisions
+
+
+def _capability(
+    needed: Dependency, capabilities: Mapping[RootedPath, Optional[Capability]], request: Request
+) -> Optional[Capability]:
+    """Return the capability that a dependency goes with: one of its consumers' that was asked for, if there is one."""
+    consumers = [capabilities[root] for root in needed.needed_by]
+    if None in consumers:
+        return None
+    ordered = [capability for capability in CAPABILITIES if capability in consumers]
+    return next((capability for capability in ordered if capability in request.capabilities), ordered[0])

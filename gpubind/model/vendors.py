@@ -1,0 +1,107 @@
+"""What differs between the vendors: a row for each. All else about one of them is in its folder of `inventory`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Optional
+
+from gpubind.frozen import NamedTuple
+from gpubind.model.host import Group, Vendor
+
+
+class Userspace(NamedTuple):
+    """A vendor's user space that is not tied to one kernel driver, and so belongs in the image."""
+
+    group: Group
+    name: str
+    """What messages call it."""
+    runtime: tuple[str, ...]
+    """Libraries of which an image has one if it has its own."""
+    core: tuple[str, ...]
+    """Without these no program computes; by the start of the name."""
+    blind: str
+    """What programs report that have all but these."""
+    fails: str
+    """What programs report that have none of it."""
+    places: tuple[str, ...] = ()
+    """Patterns of the directories in which an image may have the runtime where its loader does not look; empty: the
+    image's facts name it."""
+
+
+class VendorRow(NamedTuple):
+    """One vendor."""
+
+    option: str
+    """Of the command line, without the dashes."""
+    list_name: str
+    kind: str
+    """Of its CDI devices."""
+    no_gpu: tuple[str, str]
+    """A variable and its value that show no GPU."""
+    reader: str
+    """The library that reads `variable`, as cases of findings call it; empty: it chooses no nodes."""
+    userspace: Optional[Userspace] = None
+    has_version: bool = True
+    """Whether its driver has a version: Intel's is part of the kernel, and of no one user space."""
+
+
+ROCM = Userspace(
+    group="rocm",
+    name="ROCm",
+    runtime=("libhsa-runtime64.so.1",),
+    core=("libhsa-runtime64.so.1", "libamdhip64.so"),
+    blind="no program sees a GPU",
+    fails="libamdhip64.so, libhsa-runtime64.so.1: cannot open shared object file",
+)
+COMPUTE_RUNTIME = Userspace(
+    group="compute-runtime",
+    name="Level Zero",
+    runtime=("libze_intel_gpu.so.1", "libigdrcl.so"),
+    places=("/usr/lib/*/intel-opencl", "/usr/lib64/intel-opencl", "/usr/lib/intel-opencl", "/opt/intel/opencl/lib64"),
+    core=("libze_intel_gpu.so.1", "libigdrcl.so"),
+    blind="Level Zero or OpenCL lists no GPU",
+    fails="zeInit gives ZE_RESULT_ERROR_UNINITIALIZED, clGetPlatformIDs CL_PLATFORM_NOT_FOUND_KHR (-1001), or "
+    "libze_loader.so.1: cannot open shared object file",
+)
+
+VENDOR_ROWS: dict[Vendor, VendorRow] = {
+    "nvidia": VendorRow(
+        option="nv",
+        list_name="nvliblist.conf",
+        kind="nvidia.com/gpu",
+        no_gpu=("NVIDIA_VISIBLE_DEVICES", "void"),
+        reader="cuda",
+    ),
+    "amd": VendorRow(
+        option="rocm",
+        list_name="rocmliblist.conf",
+        kind="amd.com/gpu",
+        no_gpu=("ROCR_VISIBLE_DEVICES", "-1"),
+        reader="rocr",
+        userspace=ROCM,
+    ),
+    "intel": VendorRow(
+        option="intel",
+        list_name="intelliblist.conf",
+        kind="intel.com/gpu",
+        no_gpu=("ZE_AFFINITY_MASK", ""),
+        reader="",
+        userspace=COMPUTE_RUNTIME,
+        has_version=False,
+    ),
+}
+"""In the order in which they are planned.
+
+Sources: NVIDIA's and AMD's container toolkits; intel/intel-resource-drivers-for-kubernetes `pkg/gpu/device`; Level Zero
+specification, "Environment Variables"; ROCm documentation, "GPU isolation techniques".
+"""
+VENDORS: tuple[Vendor, ...] = tuple(VENDOR_ROWS)
+VENDOR_FLAGS = tuple(f"--{row.option}" for row in VENDOR_ROWS.values())
+USERSPACES = {row.userspace.group: row.userspace for row in VENDOR_ROWS.values() if row.userspace is not None}
+"""By the group of their files."""
+
+
+def userspaces_of(vendors: Iterable[Vendor]) -> tuple[Userspace, ...]:
+    """Return the user spaces of *vendors*, in the order of the rows."""
+    asked = frozenset(vendors)
+    return tuple(row.userspace for vendor, row in VENDOR_ROWS.items() if vendor in asked and row.userspace is not None)

@@ -1,0 +1,29 @@
+"""Intel's devices: what no program can use, and nodes for a group that a runtime takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpubind.model import Finding, finding
+from gpubind.rules.preflight import Preflight, lost_groups
+
+
+def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a device of Intel's that no kernel driver has, or of which /dev has no node, where others can be used."""
+    if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
+        return
+    from gpubind.inventory.intel.devices import DRIVERS, INTEGRATED, read_devices  # few hosts have such a device
+
+    for address, reason in read_devices(preflight.host).unusable:
+        yield finding(
+            "intel-unusable",
+            subject=address,
+            case=reason,
+            severity="note" if address.startswith(INTEGRATED) else "warning",
+            where=f"/sys/bus/pci/devices/{address}, {DRIVERS}, /dev",
+        )
+
+
+def intel_groups(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a runtime that changes the caller's groups, with nodes of Intel's that only a group may use."""
+    yield from lost_groups(preflight, "intel-groups", "intel")

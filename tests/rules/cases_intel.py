@@ -1,0 +1,35 @@
+"""Where each rule about Intel fires, and where it is almost so."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from gpubind.image.facts import Image
+from tests.rules.situations import Case, Situation
+from tests.support.amd import LIB, RENDER, VIDEO
+from tests.support.elf import elf
+from tests.support.images import glibc, image
+from tests.support.intel import BASE, gpu
+from tests.support.trees import Spec
+
+TWO = (gpu("0000:03:00.0", 0, 128), gpu("0000:4d:00.0", 1, 129))
+OPENCL = {f"{LIB}/intel-opencl/libigdrcl.so": elf("libigdrcl.so")}
+ICD = {"/etc/OpenCL/vendors/intel.icd": f"{LIB}/intel-opencl/libigdrcl.so\n"}
+
+
+def intel(
+    *more: Spec, image: Optional[Image] = None, backend: Optional[str] = None, lacks: str = "", **request: Any
+) -> Situation:
+    """A healthy host with two GPUs, *more*, and without the paths that contain *lacks*."""
+    parts = [{path: item for path, item in part.items() if not lacks or lacks not in path} for part in TWO]
+    facts = {"groups": (VIDEO, RENDER, 1000)}
+    return Situation((BASE, *parts, *more), image, {"vendors": ("intel",), **request}, facts, backend)
+
+
+CASES: dict[str, Case] = {
+    "intel-groups": Case(intel(backend="podman"), intel(backend="apptainer")),
+    "intel-unusable": Case(intel(lacks="/dev/dri/renderD129"), intel(lacks="/dev/dri/card1")),
+    "level-zero-incomplete": Case(
+        intel(image=image(glibc("2.36"), OPENCL)), intel(image=image(glibc("2.36"), {**OPENCL, **ICD}))
+    ),
+}

@@ -1,0 +1,108 @@
+"""Hosts with Intel's GPUs, NPUs and Gaudi accelerators.
+
+What Linux' i915, xe, intel_vpu and habanalabs show in /sys, and Debian's packages of the user space. Sources: Linux
+Documentation/gpu and Documentation/accel; https://packages.debian.org/trixie/amd64/intel-opencl-icd/filelist,
+libze-intel-gpu1, libze1, libigc2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+from gpubind.host.recorded import RecordedHost
+from tests.support.amd import LIB, RENDER, VIDEO, cached, drm_device, merged, system
+from tests.support.elf import elf
+from tests.support.trees import Dir, Item, Link, Node, Spec, record
+
+ARC, FLEX, MAX_1550, INTEGRATED, GAUDI2 = "0x56a0", "0x56c0", "0x0bd5", "0xa7a0", "0x1020"
+STDCXX = ("libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6")
+BASE: Spec = {
+    "/proc/devices": "Character devices:\n226 drm\n231 infiniband_verbs\n261 accel\n\nBlock devices:\n  8 sd\n",
+    "/etc/group": f"root:x:0:\nvideo:x:{VIDEO}:\nrender:x:{RENDER}:\n",
+}
+
+
+def _driven(driver: str, pci: str) -> dict[str, Item]:
+    return {
+        f"/sys/module/{driver}": Dir(),
+        f"/sys/bus/pci/drivers/{driver}/{pci}": Link(f"../../../../devices/pci0000:00/{pci}"),
+        f"/sys/devices/pci0000:00/{pci}/driver": Link(f"../../../bus/pci/drivers/{driver}"),
+    }
+
+
+def gpu(pci: str, card: int, minor: int, device: str = ARC, driver: str = "i915", mode: int = 0o660) -> Spec:
+    """A GPU with its driver, nodes and links."""
+    return {
+        **drm_device(pci, card, minor, vendor="0x8086", kind="0x030000", mode=mode),
+        **_driven(driver, pci),
+        f"/sys/devices/pci0000:00/{pci}/device": f"{device}\n",
+        f"/dev/dri/by-path/pci-{pci}-card": Link(f"../card{card}"),
+        f"/dev/dri/by-path/pci-{pci}-render": Link(f"../renderD{minor}"),
+    }
+
+
+def npu(pci: str = "0000:00:0b.0", number: int = 0) -> Spec:
+    """The NPU of a processor."""
+    device = f"/sys/devices/pci0000:00/{pci}"
+    return {
+        **_driven("intel_vpu", pci),
+        f"/sys/bus/pci/devices/{pci}": Link(f"../../../devices/pci0000:00/{pci}"),
+        f"{device}/vendor": "0x8086\n",
+        f"{device}/device": "0x7d1d\n",
+        f"{device}/class": "0x120000\n",
+        f"{device}/accel/accel{number}": Dir(),
+        f"/dev/accel/accel{number}": Node("char", 261, number, 0o660, 0, RENDER),
+    }
+
+
+def gaudi(pci: str, number: int, uverbs: Optional[int] = None, older: bool = False) -> Spec:
+    """A Gaudi accelerator; *older*: of a driver that has a class of its own."""
+    device = f"/sys/devices/pci0000:00/{pci}"
+    kind, names = "accel", (f"accel{number}", f"accel_controlD{number}")
+    if older:
+        kind, names = "habanalabs", (f"hl{number}", f"hl_controlD{number}")
+    directory = "/dev" if older else "/dev/accel"
+    spec: dict[str, Item] = {
+        **_driven("habanalabs", pci),
+        f"/sys/bus/pci/devices/{pci}": Link(f"../../../devices/pci0000:00/{pci}"),
+        f"{device}/vendor": "0x1da3\n",
+        f"{device}/device": f"{GAUDI2}\n",
+        f"{device}/class": "0x120000\n",
+    }
+    for at, name in enumerate(names):
+        spec[f"{device}/{kind}/{name}"] = Dir()
+        spec[f"{directory}/{name}"] = Node("char", 261, 2 * number + at, 0o666)
+    if uverbs is not None:
+        spec[f"{device}/infiniband_verbs/uverbs{uverbs}"] = Dir()
+        spec[f"/dev/infiniband/uverbs{uverbs}"] = Node("char", 231, 192 + uverbs, 0o666)
+    return spec
+
+
+def userspace(newest: str = "2.41") -> Spec:
+    """Debian's packages of Level Zero, OpenCL and the compiler, and what they need."""
+    made: dict[str, Item] = {}
+
+    def library(soname: str, version: str, *needed: str) -> None:
+        file = f"{soname.partition('.so')[0]}.so.{version}"
+        made[f"{LIB}/{file}"] = elf(soname, needed=(*needed, *STDCXX), needs={"libc.so.6": ("GLIBC_2.34",)})
+        made[f"{LIB}/{soname}"] = Link(file)
+
+    library("libze_loader.so.1", "1.20.6")
+    library("libze_tracing_layer.so.1", "1.20.6")
+    library("libze_validation_layer.so.1", "1.20.6")
+    library("libze_intel_gpu.so.1", "1.6.32224", "libigdgmm.so.12")
+    library("libigdgmm.so.12", "12.7.0")
+    library("libigc.so.2", "2.11.7", "libLLVM.so.19.1")
+    library("libigdfcl.so.2", "2.11.7", "libLLVM.so.19.1")
+    library("libLLVM.so.19.1", "19.1.7", "libz.so.1")
+    made[f"{LIB}/intel-opencl/libigdrcl.so"] = elf("libigdrcl.so", needed=("libigdgmm.so.12", *STDCXX))
+    made["/etc/OpenCL/vendors/intel.icd"] = f"{LIB}/intel-opencl/libigdrcl.so\n"
+    spec = merged(system(newest), made)
+    return {**spec, **cached(spec, LIB)}
+
+
+def intel_host(*parts: Spec, environ: Optional[Mapping[str, str]] = None, **facts: object) -> RecordedHost:
+    """The host that has all of *parts*; its caller is a member of the groups render and video."""
+    facts = {"groups": (VIDEO, RENDER, 1000), **facts}
+    return RecordedHost(record(merged(BASE, *parts), environ=environ, **facts), "test")  # type: ignore[arg-type]
