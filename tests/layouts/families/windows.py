@@ -105,7 +105,7 @@ IN_DOCKER = {
         + [entry("libdxcore.so", f"{LIB}/libdxcore.so")]
     ),
 }
-ALL = "/dev/dxg is all GPUs of Windows: `--gpus` can choose none of them."
+ALL = "/dev/dxg is all GPUs, and none can be chosen: [Linux in Windows](howto.md#linux-in-windows-wsl-2)."
 LINUX = "/usr/lib/x86_64-linux-gnu"
 LAYOUTS = (
     layout("wsl2", "WSL 2 in Windows 11", {**wsl(), **store(STORE), **cache()}, remark=ALL),
