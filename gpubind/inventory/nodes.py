@@ -37,10 +37,8 @@ INTEL_MODULES = ("/sys/module/i915", "/sys/module/xe", "/sys/module/habanalabs")
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""
-_NEEDED = re.compile(
-    r"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap|nvhost-(as-|ctrl-|tsg-)?gpu|nvgpu/[^/]+/(as|channel|ctrl|tsg))"
-)
-"""Without these, CUDA finds no GPU."""
+_NEEDED = re.compile(r"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap|nvhost-ctrl-gpu|nvgpu/[^/]+/ctrl)")
+"""Without these, CUDA finds no GPU. What else a Jetson has for CUDA belongs to the same group."""
 
 
 class DriverNode(NamedTuple):
@@ -184,7 +182,7 @@ def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
 
 
 def is_seldom_used(path: str) -> bool:
-    """Return whether the node *path* is for MIG's managers, or for profilers and accelerators of a Jetson."""
+    """Return whether the node *path* is for MIG's managers, or one of the many of a Jetson."""
     return path.startswith(("/dev/nvidia-caps", "/dev/nvhost-", "/dev/nvgpu/")) and not _NEEDED.fullmatch(path)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.live.containers import CONTAINERS, EXCLUDES, image, privileges
+from tests.live.copies import OF_THE_DRIVER, copy_without_driver
 from tests.live.engine_starts import IMPORT, LIMITS, SOCKET, dockerd
 from tests.live.machine import PYTHON_ENV, RIG, Machine, document, pairs
 from tests.support.elf import elf
@@ -41,7 +42,6 @@ IN_STORE = {
     "libnvidia-opticalflow": ("libnvidia-opticalflow.so.1",),
 }
 DATA = ("nvcubins.bin", "nvcuda64.dll")
-OF_THE_DRIVER = re.compile(r"nvidia|cuda|libnv|nvoptix", re.IGNORECASE)
 TOLD = "0, GPU-00000000-0000-0000-0000-000000000000, 00000000:01:00.0, Made-up GPU"
 NVIDIA_SMI = f"#!/bin/sh\ncase $* in *--query-gpu=index*) echo '{TOLD}' ;; *) exit 9 ;; esac\n"
 LOOK = f"""
@@ -88,7 +88,7 @@ def wsl(trixie: Machine) -> Iterator[Machine]:
     os.chmod(root, 0o755)
     machine = Machine(root, trixie.python)
     try:
-        _copy(trixie.root, root)
+        copy_without_driver(trixie.root, root)
         _install(f"{trixie.root}{LINUX}/nvidia/current", root)
         machine.run(["ldconfig"])
         with dockerd(machine):
@@ -97,30 +97,6 @@ def wsl(trixie: Machine) -> Iterator[Machine]:
             yield machine
     finally:
         shutil.rmtree(root)
-
-
-def _copy(source: str, root: str) -> None:
-    """*source* as links, but for what is written to; of the driver nothing."""
-    for name in ("proc", "sys", "dev", "run", "tmp", "var/lib", "var/tmp", "var/log", "srv"):
-        os.makedirs(f"{root}/{name}")
-    for name in ("tmp", "var/tmp"):
-        os.chmod(f"{root}/{name}", 0o1777)
-    for name in ("bin", "sbin", "lib", "lib64", "usr", "opt", "root", "home", "etc"):
-        subprocess.run(["cp", "-al" if name in ("usr", "opt") else "-a", f"{source}/{name}", root], check=True)
-    subprocess.run(["cp", "-a", f"{source}/var/lib/apptainer", f"{root}/var/lib"], check=True)
-    for directory, directories, files in (*os.walk(f"{root}/usr"), *os.walk(f"{root}/etc")):
-        for name in (*files, *directories):
-            path = f"{directory}/{name}"
-            if OF_THE_DRIVER.search(path[len(root) :]) and (name in files or os.path.islink(path)):
-                os.unlink(path)
-    for name in os.listdir(f"{source}/dev"):
-        facts = os.lstat(f"{source}/dev/{name}")
-        if not OF_THE_DRIVER.search(name) and name not in ("dri", "kfd"):
-            if stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode):
-                os.mknod(f"{root}/dev/{name}", facts.st_mode, facts.st_rdev)
-                os.chmod(f"{root}/dev/{name}", stat.S_IMODE(facts.st_mode))
-            elif stat.S_ISLNK(facts.st_mode):
-                os.symlink(os.readlink(f"{source}/dev/{name}"), f"{root}/dev/{name}")
 
 
 def _install(driver: str, root: str) -> None:

@@ -54,7 +54,7 @@ def lines(release: int) -> Iterator[Line]:
             kind, directory = line.split()
 
 
-def files(release: int, driver: str) -> Spec:
+def files(release: int, driver: str, machine: int = AARCH64) -> Spec:
     """Return the files and links of the lists, and the ld.so.cache of the board."""
     listed = [line.path for line in lines(release) if line.kind == "lib"]
     made: dict[str, Item] = {}
@@ -69,7 +69,7 @@ def files(release: int, driver: str) -> Spec:
         if leads_to is not None:
             made[path] = Link(leads_to.replace("DRIVER", driver))
         elif line.kind == "lib":
-            made[path] = content(path, name)
+            made[path] = content(path, name, machine)
     lost = [
         p
         for p, item in made.items()
@@ -84,14 +84,14 @@ def files(release: int, driver: str) -> Spec:
     return {**made, "/etc/ld.so.cache": build_ldcache(cached)}
 
 
-def content(path: str, name: str) -> Item:
+def content(path: str, name: str, machine: int) -> Item:
     if ".so" in name and not name.endswith(".conf"):
-        return elf("libcuda.so.1" if name.startswith("libcuda.so") else name, machine=AARCH64)
+        return elf("libcuda.so.1" if name.startswith("libcuda.so") else name, machine=machine)
     if name.endswith(".json"):
         return '{"file_format_version": "1.0.0", "ICD": {"library_path": "%s"}}' % (
             "libEGL_nvidia.so.0" if "egl" in path else "libGLX_nvidia.so.0"
         )
-    return File(elf(kind=2, machine=AARCH64), 0o755) if "bin/" in path else b"text"
+    return File(elf(kind=2, machine=machine), 0o755) if "bin/" in path else b"text"
 
 
 def nodes(release: int) -> Spec:
