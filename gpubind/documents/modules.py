@@ -1,10 +1,13 @@
 """A plan as variables for Apptainer or SingularityCE: environment modules (Lmod, Tcl), and Slurm's TaskProlog.
 
 A module changes the variables that the `-env` formats change, and restores them when it is unloaded. So it unsets
-nothing: a module cannot restore an unset variable. A TaskProlog prints lines for one task: `export NAME=value`, `unset
-NAME` or `print text`, exactly, without quotes, read into 4096 bytes; the rest of a longer line is taken for another.
-Sources: Lmod 8, "Lua Modulefile Functions"; Environment Modules 5, modulefile(4); Slurm's
-`src/slurmd/slurmstepd/task.c`, `_proc_stdout` and `_run_script_and_set_env`.
+nothing: a module cannot restore an unset variable. An image's empty elements of LD_LIBRARY_PATH stay: Lmod reads what
+is appended as directories, and writes `//` as `/`, without which no shell takes them out.
+
+A TaskProlog prints lines for one task: `export NAME=value`, `unset NAME` or `print text`, exactly, without quotes, read
+into 4096 bytes; the rest of a longer line is taken for another.
+Sources: Lmod 8, "Lua Modulefile Functions" and `tools/fileOps.lua` (path_regularize); Environment Modules 5,
+modulefile(4); Slurm's `src/slurmd/slurmstepd/task.c`, `_proc_stdout` and `_run_script_and_set_env`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Optional, Union
 
 from gpubind import __version__
@@ -14,10 +13,6 @@ from gpubind.model.plain import text_of
 
 _UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]"
 """Characters that control a terminal or the direction of text, and bytes that an 8-bit terminal takes for such."""
-
-
-SHOWN_NAMES = 4
-"""Of many hosts or things, in a text for people."""
 
 
 def printable(text: str) -> str:
@@ -43,12 +38,6 @@ def unicode_lines(text: str) -> str:
 def without_surrogates(text: str) -> str:
     """Return *text* with each byte that is not UTF-8 as `\\xff`."""
     return re.sub("[\ud800-\udfff\ufffe\uffff]", lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", text)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first of *names*, and how many others there are."""
-    others = len(names) - SHOWN_NAMES
-    return ", ".join(names) if others <= 1 else f"{', '.join(names[:SHOWN_NAMES])} and {others} others"
 
 
 def render_tsv(plan: Plan, *, verbose: bool = False) -> str:

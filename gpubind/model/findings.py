@@ -95,9 +95,9 @@ _NAMED = 4
 
 
 def named(names: Sequence[str]) -> str:
-    """Return the first of *names*, and how many more there are."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    """Return the first of *names*, and how many others there are."""
+    others = len(names) - _NAMED
+    return ", ".join(names) if others <= 1 else f"{', '.join(names[:_NAMED])} and {others} others"
 
 
 def counted(number: int, noun: str) -> str:

@@ -24,8 +24,8 @@ def test_notes_of_a_theme_are_one_sentence_and_in_full_when_asked_for() -> None:
     lines = render_check_text(report, width=200).splitlines()
     assert lines == [
         "ok: nvidia 550.163.01 (CUDA 12.4), 2 GPUs",
-        "note: missing, or not usable in the container: libX11.so.6, libXext.so.6, libdrm.so.2, libgbm.so.1 and "
-        "1 more; most jobs do not need them",
+        "note: missing, or not usable in the container: libX11.so.6, libXext.so.6, libdrm.so.2, libgbm.so.1, "
+        "libxcb.so.1; most jobs do not need them",
         "5 notes in full with -v",
     ]
     full = render_check_text(report, verbose=True)

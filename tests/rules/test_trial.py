@@ -225,7 +225,7 @@ def test_a_wrong_prediction_is_one_finding_for_each_kind_of_mistake_with_the_fil
     many = [answered(LOADS._replace(subject=f"/x/lib{at}.so"), 127, "no") for at in range(7)]
     made = wrong(*many, answered(LACKS, 0, ""), answered(LACKS, 127, "libz.so: none"), answered(RUNS, 1, ""))
     assert [finding.subject for finding in made] == ["lib0.so", "libcuda.so.1", "libcuda.so.1", "solve"]
-    assert made[0].where == "/x/lib0.so, /x/lib1.so, /x/lib2.so, /x/lib3.so and 3 more"
+    assert made[0].where == "/x/lib0.so, /x/lib1.so, /x/lib2.so, /x/lib3.so and 3 others"
     assert len({finding.what.partition(" ")[2] for finding in made}) == 4
     assert {finding.severity for finding in made} == {"error"}
 

@@ -11,7 +11,8 @@ from gpubind.documents.check.junit import render_suites
 from gpubind.documents.check.report import Report, check_document, verdict_line
 from gpubind.documents.check.text import render_check_text
 from gpubind.documents.tables import Column, Row, Table, table_of
-from gpubind.documents.text import listed, printable, render_line
+from gpubind.documents.text import printable, render_line
+from gpubind.model import named
 
 _T = TypeVar("_T")
 
@@ -75,7 +76,7 @@ def verdicts_table(reports: Sequence[Report]) -> Table:
     """
     images = list(dict.fromkeys(report.checked.image for report in reports))
     groups = equal_hosts(reports, lambda report: verdict_line(report).strip().replace(",", ", "))
-    titles = [listed(hosts) + (f" ({len(hosts)})" if len(hosts) > 1 else "") for hosts in groups.values()]
+    titles = [named(hosts) + (f" ({len(hosts)})" if len(hosts) > 1 else "") for hosts in groups.values()]
     if len(images) == 1:
         return _table(("host", "verdict"), [(title, *lines) for title, lines in zip(titles, groups)])
     columns = titles if sum(map(len, groups.values())) > 1 else ["verdict"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpubind.documents.tables import Column, Row, Table, table_of
-from gpubind.documents.text import listed
-from gpubind.model import counted
+from gpubind.model import counted, named
 from gpubind.model.trial import Trial, Tried
 
 _COLUMNS = (Column("tried", kept=True), Column("predicted", kept=True), Column("seen", kept=True))
@@ -26,7 +25,7 @@ def trial_table(trial: Trial, *, verbose: bool = False) -> Table:
             rows += [(name, predicted, seen) for name in names]
         else:
             is_usual = predicted == _WORKS["loads"] and seen == _THE_SAME
-            rows.append((counted(len(names), "file") if is_usual else listed(names), predicted, seen))
+            rows.append((counted(len(names), "file") if is_usual else named(names), predicted, seen))
     return table_of(_COLUMNS, rows)
 
 

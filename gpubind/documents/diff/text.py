@@ -7,7 +7,8 @@ from typing import Any, Optional
 
 from gpubind import __version__
 from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Cause, Comparison, Difference, EqualHosts
-from gpubind.documents.text import listed, printable
+from gpubind.documents.text import printable
+from gpubind.model import named
 from gpubind.model.plain import plain, text_of
 
 SCHEMA = "gpubind.diff/1"
@@ -21,7 +22,7 @@ Fold = Callable[[Sequence[str]], str]
 """Makes one short name of the names of several hosts."""
 
 
-def render_diff_text(comparison: Comparison, fold: Fold = listed) -> str:
+def render_diff_text(comparison: Comparison, fold: Fold = named) -> str:
     """Return which hosts are equal, and for each other group its differences, a line each."""
     reference = comparison.groups[0]
     first = f"{printable(reference.hosts[0])}"
@@ -38,7 +39,7 @@ def _lines(group: EqualHosts) -> list[str]:
     middle = max((len(row[1]) for row in rows if len(row[1]) <= WIDEST_NAME), default=0)
     lines = [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip() for row in rows]
     consequences = group.consequences.items()
-    return lines + [f"  following from {CAUSES[cause]}: {printable(listed(names))}" for cause, names in consequences]
+    return lines + [f"  following from {CAUSES[cause]}: {printable(named(names))}" for cause, names in consequences]
 
 
 def _row(difference: Difference) -> tuple[str, str, str]:

@@ -6,13 +6,13 @@ from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, 
 from gpubind.documents.diff.text import CAUSES, Fold, value_text
 from gpubind.documents.report.groups import Card, render_groups
 from gpubind.documents.tables import Column, Row, table_of
-from gpubind.documents.text import listed
+from gpubind.model import named
 from gpubind.model.findings import counted
 
 _COLUMNS = [Column(title, kept=True) for title in ("what", "name", "of it", "reference", "here")]
 
 
-def render_diff_html(comparison: Comparison, fold: Fold = listed) -> str:
+def render_diff_html(comparison: Comparison, fold: Fold = named) -> str:
     """Return the page of *comparison*. *fold* makes one short name of the names of several hosts."""
     reference, *others = comparison.groups
     title = counted(sum(len(group.hosts) for group in comparison.groups), "host")

@@ -8,9 +8,8 @@ from typing import Optional
 from gpubind.documents.check.report import Report, verdict
 from gpubind.documents.check.several import equal_hosts
 from gpubind.documents.report.page import render
-from gpubind.documents.text import listed
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding
+from gpubind.model import Finding, named
 from gpubind.model.findings import SEVERITIES, counted
 
 
@@ -53,7 +52,7 @@ def render_matrix_html(reports: Sequence[Report]) -> str:
         title=f"{counted(len(images), 'image')} on {counted(sum(map(len, columns)), 'host')}",
         what=f"{counted(len(reports), 'check')}: {', '.join(numbers)}",
         facts=(),
-        heads=[listed(hosts) for hosts in columns],
+        heads=[named(hosts) for hosts in columns],
         rows=[(image or "no image", [cells[image, column] for column in range(len(columns))]) for image in images],
         found=in_order(found),
     )
@@ -71,4 +70,4 @@ def _codes(report: Report) -> tuple[str, ...]:
 
 
 def _place(image: Optional[str], hosts: Sequence[str]) -> str:
-    return f"{image} on {listed(hosts)}" if image else listed(hosts)
+    return f"{image} on {named(hosts)}" if image else named(hosts)

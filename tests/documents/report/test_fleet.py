@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeDriver, NodeError, NodeState
 from gpubind.documents.report.fleet import render_fleet_html
-from gpubind.documents.text import listed
 from gpubind.launch.comparing import take_snapshot
-from gpubind.model import Finding, Request
+from gpubind.model import Finding, Request, named
 from gpubind.planner.planning import Query
 from tests.documents.report.pages import HOSTILE
 from tests.support.driver import host, kernel, rhel
@@ -21,7 +20,7 @@ def page(*answers: NodeAnswer, action: str = "check") -> Page:
     folding = AnswerGroups()
     for answer in answers:
         folding.add(answer)
-    return Page(render_fleet_html(folding.groups(), action, listed))
+    return Page(render_fleet_html(folding.groups(), action, named))
 
 
 def said(node: str, state: NodeState) -> NodeAnswer:
