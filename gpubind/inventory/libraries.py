@@ -86,7 +86,8 @@ def find_libraries(
         order = CAPABILITIES.index(win.capability) if win.capability else -1
         by_file.setdefault((win.accepted.path, win.accepted.arch, order), []).append(win)
     files = tuple(_library(search, wins) for _, wins in sorted(by_file.items(), key=lambda item: item[0]))
-    return Libraries(_each_once(files), tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
+    files = tuple(file for file in _each_once(files) if not choice.is_shadowed(file))
+    return Libraries(files, tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
 
 
 def _each_once(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
@@ -135,6 +136,17 @@ class _Choice:
                 verdict, rule, detail, path=path, found_by=found_by, subject=candidate.name, step=step
             )
             self.decisions.setdefault((candidate.name, rule, path), decision)
+
+    def is_shadowed(self, file: HostFile) -> bool:
+        """Return whether the soname of *file*, of which it is one version, leads to another one; decide so."""
+        first = self.wins.get((file.soname or "", file.arch or ""))
+        name = file.path.rpartition("/")[2]
+        if first is None or first.accepted.path == file.path or not name.startswith(f"{file.soname}."):
+            return False
+        detail = f"{first.candidate.path} comes first ({first.candidate.found_by})"
+        decision = file.decision(name, "left-out", "shadowed", "search", detail=detail)
+        self.decisions.setdefault((name, "shadowed", file.path), decision)
+        return True
 
     def _why_not(
         self, candidate: Candidate, claim: Claim, judged: Union[Accepted, Refused]

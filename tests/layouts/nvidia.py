@@ -7,9 +7,10 @@ Ubuntu's of 470, 580 and 595.
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from tests.support.branches import files_of
 from tests.support.driver import V
@@ -115,15 +116,24 @@ def libraries(
 
 
 def cached(spec: Spec, *directories: str, machine: str = "x86_64") -> Spec:
-    """Return the ld.so.cache that ldconfig makes of the libraries in *directories*."""
+    """Return the ld.so.cache that ldconfig makes of the libraries in *directories*: sonames, and the links for ld(1)."""
     flags = ELF_LIBC6 | MACHINES[machine][2]
     names = [
-        entry(path.rpartition("/")[2], path, flags)
-        for directory in directories
+        entry(name, path, flags)
+        for wanted in directories
         for path in sorted(spec, reverse=True)
-        if path.rpartition("/")[0] == directory and ".so." in path
+        for directory, _, name in [path.rpartition("/")]
+        if directory == wanted and ".so" in name and _is_listed(spec, path, name)
     ]
     return {"/etc/ld.so.cache": build_ldcache(names)}
+
+
+def _is_listed(spec: Spec, path: str, name: str) -> bool:
+    item: Optional[Item] = spec[path]
+    while isinstance(item, Link):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), item.target))
+        item = spec.get(path)
+    return isinstance(item, bytes) and (name.endswith(".so") or name.encode() + b"\0" in item)
 
 
 def programs(directory: str, machine: str = "x86_64") -> Spec:

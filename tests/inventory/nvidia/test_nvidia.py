@@ -509,3 +509,14 @@ def test_the_kind_of_driver_is_told(mark: Spec, kind: str) -> None:
 )
 def test_the_driver_tells_its_newest_cuda(version: str, cuda: Optional[str]) -> None:
     assert inventory(ubuntu(version), kernel(version)).driver.cuda_max == cuda
+
+
+@pytest.mark.parametrize(
+    "second", ["/usr/lib64/libnvidia-egl-gbm.so.1.1.0", "/usr/lib/x86_64-linux-gnu/libnvidia-egl-gbm.so.1.1.2"]
+)
+def test_the_file_that_a_soname_leads_to_serves_and_not_another_version_of_it(second: str) -> None:
+    name, soname = "libnvidia-egl-gbm.so.1.1.1", "libnvidia-egl-gbm.so.1"
+    platform: Spec = {f"/usr/lib64/{name}": elf(soname), f"/usr/lib64/{soname}": Link(name), second: elf(soname)}
+    found = inventory(rhel(), kernel(), platform, {"/etc/ld.so.cache": build_ldcache([entry(soname)])})
+    assert named(found, soname).path == f"/usr/lib64/{name}"
+    assert decided(found, second.rpartition("/")[2]) == [("left-out", "shadowed")]

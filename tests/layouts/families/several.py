@@ -48,6 +48,7 @@ LAYOUTS = (
         planned=planned(),
         nodes=NODES,
         gpus=GPUS,
+        findings=("stale-ldcache",),
     ),
     HostLayout(
         name="driver-mismatch",
