@@ -116,7 +116,7 @@ def libraries(
 
 
 def cached(spec: Spec, *directories: str, machine: str = "x86_64") -> Spec:
-    """Return the ld.so.cache that ldconfig makes of the libraries in *directories*: sonames, and the links for ld(1)."""
+    """Return the ld.so.cache that ldconfig makes of the libraries in *directories*: sonames, and links for ld(1)."""
     flags = ELF_LIBC6 | MACHINES[machine][2]
     names = [
         entry(name, path, flags)
