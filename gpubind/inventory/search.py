@@ -96,7 +96,7 @@ class Search:
         on_path = (directory for directory in host.variable("PATH").split(":") if directory.startswith("/"))
         self.beside = beside
         own = (place for directory in beside for place in programs_beside(directory))
-        near = tuple(place for place in own if self.tree.lenient.names(place))
+        near = tuple(place for place in own if place not in STANDARD_PROGRAMS and self.tree.lenient.names(place))
         self.programs = tuple(dict.fromkeys((*(STANDARD_PROGRAMS if near else ()), *near, *programs, *on_path)))
         self.version = version
         self.is_windows = is_windows
