@@ -25,7 +25,7 @@ from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "layouts"
-MODES = ("ubuntu", "wsl2", "rocm-packages")
+MODES = ("ubuntu", "wsl2", "jetson6", "rocm-packages", "intel-arc", "gaudi")
 """A host of each mode of each vendor."""
 each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.name)
 
