@@ -27,7 +27,7 @@ from gpubind.model import (
     Vendor,
 )
 from gpubind.model.findings import cases_of, finding
-from gpubind.model.layouts import DXG, TEGRA_RELEASE, WSL_LIBRARIES
+from gpubind.model.layouts import DXG, TEGRA_CONTROL, TEGRA_RELEASE, WSL_LIBRARIES
 
 DRM = ("drm",)
 SOC_FAMILY = "/sys/devices/soc0/family"
@@ -37,7 +37,7 @@ INTEL_MODULES = ("/sys/module/i915", "/sys/module/xe", "/sys/module/habanalabs")
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""
-_NEEDED = re.compile(r"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap|nvhost-ctrl-gpu|nvgpu/[^/]+/ctrl)")
+_NEEDED = re.compile(rf"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap)|{TEGRA_CONTROL}")
 """Without these, CUDA finds no GPU. What else a Jetson has for CUDA belongs to the same group."""
 
 

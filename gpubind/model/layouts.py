@@ -156,6 +156,9 @@ TEGRA_NODES = (
 )
 """The nodes of a Jetson besides /dev/nvidia*. Source: NVIDIA's lists of JetPack 4 to 7."""
 
+TEGRA_CONTROL = r"/dev/(?:nvhost-ctrl-gpu|nvgpu/[^/]+/ctrl)"
+"""The pattern of the node that controls the GPU in the chip."""
+
 
 def tegra_directories(arch: str) -> tuple[str, ...]:
     """Return the directories of a Jetson's driver, in JetPack 6 and later, then before."""

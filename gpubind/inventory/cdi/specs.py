@@ -32,6 +32,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat, Vendor, by_address, finding
 from gpubind.model.findings import counted
+from gpubind.model.layouts import TEGRA_CONTROL
 
 SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
@@ -231,7 +232,7 @@ def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
 
 
 _GPU_NODES: dict[Vendor, re.Pattern[str]] = {
-    "nvidia": re.compile(r"/dev/(nvidia[0-9]+|dxg)"),
+    "nvidia": re.compile(rf"/dev/(nvidia[0-9]+|dxg)|{TEGRA_CONTROL}"),
     "amd": re.compile(r"/dev/dri/renderD[0-9]+"),
 }
 _Stale = tuple[str, str, list[str], dict[str, Any]]

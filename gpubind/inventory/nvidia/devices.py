@@ -189,7 +189,7 @@ def read_devices(host: Host, board: Optional[Board] = None) -> Devices:
         from gpubind.inventory.nvidia import tegra  # few hosts are such boards
 
         gpus = gpus or tegra.chips_gpu(host, board)
-        wanted = tegra.with_board(board, wanted)
+        wanted = tegra.with_board(board, wanted, gpus)
         unreadable += [*board.findings, *tegra.missing_nodes(board, gpus)]
     found = read_nodes(host, "nvidia", gpus, wanted)
     sockets, decisions = sorted_out((*_sockets(host), *storage_files(host)))

@@ -23,6 +23,7 @@ from gpubind.model import Capability, Decision, Finding, Gpu, Missing
 from gpubind.model.findings import counted, finding
 from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
+    TEGRA_CONTROL,
     TEGRA_LISTS,
     TEGRA_NODES,
     TEGRA_PASSTHROUGH,
@@ -36,9 +37,8 @@ ALL_LISTS = "csv-mounts=all"
 """The value of NVIDIA_REQUIRE_JETPACK that requests every list."""
 MODEL = "/proc/device-tree/model"
 _MEMORY = "/dev/nvmap"
-_GPU_CONTROL = re.compile(r"/dev/(nvhost-ctrl-gpu|nvgpu/[^/]+/ctrl)")
 _LIBRARY = re.compile(r".*\.so[.0-9]*")
-_OF_A_GPU = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
+_OF_A_GPU = r"/dev/(?:nvidia[0-9]+|dri/.+)"
 _CAPABILITIES: tuple[tuple[str, Capability], ...] = (("/dev/dri/card", "graphics"), ("/dev/v4l2-nv", "video"))
 _FIRMWARE = "firmware: the kernel reads it, not a process"
 _LINKS = "links to nodes by their address: programs open the nodes"
@@ -157,8 +157,10 @@ def _known_libraries(search: Search) -> Iterator[Claim]:
                 yield Claim("library-file", path, "completion", "no list on this host", links=(basename(path),))
 
 
-def with_board(board: Board, nodes: Iterable[DriverNode]) -> tuple[DriverNode, ...]:
+def with_board(board: Board, nodes: Iterable[DriverNode], gpus: tuple[Gpu, ...]) -> tuple[DriverNode, ...]:
     """Return *nodes* with those of *board*. A node of a GPU belongs to the one in the chip, unless another has it.
+
+    Of two GPUs, both get what controls the chip's, as with NVIDIA's toolkit.
 
     CUDA needs a render node: without one, cuInit fails with 801 (JetPack 6.2).
     """
@@ -166,9 +168,10 @@ def with_board(board: Board, nodes: Iterable[DriverNode]) -> tuple[DriverNode, .
     for path in sorted(board.nodes, key=natural):
         capability = next((capability for start, capability in _CAPABILITIES if path.startswith(start)), None)
         found.setdefault(path, DriverNode(path, (), capability, None))
+    own = re.compile(_OF_A_GPU if len(gpus) > 1 else f"{_OF_A_GPU}|{TEGRA_CONTROL}")
     return tuple(
         node._replace(
-            gpu=0 if node.gpu is None and _OF_A_GPU.fullmatch(node.path) else node.gpu,
+            gpu=0 if node.gpu is None and own.fullmatch(node.path) else node.gpu,
             capability=None if "/renderD" in node.path else node.capability,
         )
         for node in found.values()
@@ -177,7 +180,7 @@ def with_board(board: Board, nodes: Iterable[DriverNode]) -> tuple[DriverNode, .
 
 def chips_gpu(host: Host, board: Board) -> tuple[Gpu, ...]:
     """Return the GPU in the chip, which no file of the driver describes; nothing where its nodes are missing."""
-    if not any(_GPU_CONTROL.fullmatch(path) for path in board.nodes):
+    if not any(re.fullmatch(TEGRA_CONTROL, path) for path in board.nodes):
         return ()
     model = (host.lenient.dev.text(MODEL) or "").strip("\0\n")
     return (Gpu("nvidia", 0, None, None, None, model or "Tegra", None, chosen=True),)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Optional
 
 import pytest
 
 import gpubind
+from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Decision, Mount, Plan, Request
 from gpubind.model.layouts import TEGRA_LISTS, TEGRA_PASSTHROUGH
@@ -203,6 +205,23 @@ def test_the_chips_gpu_and_the_one_in_a_slot_are_chosen_apart(chosen: str, own: 
     nodes = {node.target for node in gpubind.plan(thor, Request(gpus=chosen)).devices}
     assert {node for node in nodes if "/dri/" in node or node[len("/dev/nvidia") :].isdigit()} == own
     assert ("/dev/nvmap" in nodes) == (chosen != "none")
+
+
+def test_a_spec_of_nvidias_toolkit_has_the_gpu_in_the_chip() -> None:
+    """It has no /dev/nvidia0 before JetPack 6."""
+    edits = {"deviceNodes": [{"path": "/dev/nvmap"}, {"path": "/dev/nvgpu/igpu0/ctrl"}]}
+    devices = [{"name": name, "containerEdits": edits} for name in ("0", "all")]
+    spec: Spec = {
+        "/etc/cdi/nvidia.json": json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices})
+    }
+    machine = host(BOARD, spec)
+    found = gpubind.check(machine, gpubind.plan(machine, Request(cdi_devices=("nvidia.com/gpu=0",))))
+    assert [one for one in found if "cdi" in one.code] == []
+
+
+def test_a_cdi_spec_has_a_device_for_the_gpu_in_the_chip() -> None:
+    made = json.loads(render_cdi(planned(), {}))
+    assert [device["name"] for device in made["devices"]] == ["0", "all"]
 
 
 def test_the_gpu_in_the_chip_has_the_name_of_the_board() -> None:
