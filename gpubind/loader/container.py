@@ -356,8 +356,8 @@ class Container:
 
     def _musl(self, first: ElfFacts) -> Optional[str]:
         """Return the name of musl's loader, if that loads *first*."""
-        has_glibc = first.interpreter is None and self.image.of(first.ident.arch).glibc is not None
-        return None if has_glibc else musl_of(first, self.tree)
+        has_glibc = self.image.of(first.ident.arch).glibc is not None
+        return musl_of(first, self.tree, has_glibc=has_glibc)
 
     def _found(
         self, name: str, rpaths: tuple[str, ...], runpath: tuple[str, ...], here: Object, musl: Optional[str]

@@ -21,7 +21,7 @@ from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import Loader, newest, prefix_of
-from gpubind.loader.musl import GCOMPAT
+from gpubind.loader.musl import has_gcompat
 from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit
 from gpubind.model import USERSPACES, Group, HostFile, ImageFacts, Missing, RootedPath, Userspace, architecture
 
@@ -117,7 +117,7 @@ def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) 
     is_companions = facts.arch is not None and ident.arch == architecture(facts.arch).compat32
     if facts.arch not in (None, ident.arch) and not is_companions:
         return Unfit("architecture", wanted=ident.arch, has=facts.arch)
-    if facts.libc_family != "glibc" and not (facts.libc_family == "musl" and image.tree.has(GCOMPAT)):
+    if facts.libc_family != "glibc" and not (facts.libc_family == "musl" and has_gcompat(image.tree)):
         fault = facts.libc_fault
         family = facts.libc_family if fault is None else "damaged"
         return Unfit("no-libc", library=fault, has=family if facts.has_root else "no-root")

@@ -26,14 +26,20 @@ def is_own(soname: str) -> bool:
     return _OWN.match(soname) is not None
 
 
-def musl_of(elf: ElfFacts, tree: Tree) -> Optional[str]:
-    """Return the name of musl's loader that loads *elf*: a program by its interpreter, a library that needs no glibc by
-    the loader in *tree*; None if another one does.
+def musl_of(elf: ElfFacts, tree: Tree, *, has_glibc: bool) -> Optional[str]:
+    """Return the name of musl's loader that loads *elf*: a program by its interpreter, anything else by the loader in
+    *tree*, what is of glibc only with gcompat. None if another one does, as where *tree* *has_glibc*.
     """
-    if elf.interpreter is None:
-        return musl_in(tree) if LIBC not in elf.needed else None
-    name = basename(elf.interpreter)
-    return name if _LOADER.fullmatch(name) else None
+    name = basename(elf.interpreter or "")
+    if _LOADER.fullmatch(name):
+        return name
+    is_glibcs = elf.interpreter is not None or LIBC in elf.needed
+    return None if has_glibc or (is_glibcs and not has_gcompat(tree)) else musl_in(tree)
+
+
+def has_gcompat(tree: Tree) -> bool:
+    """Return whether musl's loader in *tree* loads what needs glibc."""
+    return tree.has(GCOMPAT) and musl_in(tree) is not None
 
 
 def musl_in(tree: Tree) -> Optional[str]:

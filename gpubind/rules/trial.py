@@ -18,7 +18,7 @@ from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.loader.container import Container
 from gpubind.loader.execve import is_library
-from gpubind.loader.musl import musl_in
+from gpubind.loader.musl import GCOMPAT, has_gcompat, musl_in
 from gpubind.model import Finding, finding, named
 from gpubind.model.trial import Prediction, Trial, Tried
 from gpubind.rules.missing import unseen_libraries, unseen_programs
@@ -105,7 +105,11 @@ def _loads(preflight: ImagePreflight, path: str, loader: Optional[str]) -> Itera
     elif failures:
         why = failures[0].message
         predicted = None if unseen_libraries(preflight) else False
-    yield Prediction("loads", path, (loader, "--list", path), predicted, why, reasons)
+    layered = has_gcompat(preflight.image.tree) and preflight.image.facts.libc_family == "musl"
+    if layered and predicted:
+        predicted = None  # which of glibc's functions it lacks is unknown
+    words = (f"/lib/{musl_in(preflight.image.tree)}", "--preload", GCOMPAT) if layered else (loader,)
+    yield Prediction("loads", path, (*words, "--list", path), predicted, why, reasons)
 
 
 def _may_load(container: Container, loader: str, path: str) -> bool:

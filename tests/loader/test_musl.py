@@ -7,7 +7,7 @@ import pytest
 from tests.rules.cases_image import HOST
 from tests.rules.situations import Situation, found
 from tests.support.elf import elf
-from tests.support.images import glibc, image
+from tests.support.images import GCOMPAT, glibc, image
 from tests.support.trees import File, Spec
 
 LOADER = "/lib/ld-musl-x86_64.so.1"
@@ -59,6 +59,16 @@ def test_a_library_of_an_image_is_loaded_by_the_loader_in_it() -> None:
     opened = image(MUSL, {path: elf("libmine.so", needed=("libc.so",))})
     findings = found(Situation(HOST, opened, program=path, may_be_library=True))
     assert [one.subject for one in findings if one.code.startswith("program-library")] == []
+
+
+@pytest.mark.parametrize("part", [GCOMPAT, {}], ids=["with gcompat", "without"])
+def test_programs_and_libraries_of_glibc_are_loaded_by_musl_where_gcompat_is(part: Spec) -> None:
+    needed = ("libc.so.6", "libm.so.6", "libz.so")
+    program = File(elf(kind=2, interpreter="/lib64/ld-linux-x86-64.so.2", needed=needed), 0o755)
+    opened = image(MUSL, part, {"/lib/libz.so": elf("libz.so", needed=("libc.so.6",)), SOLVE: program})
+    findings = found(Situation(HOST, opened, program=SOLVE))
+    assert bool([one for one in findings if one.code.startswith("program-")]) is not bool(part)
+    assert not [one for one in findings if one.code == "library-missing" and one.subject.startswith("libc.so")]
 
 
 def test_glibcs_programs_in_an_image_with_both_are_loaded_by_glibc() -> None:

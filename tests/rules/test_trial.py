@@ -17,7 +17,7 @@ from tests.rules.situations import Situation, found, started
 from tests.rules.test_own_mounts import bringing, setting
 from tests.support.driver import V
 from tests.support.elf import elf
-from tests.support.images import GLIBC, image
+from tests.support.images import GCOMPAT, GLIBC, MUSL, image
 from tests.support.images import glibc as plain_glibc
 from tests.support.trees import File, Link, Spec
 
@@ -53,6 +53,11 @@ def predicted(situation: Situation) -> dict[str, Prediction]:
 def test_a_library_of_the_plan_is_to_load_by_the_loader_of_the_images_c_library() -> None:
     made = predicted(Situation(HOST, glibc()))
     assert made[LIBCUDA] == Prediction("loads", LIBCUDA, (LOADER, "--list", LIBCUDA), True)
+
+
+def test_with_gcompat_musls_loader_is_asked_and_nothing_is_promised() -> None:
+    words = ("/lib/ld-musl-x86_64.so.1", "--preload", "/lib/libgcompat.so.0", "--list", LIBCUDA)
+    assert predicted(Situation(HOST, image(MUSL, GCOMPAT)))[LIBCUDA] == Prediction("loads", LIBCUDA, words, None)
 
 
 def test_a_library_that_lacks_another_is_not_to_load_and_the_message_is_to_name_it() -> None:
