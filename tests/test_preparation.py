@@ -15,13 +15,15 @@ from gpubind.image.open import open_image
 from gpubind.image.reference import parse_reference
 from gpubind.launch.caller import begin
 from gpubind.launch.choose import choose_runtime, read_start
-from gpubind.launch.prepare import host_for, layout_of, start_on
+from gpubind.launch.prepare import host_for, layout_of, plan_start, start_on
 from gpubind.launch.render import PrintForm, print_plan
+from gpubind.model import Request
 from gpubind.planner.planning import Query
 from gpubind.runtimes import RUNTIMES
 from tests.support.commands import HOST, gpubind
-from tests.support.driver import kernel, rhel
+from tests.support.driver import V, host, kernel, libraries, rhel
 from tests.support.images import glibc
+from tests.support.starts import start
 from tests.support.trees import Node, Spec, make_tree
 
 EVERY = (
@@ -211,6 +213,16 @@ def test_lines_whose_library_path_a_word_of_the_users_replaces_are_told(form: st
 
 
 # What a check knows of a start.
+
+
+def test_where_the_site_has_apptainers_own_flag_look_the_driver_is_found() -> None:
+    there, gone = "/opt/driver/lib", "/opt/driver/lib32"
+    node = host(libraries(there), kernel())
+    for value, found in ((f"{there}, {gone}", True), (f"{gone},opt/driver/lib", False)):
+        begun = start(site={"gpu library path": (value,)})
+        _, made = plan_start(node, Query(Request(vendors=("nvidia",))), begun, None)
+        assert (f"{there}/libcuda.so.{V}" in {mount.source for mount in made.mounts}) is found
+        assert "unlisted-directory" not in {one.code for one in made.findings}
 
 
 @pytest.mark.parametrize("backend", ["proot", "ch-run"])

@@ -334,6 +334,10 @@ class Runtime(ABC):
         """
         return GPUBIND._replace(isolated=self.isolates_dev)
 
+    def library_path(self, start: Start) -> tuple[str, ...]:
+        """Return the directories of this machine where the site has its own GPU flag look for libraries."""
+        return ()
+
     def generated(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
         """Return the texts of the files that it adds to the plan's, by their place in the container."""
         return {}

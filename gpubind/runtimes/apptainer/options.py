@@ -5,7 +5,7 @@ with the prefix APPTAINER_ take precedence over those with SINGULARITY_, the onl
 
 Sources: Apptainer 1.4.5 `cmd/internal/cli/action_flags.go`, `pkg/cmdline/flag.go`, `env.go`, `internal/pkg/util/env/`,
 `pkg/util/apptainerconf/parser.go`, `internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler);
-SingularityCE 4.5, the same files.
+SingularityCE 4.5, the same files; for `gpu library path` https://github.com/apptainer/apptainer/pull/3697.
 """
 
 from __future__ import annotations
@@ -120,6 +120,13 @@ def parse_site(text: str) -> dict[str, tuple[str, ...]]:
         if equals and value.strip() and not line.lstrip().startswith("#"):
             site[name.strip()] = (*site.get(name.strip(), ()), value.strip())
     return site
+
+
+def library_path(start: Start) -> tuple[str, ...]:
+    """Return the directories of `gpu library path`, a directive of Apptainer 1.6, but for relative ones."""
+    values = start.facts.site.get("gpu library path", ())
+    named = (path.strip() for value in values for path in value.split(","))
+    return tuple(path for path in named if path.startswith("/"))
 
 
 _EVALUATED = frozenset("$`\\")

@@ -54,6 +54,7 @@ class Apptainer(Runtime):
     parse_site = staticmethod(options.parse_site)
     read_env_file = staticmethod(options.read_env_file)
     overrides = staticmethod(options.overrides)
+    library_path = staticmethod(options.library_path)
     generated = staticmethod(environment.generated)
     own_mounts = staticmethod(binds.own_mounts)
 
