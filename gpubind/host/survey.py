@@ -29,7 +29,7 @@ RUN_TIMEOUT_S = 30.0
 DEPTH_LIMIT = 8
 
 USERSPACE_NAME = re.compile(
-    r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace|ze_|ig|opencl-clang|ocloc|xpum).*\.so|(rocminfo|xpu-smi)$"
+    r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace|ze_|ig|opencl-clang|xpum).*\.so|(rocminfo|xpu-smi)$"
 )
 """Names of libraries and programs that are recorded with all that they need."""
 DEPENDENCIES_LIMIT = 500

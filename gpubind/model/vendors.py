@@ -58,7 +58,7 @@ COMPUTE_RUNTIME = Userspace(
     name="Level Zero",
     runtime=("libze_intel_gpu.so.1", "libigdrcl.so"),
     places=("/usr/lib/*/intel-opencl", "/usr/lib64/intel-opencl", "/usr/lib/intel-opencl", "/opt/intel/opencl/lib64"),
-    core=("libze_intel_gpu.so.1", "libigdrcl.so"),
+    core=("libze_intel_gpu.so.1", "libigdrcl.so", "libigc.so"),
     blind="Level Zero or OpenCL lists no GPU",
     fails="zeInit gives ZE_RESULT_ERROR_UNINITIALIZED, clGetPlatformIDs CL_PLATFORM_NOT_FOUND_KHR (-1001), or "
     "libze_loader.so.1: cannot open shared object file",

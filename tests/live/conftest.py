@@ -22,7 +22,7 @@ def rig() -> str:
         pytest.fail("the live tests need root: they enter root file systems", pytrace=False)
     stamps = os.path.join(RIG, "stamps")
     targets = ["containers", "host", "sandboxes", "images", "gl", "sifs", "archives", "runtimes", "udocker"]
-    targets += ["distrobox", "nv535", "bookworm", "compilers", "flat550", "slurm"]
+    targets += ["distrobox", "nv535", "bookworm", "compilers", "flat550", "slurm", "intel"]
     missing = [target for target in targets if not os.path.exists(f"{stamps}/{target}")]
     if missing:
         pytest.fail(f"{RIG} has no {', '.join(missing)}: run tests/live/rig/build", pytrace=False)

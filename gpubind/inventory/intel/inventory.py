@@ -97,7 +97,7 @@ def _files(
 ) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
     """Return the files of the user space with all that they need; none if the host has no driver of it."""
     files = (*located.libraries, *located.files)
-    if any(name.startswith(COMPUTE_RUNTIME.core) for file in located.libraries for name in file.names):
+    if any(name in COMPUTE_RUNTIME.runtime for file in located.libraries for name in file.names):
         needed, decisions = needed_files(search, request, files, "intel", COMPUTE_RUNTIME.group)
         return (*files, *needed), tuple(decisions)
     why = "this host has no Intel compute runtime that would need it"
