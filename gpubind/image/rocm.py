@@ -19,6 +19,7 @@ from gpubind.model.layouts import ROCM, ROCM_LIBRARIES
 
 RUNTIME = "libhsa-runtime64.so*"
 """The library that all of ROCm needs: an image that has it has its own ROCm."""
+HIP = "libamdhip64.so*"
 IN_PACKAGES = ("_rocm_sdk_core*/lib", "torch/lib")
 _BUILT = re.compile(r"^hip\b[^=\n]*= *['\"]([0-9]{1,3}\.[0-9]{1,3})", re.MULTILINE)
 _WHEEL = re.compile(r"rocm_sdk_core-([0-9]{1,4}(?:\.[0-9]{1,4}){1,2})")
@@ -40,7 +41,8 @@ def _runtimes(tree: Tree, prefixes: Iterable[str], packages: Iterable[str]) -> I
         for directory in (*ROCM_LIBRARIES, "hsa/lib"):
             yield from glob_or_note(tree, f"{release}/{directory}/{RUNTIME}")
     for prefix in prefixes:
-        yield from matching(tree, f"{prefix}/lib", RUNTIME)
+        if any(matching(tree, f"{prefix}/lib", HIP)):  # other packages bring only the runtime
+            yield from matching(tree, f"{prefix}/lib", RUNTIME)
     for place in packages:
         for directory in IN_PACKAGES:
             yield from matching(tree, place, f"{directory}/{RUNTIME}")

@@ -13,7 +13,6 @@ from typing import Optional
 from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, named
-from gpubind.model.layouts import ROCM_LIBRARIES
 from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import ImagePreflight
 
@@ -42,11 +41,9 @@ def softened(finding: Finding, things: Iterable[str]) -> Finding:
 
 def rocm_with(preflight: ImagePreflight, name: str) -> Optional[str]:
     """Return the directory of the host's ROCm that has library *name*, and is not the one that serves."""
-    others = (one.path for one in preflight.plan.decisions if one.rule == "other-rocm" and one.subject == one.path)
-    for release in filter(None, others):
-        if any(name in preflight.host.driver.names(f"{release}/{directory}") for directory in ROCM_LIBRARIES):
-            return release
-    return None
+    others = [(one.subject, one.path or "") for one in preflight.plan.decisions if one.rule == "other-rocm"]
+    path = next((path for subject, path in others if subject == name), "")
+    return next((release for subject, release in others if subject == release and path.startswith(f"{release}/")), None)
 
 
 def _unseen(preflight: ImagePreflight, variable: str) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ WHEELS: Spec = {
     f"{SITE}/rocm_sdk_core-7.13.0.dist-info/METADATA": "",
     **{path: item for path, item in core_sdk(f"{SITE}/_rocm_sdk_core", "").items() if ".info" not in path},
 }
+CONDA: Spec = {**library(f"/opt/conda/lib/{RUNTIME}"), **library("/opt/conda/lib/libamdhip64.so.6", RUNTIME)}
 CORE = "/opt/rocm/core-10.0"
 
 
@@ -47,7 +48,7 @@ CORE = "/opt/rocm/core-10.0"
     [
         pytest.param(TORCH, "6.2", f"{SITE}/torch/lib", id="in-torch"),
         pytest.param(WHEELS, "7.13.0", f"{SITE}/_rocm_sdk_core/lib", id="rocm-sdk"),
-        pytest.param(library(f"/opt/conda/lib/{RUNTIME}"), None, "/opt/conda/lib", id="conda"),
+        pytest.param(CONDA, None, "/opt/conda/lib", id="conda"),
         pytest.param({**core_sdk(CORE, "10.0.0"), **alternatives(CORE)}, "10.0.0", "/opt/rocm/lib", id="core-sdk"),
         pytest.param(core_sdk(CORE, "10.0.0"), "10.0.0", f"{CORE}/lib", id="core-sdk-without-links"),
         pytest.param(library(f"/opt/rocm-5.7.1/lib/{RUNTIME}"), None, "/opt/rocm-5.7.1/lib", id="below-opt"),
@@ -81,6 +82,7 @@ def test_the_processors_of_rocblas_in_a_wheel_are_read_from_its_names() -> None:
     [
         pytest.param(built("None"), id="torch-for-cuda"),
         pytest.param({f"{SITE}/torch/lib/libhsa-runtime64.so": "no library"}, id="no-library"),
+        pytest.param(library(f"/opt/conda/lib/{RUNTIME}"), id="conda-without-hip"),
         pytest.param({f"{SITE}/_rocm_sdk_core/lib/libamd_comgr.so.3": elf("libamd_comgr.so.3")}, id="no-runtime"),
     ],
 )

@@ -201,11 +201,12 @@ def _bridge(host: Host, rocm: Rocm) -> tuple[Claim, ...]:
 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
-    """Return the search in which the ROCm that serves comes first, and other releases are ignored."""
+    """Return the search in which the ROCm that serves comes first; what other releases have is only rejected."""
     arch = architecture(host.uname.machine).name
     own = (*rocm.directories(*ROCM_LIBRARIES), *CONTAINER_LIBRARIES)
+    others = (f"{other}/{name}" for other in rocm.others for name in ROCM_LIBRARIES)
     known = existing_directories(
-        host.driver.lenient, (*own, *amdgpu_directories(arch), *library_directories(arch)), below=("",)
+        host.driver.lenient, (*own, *amdgpu_directories(arch), *library_directories(arch), *others), below=("",)
     )
     return Search(
         host,

@@ -208,6 +208,8 @@ def test_of_the_core_sdks_one_serves_with_its_own_dependencies_and_the_others_ar
     assert {one for one in releases for path in sources(made).values() if path.startswith(f"{one}/")} == {serves}
     assert [one for one in releases if rules(made, one)] == [one for one in releases if one != serves]
     assert (made.drivers[0].driver.version or "").startswith(serves.rpartition("-")[2])
+    (six, *_) = rules(made, "libamdhip64.so.6")
+    assert six == (("taken", "liblist") if "6.4" in serves else ("rejected", "other-rocm"))
     if "core" in serves:
         assert sources(made)["librocm_sysdeps_drm.so.2"] == f"{serves}/lib/rocm_sysdeps/lib/librocm_sysdeps_drm.so.2"
 
