@@ -10,7 +10,7 @@ import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from tests.support.branches import files_of
 from tests.support.driver import V
@@ -116,24 +116,25 @@ def libraries(
 
 
 def cached(spec: Spec, *directories: str, machine: str = "x86_64") -> Spec:
-    """Return the ld.so.cache that ldconfig makes of the libraries in *directories*: sonames, and links for ld(1)."""
+    """Return the ld.so.cache that ldconfig makes of the libraries in *directories*."""
     flags = ELF_LIBC6 | MACHINES[machine][2]
     names = [
-        entry(name, path, flags)
-        for wanted in directories
-        for path in sorted(spec, reverse=True)
-        for directory, _, name in [path.rpartition("/")]
-        if directory == wanted and ".so" in name and _is_listed(spec, path, name)
+        entry(name, f"{at}/{name}", flags) for at in directories for name in sorted(listed(spec, at), reverse=True)
     ]
     return {"/etc/ld.so.cache": build_ldcache(names)}
 
 
-def _is_listed(spec: Spec, path: str, name: str) -> bool:
-    item: Optional[Item] = spec[path]
-    while isinstance(item, Link):
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), item.target))
-        item = spec.get(path)
-    return isinstance(item, bytes) and (name.endswith(".so") or name.encode() + b"\0" in item)
+def listed(spec: Spec, directory: str) -> dict[str, bytes]:
+    """Return what ldconfig lists of *directory*, by name: sonames, and links for ld(1)."""
+    found: dict[str, bytes] = {}
+    for path, item in spec.items():
+        at, _, name = path.rpartition("/")
+        while isinstance(item, Link):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), item.target))
+            item = spec.get(path, "")
+        if at == directory and isinstance(item, bytes) and (name.endswith(".so") or name.encode() + b"\0" in item):
+            found[name] = item
+    return found
 
 
 def programs(directory: str, machine: str = "x86_64") -> Spec:

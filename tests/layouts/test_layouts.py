@@ -109,7 +109,7 @@ def test_the_command_makes_a_record_of_a_layout(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODES)
 def test_the_plan_of_a_mode_is_what_its_golden_file_says(name: str, update_golden: bool) -> None:
-    path, text = GOLDEN / f"{name}.tsv", render_tsv(plan_of(name))
+    path, text = GOLDEN / f"{name}.tsv", render_tsv(plan_of(name)).rpartition("# ")[0]
     if update_golden:
         path.write_text(text)
     assert text == path.read_text()

@@ -6,7 +6,7 @@ import json
 
 from gpubind.model.data import read_data
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, cached, driver, libraries, manifests, nodes, planned, programs
+from tests.layouts.nvidia import MERGED, Places, cached, driver, libraries, listed, manifests, nodes, planned, programs
 from tests.support.driver import V, kernel
 from tests.support.elf import elf
 from tests.support.trees import File, Spec
@@ -29,8 +29,10 @@ def last(path: str) -> str:
 
 
 def in_apptainer() -> Spec:
-    """Return what Apptainer's --nv has bound: all libraries in one directory."""
-    flat = {f"/.singularity.d/libs/{last(path)}": item for path, item in libraries("").items()}
+    """Return what Apptainer's --nv has bound: the libraries of the cache in one directory, each a file of its own."""
+    flat = {
+        f"/.singularity.d/libs/{name}": item for name, item in listed(libraries("/usr/lib64"), "/usr/lib64").items()
+    }
     bound = {**flat, **programs("/usr/bin"), **manifests(Places())}
     return {path: item for path, item in bound.items() if is_bound(last(path))}
 
@@ -48,6 +50,8 @@ def operator(name: str, whose: str, spec: Spec) -> HostLayout:
         gpus=GPUS,
     )
 
+
+BOUND = frozenset(map(last, in_apptainer()))
 
 LAYOUTS = (
     operator("ubuntu", "Ubuntu", {**MERGED, **UBUNTU}),
@@ -79,7 +83,7 @@ LAYOUTS = (
         who="inside `apptainer exec --nv`",
         source="https://apptainer.org/docs/user/main/gpu.html",
         spec={**MERGED, **in_apptainer(), **cached({}), **kernel()},
-        planned={category: tuple(filter(is_bound, names)) for category, names in planned().items()},
+        planned={kind: tuple(name for name in names if name in BOUND) for kind, names in planned().items()},
         nodes=NODES,
         gpus=GPUS,
         findings=("gbm-backend-missing", "manifest-missing"),
