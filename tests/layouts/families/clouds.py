@@ -47,6 +47,7 @@ LAYOUTS = (
         nodes=nodes(),
         gpus=("0", "1"),
         findings=("manifest-missing", "companion-missing"),
+        remark="Of the manifests Google's installer has Vulkan's alone.",
     ),
     HostLayout(
         name="gke-pod",
@@ -57,6 +58,7 @@ LAYOUTS = (
         nodes=nodes(),
         gpus=("0", "1"),
         findings=("manifest-missing", "companion-missing"),
+        remark="Of the manifests Google's installer has Vulkan's alone.",
     ),
     HostLayout(
         name="aks",
@@ -76,6 +78,7 @@ LAYOUTS = (
         nodes=nodes(),
         gpus=("0", "1"),
         findings=("manifest-missing", "companion-missing"),
+        remark="Of the manifests Google's installer has Vulkan's alone.",
     ),
     HostLayout(
         name="operator-unnamed-ubuntu",
