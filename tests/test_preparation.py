@@ -20,6 +20,7 @@ from gpubind.launch.render import PrintForm, print_plan
 from gpubind.model import Request
 from gpubind.planner.planning import Query
 from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.runtime import Start
 from tests.support.commands import HOST, gpubind
 from tests.support.driver import V, host, kernel, libraries, rhel
 from tests.support.images import glibc
@@ -213,6 +214,26 @@ def test_lines_whose_library_path_a_word_of_the_users_replaces_are_told(form: st
 
 
 # What a check knows of a start.
+
+
+@pytest.mark.parametrize(
+    ("begun", "wanted"),
+    [
+        (start("--compat32"), True),
+        (start("--compat32=false", environ={"APPTAINER_COMPAT32": "1"}), False),
+        (start(environ={"APPTAINER_COMPAT32": "1"}), True),
+        (start(environ={"NVIDIA_DRIVER_CAPABILITIES": "utility,compat32"}, version=(1, 6, 0)), True),
+        (start(environ={"NVIDIA_DRIVER_CAPABILITIES": "compat32"}), False),
+        (start(environ={"NVIDIA_DRIVER_CAPABILITIES": "compat32"}, program="singularity", version=(4, 5)), False),
+        (start(), False),
+    ],
+)
+def test_apptainers_words_for_32_bit_libraries_bring_them(begun: Start, wanted: bool) -> None:
+    node = host(rhel(), libraries("/usr/lib", machine=3, bits=32), kernel())
+    asked = Request(vendors=("nvidia",))
+    for request, expected in ((asked, wanted), (asked._replace(caps=("compute",)), False)):
+        _, made = plan_start(node, Query(request), begun, None)
+        assert ("/.gpubind/libs32/libcuda.so.1" in {mount.target for mount in made.mounts}) is expected
 
 
 def test_where_the_site_has_apptainers_own_flag_look_the_driver_is_found() -> None:

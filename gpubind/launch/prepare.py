@@ -16,7 +16,7 @@ from gpubind.launch.caller import begin, writable_files
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.stage import stage, stage_in, stage_skeleton
 from gpubind.loader.namespace import OwnMounts
-from gpubind.model import ContainerPath, HostPath, ImageFacts, Plan, RootedPath
+from gpubind.model import CAPABILITIES, ContainerPath, HostPath, ImageFacts, Plan, Request, RootedPath
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import Query, plan_host, plan_or_empty
 from gpubind.runtimes import RUNTIMES
@@ -142,11 +142,16 @@ def plan_start(
 ) -> tuple[Host, Plan]:
     """Return the host as *start* sees it, and the plan. *or_empty*: as `plan_or_empty`. Errors: as `plan_host`."""
     host = host_for(host, start, image)
-    named = (RootedPath(path) for path in start.runtime.library_path(start))
-    if there := tuple(path for path in named if host.driver.has(path)):
-        request = query.request
-        query = query._replace(request=request._replace(library_path=(*request.library_path, *there)))
+    query = query._replace(request=_requested(host, query.request, start))
     return host, (plan_or_empty if or_empty else plan_host)(host, query, image, layout_of(start, image))
+
+
+def _requested(host: Host, request: Request, start: Start) -> Request:
+    """Return *request* with what the runtime's own GPU flag would do here besides, by its site and the user."""
+    named = (RootedPath(path) for path in start.runtime.library_path(start))
+    there = tuple(path for path in named if host.driver.has(path))
+    caps = CAPABILITIES if request.caps is None and start.runtime.wants_compat32(start) else request.caps
+    return request._replace(caps=caps, library_path=(*request.library_path, *there))
 
 
 def with_words(

@@ -338,6 +338,10 @@ class Runtime(ABC):
         """Return the directories of this machine where the site has its own GPU flag look for libraries."""
         return ()
 
+    def wants_compat32(self, start: Start) -> bool:
+        """Return whether the user's options or variables have its own GPU flag bring 32-bit libraries, too."""
+        return False
+
     def generated(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
         """Return the texts of the files that it adds to the plan's, by their place in the container."""
         return {}

@@ -100,14 +100,8 @@ def singularity_request(
     request = _of_cdi(names) if names else GpuRequest()
     return request._replace(
         vendors=_ordered({*request.vendors, *(_VENDOR_OF[name] for name in on)}),
-        caps=CAPABILITIES if options.has("compat32") or _implies_compat32(program, environ) else None,
         flags=(*(option for option in line.options if option.name in SWITCHES), *device_flags),
     )
-
-
-def _implies_compat32(program: str, environ: Mapping[str, str]) -> bool:
-    """Return whether the caller's capabilities do what --compat32 does: with Apptainer from 1.6 on."""
-    return program == "apptainer" and "compat32" in environ.get(CAPS, "").split(",")
 
 
 def docker_request(

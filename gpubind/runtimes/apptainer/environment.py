@@ -13,7 +13,14 @@ from typing import Literal, Optional
 
 from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan, finding
 from gpubind.planner.placement import SINGULARITY as LAYOUT
-from gpubind.runtimes.apptainer.options import SpecifiedValue, is_fixed, is_literal, specified, stays_outside
+from gpubind.runtimes.apptainer.options import (
+    SpecifiedValue,
+    is_fixed,
+    is_literal,
+    is_since,
+    specified,
+    stays_outside,
+)
 from gpubind.runtimes.cmdline.values import map_word
 from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.runtime import Start
@@ -74,11 +81,6 @@ def libraries_of(plan: Plan) -> str:
 def is_newer(start: Start) -> bool:
     """Return whether the program has an option for what to put in front: Apptainer from 1.5 on."""
     return is_since(start, (1, 5))
-
-
-def is_since(start: Start, version: tuple[int, int]) -> bool:
-    """Return whether the program is known to be Apptainer from *version* on."""
-    return start.runtime.name == "apptainer" and start.facts.version is not None and start.facts.version >= version
 
 
 def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:

@@ -129,6 +129,17 @@ def library_path(start: Start) -> tuple[str, ...]:
     return tuple(path for path in named if path.startswith("/"))
 
 
+def is_since(start: Start, version: tuple[int, int]) -> bool:
+    """Return whether the program is known to be Apptainer from *version* on."""
+    return start.runtime.name == "apptainer" and start.facts.version is not None and start.facts.version >= version
+
+
+def wants_compat32(start: Start) -> bool:
+    """Return whether --compat32 is given; Apptainer from 1.6 on reads NVIDIA's variable for it, too."""
+    implied = "compat32" in start.caller.environ.get("NVIDIA_DRIVER_CAPABILITIES", "").split(",")
+    return start.user.options.has("compat32") or (implied and is_since(start, (1, 6)))
+
+
 _EVALUATED = frozenset("$`\\")
 """The characters with which the container's shell changes a value."""
 

@@ -20,9 +20,9 @@ from gpubind.planner import placement
 from gpubind.planner.placement import Layout
 from gpubind.runtimes.apptainer import binds, environment, options
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, named_binds, needs_mount
-from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word, is_since
+from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word
 from gpubind.runtimes.apptainer.exports import changes_for, lines_of, without_gpu_switches, without_variables
-from gpubind.runtimes.apptainer.options import dev_of, is_fixed, specified
+from gpubind.runtimes.apptainer.options import dev_of, is_fixed, is_since, specified
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
 from gpubind.runtimes.edits import (
@@ -55,6 +55,7 @@ class Apptainer(Runtime):
     read_env_file = staticmethod(options.read_env_file)
     overrides = staticmethod(options.overrides)
     library_path = staticmethod(options.library_path)
+    wants_compat32 = staticmethod(options.wants_compat32)
     generated = staticmethod(environment.generated)
     own_mounts = staticmethod(binds.own_mounts)
 
