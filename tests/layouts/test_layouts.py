@@ -49,6 +49,14 @@ def test_a_plan_has_what_its_layout_declares(layout: HostLayout) -> None:
 
 
 @each
+def test_a_plan_has_all_that_apptainers_own_flag_binds_of_the_loaded_driver(layout: HostLayout) -> None:
+    plan = plan_of(layout.name)
+    theirs = plan_or_empty(host_of(layout.name), Query(Request(vendors=("nvidia",), like="apptainer")))
+    others = {decision.subject for decision in plan.decisions if decision.rule == "other-driver-version"}
+    assert sorted(names_of(theirs.mounts) - names_of(plan.mounts) - others) == []
+
+
+@each
 def test_what_a_layout_says_is_not_served_is_on_its_host_and_not_in_its_plan(layout: HostLayout) -> None:
     there = {path.rpartition("/")[2] for path in (*layout.spec, *(layout.dev or {}))}
     assert {*layout.not_served} <= there - names_of(plan_of(layout.name).mounts)
