@@ -235,6 +235,7 @@ _GPU_NODES: dict[Vendor, re.Pattern[str]] = {
     "nvidia": re.compile(rf"/dev/(nvidia[0-9]+|dxg)|{TEGRA_CONTROL}"),
     "amd": re.compile(r"/dev/dri/renderD[0-9]+"),
 }
+"""The nodes of GPUs, of the vendors whose toolkits name CDI devices by number."""
 _Stale = tuple[str, str, list[str], dict[str, Any]]
 """The case of the finding `stale-cdi`, its subject, the entries of the spec that are no longer right, and the facts."""
 
@@ -288,7 +289,7 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
 
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
     """Yield the GPUs that only the spec or only the host has. Nothing where the driver reports no GPU."""
-    vendor = next((vendor for vendor, kind in KINDS.items() if kind == loaded.spec.kind), None)
+    vendor = next((vendor for vendor in _GPU_NODES if KINDS[vendor] == loaded.spec.kind), None)
     here = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
     here = by_address(here) if vendor == "amd" else here
     uuids = [gpu.uuid for gpu in here if gpu.uuid and "?" not in gpu.uuid]

@@ -9,9 +9,11 @@ import jsonschema
 import pytest
 
 from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
+from gpubind.formats.driver.cdi import KINDS
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.listing import Listing, list_cdi
+from gpubind.model import VENDORS, Gpu, RootedPath, Vendor
 from gpubind.model.data import read_data
 from tests.rules.cases_host import cdi, healthy
 from tests.support.driver import V, host
@@ -89,6 +91,20 @@ def test_a_file_that_cannot_be_used_is_listed_with_the_reason(item: Item, fault:
     assert (bad["path"], bad["format"]) == ("/etc/cdi/bad.json", None)
     assert fault in bad["fault"]
     assert ["invalid" in row[-1] for row in cdi_table(listing).rows] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_spec_of_each_vendor_is_listed_beside_its_gpus(vendor: Vendor) -> None:
+    """Of other vendors than NVIDIA and AMD, the names of devices are no numbers."""
+    edits = {"deviceNodes": [{"path": "/dev/null"}]}
+    text = {"cdiVersion": "0.5.0", "kind": KINDS[vendor], "devices": [{"name": "card7", "containerEdits": edits}]}
+    render = RootedPath("/dev/dri/renderD128")
+    gpu = Gpu(vendor, 0, None, "0000:03:00.0", 128, None, render, True)
+    machine = host(*healthy({"/etc/cdi/x.json": json.dumps(text)}))
+    (file,) = list_cdi(machine, gpus=(gpu,)).files
+    assert [one for one in file.stale if "GPU" in one] == (
+        [f"the CDI spec {file.path} has no node of a GPU, and this host has 1 GPU"] if vendor != "intel" else []
+    )
 
 
 def test_what_is_stale_of_a_file_is_a_line_below_the_table() -> None:
