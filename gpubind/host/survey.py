@@ -118,7 +118,7 @@ class _Survey:
             for sub in BELOW_LIBRARIES:
                 self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")
         on_path = [path for path in host.variable("PATH").split(":") if path.startswith("/")]
-        beside = [place for directory in known for place in layouts.programs_beside(directory)]
+        beside = [place for directory in libraries for place in layouts.programs_beside(directory)]
         for directory in dict.fromkeys((*PROGRAM_DIRECTORIES, *beside, *on_path)):
             self.list(directory)
         self.list("/dev")

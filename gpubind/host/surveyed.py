@@ -220,7 +220,7 @@ class SurveyedTree(Tree):
         for directory in ("/dev", "/dev/accel", "/dev/dri", "/dev/nvidia-caps", "/dev/nvgpu/igpu0"):
             for name in dev.names(directory):
                 found = dev.stat(f"{directory}/{name}")
-                is_gpus = directory != "/dev" or name.startswith(("kfd", "hl")) or GPU_NAME.search(name)
+                is_gpus = directory != "/dev" or name.startswith(("kfd", "hl", "dxg")) or GPU_NAME.search(name)
                 if not isinstance(found, Missing) and is_gpus:
                     gids.add(b"%d" % found.gid)
         lines = [line.split(b":") for line in body.split(b"\n")]

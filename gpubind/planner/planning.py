@@ -48,8 +48,9 @@ def plan_host(host: Host, query: Query, image: Optional[Image] = None, layout: O
     malformed list file; `HostReadError`.
     """
     request, listfile = query.checked(layout), query.read_listfile()
-    for directory in request.cdi_directories:
-        host.dev.list(directory)  # a record that does not cover what is named cannot answer
+    named = (*((host.dev, path) for path in request.cdi_directories), *((host.driver, p) for p in request.library_path))
+    for tree, directory in named:
+        tree.list(directory)  # a record that does not cover what is named cannot answer
     trust = (*trust_findings(host, request, listfile), *dev_root_assumed(host))
     if request.like is not None:
         from gpubind.planner.like import like_plan

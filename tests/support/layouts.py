@@ -243,6 +243,22 @@ def _kernel(at: _Making) -> None:
         at.add("/proc/cpuinfo", CPU)
 
 
+def _windows(at: _Making) -> None:
+    """WSL, whole or not: the node, drivers that Windows keeps, libraries that programs open."""
+    if not at.chance(0.15):
+        return
+    if at.chance(0.8):
+        at.add("/dev/dxg", Node("char", 10, 125, at.rng.choice((0o666, 0o600))))
+    for number in range(at.rng.randrange(4)):
+        store = f"/usr/lib/wsl/drivers/{at.rng.choice(('nv_dispi', 'nvmdi', 'iigd_dch'))}.inf_amd64_{number}"
+        for name in ("libcuda.so.1.1", "libcuda_loader.so", "libnvidia-ptxjitcompiler.so.1", "nvcubins.bin", "a.dll"):
+            if at.chance(0.8):
+                at.add(f"{store}/{name}", elf("libcuda.so.1") + b"\0" * at.rng.randrange(2))
+    for name in ("libcuda.so", "libcuda.so.1", "libcuda.so.1.1", "libnvidia-ml.so.1", "libdxcore.so", "nvidia-smi"):
+        if at.chance(0.8):
+            at.add(f"/usr/lib/wsl/lib/{name}", elf(name.partition(".so")[0] + ".so.1"))
+
+
 def _rocm(at: _Making) -> None:
     parts = [amd.opt("6.2.4", "6.1.2"), amd.debian(), amd.rocm("/opt/rocm-5.7.0", "5.7.0"), amd.system("2.38")]
     if at.chance(0.4):
@@ -292,8 +308,8 @@ def _cache(at: _Making) -> None:
 
 
 PARTS = (
-    *(_merged, _odd_directories, _drivers, _firmware, _host_only, _programs, _manifests, _kernel, _rocm, _glibc),
-    *(_cdi, _cache),
+    *(_merged, _odd_directories, _drivers, _firmware, _host_only, _programs, _manifests, _kernel, _windows, _rocm),
+    *(_glibc, _cdi, _cache),
 )
 
 
