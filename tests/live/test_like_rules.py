@@ -1,6 +1,6 @@
 """`--like` on trees where no runtime can run, against a table made from `ldconfig -p`, `readelf -h` and the rules.
 
-The rules, of Apptainer 1.4 and SingularityCE 4.5: lines are trimmed, empty ones and those with `#` skipped. A line with
+The rules, of Apptainer and SingularityCE 4.5: lines are trimmed, empty ones and those with `#` skipped. A line with
 `.so` in it stands for every name in the ld cache that starts with it; of each name the first path counts, and only if
 it is an ELF file of the machine; it lands in /.singularity.d/libs under the path's last part. An absolute path with
 `.so` is that file and the links beside it that lead to it. Another absolute path is bound where it is by Apptainer; to
@@ -19,6 +19,7 @@ from typing import NamedTuple, Optional
 
 import pytest
 
+from gpubind.planner.like import FLAVOURS, shipped_names
 from tests.live.machine import ROOT_PATH, Machine, document, here, pairs
 
 pytestmark = pytest.mark.live
@@ -78,7 +79,7 @@ def test_binds_what_the_rules_say_with_the_list_of_the_real_apptainer(trixie: Ma
 
 
 @TREES
-@pytest.mark.parametrize("flavour", ["apptainer", "apptainer-1.5", "singularity"])
+@pytest.mark.parametrize("flavour", ["apptainer", "apptainer-1.5", "apptainer-1.6", "singularity"])
 def test_binds_what_the_rules_say_with_a_list_of_the_site(rig: str, tmp_path: Path, tree: str, flavour: str) -> None:
     root = f"{rig}/hosts/{tree}"
     directory = tmp_path / "etc" / flavour.partition("-")[0]
@@ -95,9 +96,18 @@ def test_no_32_bit_library_is_bound(rig: str) -> None:
     assert not any("/i386-linux-gnu/" in source for source, _ in planned(root, "apptainer", root))
 
 
-def planned(root: str, flavour: str, dev_root: str) -> set[tuple[str, str]]:
+def test_those_of_32_bits_come_too_where_1_6_is_asked_for_them(rig: str) -> None:
+    root = f"{rig}/hosts/nv535"
+    names = tuple(name for name in shipped_names(FLAVOURS["apptainer-1.6"], "nvidia") if ".so" in name)
+    small = {path for name, path in cached(root) if "/i386-linux-gnu/" in path and name.startswith(names)}
+    added = planned(root, "apptainer-1.6", root, "--caps", "all") - planned(root, "apptainer-1.6", root)
+    assert added == {(path, f"/.singularity.d/libs32/{os.path.basename(path)}") for path in small}
+    assert "libcuda.so.1" in {os.path.basename(path) for path in small}
+
+
+def planned(root: str, flavour: str, dev_root: str, *options: str) -> set[tuple[str, str]]:
     """(source, target) of what gpubind says, sources as seen from inside the tree."""
-    arguments = ["--nv", "--like", flavour, "--root", root, "--dev-root", dev_root, "--json"]
+    arguments = ["--nv", "--like", flavour, *options, "--root", root, "--dev-root", dev_root, "--json"]
     plan = document(here(sys.executable, "-m", "gpubind", "plan", *arguments))
     found = pairs(plan)
     assert all(source.startswith(f"{root}/") for source, _ in found)
