@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.cli.commands import MODULES, command_of
 from tests.support.commands import gpubind
 from tests.test_help import help_of
 
@@ -35,8 +36,13 @@ def test_wrong_use_has_a_code_a_hint_and_exit_2(words: str, code: str, said: str
     assert "--help` lists the options\n" in done.stderr or code == "unknown-command"
 
 
-def test_where_json_is_asked_for_wrong_use_is_json_too() -> None:
-    document = json.loads(gpubind("check", "--json", "--jsn").stdout)
+# fleet prints a line of JSON for each node, and an error is none of them.
+PRINT_JSON = {name for name in MODULES if "--json" in {option.name for option in command_of(name).own}} - {"fleet"}
+
+
+@pytest.mark.parametrize("command", sorted(PRINT_JSON))
+def test_where_json_is_asked_for_wrong_use_is_json_too(command: str) -> None:
+    document = json.loads(gpubind(command, "--json", "--jsn").stdout)
     assert (document["schema"], document["code"], document["exit"]) == ("gpubind.error/1", "unknown-option", 2)
 
 

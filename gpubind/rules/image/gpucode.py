@@ -45,12 +45,12 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
             missing = _lacking(known, [file]) if file not in mains or name is None else ()
             if missing:
                 yield _missing(preflight, [file], missing, "warning")
-    yield from _unread(known, groups.values())
+    yield from _unread(known, files)
 
 
-def _unread(gpus: Iterable[GpuArch], groups: Iterable[Iterable[CodeFile]]) -> Iterator[Finding]:
+def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Finding]:
     """Yield the files of which no part that was read is for some of *gpus*."""
-    for file in (file for group in groups for file in group):
+    for file in files:
         code = file.gpu_code
         if code.unread is not None and not all(code.runs_on(gpu.arch or "") for gpu in gpus):
             yield finding("gpu-code-unread", subject=file.path, why=code.unread)
