@@ -20,14 +20,18 @@ from gpubind.inventory.vendors import read_inventories
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.planner.gpus.selection import select
 from gpubind.planner.planning import Query, plan_or_empty
-from tests.law.records import Question, answer
+from tests.law.records import Mounted, Question, answer
 from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
+from tests.support.trees import Hidden, Node, Socket, Unread, make_tree
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "layouts"
 MODES = ("ubuntu", "wsl2", "jetson6", "rocm-packages", "intel-arc", "gaudi")
 """A host of each mode of each vendor."""
 each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.name)
+
+ELSEWHERE = [layout for layout in layouts() if "LD_LIBRARY_PATH" not in layout.environ]
+"""Those that are the same below another root: there the caller's search path means nothing."""
 
 
 @cache
@@ -107,7 +111,19 @@ def test_a_record_of_a_layout_answers_as_the_host_does(layout: HostLayout) -> No
     look_around(surveyed)
     answers = [answer(surveyed.anew(), one) for one in asked]
     recorded = RecordedHost(parse_record(dump_record(surveyed.recorded("", None), "").encode()), host.label)
-    assert [answer(recorded, one) for one in asked] == answers == [answer(host, one) for one in asked]
+    assert [answer(recorded, one) for one in asked] == answers
+
+
+@pytest.mark.parametrize("layout", ELSEWHERE, ids=lambda layout: layout.name)
+def test_real_files_of_a_layout_are_planned_as_those_of_its_record(layout: HostLayout, tmp_path: Path) -> None:
+    like = host_of(layout.name)
+    files = {path: item for path, item in layout.spec.items() if not isinstance(item, (Node, Hidden, Unread, Socket))}
+    machine = Mounted(make_tree(tmp_path, files).root, like)
+    machine.dev, machine.uname, machine.identity = like.dev, like.uname, like.identity  # any user makes files alone
+    made = plan_or_empty(machine, Query(layout.request))
+    bound = {mount.target: (mount.source or "").replace(str(tmp_path), "") for mount in made.mounts}
+    root = layout.root.rstrip("/")
+    assert bound == {mount.target: (mount.source or "").removeprefix(root) for mount in plan_of(layout.name).mounts}
 
 
 @pytest.mark.parametrize("name", ["ubuntu", "gpu-operator-root-rhel", "rocm-packages", "nothing"])
