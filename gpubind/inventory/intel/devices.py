@@ -28,6 +28,7 @@ INTEGRATED = "0000:00:02."
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PLACES = {"accel": "/dev/accel", "habanalabs": "/dev", "infiniband_verbs": "/dev/infiniband"}
 """The directory of the nodes of each class that a device of theirs has in sysfs, besides `drm`."""
+_PCI_ID = re.compile(r"0x([0-9a-f]{4})\s*")
 _NODE = re.compile(r"(?:accel(?:_controlD)?|hl(?:_controlD)?|uverbs)[0-9]+")
 _COMPUTES = re.compile(r"/dev/(?:accel/accel|hl)([0-9]+)")
 _MAJORS = {"/dev/dri": "drm", "/dev/accel": "accel", "/dev": "habanalabs", "/dev/infiniband": "infiniband_verbs"}
@@ -114,8 +115,9 @@ def _number(host: Host, address: str) -> tuple[int, str]:
 def _known(host: Host, address: str) -> tuple[str, int]:
     """Return the name of the device at *address*, and how many tiles it has; by its PCI IDs if it is not known."""
     base, dev = f"{nodes.PCI_DEVICES}/{address}", host.lenient.dev
-    vendor, device = ((dev.text(f"{base}/{name}") or "").strip().lower()[2:] for name in ("vendor", "device"))
-    table = _table()
-    name = table["names"].get(f"{vendor}:{device}")
-    kind = "Gaudi" if vendor == KINDS[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
-    return f"Intel {name or f'{kind} {vendor}:{device}'}", table["tiles"].get(f"{vendor}:{device}", 1)
+    found = (_PCI_ID.fullmatch(dev.text(f"{base}/{name}") or "") for name in ("vendor", "device"))
+    pci_id, table = ":".join(match[1] if match else "????" for match in found), _table()
+    maker = pci_id.partition(":")[0]
+    kind = "Gaudi" if maker == KINDS[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
+    name: str = table["names"].get(pci_id) or f"{kind} {pci_id}"
+    return f"Intel {name}", table["tiles"].get(pci_id, 1)

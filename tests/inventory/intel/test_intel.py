@@ -9,8 +9,11 @@ from gpubind.errors import NothingToBindError
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Inventory, Plan, Request, Vendor
 from gpubind.planner.planning import Query, plan_host
-from tests.support.amd import debian, merged
+from tests.support.amd import LIB, debian, merged, opt
+from tests.support.amd import kernel as amd_kernel
 from tests.support.driver import kernel, ubuntu
+from tests.support.elf import elf
+from tests.support.images import glibc, image
 from tests.support.intel import INTEGRATED, MAX_1550, gaudi, gpu, intel_host, npu, userspace
 from tests.support.trees import Spec
 
@@ -45,6 +48,12 @@ def test_gpus_are_in_the_order_of_their_addresses_whatever_their_driver() -> Non
 def test_a_gpu_that_the_table_lacks_is_called_by_its_pci_ids() -> None:
     (one,) = plan(gpu("0000:03:00.0", 0, 128, "0x1234")).gpus
     assert one.model == "Intel GPU 8086:1234"
+
+
+def test_a_gpu_whose_ids_cannot_be_read_is_one_all_the_same() -> None:
+    spec = {path: "\x1b[31m" if path.endswith("/device") and item == "0x56a0\n" else item for path, item in ONE.items()}
+    (one,) = plan(spec).gpus
+    assert one.model == "Intel GPU 8086:????"
 
 
 def test_gaudi_is_counted_by_the_numbers_of_its_nodes() -> None:
@@ -151,6 +160,20 @@ def test_a_site_has_its_own_list() -> None:
     planned = plan_host(intel_host(userspace(), ONE), Query(request, listed))
     assert "libze_loader.so.1" not in {mount.soname for mount in planned.mounts}
     assert any(one.subject.startswith("libze_loader") and one.verdict == "left-out" for one in planned.decisions)
+
+
+def test_two_user_spaces_are_decided_each_by_itself() -> None:
+    host = intel_host(opt(), amd_kernel(), userspace(), gpu("0000:f3:00.0", 40, 190))
+    system = {f"{LIB}/{name}": elf(name) for name in ("libm.so.6", "libgcc_s.so.1", "libstdc++.so.6")}
+    own = {
+        "libamdhip64.so.6": {f"{LIB}/libze_intel_gpu.so.1": elf("libze_intel_gpu.so.1")},
+        "libze_intel_gpu.so.1": {"/opt/rocm-6.1.0/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1")},
+    }
+    for name, has in own.items():
+        opened = image(glibc("2.38"), system, has)
+        planned = gpubind.plan(host, Request(vendors=("amd", "intel")), image=opened)
+        assert {mount.soname for mount in planned.mounts}.intersection(own) == {name}
+        assert [one.code for one in planned.findings if one.code.startswith("userspace")] == []
 
 
 def test_like_has_no_flag_for_it() -> None:
