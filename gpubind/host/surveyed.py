@@ -24,7 +24,7 @@ GPU_NAME = re.compile(
     r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvmap|nvhost|nvgpu|nvngx|nv-fabric"
     r"|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"
     r"|tls_test|gbm|amd|rocm|rocr|hsa|hip|roc|drm|numa|libpci|kfd|comgr|dxcore|mesa|cltrace|mcwamp|hc_am|CXLAct"
-    r"|^libze_|^libig|opencl-clang|xpum",
+    r"|^libze_|^libig|opencl-clang|xpum|^intel.*\.icd$",
     re.IGNORECASE,
 )
 """Names of which facts are recorded in every directory."""

@@ -27,7 +27,7 @@ from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.inventory.vendors import read_inventories
-from gpubind.model import CAPABILITIES, ContainerPath, Request
+from gpubind.model import CAPABILITIES, VENDORS, ContainerPath, Request
 from gpubind.model.plain import text_of
 from gpubind.planner.gpus.selection import select
 from gpubind.planner.like import FLAVOURS
@@ -101,7 +101,7 @@ def question(rng: random.Random, at: Layout) -> Question:
     directories = rng.choice(((), (), at.cdi_directories, (CDI_DIRECTORY,)))
     listfile = rng.choice((None, None, None, at.listfile, OWN_LIST))
     request = Request(
-        vendors=rng.choice(((), ("nvidia",), ("amd",), ("nvidia", "amd"))),
+        vendors=rng.choice(((), ("nvidia",), ("amd",), ("nvidia", "amd"), ("intel",), VENDORS)),
         caps=rng.choice((None, None, CAPABILITIES, ("compute", "utility"), ("graphics", "compat32"))),
         source=rng.choice((*SOURCES, "auto", "auto")),
         completion=rng.random() < 0.8,

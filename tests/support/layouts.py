@@ -1,4 +1,4 @@
-"""Hosts by chance: a driver in any directory, by links, beside others; firmware, manifests, specs, both vendors.
+"""Hosts by chance: a driver in any directory, by links, beside others; firmware, manifests, specs, every vendor.
 
 Everything that a host may have is one function that adds it; a host is some of them, in their order.
 """
@@ -13,7 +13,7 @@ from gpubind.formats.driver.nvidia_cli import list_argv
 from gpubind.formats.text.record import RecordedList, RecordedRun
 from gpubind.host import ListFile
 from gpubind.host.recorded import RecordedHost
-from tests.support import amd
+from tests.support import amd, intel
 from tests.support.driver import SONAMES, V, kernel, libraries, run_directory
 from tests.support.elf import elf, stub
 from tests.support.images import GLIBC
@@ -259,6 +259,22 @@ def _windows(at: _Making) -> None:
             at.add(f"/usr/lib/wsl/lib/{name}", elf(name.partition(".so")[0] + ".so.1"))
 
 
+def _intel(at: _Making) -> None:
+    parts = (
+        intel.gpu("0000:00:02.0", 8, 136, intel.INTEGRATED),
+        intel.gpu("0000:b3:00.0", 9, 137, driver="xe"),
+        intel.npu(number=at.rng.randrange(3)),
+        intel.gaudi("0000:c4:00.0", 5, uverbs=at.rng.choice((None, 1))),
+        intel.gaudi("0000:c5:00.0", 6, older=True),
+        intel.userspace("2.38"),
+    )
+    for part in parts if at.chance(0.3) else ():
+        if at.chance(0.5):
+            for path, item in part.items():
+                if not at.chance(0.03):
+                    at.add(path, item)
+
+
 def _rocm(at: _Making) -> None:
     parts = [amd.opt("6.2.4", "6.1.2"), amd.debian(), amd.rocm("/opt/rocm-5.7.0", "5.7.0"), amd.system("2.38")]
     if at.chance(0.4):
@@ -308,7 +324,8 @@ def _cache(at: _Making) -> None:
 
 
 PARTS = (
-    *(_merged, _odd_directories, _drivers, _firmware, _host_only, _programs, _manifests, _kernel, _windows, _rocm),
+    *(_merged, _odd_directories, _drivers, _firmware, _host_only, _programs, _manifests, _kernel),
+    *(_windows, _intel, _rocm),
     *(_glibc, _cdi, _cache),
 )
 
