@@ -100,3 +100,11 @@ def test_a_record_of_a_host_gives_the_findings_of_the_host(
     again = RecordedHost(parse_record(dump_record(survey(machine), "1").encode()), "test")
     monkeypatch.setattr("tests.rules.situations.host", lambda *parts, **facts: again)
     assert found(situation) == before
+
+
+@pytest.mark.parametrize(("machine", "expected"), [(183, ["error"]), (243, ["error"]), (62, [])])
+def test_an_image_of_another_machine_is_told_where_the_host_gives_nodes_alone(
+    machine: int, expected: list[str]
+) -> None:
+    situation = Situation((opt(), kernel()), image(glibc(machine=machine)), {"vendors": ("amd",), "userspace": "image"})
+    assert [one.severity for one in found(situation) if one.code == "image-architecture"] == expected

@@ -12,6 +12,7 @@ from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
 from gpubind.image.facts import image_library
 from gpubind.loader.container import Located
 from gpubind.model import Finding, ImageLibrary, Severity, cases_of, counted, finding
+from gpubind.model.arch import architecture
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")
@@ -46,6 +47,16 @@ def _winner(preflight: ImagePreflight, soname: str) -> Optional[Winner]:
     directory = dirname(found.path)
     in_path = directory in preflight.container.library_path
     return Winner(soname, found, directory if in_path else None, directory in preflight.container.users_path)
+
+
+def image_architecture(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield an image of another machine of which the plan left nothing out: nodes go into any."""
+    host, image = architecture(preflight.host.uname.machine), preflight.image.facts.arch
+    is_told = any(found.code == "image-architecture" for found in preflight.plan.findings)
+    if not is_told and preflight.plan.drivers and image not in (None, host.name, host.compat32):
+        yield finding(
+            "image-architecture", case="programs", subject="image", severity="error", arch=image, machine=host.name
+        )
 
 
 def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
