@@ -15,7 +15,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import prefixes_of, read_cuda
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.image.rocm import read_rocm
-from gpubind.loader.loader import Loader, newest
+from gpubind.loader.loader import Loader, newest, own_prefixes
 from gpubind.model import ABSENT, ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, architecture
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     """
     names = tree.list("/")
     any_loader = Loader(tree)
+    if any_loader.glibc is None:
+        any_loader = Loader(tree, more=own_prefixes(tree))
     family, version, arch = _libc(tree, any_loader)
     is_closed = isinstance(names, Missing) and names.why == "forbidden"
     forbidden = "/" if is_closed else any_loader.forbidden_directory if family == "none" else None

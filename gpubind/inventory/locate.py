@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from posixpath import basename, dirname, normpath
+from posixpath import basename
 from typing import Optional
 
 from gpubind.errors import FormatError
@@ -15,12 +15,12 @@ from gpubind.formats.driver.names import RUN_DIRECTORY, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.claims import Answer, Claim, is_clean, sorted_out
-from gpubind.inventory.interpreters import foreign_interpreter, loaders_of
+from gpubind.inventory.interpreters import loaders_of
 from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import USERSPACES, Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
-from gpubind.model.layouts import SYSTEM_DIRECTORIES, TEGRA_PASSTHROUGH, UNCHANGED_PROGRAMS, data_places
+from gpubind.model.layouts import SYSTEM_DIRECTORIES, TEGRA_PASSTHROUGH, data_places
 
 READ_ONLY = ("ro", "nosuid", "nodev")
 PASSED_THROUGH = ("/", f"{TEGRA_PASSTHROUGH}/")
@@ -234,9 +234,6 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
             # Scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
-        unchanged = normpath(f"{dirname(found.path)}/{UNCHANGED_PROGRAMS}/{claim.name}")
-        if foreign_interpreter(tree, found.path) and isinstance(beside := tree.find(unchanged), Found):
-            found = beside
         return program(search, claim, found, directory, table.capability(claim))
     return claim.absent("in none of the program directories")
 

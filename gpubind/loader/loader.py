@@ -24,6 +24,9 @@ DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
 MULTIARCH = "*-linux-gnu*"
 LOADERS = "ld-linux*.so.*"
+STORES = ("/nix/store", "/gnu/store")
+STORED_LIMIT = 16
+"""Releases of glibc in a store that are looked at."""
 
 
 class Glibc(NamedTuple):
@@ -39,8 +42,12 @@ class Glibc(NamedTuple):
 class Loader:
     """The loader of *tree* for programs of one architecture, or of any."""
 
-    def __init__(self, tree: Tree, arch: Optional[str] = None, beside: Optional[Loader] = None) -> None:
-        """Make the loader; *beside* is that of another architecture, with the same cache and configuration."""
+    def __init__(
+        self, tree: Tree, arch: Optional[str] = None, beside: Optional[Loader] = None, more: tuple[str, ...] = ()
+    ) -> None:
+        """Make the loader, which searches directories *more* last; *beside* is that of another architecture, with the
+        same cache and configuration.
+        """
         self.tree = tree
         self.arch = arch
         self._all: dict[Optional[str], Loader] = {} if beside is None else beside._all
@@ -48,7 +55,8 @@ class Loader:
         cache = read_ldcache(tree) if beside is None else beside._cache
         self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
         self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if beside is None else beside._configured
-        every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES, *_of_loaders(tree))
+        self._more: tuple[str, ...] = more if beside is None else beside._more
+        every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES, *more)
         directories = _existing(tree, every) if beside is None else beside.directories
         if arch is not None and architecture(arch).bits == 32:
             directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
@@ -115,21 +123,23 @@ class Loader:
         """
         configured = () if self._cache else self._configured
         places = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
-        every = (*configured, *places, *_of_loaders(self.tree))
-        return _existing(self.tree, every)
+        return _existing(self.tree, (*configured, *places, *self._more))
 
 
 def _multiarch(tree: Tree) -> list[RootedPath]:
     return [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
 
 
-def _of_loaders(tree: Tree) -> list[str]:
-    """Return the directories of the loaders that programs name: a glibc with its own prefix is in the same one.
+def own_prefixes(tree: Tree) -> tuple[str, ...]:
+    """Return where a glibc outside the usual directories may be: where usual loaders lead, or in a store, newest first.
 
-    Source: alpine-pkg-glibc `APKBUILD`, with /usr/glibc-compat.
+    Source: alpine-pkg-glibc `APKBUILD`, with /usr/glibc-compat; nixpkgs `pkgs/build-support/docker`.
     """
-    found = (tree.lenient.resolve(path) for base in ("/lib64", "/lib") for path in glob(tree, f"{base}/{LOADERS}"))
-    return [path.rpartition("/")[0] for path in found if not isinstance(path, Missing)]
+    found = (tree.resolve(path) for base in ("/lib64", "/lib") for path in glob(tree, f"{base}/{LOADERS}"))
+    usual = [path.rpartition("/")[0] for path in found if not isinstance(path, Missing)]
+    stored = [path for store in STORES for path in glob(tree, f"{store}/*-glibc-*/lib")]
+    newest_first = sorted(stored, key=lambda path: path.partition("-glibc-")[2], reverse=True)
+    return (*usual, *newest_first[:STORED_LIMIT])
 
 
 def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:

@@ -46,12 +46,6 @@ BINARY_DIRECTORIES = (
     "/",  # an extracted .run directory
 )
 
-UNCHANGED_PROGRAMS = "../origBin"
-"""From a directory of programs that were changed for their host to that of the same ones for containers.
-
-Source: nixpkgs `pkgs/os-specific/linux/nvidia-x11/builder.sh`.
-"""
-
 NOBODYS_HOME = "kubernetes"
 """A directory below /home that names no user: nodes of GKE have programs and the driver in it."""
 

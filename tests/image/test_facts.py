@@ -13,7 +13,7 @@ from gpubind.model import Request
 from tests.support.driver import host, kernel, ubuntu
 from tests.support.elf import I386, elf
 from tests.support.images import GCOMPAT, GLIBC, MUSL, OWN_PREFIX, STATIC, glibc, image, sandbox
-from tests.support.trees import File, Hidden, Item, Link, Spec, make_tree
+from tests.support.trees import Dir, File, Hidden, Item, Link, Spec, make_tree
 
 
 def test_glibc_is_told_from_its_version_definitions() -> None:
@@ -24,6 +24,12 @@ def test_glibc_is_told_from_its_version_definitions() -> None:
 def test_musl_and_none_are_told_apart() -> None:
     assert image(MUSL).facts.libc_family == "musl"
     assert image(MUSL, GCOMPAT).facts.libc_family == "musl"
+    stored = {
+        f"/nix/store/{name}/lib/libc.so.6": glibc(version)["/usr/lib/x86_64-linux-gnu/libc.so.6"]
+        for name, version in (("a1-glibc-2.38-27", "2.38"), ("0f-glibc-2.40-66", "2.40"))
+    }
+    assert image({**stored, "/nix/store/0f-glibc-locales-2.40/lib/locale": Dir()}).facts.libc_version == "2.40"
+    assert image(glibc("2.36"), stored).facts.libc_version == "2.36"
     own = image(MUSL, OWN_PREFIX).facts
     assert (own.libc_family, own.libc_version) == ("glibc", "2.34")
     assert (image(STATIC).facts.libc_family, image(STATIC).facts.arch) == ("none", "x86_64")

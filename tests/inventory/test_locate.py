@@ -144,17 +144,6 @@ def test_several_programs_with_one_loader_come_with_one_directory() -> None:
     assert [file.kind for file in found.files] == ["binary", "binary", "directory"]
 
 
-def test_the_unchanged_program_beside_one_that_was_changed_for_its_host_is_the_containers() -> None:
-    unchanged = {"/nix/store/d4e5f6-tool/origBin/tool": File(elf(kind=2), 0o755)}
-    assert only(located({**WITH_LOADER, **unchanged}, claim("program", "tool"))).path == next(iter(unchanged))
-    usual: Spec = {
-        "/opt/t/bin/tool": elf(kind=2),
-        "/opt/t/origBin/tool": elf(kind=2),
-        "/usr/bin/tool": Link("/opt/t/bin/tool"),
-    }
-    assert only(located(usual, claim("program", "tool"))).path == "/opt/t/bin/tool"
-
-
 @pytest.mark.parametrize("interpreter", ["/opt/ld.so", "/srv/no-libc/ld.so", "/srv/gone/ld.so", "lib/ld.so"])
 def test_a_directory_without_a_c_library_and_one_of_the_system_are_never_a_loaders(interpreter: str) -> None:
     spec: Spec = {

@@ -25,8 +25,7 @@ LOADER = "ld-linux-x86-64.so.2"
 OF_GLIBC = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1")
 USUAL = (b"/lib64/ld-linux-x86-64.so.2\0", f"{LIBRARIES[len('/usr') :]}/\0".encode(), b"/etc/ld.so.cache\0")
 GONE = (f"{LIBRARIES}/nvidia", "/usr/lib/nvidia", "/etc/ld.so.cache", "/etc/alternatives/nvidia", "/etc/OpenCL")
-HOSTS = ("nixos", "nixos-changed-only", "guix")
-"""With and without the unchanged programs that nixpkgs keeps for containers."""
+HOSTS = ("nixos", "guix")
 CASES = [Case("bwrap", "bookworm", True), Case("apptainer", "bookworm-sb", True), Case("bwrap", "bullseye", False)]
 
 
@@ -70,9 +69,6 @@ def fill(host: str, upper: str, kind: str) -> None:
         os.link(os.path.realpath(f"{host}{LIBRARIES}/{name}"), f"{upper}{glibc}/{name}")
     changed(f"{host}{LIBRARIES}/{LOADER}", f"{upper}{glibc}/ld.so", made)
     changed(f"{host}{PROGRAMS}/nvidia-smi", f"{upper}{driver}/bin/nvidia-smi", made)
-    if kind == "nixos":
-        os.mkdir(f"{upper}{driver}/origBin")
-        os.link(f"{host}{PROGRAMS}/nvidia-smi", f"{upper}{driver}/origBin/nvidia-smi")
     os.makedirs(f"{upper}/run/current-system")
     if kind == "guix":
         os.symlink(driver, f"{upper}/run/current-system/profile")
@@ -82,21 +78,35 @@ def fill(host: str, upper: str, kind: str) -> None:
         os.symlink(driver, f"{upper}/run/opengl-driver")
 
 
-def test_an_image_with_musl_or_none_and_a_glibc_in_its_own_prefix_runs_the_driver(trixie: Machine) -> None:
-    own = "/usr/glibc-compat"
-    made = dict(zip(USUAL[1:], (f"{own}/lib/\0".encode(), b"/none/d.so.cache\0")))
+@pytest.mark.parametrize(
+    ("own", "loader", "usual"),
+    [
+        ("/usr/glibc-compat/lib", LOADER, f"{LIBRARIES[len('/usr') :]}/"),
+        ("/nix/store/00-glibc-1/lib", "l", f"{LIBRARIES}/"),
+    ],
+    ids=["alpine", "nix"],
+)
+def test_an_image_whose_glibc_has_a_prefix_of_its_own_gets_the_driver(
+    trixie: Machine, own: str, loader: str, usual: str
+) -> None:
+    """Alpine's programs name the usual loader, which is a link; Nix's name the one in the store."""
+    made = {f"{usual}\0".encode(): f"{own}/\0".encode(), USUAL[2]: b"/none/d.so.cache\0"}
+    in_store = loader != LOADER
     top = tempfile.mkdtemp(prefix="prefix-", dir=RIG)
     os.chmod(top, 0o755)
     try:
         shutil.copytree(f"{RIG}/ct/busybox", f"{top}/image", symlinks=True)
         shutil.rmtree(f"{top}/image/lib64", ignore_errors=True)
-        os.makedirs(f"{top}/image{own}/lib")
-        os.mkdir(f"{top}/image/lib64")
+        os.makedirs(f"{top}/image{own}")
         for name in OF_GLIBC:
-            os.link(os.path.realpath(f"{RIG}/ct/bookworm{LIBRARIES}/{name}"), f"{top}/image{own}/lib/{name}")
-        changed(f"{RIG}/ct/bookworm{LIBRARIES}/{LOADER}", f"{top}/image{own}/lib/{LOADER}", made)
-        os.symlink(f"{own}/lib/{LOADER}", f"{top}/image/lib64/{LOADER}")
-        words = ("exec", "--nv", "--backend", "bwrap", "/srv/image", "nvidia-smi")
+            os.link(os.path.realpath(f"{RIG}/ct/bookworm{LIBRARIES}/{name}"), f"{top}/image{own}/{name}")
+        changed(f"{RIG}/ct/bookworm{LIBRARIES}/{LOADER}", f"{top}/image{own}/{loader}", made)
+        if not in_store:
+            os.mkdir(f"{top}/image/lib64")
+            os.symlink(f"{own}/{loader}", f"{top}/image/lib64/{LOADER}")
+        named = {USUAL[0]: f"{own}/{loader}\0".encode()} if in_store else {}
+        changed(f"{trixie.root}{PROGRAMS}/nvidia-smi", f"{top}/image/bin/own-smi", named)
+        words = ("exec", "--nv", "--backend", "bwrap", "/srv/image", "own-smi")
         binds = [Bind(f"{top}/image", "/srv/image")]
         said = trixie.gpubind(*words, user=True, driver=True, binds=binds, status=9)
     finally:
@@ -121,11 +131,10 @@ def test_the_driver_and_its_programs_work_in_a_container_that_has_no_store(store
     assert not [name for name in report["unloadable"] if name.startswith(STEMS)]
 
 
-def test_a_program_with_a_loader_in_the_store_comes_with_it_and_an_unchanged_one_without(stored: Machine) -> None:
-    words = ("plan", "--nv", "--json", "--image", image("bookworm"))
-    plan = document(stored.gpubind(*words, driver=True, user=True, binds=[CONTAINERS]))
-    (smi,) = (mount for mount in plan["mounts"] if mount["target"].endswith("/nvidia-smi"))
-    directories = [mount["target"] for mount in plan["mounts"] if mount["target"].endswith("/store/glibc0/lib")]
-    assert bool(directories) == ("/origBin/" not in smi["source"])
-    check = stored.gpubind("check", "--nv", "--json", "--image", image("bookworm"), driver=True, binds=[CONTAINERS])
-    assert "foreign-interpreter" not in check
+def test_a_program_with_a_loader_in_the_store_comes_with_it(stored: Machine) -> None:
+    words = ("--nv", "--json", "--image", image("bookworm"))
+    plan = document(stored.gpubind("plan", *words, driver=True, user=True, binds=[CONTAINERS]))
+    assert [mount["options"] for mount in plan["mounts"] if mount["target"].endswith("/store/glibc0/lib")] == [
+        ["ro", "nosuid", "nodev"]
+    ]
+    assert "foreign-interpreter" not in stored.gpubind("check", *words, driver=True, binds=[CONTAINERS])

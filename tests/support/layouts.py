@@ -200,8 +200,6 @@ def _programs(at: _Making) -> None:
         )
         if at.chance(0.7):
             at.add(f"{directory}/{name}", File(elf(kind=2, interpreter=loader), 0o755))
-        if at.chance(0.2):
-            at.add(f"{directory.rpartition('/')[0]}/origBin/{name}", File(elf(kind=2), 0o755))
     if at.chance(0.5):
         at.add("/nix/store/0a1b2c-glibc/lib/libc.so.6", elf("libc.so.6"))
 

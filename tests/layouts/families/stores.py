@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import PROGRAMS, Places, libraries, manifests, nodes, planned, programs
+from tests.layouts.nvidia import PROGRAMS, Places, libraries, manifests, nodes, planned
 from tests.support.driver import V, kernel
 from tests.support.elf import elf
 from tests.support.trees import File, Item, Link, Spec
@@ -68,10 +68,6 @@ def nixos(*parts: Spec) -> Spec:
     return {**spec, **kernel()}
 
 
-def but_persistenced(spec: Spec) -> Spec:
-    return {path: item for path, item in spec.items() if not path.endswith("persistenced")}
-
-
 CHANGED_FOR_NIX = changed(f"{OF_NIX}/bin", "/nix/store/1d2e3f-glibc-2.40-66")
 FOR_GUIX = renamed(package(GUIX))
 MANIFESTS_OF_GUIX = tuple(
@@ -84,11 +80,11 @@ LAYOUTS = (
         name="nixos",
         who="NixOS with `hardware.graphics.enable` and the driver of nixpkgs",
         source=NIXPKGS,
-        spec=nixos(CHANGED_FOR_NIX, but_persistenced(programs(f"{OF_NIX}/origBin"))),
-        planned=WANTED,
+        spec=nixos(CHANGED_FOR_NIX),
+        planned=WANTED | {"loader": ("lib",)},
         nodes=nodes(),
         gpus=("0", "1"),
-        remark="Programs are nixpkgs' unchanged ones, which it keeps for containers.",
+        remark="Programs come with their loader and C library, at the same path.",
     ),
     HostLayout(
         name="guix",
