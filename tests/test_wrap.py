@@ -309,6 +309,7 @@ def amds_spec(*nodes: int) -> Spec:
     ("words", "spec", "node"),
     [
         (("docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0"), {}, 129),
+        (("docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=7,1-3"), {}, 128),
         (("docker", "run", "--device", "amd.com/gpu=0"), {}, 129),
         (("docker", "run", "--device", "amd.com/gpu=0"), amds_spec(129, 128), 129),
         (("docker", "run", "--device", "amd.com/gpu=0"), amds_spec(128, 129), 128),
@@ -325,3 +326,26 @@ def test_wrap_counts_amds_gpus_as_amds_toolkit_does(
     host.write_text(record(amd_host(CROSSED, spec)))
     done = gpubind("wrap", "-q", "--dry-run", "--host", str(host), "--", *words, "img", "true")
     assert set(re.findall(r"/dev/dri/renderD[0-9]+", done.stdout)) == {f"/dev/dri/renderD{node}"}
+
+
+@pytest.mark.parametrize(
+    ("value", "visible", "unknown"),
+    [
+        *(("1,0", "0,1", ""), ("0,1", "0,1", ""), ("0,9,2", "0", "9, 2"), ("0x77", "-1", "GPU-0000000000000077")),
+        ("0x2,0x1,0", "GPU-0000000000000001,GPU-0000000000000002", ""),
+    ],
+)
+def test_amds_variable_is_a_set_and_what_the_host_lacks_is_ignored_and_told(
+    tmp_path: Path, value: str, visible: str, unknown: str
+) -> None:
+    """GPU 1 of AMD's toolkit is ROCr's first one, in the container, too."""
+    host = tmp_path / "host.json"
+    host.write_text(record(amd_host(CROSSED)))
+    docker = ("docker", "run", "--runtime=amd", "-e", f"AMD_VISIBLE_DEVICES={value}", "img", "true")
+    done = gpubind("wrap", "--dry-run", "--host", str(host), "--", *docker)
+    assert done.returncode == 0
+    assert f"ROCR_VISIBLE_DEVICES={visible} " in done.stdout
+    told = (
+        f"warning: visible-devices-unknown: AMD_VISIBLE_DEVICES={value}: this host has no {unknown}, which is ignored"
+    )
+    assert (told in done.stderr) == bool(unknown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.errors import GpubindError, UsageError
@@ -10,10 +11,10 @@ from gpubind.image.reference import parse_reference
 from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
-from gpubind.launch.target import StartRequest, StartTarget, with_target
+from gpubind.launch.target import Notice, StartRequest, StartTarget, with_target
 from gpubind.launch.wrap.command import Wrapped, arguments_of, rewritten
 from gpubind.launch.wrap.gpus import GpuRequest, as_written, with_image
-from gpubind.model import by_address
+from gpubind.model import Gpu, by_address
 from gpubind.observe import has_command
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.programs import PROGRAMS
@@ -93,17 +94,30 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
     A CDI spec that has the device takes precedence.
     """
     is_amds = gpus.vendors == ("amd",) or not (gpus.vendors or host.dev.has(NVIDIA_MODULE))
-    if gpus.gpus is None or not is_amds or not any(map(str.isdigit, gpus.gpus.split(","))):
+    if gpus.gpus in (None, "all", "none") or not is_amds:
         return gpus.gpus
     from gpubind.inventory.amd.devices import read_topology
     from gpubind.inventory.cdi.specs import read_registry
 
-    nodes = {str(place): gpu.render or "" for place, gpu in enumerate(by_address(read_topology(host).gpus))}
+    names, here = (gpus.gpus or "").split(","), by_address(read_topology(host).gpus)
+    if gpus.chosen_by and here and not gpus.cdi:
+        names = _known(names, here, gpus.chosen_by, request)
+    nodes = {str(place): gpu.render or "" for place, gpu in enumerate(here)}
     for name, (_, device) in read_registry(host, request.query.request.cdi_directories).devices.items():
         renders = [node.source for node in device.edits.nodes if "/renderD" in node.source]
         if renders and name in gpus.cdi:
             nodes[name.partition("=")[2]] = ",".join(renders)
-    return ",".join(nodes.get(name) or name for name in gpus.gpus.split(","))
+    return ",".join(nodes.get(name) or name for name in names)
+
+
+def _known(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartRequest) -> list[str]:
+    """Return those of *names* that *gpus* have, in ROCr's order: AMD's toolkit ignores the others, and gives a set."""
+    indexes = {name: gpu.index or 0 for place, gpu in enumerate(gpus) for name in (str(place), gpu.uuid or "")}
+    unknown = [name for name in names if name not in indexes]
+    if unknown:
+        text = f"{by}: this host has no {', '.join(unknown)}, which is ignored"
+        request.report(Notice("warning", "visible-devices-unknown", text))
+    return sorted(dict.fromkeys(name for name in names if name in indexes), key=indexes.__getitem__) or ["none"]
 
 
 def _asked(request: StartRequest, gpus: GpuRequest) -> StartRequest:
