@@ -84,8 +84,10 @@ def exceptions(layout: HostLayout) -> str:
     told = []
     for form in FORMATS:
         here = given(layout.name, form)
-        lost = [here.error] if here.error else sorted(wanted - here.names)
-        if lost:
+        lost = sorted(wanted - here.names)
+        if here.error:
+            told.append(f"not {form}: [{here.error}](errors.md#{here.error})")
+        elif lost:
             told.append(f"not {form}: " + ", ".join(f"`{name}`" for name in lost))
     return "; ".join(told) or "all"
 
