@@ -8,6 +8,7 @@ Source: nvidia-container-toolkit `pkg/nvcdi/driver-wsl.go`.
 from __future__ import annotations
 
 from gpubind.files.tree import Tree
+from gpubind.frozen import NamedTuple
 from gpubind.model import Missing
 from gpubind.model.layouts import WSL_DRIVERS, WSL_LIBRARIES
 
@@ -17,8 +18,16 @@ STORE = "nv"
 """How the names of NVIDIA's stores begin (nv_dispi.inf_amd64_..., nvmdi...): Windows has hundreds of others."""
 
 
-def driver_stores(tree: Tree) -> tuple[str, ...]:
-    """Return the directory of NVIDIA's driver that is in use; several only where nothing tells them apart.
+class Stores(NamedTuple):
+    """The directories of NVIDIA's drivers that Windows has."""
+
+    in_use: tuple[str, ...] = ()
+    """One; several only where nothing tells them apart."""
+    others: tuple[str, ...] = ()
+
+
+def driver_stores(tree: Tree) -> Stores:
+    """Return the directory of NVIDIA's driver that is in use, and those of others.
 
     In use is the one with the most files of the same name and size in /usr/lib/wsl/lib. NVIDIA's own tools ask Windows.
     """
@@ -26,13 +35,14 @@ def driver_stores(tree: Tree) -> tuple[str, ...]:
     own = [name for name in names if name.startswith(STORE)]
     stores = _with_libcuda(tree, own) or _with_libcuda(tree, [name for name in names if name not in own])
     if len(stores) < 2:
-        return stores
+        return Stores(stores)
     copies = {name: _size(tree, f"{WSL_LIBRARIES}/{name}") for name in tree.names(WSL_LIBRARIES)}
     equal = {
         store: sum(1 for name, size in copies.items() if size and _size(tree, f"{store}/{name}") == size)
         for store in stores
     }
-    return tuple(store for store in stores if equal[store] == max(equal.values()))
+    in_use = tuple(store for store in stores if equal[store] == max(equal.values()))
+    return Stores(in_use, tuple(store for store in stores if store not in in_use))
 
 
 def _with_libcuda(tree: Tree, names: list[str]) -> tuple[str, ...]:

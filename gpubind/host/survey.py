@@ -140,7 +140,7 @@ class _Survey:
             for sub in BELOW_ROCM:
                 self.list(f"{directory}/{sub}", all_facts=True)
         self.list(layouts.WSL_DRIVERS)
-        for store in driver_stores(self.tree):
+        for store in driver_stores(self.tree).in_use:
             self.list(store)
         self._dependencies()
         self._glibc()

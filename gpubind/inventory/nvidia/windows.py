@@ -36,8 +36,12 @@ class Windows(NamedTuple):
 
 def read_windows(host: Host) -> Windows:
     """Return the directories of the driver in use, and their files; none if there is no such directory."""
-    stores = driver_stores(host.driver)
-    return Windows(stores, *sorted_out(_files(host, stores)))
+    stores, others = driver_stores(host.driver)
+    files, decisions = sorted_out(_files(host, stores))
+    detail = "fewer of its files are in /usr/lib/wsl/lib than of the driver in use"
+    claims = (Claim("file", store, "driver", WSL_DRIVERS) for store in others)
+    rejected = (claim.rejected("other-driver-version", detail, claim.name) for claim in claims)
+    return Windows(stores, files, (*decisions, *rejected))
 
 
 def _files(host: Host, stores: tuple[str, ...]) -> Iterator[Answer]:

@@ -77,8 +77,10 @@ def test_files_of_one_library_do_not_collide(links: bool) -> None:
 
 
 def test_of_several_drivers_the_one_whose_files_programs_open_is_in_use() -> None:
-    targets = sources(planned(WHOLE, store(OLD_STORE, 64)))
+    plan = planned(WHOLE, store(OLD_STORE, 64))
+    targets = sources(plan)
     assert f"{HERE}/nvcubins.bin" in targets
+    assert [one.path for one in plan.decisions if one.rule == "other-driver-version"] == [BEFORE]
     assert not [target for target in targets if target.startswith(BEFORE)]
 
 
