@@ -13,6 +13,7 @@ from gpubind.formats.driver.nvidia_cli import list_argv
 from gpubind.formats.text.record import RecordedList, RecordedRun
 from gpubind.host import ListFile
 from gpubind.host.recorded import RecordedHost
+from gpubind.model.layouts import TEGRA_LISTS, TEGRA_PASSTHROUGH
 from tests.support import amd, intel
 from tests.support.driver import SONAMES, V, kernel, libraries, run_directory
 from tests.support.elf import elf, stub
@@ -321,10 +322,37 @@ def _cache(at: _Making) -> None:
     at.spec["/etc/ld.so.cache"] = data[:-7] if kind == 1 else data
 
 
+def _jetson(at: _Making) -> None:
+    """Lists of a Jetson: lines about anything on this host, about nothing, and damaged ones."""
+    if not at.chance(0.25):
+        return
+    at.add("/etc/nv_tegra_release", "# R36 (release)\n")
+    at.add("/dev/nvmap", Node("char", 10, 100, 0o660, 0, 44))
+    at.add("/dev/nvgpu/igpu0/ctrl", Node("char", 500, 1, 0o660, 0, 999))
+    module = f"/usr/lib/{TRIPLET}/gstreamer-1.0/libgstnvjpeg.so"
+    at.add(f"{at.rng.choice(('', TEGRA_PASSTHROUGH))}{module}", elf("libgstnvjpeg.so"))
+    paths = [at.rng.choice(list(at.spec)) for _ in range(12)] + [
+        module,
+        "/usr/share/none.txt",
+        "/opt/*",
+        "/lib/firmware/x",
+    ]
+    lines = [f"{at.rng.choice(('lib', 'sym', 'dir', 'dev'))}, {path}" for path in paths]
+    lines += ["dev, nvmap", "dev, /dev/nvgpu/*/*", "dev, /dev/nvidia[0-9]", "lib", "lib, ../x", "# text"]
+    config = '[nvidia-container-runtime.modes.csv]\nmount-spec-path = "/srv/lists"\n'
+    directory = at.rng.choice((TEGRA_LISTS, TEGRA_LISTS, "/srv/lists"))
+    if directory != TEGRA_LISTS:
+        at.add("/etc/nvidia-container-runtime/config.toml", config)
+    for name in ("devices.csv", "drivers.csv", "l4t.csv", "cuda.csv"):
+        if at.chance(0.6):
+            text = "\n".join(at.rng.sample(lines, at.rng.randrange(len(lines))))
+            at.add(f"{directory}/{name}", text if at.chance(0.9) else Hidden())
+
+
 PARTS = (
     *(_merged, _odd_directories, _drivers, _firmware, _host_only, _programs, _manifests, _kernel),
     *(_windows, _intel, _rocm),
-    *(_glibc, _cdi, _cache),
+    *(_glibc, _cdi, _cache, _jetson),
 )
 
 
