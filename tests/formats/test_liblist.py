@@ -17,6 +17,7 @@ from gpubind.formats.driver.liblist import (
     library_stem,
     parse_liblist,
 )
+from gpubind.host.base import LIST_FILES
 from gpubind.model.data import read_data
 from tests.support import answers, damaged
 
@@ -110,7 +111,7 @@ def test_a_malformed_line_is_refused_by_number(data: bytes, line: int) -> None:
     assert error.where == f"site.conf:{line}"
 
 
-@pytest.mark.parametrize("name", ["nvliblist.conf", "rocmliblist.conf"])
+@pytest.mark.parametrize("name", LIST_FILES)
 def test_every_entry_of_a_shipped_list_stands_in_a_section_and_once(name: str) -> None:
     found = parse_liblist(read_data(f"etc/{name}"), name)
     assert len(found.entries) > 10

@@ -22,6 +22,7 @@ from gpubind.formats.text.record import (
     dump_record,
     parse_record,
 )
+from gpubind.host.base import LIST_FILES
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import CudaNote, FileKind, HostPath, Missing, Stat
 from gpubind.model.data import read_data
@@ -325,7 +326,7 @@ def test_a_device_tree_is_recorded_only_if_it_is_another_one() -> None:
 def use(data: bytes) -> None:
     """Parse, and ask what a plan asks first."""
     host = RecordedHost(parse_record(data), "test")
-    for name in ("nvliblist.conf", "rocmliblist.conf"):
+    for name in LIST_FILES:
         host.liblist(name)
     host.run(("nvidia-container-cli", "list"), 1)
 

@@ -13,11 +13,12 @@ import pytest
 import gpubind
 from gpubind.errors import UsageError
 from gpubind.formats.text.record import parse_record
+from gpubind.host.base import LIST_FILES
 from gpubind.model.data import HOSTS, read_data
 
 PACKAGE = os.path.dirname(os.path.abspath(gpubind.__file__))
 ETC = os.path.join(os.path.dirname(PACKAGE), "etc")
-NAMES = ("etc/nvliblist.conf", "etc/rocmliblist.conf", *(f"model/data/hosts/{name}.json" for name in HOSTS))
+NAMES = (*(f"etc/{name}" for name in LIST_FILES), *(f"model/data/hosts/{name}.json" for name in HOSTS))
 
 
 def wheel_files() -> list[tuple[str, str]]:
