@@ -284,6 +284,8 @@ class Inventory(NamedTuple):
     """What a CDI spec sets."""
     beside: tuple[str, ...] = ()
     """The directories that hold libcuda: programs and data are also searched in their prefixes."""
+    nodes_only: bool = False
+    """Whether its user space was not asked for: then what an image lacks of it is not a finding."""
     tiles: tuple[int, ...] = ()
     """How many devices a vendor's library counts of each GPU; empty: one of each."""
 

@@ -125,7 +125,7 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
     asked = [file for file in inventory.files if _is_asked(file, requested)]
     left_out = [file for file in inventory.files if not _is_asked(file, requested)]
     sided = host_side(asked, request, fit)
-    if userspaces_of([inventory.driver.vendor]):
+    if userspaces_of([inventory.driver.vendor]) and not inventory.nodes_only:
         from gpubind.planner.userspace import with_findings  # only where one is asked for
 
         sided = with_findings(inventory.driver.vendor, sided, inventory.files, asked, request, fit)

@@ -1,7 +1,7 @@
 """Hosts with Intel's GPUs, NPUs and Gaudi accelerators.
 
 What Linux' i915, xe, intel_vpu and habanalabs show in /sys, and Debian's packages of the user space. Sources: Linux
-Documentation/gpu and Documentation/accel; https://packages.debian.org/trixie/amd64/intel-opencl-icd/filelist,
+Documentation/gpu and Documentation/accel; https://packages.debian.org/sid/amd64/intel-opencl-icd/filelist,
 libze-intel-gpu1, libze1, libigc2.
 """
 

@@ -14,7 +14,7 @@ from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.intel.devices import DRIVERS, GAUDI, GPUS, IntelDevices, addresses, read_devices
-from gpubind.inventory.liblist import read_tables
+from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.locate import LocatedFiles, locate
 from gpubind.inventory.needed import needed_files
 from gpubind.inventory.nodes import driver_kind
@@ -45,31 +45,48 @@ BELOW = ("", "intel-opencl")
 def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
     """Return Intel's devices on *host*, and everything of their user space that *request* may want.
 
-    *listfile* overrides the list file in force. Errors: `NothingToBindError` where there is no device that a program
-    could use; `FormatError` for a malformed list file.
+    Where no vendor is named, only the devices: many processors have graphics, and most images are not for
+    them. *listfile* overrides the list file in force. Errors: `NothingToBindError` where there is no device that a
+    program could use; `FormatError` for a malformed list file.
     """
     found = read_devices(host)
     if not found.devices.nodes:
         raise _nothing(found)
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
-    cache, findings, decisions = read_cache(host.driver, "intel")
-    search = _search(host, request, cache)
     claims = in_force.claims("liblist", "intel", group=COMPUTE_RUNTIME.group)
-    if not listfile.shipped:
-        claims += shipped.claims("completion", "intel", outside=True, group=COMPUTE_RUNTIME.group)
-    located = locate(search, shipped, claims)
-    files, more = _files(search, request, located)
-    return Inventory(
+    inventory = Inventory(
         driver=Driver("intel", None, False, _kernel(host), driver_kind(host), None, host.driver.root),
         source=SourceUsed("liblist", listfile.label),
-        searched=search.searched,
-        files=(*files, *_links(host)),
+        files=tuple(_links(host)),
         devices=found.devices.nodes,
         gpus=found.devices.gpus,
-        decisions=(*decisions, *located.decisions, *found.devices.decisions, *more),
-        findings=(*findings, *found.devices.findings),
+        decisions=found.devices.decisions,
+        findings=found.devices.findings,
         tiles=found.tiles,
+    )
+    if not request.vendors and request.userspace != "host":
+        why = "the host's user space was not asked for: --intel, or --userspace host"
+        left = (claim.decision("left-out", "not-asked", why, step="choice") for claim in claims)
+        return inventory._replace(decisions=(*inventory.decisions, *left), nodes_only=True)
+    if not listfile.shipped:
+        claims += shipped.claims("completion", "intel", outside=True, group=COMPUTE_RUNTIME.group)
+    return _with_userspace(inventory, host, request, shipped, claims)
+
+
+def _with_userspace(
+    inventory: Inventory, host: Host, request: Request, shipped: NameTable, claims: tuple[Claim, ...]
+) -> Inventory:
+    """Return *inventory* with the files of the host's user space that *claims* name, and what these need."""
+    cache, findings, decisions = read_cache(host.driver, "intel")
+    search = _search(host, request, cache)
+    located = locate(search, shipped, claims)
+    files, more = _files(search, request, located)
+    return inventory._replace(
+        searched=search.searched,
+        files=(*files, *inventory.files),
+        decisions=(*decisions, *located.decisions, *inventory.decisions, *more),
+        findings=(*findings, *inventory.findings),
     )
 
 

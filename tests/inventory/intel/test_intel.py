@@ -137,16 +137,27 @@ def test_a_node_for_a_group_is_an_error_for_others_and_a_card_is_none() -> None:
 
 
 def test_the_user_space_is_planned_with_what_it_needs() -> None:
-    planned = plan(userspace(), ONE)
+    planned = plan(userspace(), ONE, vendors=("intel",))
     names = {mount.soname for mount in planned.mounts if mount.kind == "library"}
     assert {"libze_loader.so.1", "libze_intel_gpu.so.1", "libigdrcl.so", "libigc.so.2", "libLLVM.so.19.1"} <= names
     (icd,) = (mount for mount in planned.mounts if mount.kind == "manifest")
     assert (icd.target, icd.content) == ("/etc/OpenCL/vendors/intel.icd", "libigdrcl.so\n")
 
 
+def test_without_a_vendor_option_only_the_nodes_are_planned_and_no_image_lacks_anything() -> None:
+    host = intel_host(userspace(), ONE)
+    planned = gpubind.plan(host, Request(), image=image(glibc("2.41")))
+    assert [mount.target for mount in planned.mounts] == ["/dev/dri/by-path"]
+    assert [finding.code for finding in planned.findings] == []
+    (why,) = (one for one in planned.decisions if one.subject == "libze_intel_gpu.so")
+    assert (why.verdict, why.rule) == ("left-out", "not-asked")
+    asked = gpubind.plan(host, Request(userspace="host"))
+    assert "libze_intel_gpu.so.1" in {mount.soname for mount in asked.mounts}
+
+
 def test_a_loader_without_a_driver_stays() -> None:
     spec = {path: item for path, item in userspace().items() if "libze_intel_gpu" not in path and "igdrcl" not in path}
-    planned = plan(spec, ONE)
+    planned = plan(spec, ONE, vendors=("intel",))
     assert [mount.target for mount in planned.mounts] == ["/dev/dri/by-path"]
     (why,) = (one for one in planned.decisions if one.subject == "libze_loader.so.1" and one.verdict == "left-out")
     assert why.rule == "no-runtime"

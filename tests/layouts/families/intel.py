@@ -23,8 +23,9 @@ def dri(*numbers: int) -> tuple[str, ...]:
 LAYOUTS = (
     HostLayout(
         name="intel-arc",
-        who="Debian 13 with two Arc or Flex GPUs; Debian's packages",
-        source="https://packages.debian.org/trixie/libze-intel-gpu1",
+        who="Debian with two Arc or Flex GPUs; Debian's packages; --intel",
+        request=Request(vendors=("intel",)),
+        source="https://packages.debian.org/sid/libze-intel-gpu1",
         spec=merged(BASE, userspace(), gpu("0000:03:00.0", 0, 128), gpu("0000:4d:00.0", 1, 129, FLEX, "xe")),
         planned={"compute": USERSPACE, "manifests": ("intel.icd",)},
         nodes=dri(0, 1),
@@ -41,10 +42,9 @@ LAYOUTS = (
         planned={"links": ("by-path",)},
         nodes=(*dri(0), "/dev/accel/accel0"),
         gpus=("0",),
-        findings=("no-ldcache",),
         groups=MEMBER,
         main="libze_intel_gpu.so.1",
-        remark="The user space is the image's, see [Intel](intel.md).",
+        remark="The user space is the image's, or with --intel the host's: [Intel](intel.md).",
     ),
     HostLayout(
         name="intel-nvidia",
@@ -79,7 +79,6 @@ LAYOUTS = (
             *(f"/dev/infiniband/uverbs{number}" for number in (0, 1)),
         ),
         gpus=("0", "1"),
-        findings=("no-ldcache",),
         main="libze_intel_gpu.so.1",
         remark="The software is the image's.",
     ),
@@ -91,7 +90,6 @@ LAYOUTS = (
         planned={},
         nodes=("/dev/hl0", "/dev/hl_controlD0"),
         gpus=("0",),
-        findings=("no-ldcache",),
         main="libze_intel_gpu.so.1",
     ),
 )
