@@ -49,7 +49,7 @@ def test_without_a_dev_root_devices_are_looked_for_in_the_machines_own_root(tmp_
     assert (host.driver.root, host.dev.root) == (str(tmp_path), "/")
 
 
-@pytest.mark.parametrize("node", ["nvidiactl", "kfd", "dxg"])
+@pytest.mark.parametrize("node", ["nvidiactl", "nvmap", "kfd", "dxg"])
 def test_only_a_root_without_a_drivers_nodes_assumes_the_machines_own(tmp_path: Path, node: str) -> None:
     make_tree(tmp_path, {f"/with/dev/{node}": b"", "/without/dev/null": b""})
     assert not LiveHost(f"{tmp_path}/with").assumes_dev_root
