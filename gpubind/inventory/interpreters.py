@@ -14,11 +14,10 @@ from typing import Optional
 
 from gpubind.files import Tree
 from gpubind.formats.elf.glibc import LIBC
-from gpubind.model import ContainerPath, Found, HostFile, Missing, RootedPath
+from gpubind.model import READ_ONLY, ContainerPath, Found, HostFile, Missing, RootedPath
 from gpubind.model.layouts import SYSTEM_DIRECTORIES
 
 _USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
-READ_ONLY = ("ro", "nosuid", "nodev")
 
 
 def foreign_interpreter(tree: Tree, program: RootedPath) -> Optional[str]:

@@ -19,10 +19,19 @@ from gpubind.inventory.interpreters import loaders_of
 from gpubind.inventory.liblist import NameTable
 from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
-from gpubind.model import USERSPACES, Capability, ContainerPath, Decision, Found, HostFile, Missing, RootedPath
+from gpubind.model import (
+    READ_ONLY,
+    USERSPACES,
+    Capability,
+    ContainerPath,
+    Decision,
+    Found,
+    HostFile,
+    Missing,
+    RootedPath,
+)
 from gpubind.model.layouts import SYSTEM_DIRECTORIES, TEGRA_PASSTHROUGH, data_places
 
-READ_ONLY = ("ro", "nosuid", "nodev")
 PASSED_THROUGH = ("/", f"{TEGRA_PASSTHROUGH}/")
 
 

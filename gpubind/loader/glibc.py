@@ -19,11 +19,21 @@ from gpubind.loader.fit import fit_files
 from gpubind.loader.loader import Loader
 from gpubind.loader.places import LEVELS
 from gpubind.loader.verdict import Bridge, ImageFit
-from gpubind.model import USERSPACES, ContainerPath, Found, HostFile, Kind, Missing, Request, RootedPath, userspaces_of
+from gpubind.model import (
+    READ_ONLY,
+    USERSPACES,
+    ContainerPath,
+    Found,
+    HostFile,
+    Kind,
+    Missing,
+    Request,
+    RootedPath,
+    userspaces_of,
+)
 from gpubind.model.arch import architecture, library_token
 from gpubind.model.cuda import version_key
 
-_READ_ONLY = ("ro", "nosuid", "nodev")
 """Options of the mounts, also of the directory of converters, which are loaded from there."""
 _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/var/tmp/")
 """Directories that a container may share with the host: a mount point that is made there stays."""
@@ -204,5 +214,5 @@ def _file(
         arch=host.arch if is_library else None,
         soname=name if is_library else None,
         group="libc",
-        options=_READ_ONLY,
+        options=READ_ONLY,
     )

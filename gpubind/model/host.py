@@ -128,6 +128,10 @@ class SourceUsed(NamedTuple):
     passed_over: tuple[PassedOver, ...] = ()
 
 
+READ_ONLY = ("ro", "nosuid", "nodev")
+"""The options of the bind of a driver's file."""
+
+
 class HostFile(NamedTuple):
     """A file of the host that a container may get: a library, a binary, a manifest, a socket, ..."""
 
@@ -155,7 +159,7 @@ class HostFile(NamedTuple):
     content: Optional[bytes] = None
     """A manifest's bytes: its library paths may have to change with where libraries land."""
     options: Optional[tuple[str, ...]] = None
-    """Of its bind, where a CDI spec sets them; None: those of its kind."""
+    """Of its bind, where its source sets them; None: those of its kind."""
     compat32: bool = False
     """Whether it is a 32-bit library of a 64-bit host."""
 

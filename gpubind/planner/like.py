@@ -21,6 +21,7 @@ from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.search import ldconfig
 from gpubind.model import (
+    READ_ONLY,
     VENDOR_ROWS,
     ContainerPath,
     Decision,
@@ -354,7 +355,7 @@ def _mount(host: Host, bind: _Bind) -> Mount:
         soname=None,
         version=None,
         capability=None,
-        options=("nosuid", "nodev") if bind.kind == "socket" else ("ro", "nosuid", "nodev"),
+        options=("nosuid", "nodev") if bind.kind == "socket" else READ_ONLY,
         required=False,
         size=0 if isinstance(found, Missing) else found.size,
         rule="like",

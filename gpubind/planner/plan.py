@@ -11,6 +11,7 @@ from gpubind.formats.driver.icd import parse_icd, with_library_paths
 from gpubind.formats.driver.names import REQUIRED, known
 from gpubind.frozen import NamedTuple
 from gpubind.model import (
+    READ_ONLY,
     Capability,
     ContainerPath,
     Decision,
@@ -46,7 +47,6 @@ ABOUT_NODES = ("device-number", "device-permission")
 _LEFT_OUT: tuple[Verdict, str, Step] = ("left-out", "capability", "capability")
 _NOT_ASKED = "belongs to {}, which was not asked for"
 
-FILE_OPTIONS = ("ro", "nosuid", "nodev")
 SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
 
 
@@ -217,7 +217,7 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
     else:
         targets = [file.target] if file.target else []
     content = _rewritten(file, kept, layout) if file.content is not None else None
-    options = SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS
+    options = SOCKET_OPTIONS if file.kind in ("socket", "directory") else READ_ONLY
     for target in targets:
         yield Mount(
             vendor=file.vendor,

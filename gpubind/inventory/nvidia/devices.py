@@ -17,7 +17,19 @@ from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
 from gpubind.inventory.claims import Answer, Claim, Serving, sorted_out
 from gpubind.inventory.nodes import DRM, Devices, DriverNode, drm_nodes, natural, read_nodes, render_node
-from gpubind.model import Capability, ContainerPath, Finding, Found, Gpu, HostFile, MigDevice, MigNode, Missing, finding
+from gpubind.model import (
+    READ_ONLY,
+    Capability,
+    ContainerPath,
+    Finding,
+    Found,
+    Gpu,
+    HostFile,
+    MigDevice,
+    MigNode,
+    Missing,
+    finding,
+)
 from gpubind.model.layouts import DXG
 
 if TYPE_CHECKING:
@@ -265,7 +277,7 @@ def storage_files(host: Host) -> Iterator[Answer]:
             yield claim.absent(str(found), path)
             continue
         file = claim.bindable(host.driver, found, found_by=path, capability="compute")
-        yield file._replace(options=("ro", "nosuid", "nodev")) if isinstance(file, HostFile) else file
+        yield file._replace(options=READ_ONLY) if isinstance(file, HostFile) else file
 
 
 def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[DriverNode]:
