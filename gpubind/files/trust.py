@@ -50,15 +50,20 @@ def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if not value.startswith("/") or is_obeyed(value)}
 
 
-def writable_by_others(path: str, root: str = "") -> Optional[str]:
-    """Return the first directory, link or file on the way to *path*, below *root*, that not only root can change."""
-    for part, found in _parts(path, root):
+def writable_by_others(path: str, root: str = "", *, within: bool = False) -> Optional[str]:
+    """Return the first directory, link or file on the way to *path*, below *root*, that not only root can change.
+
+    *within*: files in *path* will be used, so that it must not be a sticky directory either.
+    """
+    parts = _parts(path, root)
+    for part, found in parts:
         if found is None or found.st_uid != 0:
             return part
         # In a sticky directory users may only rename and remove their own files.
         if _is_open_to_all(found) and not (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX):
             return part
-    return None
+    end, found = parts[-1]
+    return end if within and found is not None and _is_open_to_all(found) else None
 
 
 def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
@@ -98,6 +103,7 @@ def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result
     Links are followed as for a process whose root directory is *root*.
     """
     parts: list[tuple[str, Optional[os.stat_result]]] = _parts(root) if root else [("/", os.lstat("/"))]
+    top = parts[-1]
 
     def step(at: str, name: str) -> Union[str, Link, Missing]:
         here = f"{at}/{name}"
@@ -115,5 +121,10 @@ def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result
         parts.append((real, found))
         return here if target is None else Link(target)
 
-    follow(path, "", "", step, lambda at: at.rpartition("/")[0])
+    def up(at: str) -> str:
+        above = at.rpartition("/")[0]
+        parts.append(next((part for part in parts if above and part[0] == root + above), top))
+        return above
+
+    follow(path, "", "", step, up)
     return parts

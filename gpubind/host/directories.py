@@ -69,7 +69,8 @@ def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Unt
 def distrusted(variable: str, path: str, root: str) -> Optional[Untrusted]:
     """Return why root's command ignores *path* below *root*, which *variable* names; None if it does not."""
     root = root.rstrip("/")
-    changed, hidden = (ask(_absolute(path), root) for ask in (writable_by_others, unreadable_by_others))
+    changed = writable_by_others(_absolute(path), root, within=True)
+    hidden = unreadable_by_others(_absolute(path), root)
     if not changed and not hidden:
         return None
     return Untrusted("variable", path, changed or hidden or "", variable, is_secret=changed is None)

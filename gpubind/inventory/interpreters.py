@@ -14,6 +14,7 @@ from typing import Optional
 
 from gpubind.files import Tree
 from gpubind.formats.elf.glibc import LIBC
+from gpubind.inventory.claims import is_clean
 from gpubind.model import READ_ONLY, ContainerPath, Found, HostFile, Missing, RootedPath
 from gpubind.model.layouts import SYSTEM_DIRECTORIES
 
@@ -34,11 +35,13 @@ def loaders_of(tree: Tree, files: Iterable[HostFile]) -> Iterator[HostFile]:
     for file in files:
         interpreter = foreign_interpreter(tree, file.path) if file.kind == "binary" and file.group is None else None
         directory = dirname(interpreter or "")
-        if interpreter is None or (directory, file.capability) in made or directory in SYSTEM_DIRECTORIES:
+        if interpreter is None or not is_clean(directory) or (directory, file.capability) in made:
             continue
         made.add((directory, file.capability))
         found = tree.lenient.find(directory)
-        if isinstance(found, Found) and found.stat.kind == "dir" and tree.lenient.has(f"{directory}/{LIBC}"):
+        if not isinstance(found, Found) or not SYSTEM_DIRECTORIES.isdisjoint((directory, found.path)):
+            continue
+        if found.stat.kind == "dir" and tree.lenient.has(f"{directory}/{LIBC}"):
             yield file._replace(
                 kind="directory",
                 path=found.path,

@@ -177,7 +177,9 @@ SYSTEM_DIRECTORIES = frozenset(
     (
         *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"),
         *("/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64"),
-        *("/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share", "/var", "/var/run"),
+        *("/usr/libexec", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share"),
+        *("/var", "/var/lib", "/var/run"),
+        *(f"{base}/{architecture(name).triplet}" for base in ("/lib", "/usr/lib") for name in WITH_DRIVERS),
     )
 )
 """Directories that a list file or a CDI spec cannot bind: that would hide the container's own."""

@@ -136,6 +136,17 @@ def test_a_variable_of_roots_that_names_what_others_could_change_is_ignored(root
 
 @as_root
 @pytest.mark.parametrize("variable", PATH_VARIABLES)
+def test_a_variable_of_roots_that_names_a_sticky_directory_is_ignored(roots_own: Path, variable: str) -> None:
+    shared, own = roots_own / "shared", roots_own / "shared" / "own"
+    own.mkdir(parents=True)
+    shared.chmod(0o1777)
+    assert named({variable: str(own)}) == []
+    for path in (shared, f"{own}/.."):
+        assert named({variable: str(path)}) == [(variable, str(shared), False)]
+
+
+@as_root
+@pytest.mark.parametrize("variable", PATH_VARIABLES)
 def test_a_variable_of_roots_that_names_what_not_everybody_may_read_is_ignored(roots_own: Path, variable: str) -> None:
     secret = roots_own / "secret"
     secret.write_text("password\n")

@@ -14,7 +14,7 @@ from gpubind.inventory.search import Search, read_cache
 from gpubind.model import HostFile, RootedPath
 from tests.support.driver import V, host, libraries, ubuntu
 from tests.support.elf import elf
-from tests.support.trees import File, Link, Spec
+from tests.support.trees import Dir, File, Link, Spec
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 CUDA = f"{LIB}/libcuda.so.{V}"
@@ -144,11 +144,23 @@ def test_several_programs_with_one_loader_come_with_one_directory() -> None:
     assert [file.kind for file in found.files] == ["binary", "binary", "directory"]
 
 
-@pytest.mark.parametrize("interpreter", ["/opt/ld.so", "/srv/no-libc/ld.so", "/srv/gone/ld.so", "lib/ld.so"])
+@pytest.mark.parametrize(
+    "interpreter",
+    [
+        *("/opt/ld.so", "/srv/no-libc/ld.so", "/srv/gone/ld.so", "lib/ld.so"),
+        *("//opt/ld.so", "/opt/./ld.so", "/srv/../opt/ld.so", "/opt//ld.so", "/srv/link/ld.so", "/srv/top/ld.so"),
+        f"{LIB}/a/../ld.so",
+    ],
+)
 def test_a_directory_without_a_c_library_and_one_of_the_system_are_never_a_loaders(interpreter: str) -> None:
     spec: Spec = {
         "/usr/bin/tool": File(elf(kind=2, interpreter=interpreter), 0o755),
         "/opt/libc.so.6": elf("libc.so.6"),
         "/srv/no-libc/ld.so": elf("ld.so"),
+        "/srv/link": Link("/opt"),
+        "/srv/top": Link("/"),
+        "/libc.so.6": elf("libc.so.6"),
+        f"{LIB}/a": Dir(),
+        f"{LIB}/libc.so.6": elf("libc.so.6"),
     }
     assert [file.kind for file in located(spec, claim("program", "tool")).files] == ["binary"]

@@ -126,7 +126,7 @@ def _links(host: Host) -> Iterator[HostFile]:
     with a minimal /dev.
     """
     found = host.lenient.dev.find(BY_PATH)
-    if isinstance(found, Found) and found.stat.kind == "dir":
+    if isinstance(found, Found) and found.stat.kind == "dir" and found.path.startswith("/dev/"):
         claim = Claim("file", BY_PATH, "devices", "/dev", "intel", target=ContainerPath(BY_PATH))
         yield claim.file(host.dev, found, kind="directory", found_by="/dev")._replace(options=_LINKS)
 

@@ -15,7 +15,7 @@ from tests.support.driver import kernel, ubuntu
 from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.intel import INTEGRATED, MAX_1550, gaudi, gpu, intel_host, npu, userspace
-from tests.support.trees import Spec
+from tests.support.trees import Link, Spec
 
 ONE = gpu("0000:03:00.0", 0, 128)
 OWN = gpu("0000:00:02.0", 1, 129, INTEGRATED)
@@ -99,6 +99,12 @@ def test_rocms_packages_without_amdgpu_do_not_hide_the_graphics_of_a_processor()
 def test_the_directory_of_links_by_address_is_bound() -> None:
     (mount,) = plan(ONE).mounts
     assert (mount.target, mount.kind, mount.source) == ("/dev/dri/by-path", "directory", "/dev/dri/by-path")
+
+
+@pytest.mark.parametrize("target", ["/etc", "/"])
+def test_a_link_in_its_place_that_leaves_dev_is_not_bound(target: str) -> None:
+    spec = {path: item for path, item in ONE.items() if not path.startswith("/dev/dri/by-path")}
+    assert plan(spec, {"/dev/dri/by-path": Link(target), "/etc/passwd": "x"}).mounts == ()
 
 
 def test_a_device_without_a_driver_is_named_where_nothing_else_is_there() -> None:

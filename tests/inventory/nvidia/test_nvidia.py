@@ -371,9 +371,9 @@ def test_a_path_that_is_not_plain_is_rejected(entry: str) -> None:
     assert decided(found, entry) == [("rejected", "unclean-path")]
 
 
-@pytest.mark.parametrize("entry", ["/dev", "/usr/lib", "/etc"])
+@pytest.mark.parametrize("entry", ["/dev", "/usr/lib", "/etc", "/usr/lib/x86_64-linux-gnu", "/usr/libexec", "/var/lib"])
 def test_a_directory_that_a_container_has_of_its_own_is_rejected(entry: str) -> None:
-    found = inventory(ubuntu(), kernel(), {"/etc/hostname": "x"}, listfile=f"libcuda.so\n{entry}\n".encode())
+    found = inventory(ubuntu(), kernel(), {f"{entry}/x": "x"}, listfile=f"libcuda.so\n{entry}\n".encode())
     assert decided(found, entry) == [("rejected", "system-directory")]
 
 
