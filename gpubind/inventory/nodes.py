@@ -219,9 +219,8 @@ def driver_kind(host: Host, kernel_version: Optional[str] = None) -> DriverKind:
     """
     if host.dev.has(DXG) or (kernel_version is None and host.driver.has(f"{WSL_LIBRARIES}/libcuda.so.1")):
         return "wsl"
-    if host.dev.has(TEGRA_RELEASE) or (
-        host.uname.machine == "aarch64" and (host.lenient.dev.text(SOC_FAMILY) or "").lower().startswith("tegra")
-    ):
+    family = host.lenient.dev.text(SOC_FAMILY) or ""
+    if host.dev.has(TEGRA_RELEASE) or family.lower().startswith("tegra"):
         return "tegra"
     return "linux"
 

@@ -94,6 +94,9 @@ def architecture(name: str) -> Architecture:
     return _BY_NAME.get(name) or Architecture(name, 0, 64, "little", f"{name}-linux-gnu", name)
 
 
+I386 = architecture("i386")
+
+
 def of_elf(machine: int, bits: int, order: str) -> str:
     """Return the architecture of ELF files with this e_machine, class and byte order; `machine-N` if unknown."""
     return _BY_ELF.get((machine, bits, order)) or f"machine-{machine}"

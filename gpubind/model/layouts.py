@@ -72,7 +72,7 @@ def library_directories(arch: str) -> tuple[str, ...]:
         f"/usr/lib/{tri}",
         f"/usr/lib/{tri}/nvidia/current",  # Debian, when no alternative points there
         f"/usr/lib/{tri}/nvidia",
-        *(tegra_directories(arch)[1:] if known.name == "aarch64" else ()),  # Jetson
+        *tegra_directories(arch)[1:],  # Jetson
         *plain,
         f"{plain[0]}/nvidia",  # older RPM packages
         "/usr/lib",  # Arch

@@ -41,7 +41,7 @@ from gpubind.model import (
     Verdict,
     layouts,
 )
-from gpubind.model.arch import Architecture, architecture
+from gpubind.model.arch import I386, Architecture, architecture
 from gpubind.model.data import read_data
 from gpubind.model.digest import digest
 from gpubind.model.findings import finding
@@ -133,8 +133,8 @@ def like_plan(host: Host, request: Request) -> Plan:
     cache = read_ldcache(host.driver)
     arch = architecture(host.uname.machine)
     wanted = [_LibraryClass(arch, SINGULARITY.libdir)]
-    if flavour.by_class and "compat32" in (request.caps or ()) and arch.name == "x86_64":
-        wanted.append(_LibraryClass(architecture("i386"), LIBRARIES32, adds=True))
+    if flavour.by_class and "compat32" in (request.caps or ()) and arch.compat32 == I386.name:
+        wanted.append(_LibraryClass(I386, LIBRARIES32, adds=True))
     if isinstance(cache, LdCache):
         for one in lists:
             one.look_up(cache, wanted)
