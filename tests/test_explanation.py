@@ -125,6 +125,18 @@ def test_a_page_has_no_marks_and_fits_and_commands_stay_whole() -> None:
         assert all("`" in line for line in long), long
 
 
+@pytest.mark.parametrize(
+    ("code", "command"),
+    [
+        ("tegra", "`ls -l /dev/nvmap /dev/nvhost-* /dev/nvgpu/*`"),
+        ("driver-in-image", "`apt-get purge 'libnvidia-*' 'nvidia-*'`"),
+        ("driver-mismatch", "`ls /usr/lib*/libcuda.so.*`"),
+    ],
+)
+def test_the_wildcards_of_a_command_are_no_marks(code: str, command: str) -> None:
+    assert command in unmarked(explain_code(code) or "", 200)
+
+
 def test_a_code_is_found_whatever_its_case() -> None:
     assert explain_code("LIBRARY-MISSING") == explain_code("library-missing")
 

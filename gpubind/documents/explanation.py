@@ -27,7 +27,8 @@ from gpubind.model.plain import plain, text_of
 from gpubind.model.verb import verb
 
 SCHEMA = "gpubind.explain/1"
-_QUOTED = re.compile(r"(`+)(.+?)\1")
+_MARKS = re.compile(r"(`+)(.+?)\1|(?<![\w*])\*([^* `][^*`]*)\*(?![\w*])")
+"""Code, then emphasis: in code, an asterisk stays."""
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _AS_IT_IS = ("|", "    ", "```")
 """The beginnings of lines of tables and of code."""
@@ -246,8 +247,7 @@ def unmarked(page: str, width: int) -> str:
         if line.startswith(_AS_IT_IS):
             lines.append(line)
             continue
-        line = _QUOTED.sub(_quoted, _LINK.sub(r"\1", line))
-        line = re.sub(r"(?<![\w*])\*([^* ][^*]*)\*(?![\w*])", r"\1", line)
+        line = _MARKS.sub(_quoted, _LINK.sub(r"\1", line))
         wrapper.subsequent_indent = "  " if line.startswith(("- ", "1. ")) else ""
         lines += wrapper.wrap(line) or [""]
     return "".join(printable(line.replace(_STAY, " ")) + "\n" for line in lines)
@@ -266,6 +266,8 @@ def _paragraphs(page: str) -> list[str]:
 
 def _quoted(match: re.Match[str]) -> str:
     """Words keep their quotes, so that they are not read on; one word needs none."""
+    if match.group(3):
+        return match.group(3)
     inside = match.group(2).strip()
     return f"`{inside}`".replace(" ", _STAY) if " " in inside else inside
 
