@@ -151,12 +151,13 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     # A list of a user or site may name any library.
     own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
     if not own and not devices.nodes:
+        missing = "install ROCm with librocdxg" if host.dev.has(DXG) else "load amdgpu"
         raise NothingToBindError(
             "nothing-to-bind",
             "no ROCm library and no AMD device on this host",
             where=", ".join((*search.places, KFD, TOPOLOGY)),
             why="no file matches, and amdgpu is not loaded",
-            hint="with AMD's GPUs: load amdgpu, or name ROCm's place with ROCM_PATH or --root",
+            hint=f"with AMD's GPUs: {missing}, or name ROCm's place with ROCM_PATH or --root",
         )
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)

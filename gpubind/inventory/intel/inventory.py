@@ -32,7 +32,7 @@ from gpubind.model import (
     SourceUsed,
     architecture,
 )
-from gpubind.model.layouts import CONTAINER_LIBRARIES, library_directories
+from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, library_directories
 
 LIST_NAME = VENDOR_ROWS["intel"].list_name
 BY_PATH = "/dev/dri/by-path"
@@ -51,7 +51,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     """
     found = read_devices(host)
     if not found.devices.nodes:
-        raise _nothing(found)
+        raise _nothing(host, found)
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
     claims = in_force.claims("liblist", "intel", group=COMPUTE_RUNTIME.group)
@@ -90,15 +90,18 @@ def _with_userspace(
     )
 
 
-def _nothing(found: IntelDevices) -> NothingToBindError:
+def _nothing(host: Host, found: IntelDevices) -> NothingToBindError:
     reasons = {"no-driver": "no kernel driver has it", "no-node": "/dev has no node of it"}
     unusable = "; ".join(f"{address}: {reasons[reason]}" for address, reason in found.unusable)
+    hint = "load i915, xe or habanalabs; the kernel log (`dmesg`) says why a driver does not take a device"
+    if host.dev.has(DXG):
+        hint = "in WSL, Intel's GPUs are not planned"
     return NothingToBindError(
         "nothing-to-bind",
         "no device of Intel's that a program could use",
         where=", ".join(f"{DRIVERS}/{name}" for name in (*GPUS, *GAUDI)),
         why=unusable or "none of these drivers has a device",
-        hint="load i915, xe or habanalabs; the kernel log (`dmesg`) says why a driver does not take a device",
+        hint=hint,
     )
 
 

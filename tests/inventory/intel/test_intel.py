@@ -15,7 +15,7 @@ from tests.support.driver import kernel, ubuntu
 from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.intel import INTEGRATED, MAX_1550, gaudi, gpu, intel_host, npu, userspace
-from tests.support.trees import Link, Spec
+from tests.support.trees import Link, Node, Spec
 
 ONE = gpu("0000:03:00.0", 0, 128)
 OWN = gpu("0000:00:02.0", 1, 129, INTEGRATED)
@@ -115,6 +115,14 @@ def test_a_device_without_a_driver_is_named_where_nothing_else_is_there() -> Non
     with pytest.raises(NothingToBindError) as raised:
         plan(spec)
     assert "0000:03:00.0: no kernel driver has it" in raised.value.why
+
+
+@pytest.mark.parametrize(("vendor", "hint"), [("intel", "Intel's GPUs are not planned"), ("amd", "librocdxg")])
+def test_in_windows_nobody_is_told_to_load_a_kernel_driver(vendor: Vendor, hint: str) -> None:
+    with pytest.raises(NothingToBindError) as raised:
+        plan({"/dev/dxg": Node("char", 10, 125)}, vendors=(vendor,))
+    assert hint in raised.value.hint
+    assert "load " not in raised.value.hint
 
 
 def test_a_gpu_whose_node_is_missing_is_not_counted() -> None:
