@@ -330,6 +330,8 @@ def _of_visible(value: str, vendor: Vendor) -> GpuRequest:
         return GpuRequest((vendor,), names[0])
     if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
         return _of_cdi(names)
+    if vendor == "amd":  # AMD's toolkit ignores what is no GPU of the host's
+        return GpuRequest((vendor,), ",".join(names))
     return GpuRequest((vendor,), _list(names, f"{TOOLKIT_VARIABLES[vendor]}={value}"))
 
 

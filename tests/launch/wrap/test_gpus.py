@@ -41,8 +41,7 @@ def test_with_amds_runtime_alone_the_images_variable_chooses() -> None:
     assert asked("--runtime=amd", env={"AMD_VISIBLE_DEVICES": "0-1,3"}) == ("0,1,3", None)
     for env in ({}, {"AMD_VISIBLE_DEVICES": "void"}, {"NVIDIA_VISIBLE_DEVICES": "all"}):
         assert asked("--runtime=amd", env=env) is None
-    with pytest.raises(UsageError):
-        asked("--runtime=amd", env={"AMD_VISIBLE_DEVICES": "3-1"})
+    assert asked("--runtime=amd", env={"AMD_VISIBLE_DEVICES": "0,3-1"}) == ("0,3-1", None)
 
 
 def test_with_nvidias_runtime_alone_the_images_variable_chooses() -> None:
