@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from gpubind.formats.driver.nvidia_smi import CAPABILITIES, parse_capabilities
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.amd.devices import read_processors
+from gpubind.inventory.asked import asked_capabilities
 from gpubind.inventory.nodes import PCI_DEVICES
-from gpubind.model import Gpu, Missing
+from gpubind.model import Gpu
 from gpubind.model.capability import compute_capability
 from gpubind.model.gpucode import arch_of_capability
-
-TIMEOUT_S = 10.0
 
 
 class GpuArch(NamedTuple):
@@ -42,11 +40,9 @@ def architectures(host: Host, gpus: Iterable[Gpu]) -> tuple[GpuArch, ...]:
 
 def _nvidias(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
     found = {gpu: compute_capability(host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") or "") for gpu in gpus}
-    if None in found.values() and host.driver.root == "/":
-        answer = host.run(CAPABILITIES, TIMEOUT_S)
-        if not isinstance(answer, Missing) and not answer.status:
-            told = parse_capabilities(answer.stdout)
-            found = {gpu: known or told.get(gpu.pci or "") for gpu, known in found.items()}
+    if None in found.values():
+        told = asked_capabilities(host)
+        found = {gpu: known or told.get(gpu.pci or "") for gpu, known in found.items()}
     for gpu, capability in found.items():
         yield GpuArch(gpu, arch_of_capability(capability or ""))
 

@@ -1,10 +1,10 @@
-"""The GPUs that no file names: the driver's own program is asked."""
+"""What no file tells of NVIDIA's GPUs: nvidia-smi is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpubind.formats.driver.nvidia_smi import GPUS, parse_gpus
+from gpubind.formats.driver.nvidia_smi import CAPABILITIES, GPUS, parse_capabilities, parse_gpus
 from gpubind.host import Host
 from gpubind.model import ABSENT, Gpu, Inventory, Missing
 
@@ -24,5 +24,14 @@ def _asked(host: Host, inventory: Inventory) -> Inventory:
 
 def asked_gpus(host: Host) -> tuple[Gpu, ...]:
     """Return NVIDIA's GPUs, as nvidia-smi lists them; none where it cannot be asked, or gives no answer."""
-    answer = host.run(GPUS, TIMEOUT_S) if host.driver.root == "/" else ABSENT
-    return () if isinstance(answer, Missing) or answer.status else parse_gpus(answer.stdout)
+    return parse_gpus(_answer(host, GPUS))
+
+
+def asked_capabilities(host: Host) -> dict[str, str]:
+    """Return the compute capability of each of NVIDIA's GPUs by its PCI address; as `asked_gpus`."""
+    return parse_capabilities(_answer(host, CAPABILITIES))
+
+
+def _answer(host: Host, argv: tuple[str, ...]) -> str:
+    answer = host.run(argv, TIMEOUT_S) if host.driver.root == "/" else ABSENT
+    return "" if isinstance(answer, Missing) or answer.status else answer.stdout

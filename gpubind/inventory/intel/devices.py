@@ -69,7 +69,7 @@ def read_devices(host: Host) -> IntelDevices:
     found = (*addresses(host, GPUS), *sorted(addresses(host, GAUDI), key=lambda one: _number(host, one)))
     unusable = [(address, "no-driver") for address in _on_the_bus(host) if address not in found]
     for address in found:
-        paths = [path for path in _nodes(host, address) if not isinstance(host.dev.lstat(path), Missing)]
+        paths = _nodes(host, address)
         node = next((path for path in paths if "/renderD" in path or _COMPUTES.fullmatch(path)), None)
         if node is None:
             unusable.append((address, "no-node"))
@@ -81,8 +81,7 @@ def read_devices(host: Host) -> IntelDevices:
         tiles.append(parts)
         wanted += [_wanted(path, index) for path in paths]
     for address in addresses(host, NPU):
-        there = (path for path in _nodes(host, address) if not isinstance(host.dev.lstat(path), Missing))
-        wanted += [_wanted(path, None) for path in there]
+        wanted += [_wanted(path, None) for path in _nodes(host, address)]
     devices = nodes.read_nodes(host, "intel", tuple(gpus), wanted)
     return IntelDevices(devices, tuple(tiles), tuple(sorted(unusable)))
 
@@ -98,12 +97,12 @@ def _on_the_bus(host: Host) -> Iterator[str]:
 
 
 def _nodes(host: Host, address: str) -> list[str]:
-    """Return the paths of the nodes that the kernel has for the device at *address*."""
+    """Return the paths of the nodes of the device at *address*: those that the kernel names and /dev has."""
     paths = list(nodes.drm_nodes(host, address))
     for kind, directory in _PLACES.items():
         names = host.lenient.dev.names(f"{nodes.PCI_DEVICES}/{address}/{kind}")
         paths += [f"{directory}/{name}" for name in names if _NODE.fullmatch(name)]
-    return paths
+    return [path for path in paths if not isinstance(host.dev.lstat(path), Missing)]
 
 
 def _number(host: Host, address: str) -> tuple[int, str]:

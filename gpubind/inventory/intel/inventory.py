@@ -21,6 +21,7 @@ from gpubind.inventory.nodes import driver_kind
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.model import (
     COMPUTE_RUNTIME,
+    READ_ONLY,
     VENDOR_ROWS,
     ContainerPath,
     Decision,
@@ -37,7 +38,7 @@ from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, library_directories
 LIST_NAME = VENDOR_ROWS["intel"].list_name
 BY_PATH = "/dev/dri/by-path"
 """Links to the nodes, by which oneCCL and MPICH look for GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
-_LINKS = ("ro", "nosuid", "nodev", "noexec")
+_LINKS = (*READ_ONLY, "noexec")
 BELOW = ("", "intel-opencl")
 """Below each directory of libraries: where packages have the OpenCL driver."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpubind.files import Tree
+from gpubind.files import Tree, glob
 from gpubind.model import COMPUTE_RUNTIME, Finding, finding
 from gpubind.rules.preflight import ImagePreflight
 
@@ -28,9 +28,7 @@ def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def _has_opencl(image: Tree) -> bool:
-    places = [place for place in COMPUTE_RUNTIME.places if "*" not in place]
-    multiarch = (f"/usr/lib/{name}/intel-opencl" for name in image.names("/usr/lib") if "-linux-gnu" in name)
-    return any(image.has(f"{place}/{OPENCL}") for place in (*places, *multiarch))
+    return any(glob(image, f"{place}/{OPENCL}") for place in COMPUTE_RUNTIME.places)
 
 
 def _has_manifest(image: Tree) -> bool:
