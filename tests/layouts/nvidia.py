@@ -10,8 +10,9 @@ import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tests.layouts.frame import HostLayout
 from tests.support.branches import files_of
 from tests.support.driver import V
 from tests.support.elf import AARCH64, ARM, I386, PPC64, X86_64, elf
@@ -236,6 +237,13 @@ def nodes(gpus: int = 2) -> tuple[str, ...]:
     """Return the nodes of `tests.support.driver.kernel`."""
     shared = ("/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidiactl")
     return tuple(sorted((*shared, *(f"/dev/nvidia{number}" for number in range(gpus)))))
+
+
+def whole_host(*, name: str, who: str, source: str, spec: Spec, **more: Any) -> HostLayout:
+    """Return the layout of a host with a whole driver and the GPUs of `tests.support.driver.kernel`."""
+    return HostLayout(
+        name=name, who=who, source=source, spec=spec, planned=planned(), nodes=nodes(), gpus=("0", "1"), **more
+    )
 
 
 MERGED: Spec = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import Places, driver, nodes, planned
+from tests.layouts.nvidia import Places, driver, whole_host
 from tests.support.driver import kernel
 from tests.support.elf import elf
 from tests.support.trees import Link, Spec
@@ -28,22 +27,16 @@ def whole(at: Places) -> Spec:
 
 
 LAYOUTS = (
-    HostLayout(
+    whole_host(
         name="alpine",
         who="Alpine, the libraries in /usr/lib",
         source="https://wiki.musl-libc.org/faq",
         spec=whole(Places(lib="/usr/lib", xorg="/usr/lib/xorg/modules/drivers")),
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
-    HostLayout(
+    whole_host(
         name="alpine-glibc",
         who="Alpine with alpine-pkg-glibc, the libraries in /usr/glibc-compat/lib",
         source="https://github.com/sgerrand/alpine-pkg-glibc",
         spec={**whole(Places(lib=f"{COMPAT}/lib", xorg="/usr/lib/xorg/modules/drivers")), **GLIBC},
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
 )

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from gpubind.model import Request, RootedPath
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, cached, driver, libraries, manifests, nodes, planned, programs
+from tests.layouts.nvidia import (
+    MERGED,
+    Places,
+    cached,
+    driver,
+    libraries,
+    manifests,
+    nodes,
+    planned,
+    programs,
+    whole_host,
+)
 from tests.support.driver import V, kernel
 from tests.support.trees import Link, Spec
 
@@ -60,14 +71,11 @@ LAYOUTS = (
         findings=("manifest-missing", "companion-missing"),
         remark="Of the manifests Google's installer has Vulkan's alone.",
     ),
-    HostLayout(
+    whole_host(
         name="aks",
         who="AKS' nodes with Ubuntu: libraries in /usr/local/nvidia/lib64",
         source="https://github.com/Azure/aks-gpu",
         spec={**MERGED, **driver(Places(lib="/usr/local/nvidia/lib64", vulkan="/etc/vulkan")), **kernel()},
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
     HostLayout(
         name="cos",
@@ -80,25 +88,19 @@ LAYOUTS = (
         findings=("manifest-missing", "companion-missing"),
         remark="Of the manifests Google's installer has Vulkan's alone.",
     ),
-    HostLayout(
+    whole_host(
         name="operator-unnamed-ubuntu",
         who="NVIDIA's GPU Operator without `--root`, driver container of Ubuntu",
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
         spec={**MERGED, **SYSTEM, **prefix("/run/nvidia/driver/usr", "lib/x86_64-linux-gnu"), **kernel()},
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
-    HostLayout(
+    whole_host(
         name="operator-unnamed-rhel",
         who="NVIDIA's GPU Operator without `--root`, driver container of RHEL",
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
         spec={**MERGED, **SYSTEM, **prefix("/run/nvidia/driver/usr"), **kernel()},
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
-    HostLayout(
+    whole_host(
         name="bottlerocket",
         who="Bottlerocket, NVIDIA's variants",
         source="https://github.com/bottlerocket-os/bottlerocket-kernel-kit",
@@ -109,11 +111,8 @@ LAYOUTS = (
             **manifests(Places()),
             **kernel(),
         },
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
-    HostLayout(
+    whole_host(
         name="flatcar",
         who="Flatcar, CoreOS: /opt/nvidia/current",
         source="https://github.com/NVIDIA/k8s-dra-driver-gpu",
@@ -123,11 +122,8 @@ LAYOUTS = (
             "/opt/nvidia/current": Link(V),
             **kernel(),
         },
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
-    HostLayout(
+    whole_host(
         name="bright",
         who="Bright Cluster Manager, Base Command Manager",
         source="https://support.brightcomputing.com/manuals/10/admin-manual.pdf",
@@ -138,32 +134,23 @@ LAYOUTS = (
             "/cm/local/apps/cuda-driver/libs/current": Link(V),
             **kernel(),
         },
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
-    HostLayout(
+    whole_host(
         name="module-option",
         who="A driver in a module tree, named with `--library-path`",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
         spec={**MERGED, **SYSTEM, **prefix(MODULE), **kernel()},
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
         request=Request(library_path=(RootedPath(f"{MODULE}/lib64"),)),
     ),
-    HostLayout(
+    whole_host(
         name="module-loaded",
         who="A driver in a module tree, by the module's LD_LIBRARY_PATH",
         source="https://modules.readthedocs.io/en/latest/",
         spec={**MERGED, **SYSTEM, **prefix(MODULE), **kernel()},
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
         findings=("driver-of-module",),
         environ={"LD_LIBRARY_PATH": f"/opt/apps/cuda/lib64:{MODULE}/lib64:"},
     ),
-    HostLayout(
+    whole_host(
         name="linked",
         who="A site's driver, with links to it in /usr/lib64",
         source="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
@@ -180,8 +167,5 @@ LAYOUTS = (
             **cached(links, "/usr/lib64"),
             **kernel(),
         },
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
     ),
 )

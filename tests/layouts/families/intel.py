@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpubind.model import Request
 from tests.layouts.families.debian import MULTIARCH
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, driver, nodes, planned
+from tests.layouts.nvidia import MERGED, driver, nodes, planned, whole_host
 from tests.support.amd import RENDER, VIDEO, merged
 from tests.support.driver import kernel
 from tests.support.intel import BASE, FLEX, INTEGRATED, gaudi, gpu, npu, userspace
@@ -46,14 +46,11 @@ LAYOUTS = (
         main="libze_intel_gpu.so.1",
         remark="The user space is the image's, or with --intel the host's: [Intel](intel.md).",
     ),
-    HostLayout(
+    whole_host(
         name="intel-nvidia",
         who="Laptops with NVIDIA's GPU beside Intel's graphics",
         source="https://docs.kernel.org/gpu/i915.html",
         spec={**MERGED, **driver(MULTIARCH), **LAPTOP, **kernel()},
-        planned=planned(),
-        nodes=nodes(),
-        gpus=("0", "1"),
         groups=MEMBER,
         remark="The processor's graphics are planned with --intel only.",
     ),

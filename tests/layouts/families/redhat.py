@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, driver, libraries, nodes, of_group, planned
+from tests.layouts.nvidia import MERGED, Places, driver, libraries, nodes, of_group, planned, whole_host
 from tests.support.driver import V, kernel
 
 RUN = Places(vulkan="/etc/vulkan")
@@ -12,14 +12,11 @@ VENDORS = ("libGLX_nvidia.so.0", "libEGL_nvidia.so.0", "libGLESv1_CM_nvidia.so.1
 NODES, GPUS = nodes(), ("0", "1")
 
 LAYOUTS = (
-    HostLayout(
+    whole_host(
         name="rhel9-run",
         who="RHEL, Rocky, Alma 9: NVIDIA's .run installer",
         source=f"https://download.nvidia.com/XFree86/Linux-x86_64/{V}/README/installedcomponents.html",
         spec={**MERGED, **driver(RUN), **kernel(), "/usr/bin/nvidia-installer": b"", "/usr/bin/nvidia-uninstall": b""},
-        planned=planned(),
-        nodes=NODES,
-        gpus=GPUS,
     ),
     HostLayout(
         name="rhel8-rpm",

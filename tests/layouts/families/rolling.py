@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, driver, libraries, nodes, of_group, planned
+from tests.layouts.nvidia import MERGED, Places, driver, libraries, nodes, of_group, whole_host
 from tests.support.driver import V, kernel
 from tests.support.trees import Link
 
@@ -12,7 +11,7 @@ GENTOO = Places(bin="/opt/bin")
 NODES, GPUS = nodes(), ("0", "1")
 
 LAYOUTS = (
-    HostLayout(
+    whole_host(
         name="arch",
         who="Arch and its kind: nvidia-utils, lib32-nvidia-utils",
         source="https://archlinux.org/packages/extra/x86_64/nvidia-utils/files/",
@@ -25,18 +24,12 @@ LAYOUTS = (
             **libraries("/usr/lib32", V, "i386"),
             **kernel(),
         },
-        planned=planned(),
-        nodes=NODES,
-        gpus=GPUS,
     ),
-    HostLayout(
+    whole_host(
         name="gentoo",
         who="Gentoo: x11-drivers/nvidia-drivers",
         source="https://wiki.gentoo.org/wiki/NVIDIA/nvidia-drivers",
         spec={**MERGED, **driver(GENTOO), **of_group(kernel(), 27)},
-        planned=planned(),
-        nodes=NODES,
-        gpus=GPUS,
         groups=(27, 1000),
         remark="The nodes belong to the group video: a user has to be a member of it.",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpubind.model import Request
 from tests.layouts.frame import HostLayout
-from tests.layouts.nvidia import MERGED, Places, cached, driver, libraries, nodes, planned
+from tests.layouts.nvidia import MERGED, Places, cached, driver, libraries, nodes, planned, whole_host
 from tests.support.driver import kernel
 from tests.support.trees import Dir, Link, Spec
 
@@ -29,25 +29,19 @@ def extracted() -> Spec:
 
 
 LAYOUTS = (
-    HostLayout(
+    whole_host(
         name="two-drivers",
         who="two drivers side by side, a package's and an installer's",
         source=SOURCE,
         spec={**MERGED, **OTHER, **UBUNTU, **cached({**OTHER, **UBUNTU}, "/usr/lib64", LIB), **kernel()},
-        planned=planned(),
-        nodes=NODES,
-        gpus=GPUS,
         findings=("other-driver-version",),
         remark="The files of the loaded module's version are used, whichever the ld cache has first.",
     ),
-    HostLayout(
+    whole_host(
         name="stale-links",
         who="links of an earlier driver, left by an upgrade",
         source=SOURCE,
         spec={**MERGED, **UBUNTU, **LEFT_BY_UPGRADE, f"{LIB}/libcuda.so": Link(f"libcuda.so.{OLD}"), **kernel()},
-        planned=planned(),
-        nodes=NODES,
-        gpus=GPUS,
         findings=("stale-ldcache",),
     ),
     HostLayout(
@@ -83,16 +77,13 @@ LAYOUTS = (
         findings=("gpu-without-driver",),
         request=Request(vendors=("nvidia",)),
     ),
-    HostLayout(
+    whole_host(
         name="run-extracted",
         who="NVIDIA's .run file after `--extract-only`, named with `--root`",
         source="https://download.nvidia.com/XFree86/Linux-x86_64/550.54.14/README/commonproblems.html",
         spec=extracted(),
         dev=kernel(),
         root="/opt/NVIDIA-Linux-x86_64-550.54.14",
-        planned=planned(),
-        nodes=NODES,
-        gpus=GPUS,
         findings=("no-ldcache",),
     ),
     HostLayout(
