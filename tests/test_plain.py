@@ -9,7 +9,7 @@ import pytest
 
 from gpubind.errors import Format, FormatError
 from gpubind.frozen import NamedTuple
-from gpubind.model.plain import Decoder
+from gpubind.model.plain import Decoder, go_text
 
 FORMAT = Format("bad-test", "malformed")
 PLAIN = Decoder(FORMAT)
@@ -98,3 +98,13 @@ def test_gos_decoder_knows_no_case_and_refuses_what_it_does_not_know() -> None:
     assert made == Example("1.5", one_of="b", deep="true", number=1)
     assert why_not(GO, {"one_of": "b"}) == ("one_of", "unknown field")
     assert why_not(GO, {"text": "a", "Text": "b"}) == ("text", "written twice")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(True, "true"), (7, "7"), (8.0, "8"), (123456.0, "123456"), (1e6, "1e+06"), (0.0001, "0.0001"), (1e-5, "1e-05"),
+     (1.5, "1.5"), (0.1, "0.1"), (-0.0, "-0"), (123456789.123, "1.2345679e+08"), (3.4028235e38, "3.4028235e+38"),
+     (1e300, "+Inf"), (-1e300, "-Inf"), (5e-324, "0")],
+)  # fmt: skip
+def test_a_number_in_the_place_of_a_string_is_spelled_as_by_go(value: float, text: str) -> None:
+    assert go_text(value) == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from struct import pack, unpack
 from typing import Annotated, Any, Literal, Optional, TypeVar, Union, get_args, get_origin
 
 from gpubind.errors import Format, FormatError
@@ -12,6 +13,8 @@ from gpubind.frozen import types_of
 
 _Value = TypeVar("_Value")
 _Reader = Callable[[Any, str], Any]
+_SINGLE_END = 2.0**128 - 2.0**103
+"""From here on a fraction is infinite in 32 bits."""
 _KINDS = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a fraction", bool: "a boolean"}
 
 
@@ -35,6 +38,24 @@ def text_of(document: dict[str, Any]) -> str:
         else:
             parts.append(f'"{key}": {json.dumps(value)}')
     return "{\n " + ",\n ".join(parts) + "\n}\n"
+
+
+def go_text(value: Union[bool, int, float]) -> str:
+    """Return *value* as sigs.k8s.io/yaml spells it: a float by `strconv.FormatFloat(value, 'g', -1, 32)`."""
+    if not isinstance(value, float):
+        return json.dumps(value)
+    if abs(value) >= _SINGLE_END:
+        return "-Inf" if value < 0 else "+Inf"
+    value = unpack("f", pack("f", value))[0]
+    # The fewest digits that are read back as the same number of 32 bits.
+    texts = ((digits, f"{value:.{digits}e}") for digits in range(17))
+    digits, text = next(
+        (digits, text)
+        for digits, text in texts
+        if abs(float(text)) < _SINGLE_END and pack("f", float(text)) == pack("f", value)
+    )
+    exponent = int(text.partition("e")[2])
+    return f"{float(text):.{max(digits - exponent, 0)}f}" if -4 <= exponent < 6 else text
 
 
 class Decoder:
@@ -68,7 +89,7 @@ class Decoder:
         """Whether a string may contain NUL; one that becomes a path or a variable may not."""
         self.is_go = is_go
         """Whether values are read as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, no
-        unknown ones; a whole fraction is a number, and a number or boolean is a string."""
+        unknown ones; a whole fraction is a number, a number or boolean is a string, null is empty or 0."""
         self.rows = rows
         """NamedTuples that are lists of their fields."""
         self._readers: dict[Any, _Reader] = dict(readers or {})
@@ -120,8 +141,10 @@ class Decoder:
 
     @staticmethod
     def _as_go(kind: type, value: Any) -> Any:
+        if value is None:
+            return kind()  # null leaves Go's zero value
         if kind is str and type(value) in (int, float, bool):
-            return json.dumps(value)
+            return go_text(value)
         return int(value) if kind is int and type(value) is float and value.is_integer() else value
 
     def _checked(self, kind: type, bounds: Any) -> _Reader:

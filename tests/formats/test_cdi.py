@@ -161,7 +161,6 @@ REFUSED = {
     "permissions of an unknown letter": Refused(
         edits(deviceNodes=[{"path": "/dev/x", "permissions": "rwx"}]), "not allowed"
     ),
-    "a negative number": Refused(edits(deviceNodes=[{"path": "/dev/x", "major": -1}]), "out of range"),
     "a mount without a host path": Refused(edits(mounts=[{"containerPath": "/a"}]), "not there", "mounts[0].hostPath"),
     "a mount with an empty place": Refused(
         edits(mounts=[{"hostPath": "/a", "containerPath": ""}]), "not allowed", "mounts[0].containerPath"
@@ -215,6 +214,32 @@ ACCEPTED: dict[str, tuple[Any, Any, Any]] = {
         "cdiVersion: 0.5.0\nkind: a.b/c\ndevices:\n- name: 1:0\n  containerEdits: {env: [A=b]}\n",
         lambda s: first(s).name,
         "1:0",
+    ),
+    "a number with a leading zero that is not octal for a name": (
+        "cdiVersion: 0.5.0\nkind: a.b/c\ndevices:\n- name: 08\n  containerEdits: {env: [A=b]}\n",
+        lambda s: first(s).name,
+        "8",
+    ),
+    "null in a list and in a map": (
+        spec(
+            devices=[
+                {
+                    "name": "a",
+                    "annotations": {"note": None},
+                    "containerEdits": {
+                        "mounts": [{"hostPath": "/h", "containerPath": "/c", "options": ["ro", None]}],
+                        "additionalGids": [None],
+                    },
+                }
+            ]
+        ),
+        lambda s: (first(s).annotations, first(s).edits.mounts[0].options, first(s).edits.gids),
+        ({"note": ""}, ("ro", ""), (0,)),
+    ),
+    "a negative number of a node": (
+        edits(deviceNodes=[{"path": "/dev/x", "major": -1}]),
+        lambda s: first(s).edits.nodes[0].major,
+        -1,
     ),
     "a number for a name": (spec(devices=[device(0)]), lambda s: first(s).name, "0"),  # type: ignore[arg-type]
     "a boolean for a name": (

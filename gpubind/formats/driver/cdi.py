@@ -46,7 +46,6 @@ _DECODER = Decoder(
     is_go=True,
 )
 _Int = Annotated[int, range(-(1 << 63), 1 << 63)]
-_Major = Annotated[int, range(1 << 63)]
 _Uint32 = Annotated[int, range(1 << 32)]
 _Text = Annotated[str, re.compile(".+", re.DOTALL)]
 _Variable = Annotated[str, re.compile("[^=]+=.*", re.DOTALL)]
@@ -64,9 +63,9 @@ class CdiNode(NamedTuple):
     """Empty: the same as `path`."""
     type: Literal["", "b", "c", "u", "p"] = ""
     """`b`, `c`, `u` or `p`; empty: as on the host."""
-    major: _Major = 0
+    major: _Int = 0
     """0, like `type` empty: both numbers are the host's when the container starts."""
-    minor: _Major = 0
+    minor: _Int = 0
     file_mode: Optional[_Uint32] = None
     permissions: _Permissions = ""
     """Of `rwm`, or `none`; empty means all."""

@@ -5,6 +5,7 @@ Source: nvidia-container-toolkit `internal/platform-support/tegra/csv`.
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Union, get_args
 
 from gpubind.frozen import NamedTuple
@@ -22,7 +23,7 @@ class MountSpec(NamedTuple):
     kind: SpecKind
     """`dev`: a device node; `dir`: a directory; `lib`: any file; `sym`: a link."""
     path: str
-    """Absolute, perhaps with wildcards."""
+    """Absolute, perhaps with wildcards as fnmatch spells them."""
     line: int
     """1-based."""
 
@@ -62,8 +63,12 @@ def _spec(text: str, number: int) -> Union[MountSpec, Fault]:
         return Fault(number, f"it begins with none of {', '.join(_KINDS)}")
     if kind == "dev" and path and "/" not in path:
         path = f"/dev/{path}"
-    if path.startswith("//"):  # one of JetPack 6's own lines has two
-        path = "/" + path.lstrip("/")
-    if not path.startswith("/") or "\0" in path or {"", ".", ".."} & set(path.split("/")[1:]):
+    names = [name for name in path.split("/") if name]
+    if not (names and path.startswith("/")) or "\0" in path or {".", ".."} & {*names}:
         return Fault(number, "it names no absolute path")
-    return MountSpec(kind, path, number)
+    return MountSpec(kind, _fnmatch_of("/" + "/".join(names)), number)
+
+
+def _fnmatch_of(pattern: str) -> str:
+    """Return a *pattern* of Go's filepath.Match for fnmatch: there `!` negates a class, in Go `^` does."""
+    return re.sub(r"\[!([^]]+)\]", r"[\1!]", pattern).replace("[^", "[!")

@@ -15,6 +15,7 @@ from typing import Any
 
 from gpubind.errors import Format, FormatError
 from gpubind.formats.text.json import once, with_whole_characters
+from gpubind.model.plain import go_text
 
 DEPTH_LIMIT = 64
 VALUES_LIMIT = 100_000
@@ -27,7 +28,11 @@ _WORDS = {
     **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
 }
 _OCTAL = re.compile(r"[-+]?0[0-7]{1,400}")
-_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]{1,400}|0[oO][0-7]{1,400}|0|[1-9][0-9]{0,400})", re.ASCII)
+_INTEGER = re.compile(
+    r"[-+]?(?:0[xX][0-9a-fA-F]{1,400}|0[oO][0-7]{1,400}|0[bB][01]{1,400}|0|[1-9][0-9]{0,400})", re.ASCII
+)
+_INTEGERS = range(-(1 << 63), 1 << 64)
+"""Those of Go's int64 and uint64; a larger one is a fraction."""
 _FLOAT = re.compile(r"[-+]?[0-9]{0,400}\.?[0-9]{1,400}(?:[eE][-+]?[0-9]{1,400})?|[-+]?[0-9]{1,400}\.", re.ASCII)
 
 
@@ -121,7 +126,7 @@ class _Builder:
             members = value if merges and isinstance(value, list) else [value] if merges else []
             if not all(isinstance(member, dict) for member in members):
                 raise _damaged(event, "`<<` wants an object to merge")
-            text = key if isinstance(key, str) else json.dumps(key)
+            text = key if isinstance(key, str) else go_text(key)
             for name, member in [pair for m in members for pair in m.items()] if merges else [(text, value)]:
                 if name in found:
                     raise _damaged(event, f"the key `{name[:60]}` is there twice")
@@ -133,11 +138,12 @@ def _plain(text: str) -> Any:
     """Return the value of a scalar without quotes. Source: go-yaml v2 `resolve.go`."""
     if text in _WORDS:
         return _WORDS[text]
-    if _OCTAL.fullmatch(text):
-        return int(text, 8)
-    if _INTEGER.fullmatch(text):
-        return int(text, 0)
-    return _float(text) if _FLOAT.fullmatch(text) else text
+    digits = text.replace("_", "") if text[0] in "+-0123456789" else text
+    base = 8 if _OCTAL.fullmatch(digits) else 0 if _INTEGER.fullmatch(digits) else None
+    if base is not None and int(digits, base) in _INTEGERS:
+        return int(digits, base)
+    value = _float(digits) if _FLOAT.fullmatch(digits) else text
+    return value if isinstance(value, float) else text
 
 
 def _float(text: str) -> Any:
