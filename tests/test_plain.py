@@ -87,7 +87,7 @@ def test_a_wrong_type_is_named_with_the_one_that_is_wanted(key: str, value: Any,
 
 
 def test_places_begin_with_the_prefix() -> None:
-    assert why_not(STRICT, []) == ("byte 0", "an object is wanted, not a list")
+    assert why_not(STRICT, []) == ("the whole document", "an object is wanted, not a list")
     with pytest.raises(FormatError) as caught:
         STRICT.value(tuple[Point, ...], [{"x": 1}, {}])
     assert caught.value.place == "key [1].x"

@@ -11,6 +11,7 @@ from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf, is_s
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT, ATTRIBUTES, LOOP, OF_DEVICES
 from gpubind.model.budget import LINKS_LIMIT, spend
+from gpubind.model.files import noun_of
 
 if TYPE_CHECKING:
     from gpubind.formats.elf.named import NamedLibraries
@@ -254,8 +255,7 @@ class Tree:
         raise NotImplementedError
 
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
-        data = self._read(path, TEXT_LIMIT)
-        return data if isinstance(data, Missing) else data[:size]
+        raise NotImplementedError
 
     def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
         raise NotImplementedError
@@ -264,12 +264,10 @@ class Tree:
         raise NotImplementedError
 
     def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        """Only files that can be opened have bytes in their middle: a record has none."""
-        return Missing("unrecorded", f"{path} is in a record")
+        raise NotImplementedError
 
     def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
-        """As `_gpu_code`."""
-        return Missing("unrecorded", f"{path} is in a record")
+        raise NotImplementedError
 
     def _is_stub(self, path: str) -> bool:
         data = self._read(path, STUB_LIMIT)
@@ -296,7 +294,7 @@ class Tree:
         if isinstance(found, Missing):
             return found
         kind = found.stat.kind
-        return found.path if kind == "file" else Missing("unreadable", f"a {kind}, not a regular file")
+        return found.path if kind == "file" else Missing("unreadable", f"{noun_of(kind)}, not a regular file")
 
     def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
         """Return where *path* leads from the resolved directory *at*; *depth* is that of links in links.
@@ -361,3 +359,17 @@ def _cost(answer: Union[ElfFacts, Missing]) -> int:
         return UNREADABLE_COST
     versions = sum(len(need.versions) for need in answer.version_needs)
     return FILE_COST + len(answer.needed) + len(answer.version_needs) + versions + len(answer.version_definitions)
+
+
+class FactsTree(Tree):
+    """A tree of recorded facts: it has the texts of small files, and no bytes of large ones."""
+
+    def _head(self, path: str, size: int) -> Union[bytes, Missing]:
+        data = self._read(path, TEXT_LIMIT)
+        return data if isinstance(data, Missing) else data[:size]
+
+    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
+        return Missing("unrecorded", f"{path} is in a record")
+
+    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
+        return Missing("unrecorded", f"{path} is in a record")

@@ -8,6 +8,7 @@ from typing import Optional, TypeVar, Union
 
 from gpubind.errors import NotRecordedError
 from gpubind.files import Tree
+from gpubind.files.tree import FactsTree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.text.record import Record, RecordedEntry, RecordedRoot
 from gpubind.host.base import SEARCHED, Host, Identity, ListFile, RunResult, Uname, plan_variables, shipped_liblist
@@ -16,7 +17,7 @@ from gpubind.model import ABSENT, Missing, Stat
 T = TypeVar("T")
 
 
-class RecordedTree(Tree):
+class RecordedTree(FactsTree):
     """The files of a recorded host. A name that a recorded listing lacks is absent.
 
     A path outside the record's survey is `unrecorded` if *is_lenient*, else a `NotRecordedError` (`not-recorded`).

@@ -12,10 +12,10 @@ from typing import Optional, TypeVar, Union
 
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_LIMIT, LD_CACHE_PATH
-from gpubind.files.tree import TEXT_LIMIT
+from gpubind.files.tree import TEXT_LIMIT, FactsTree
 from gpubind.formats.driver.engines import DAEMON_FILE, kept_of_daemon
 from gpubind.formats.driver.names import STUBBED
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident, split_library_path
 from gpubind.formats.text import record
 from gpubind.host.base import LIBRARY_PATH, LIST_FILES, Host, ListFile, RunResult
 from gpubind.model import ABSENT, Missing, Stat, layouts
@@ -89,7 +89,7 @@ def is_in_a_home(path: str) -> bool:
     return _HOME.match(path) is not None
 
 
-class SurveyedTree(Tree):
+class SurveyedTree(FactsTree):
     """*tree*, which records its answers in *kept*."""
 
     def __init__(self, tree: Tree, kept: _Kept) -> None:
@@ -260,7 +260,7 @@ class SurveyedHost(Host):
             name: ":".join(part for part in value.split(":") if not is_in_a_home(part))
             for name, value in sorted(host.environ.items())
         }
-        libraries = environ.get(LIBRARY_PATH, "").replace(";", ":").split(":")
+        libraries = split_library_path(environ.get(LIBRARY_PATH, ""))
         environ[LIBRARY_PATH] = ":".join(part for part in libraries if part[:1] == "/" and _has_driver(host, part))
         self.environ = {name: value for name, value in environ.items() if value}
         self.uname, self.identity = host.uname, host.identity

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Optional
 from gpubind.errors import HostReadError
 from gpubind.files import Tree, glob, glob_or_note
 from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES, driver_version_of
-from gpubind.formats.elf.elf import ElfIdent, NotElf
+from gpubind.formats.elf.elf import ElfIdent, NotElf, split_library_path
 from gpubind.formats.elf.glibc import LIBC
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import prefixes_of, read_cuda
@@ -177,7 +177,7 @@ def _compat(tree: Tree) -> Iterator[ImageLibrary]:
 
 def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
     """Return the libcuda in the image's *library_path* before Singularity's directory of host libraries."""
-    for directory in dict.fromkeys(library_path.replace(";", ":").split(":")):
+    for directory in dict.fromkeys(split_library_path(library_path)):
         if directory.startswith("/.singularity.d/libs"):
             return None
         real = tree.resolve(f"{directory}/libcuda.so.1") if directory.startswith("/") else ABSENT

@@ -22,6 +22,7 @@ from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.image.tar import Member, members, open_sparse
 from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat, spend
 from gpubind.model.arch import ARCHITECTURES
+from gpubind.model.files import noun_of
 
 STEPS_LIMIT = 10_000_000
 """Names in the paths of all members, and entries under whiteouts: an image of 400,000 files has about 4 million."""
@@ -349,7 +350,7 @@ class LayeredTree(OpenedTree):
         if entry is None:
             return ABSENT
         if entry.stat.kind != "file":
-            return Missing("unreadable", f"a {entry.stat.kind}")
+            return Missing("unreadable", noun_of(entry.stat.kind))
         layer = self._layers.blobs[entry.source]
         label = label or f"{layer.label}: {path.lstrip('/')}"
         if entry.sparse:

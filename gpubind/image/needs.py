@@ -19,7 +19,7 @@ from gpubind.errors import FormatError, HostReadError
 from gpubind.files import Tree, glob_or_note
 from gpubind.formats.driver.names import driver_section, rocm_section
 from gpubind.formats.driver.require import least_driver, requirements_of
-from gpubind.formats.elf.elf import ElfFacts
+from gpubind.formats.elf.elf import ElfFacts, split_library_path
 from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import framework_libraries, frameworks_in, matching, packages_of
@@ -328,7 +328,7 @@ class _Places:
     """Where libraries are in an image, for the patterns of data/needs.json."""
 
     def __init__(self, image: Image) -> None:
-        own = image.facts.env.get("LD_LIBRARY_PATH", "").split(":")
+        own = split_library_path(image.facts.env.get("LD_LIBRARY_PATH", ""))
         self._tree = image.tree
         self.libraries = tuple(dict.fromkeys((*(p for p in own if p.startswith("/")), *image.loader.directories)))
         self.packages = packages_of(image.tree, image.facts.env.get("PATH", ""))

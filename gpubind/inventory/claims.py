@@ -24,6 +24,7 @@ from gpubind.model import (
     Vendor,
     Verdict,
 )
+from gpubind.model.files import noun_of
 
 ClaimKind = Literal[
     "library", "library-name", "library-file", "version", "program", "path", "own-path", "file", "device"
@@ -119,7 +120,7 @@ class Claim(NamedTuple):
         """Return *found* as a file that is bound as it is, or a Decision: a device node cannot be."""
         kind = BINDABLE.get(found.stat.kind)
         if kind is None:
-            return self.rejected("special-file", f"a {found.stat.kind}", found_by)
+            return self.rejected("special-file", noun_of(found.stat.kind), found_by)
         return self.file(tree, found, kind=kind, found_by=found_by, capability=capability)
 
 

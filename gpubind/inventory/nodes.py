@@ -26,6 +26,7 @@ from gpubind.model import (
     Stat,
     Vendor,
 )
+from gpubind.model.files import noun_of
 from gpubind.model.findings import cases_of, finding
 from gpubind.model.layouts import DXG, TEGRA_CONTROL, TEGRA_RELEASE, WSL_LIBRARIES
 
@@ -89,8 +90,7 @@ def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> 
         return claim.lost(found, source)
     facts = found.stat
     if facts.kind not in ("char", "block"):
-        what = {"dir": "directory"}.get(facts.kind, facts.kind)
-        return claim.rejected("no-device", f"a {what}, not a device node", source)
+        return claim.rejected("no-device", f"{noun_of(facts.kind)}, not a device node", source)
     return DeviceNode(
         vendor=claim.vendor,
         source=host.dev.real(found.path),

@@ -126,12 +126,12 @@ class Search:
         yield from self._in(self.directories, stems)
 
     def _in(self, directories: Iterable[RootedPath], stems: frozenset[str]) -> Iterator[Candidate]:
-        suffix = f".so.{self.version}"
+        suffix = f".so.{self.version}" if self.version else None
         for directory in directories:
             prefix = directory.rstrip("/") + "/"
             for name in self.tree.names(directory):
                 end = name.find(".so") + 3
-                if end > 2 and (name[:end] in stems or name.endswith(suffix)):
+                if end > 2 and (name[:end] in stems or (suffix and name.endswith(suffix))):
                     yield Candidate(name, RootedPath(prefix + name), directory)
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:

@@ -13,7 +13,7 @@ from posixpath import basename, dirname, normpath
 from typing import Literal, Optional, Union
 
 from gpubind.files import Tree
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, split_library_path
 from gpubind.frozen import NamedTuple
 from gpubind.loader.loader import Glibc, Loader, newest
 from gpubind.loader.musl import is_own, musl_of, system_directories
@@ -248,7 +248,7 @@ class Container:
     def _elements(self, values: Iterable[str]) -> tuple[str, ...]:
         """Return the directories in *values* of LD_LIBRARY_PATH; an empty element is the working directory."""
         found = []
-        for part in (part for value in values for part in value.replace(";", ":").split(":")):
+        for part in (part for value in values for part in split_library_path(value)):
             if part.startswith("/"):
                 found.append(part)
             elif self.working_directory is not None:

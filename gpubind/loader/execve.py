@@ -101,8 +101,10 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
         if isinstance(file.tree.ident(file.at), ElfIdent):
             return _with_loader(container, names, file, caller)
         line = _first_line(file)
-        if line is None or len(names) > SCRIPTS_LIMIT:
+        if line is None:
             return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
+        if len(names) > SCRIPTS_LIMIT:
+            return Chain(tuple(names), file, Stop("format", f"{program}: Too many levels of symbolic links (126)"))
         interpreter, argument = line
         env = _find(container, interpreter, path, caller) if basename(interpreter) == "env" else None
         runs = env is not None and _stop(container, [*names, interpreter], env, caller) is None

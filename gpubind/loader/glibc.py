@@ -34,7 +34,6 @@ from gpubind.model import (
 from gpubind.model.arch import architecture, library_token
 from gpubind.model.cuda import version_key
 
-"""Options of the mounts, also of the directory of converters, which are loaded from there."""
 _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/var/tmp/")
 """Directories that a container may share with the host: a mount point that is made there stays."""
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")

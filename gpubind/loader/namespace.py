@@ -19,6 +19,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.model import ABSENT, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
 
 if TYPE_CHECKING:
+    from gpubind.formats.elf.named import NamedLibraries
     from gpubind.model.gpucode import GpuCode
 
 T = TypeVar("T")
@@ -209,6 +210,12 @@ class MountedTree(Tree):
 
     def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
         return self._ask(path, lambda tree, at: tree.gpu_code(at))
+
+    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
+        return self._ask(path, lambda tree, at: tree.named_libraries(at))
+
+    def _head(self, path: str, size: int) -> Union[bytes, Missing]:
+        return self._ask(path, lambda tree, at: tree.head(at, size))
 
     def _ask(self, path: str, question: Callable[[Tree, str], Union[T, Missing]]) -> Union[T, Missing]:
         found = self._namespace.look(path)

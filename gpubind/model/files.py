@@ -40,6 +40,22 @@ class Missing(NamedTuple):
         return f"{self.why}: {self.detail}" if self.detail else self.why
 
 
+_NOUNS: dict[FileKind, str] = {
+    "file": "a regular file",
+    "dir": "a directory",
+    "link": "a link",
+    "char": "a character device",
+    "block": "a block device",
+    "socket": "a socket",
+    "fifo": "a FIFO",
+}
+
+
+def noun_of(kind: FileKind) -> str:
+    """Return *kind* in English, with its article."""
+    return _NOUNS[kind]
+
+
 class Stat(NamedTuple):
     """The facts of lstat(2) that a plan needs."""
 

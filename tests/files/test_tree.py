@@ -251,12 +251,16 @@ def test_a_file_over_the_limit_is_unreadable(make: Make, limit: int, found: obje
     assert make({"/x": b"1234"}).read("/x", limit) == found
 
 
-@pytest.mark.parametrize("item", [Dir(), Fifo(), Socket()], ids=["dir", "fifo", "socket"])
-def test_only_regular_files_are_read(make: Make, item: Union[Dir, Fifo, Socket]) -> None:
+@pytest.mark.parametrize(
+    ("item", "noun"),
+    [(Dir(), "a directory"), (Fifo(), "a FIFO"), (Socket(), "a socket")],
+    ids=["dir", "fifo", "socket"],
+)
+def test_only_regular_files_are_read(make: Make, item: Union[Dir, Fifo, Socket], noun: str) -> None:
     tree = make({"/x": item, "/y": Link("x")})
     for path in ("/x", "/y"):
         for answer in (tree.read(path), tree.read_text(path), tree.ident(path), tree.elf(path)):
-            assert answer == Missing("unreadable", f"a {kind(tree.stat('/x'))}, not a regular file")
+            assert answer == Missing("unreadable", f"{noun}, not a regular file")
 
 
 def test_an_elf_file_tells_its_identification_and_facts(make: Make) -> None:

@@ -157,7 +157,7 @@ def test_a_bundle_elsewhere_finds_what_its_paths_named() -> None:
 
 MALFORMED = [
     (b"", "byte 0"),
-    (b"[]", "byte 0"),
+    (b"[]", "the whole document"),
     (b"\xff", "byte 0"),
     (b'{"a": 1, "a": 2}', "key a"),
     (b'{"a": NaN}', "byte 0"),

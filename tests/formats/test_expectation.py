@@ -26,6 +26,7 @@ def test_each_key_is_read() -> None:
     ("text", "why", "hint"),
     [
         ("drivers = '550'", "unknown key `drivers`", "driver"),
+        ("driver = 'latest'", "`driver` is not a version in quotes", ""),
         ("driver = 550", "`driver` is not a version in quotes", ""),
         ("driver = ''\ndriver = ''", "", ""),
         ("driver = ['']", "`driver` is not", ""),

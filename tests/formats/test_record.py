@@ -227,7 +227,7 @@ ENTRY = "/usr/lib64/libcuda.so.1"
         pytest.param(b"\xff", "byte 0", id="not-utf8"),
         pytest.param(b'{"a": ', "byte 6", id="cut"),
         pytest.param(b"[" * 100_000, "byte 0", id="nested"),
-        pytest.param(b"[]", "byte 0", id="array"),
+        pytest.param(b"[]", "the whole document", id="array"),
         pytest.param(b"{}", "schema", id="no-schema"),
         pytest.param(b'{"schema": "gpubind.plan/1"}', "schema", id="a-plan"),
     ],

@@ -128,7 +128,7 @@ def test_device_nodes_tell_their_numbers_and_owner() -> None:
     found = recorded_tree({"/dev/nvidia0": Node("char", 195, 0, 0o660, gid=44), "/dev/sda": Node("block", 8, 0)})
     assert found.stat("/dev/nvidia0") == Stat("char", 0o660, 0, 44, 0, 195, 0)
     assert found.stat("/dev/sda") == Stat("block", 0o666, 0, 0, 0, 8, 0)
-    assert found.read("/dev/nvidia0") == Missing("unreadable", "a char, not a regular file")
+    assert found.read("/dev/nvidia0") == Missing("unreadable", "a character device, not a regular file")
 
 
 def test_a_link_whose_target_could_not_be_read_leads_nowhere() -> None:

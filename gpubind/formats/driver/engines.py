@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Optional, Union
 
 from gpubind.errors import Format, FormatError
@@ -34,14 +35,14 @@ _FORMAT = Format("bad-config", "malformed configuration of an engine")
 class DaemonSettings(NamedTuple):
     """The settings of dockerd that its GPUs depend on."""
 
-    runtimes: Mapping[str, str] = {}
+    runtimes: Mapping[str, str] = MappingProxyType({})
     """The program of each added runtime, as it is written; empty if it is not the path of one."""
     default_runtime: str = ""
-    features: Mapping[str, Any] = {}
+    features: Mapping[str, Any] = MappingProxyType({})
     cdi_directories: Optional[tuple[str, ...]] = None
     """None if they are not set."""
     has_selinux: bool = False
-    lines: Mapping[str, int] = {}
+    lines: Mapping[str, int] = MappingProxyType({})
     """The line of each setting that is there."""
 
 

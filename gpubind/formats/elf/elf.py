@@ -98,6 +98,11 @@ def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
     return ElfIdent(bits, order, int.from_bytes(head[18:20], order), int.from_bytes(head[16:18], order))
 
 
+def split_library_path(value: str) -> list[str]:
+    """Return the elements of *value*, an LD_LIBRARY_PATH: `:` or `;` separates them (elf/dl-load.c, fillin_rpath)."""
+    return value.replace(";", ":").split(":")
+
+
 def is_stub(data: bytes) -> bool:
     """Return whether *data*, a whole ELF file, is a stub of libcuda or NVML.
 

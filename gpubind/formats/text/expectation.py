@@ -12,6 +12,7 @@ any model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from gpubind.model import CAPABILITIES
 from gpubind.model.expectation import Expectation
 
 _WHAT = "malformed expectation of a node"
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+~_-]{0,60}")
 KEYS = ("driver", "gpus", "capabilities")
 SIZE_LIMIT = 256 << 10
 GPUS_LIMIT = 4096
@@ -43,7 +45,7 @@ def expectation_of_table(table: Mapping[str, Any], prefix: str = "") -> Expectat
             raise _malformed(f"unknown key `{prefix}{key[:_SHOWN]}`", one_of(KEYS, key))
     drivers, gpus, names = table.get("driver", []), table.get("gpus", {}), table.get("capabilities", [])
     drivers = [drivers] if isinstance(drivers, str) else drivers
-    if not _are_texts(drivers):
+    if not _are_texts(drivers) or not all(_VERSION.fullmatch(version) for version in drivers):
         raise _malformed(f"`{prefix}driver` is not a version in quotes, or a list of them")
     models = {"": gpus} if isinstance(gpus, int) else gpus
     is_table = isinstance(models, dict) and len(models) <= GPUS_LIMIT

@@ -49,9 +49,7 @@ class Redaction:
             "uuid": rf"\b{_UUID}\b",
             "gpu": rf"\bGPU-(?!{_UUID}\b)[0-9a-f][0-9a-f-]*\b",
             "unique": r"(?<=unique_id )[0-9]+",
-            "name": "|".join(
-                (_IN_A_HOME, *(words[name] for name in sorted(safe, key=lambda name: (-len(name), name))))
-            ),
+            "name": "|".join((_IN_A_HOME, *(words[name] for name in safe))),
         }
         pattern = "|".join(f"(?P<{kind}>{alternative})" for kind, alternative in alternatives.items())
         self._pattern = re.compile(pattern, re.IGNORECASE)

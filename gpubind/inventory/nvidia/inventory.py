@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from gpubind.errors import FormatError, NothingToBindError
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import HOST_ONLY, driver_version_of
+from gpubind.formats.elf.elf import split_library_path
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.host.base import LIBRARY_PATH, trust_finding
@@ -268,7 +269,7 @@ def _search_or_modules(
     search = _search(host, request, cache, kernel, windows)
     named: list[RootedPath] = []
     findings: list[Finding] = []
-    parts = host.variable(LIBRARY_PATH).replace(";", ":").split(":") if kernel.version and not search.beside else ()
+    parts = split_library_path(host.variable(LIBRARY_PATH)) if kernel.version and not search.beside else ()
     for directory in (RootedPath(part) for part in dict.fromkeys(parts) if part.startswith("/")):
         judged = search.judge(Candidate(LIBCUDA, RootedPath(f"{directory}/{LIBCUDA}"), directory))
         if not isinstance(judged, Accepted) or (judged.arch, judged.version) != (search.arch, kernel.version):

@@ -7,6 +7,7 @@ from posixpath import basename, dirname
 from typing import Optional
 
 from gpubind.formats.driver.names import DRIVER_SONAMES
+from gpubind.formats.elf.elf import split_library_path
 from gpubind.frozen import NamedTuple
 from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
 from gpubind.image.facts import image_library
@@ -152,7 +153,7 @@ def _copies_in_the_images(preflight: ImagePreflight) -> Iterator[Finding]:
         return
     order = ":".join(preflight.container.library_path)
     twice = []
-    for directory in dict.fromkeys(own.split(":")):
+    for directory in dict.fromkeys(split_library_path(own)):
         names = preflight.image.tree.names(directory) if directory.startswith("/") else ()
         twice += [f"{directory}/{name}" for name in names if name in planned]
     if twice:
@@ -165,7 +166,7 @@ def _copies_in_the_images(preflight: ImagePreflight) -> Iterator[Finding]:
             files=counted(len(twice), "file"),
             order=order,
         )
-    if "" in own.split(":"):
+    if "" in split_library_path(own):
         yield finding("library-path-order", subject="LD_LIBRARY_PATH", case="empty", where=own)
 
 
@@ -174,7 +175,7 @@ def _drivers(preflight: ImagePreflight) -> Iterator[ImageLibrary]:
     facts = preflight.image.facts
     seen = [library.path for library in (*facts.driver, *facts.compat)]
     yield from facts.driver
-    for directory in dict.fromkeys(facts.env.get("LD_LIBRARY_PATH", "").split(":")):
+    for directory in dict.fromkeys(split_library_path(facts.env.get("LD_LIBRARY_PATH", ""))):
         for soname in DRIVER_SONAMES:
             library = image_library(preflight.image.tree, soname, f"{directory}/{soname}")
             if library is not None and library.path not in seen:
