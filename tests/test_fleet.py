@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -43,24 +42,26 @@ def fleet(cluster: FakeCluster, *words: str) -> subprocess.CompletedProcess[str]
     return gpubind("fleet", *words, "--engine=clustershell", f"--nodes={','.join(HOSTS)}", env=cluster.environ)
 
 
-def asked(**values: Any) -> dict[str, Any]:
-    """The values of a line with these options."""
-    options = [option for option in command_of("fleet").options if option.parameter in _SENT]
-    return {**{option.parameter: option.unset for option in options}, **values}
-
-
-_SENT = {option.parameter for name in ("check", "plan", "record", "diff") for option in command_of(name).options}
-
-
 def test_nodes_get_the_options_and_all_their_gpus() -> None:
-    words = words_for("check", asked(nv=True, image="a b.sif", only=["uvm-missing", "no-gpu"], completion=False))
-    expected = {"--json", "--nv", "--image=a b.sif", "--only=uvm-missing", "--only=no-gpu", "--no-completion"}
-    assert words[0] == "check"
-    assert {*words[1:]} == {*expected, "--gpus=all"}
+    given = {"nv": True, "image": "a b.sif", "only": ["uvm-missing", "no-gpu"], "completion": False}
+    expected = ("--json", "--nv", "--image=a b.sif", "--only=uvm-missing", "--only=no-gpu", "--no-completion")
+    assert words_for("check", given) == ("check", *expected, "--gpus=all")
 
 
 def test_the_users_own_choice_of_gpus_is_sent() -> None:
-    assert words_for("plan", asked(gpus="0")) == ("plan", "--json", "--gpus=0")
+    assert words_for("plan", {"gpus": "0"}) == ("plan", "--json", "--gpus=0")
+
+
+def test_an_option_whose_value_is_its_default_is_sent_where_it_is_on_the_line(cluster: FakeCluster) -> None:
+    """The configuration of a node would win otherwise: docs/configuration.md has the order."""
+    known = {option.parameter for option in command_of("check").shared}
+    options = [option for option in command_of("fleet").own if option.parameter in known and option.default]
+    words = [f"{option.name}={option.default}" if option.metavar else option.name for option in options]
+    assert {"--libc=image", "--vendor-neutral=auto", "--completion"} <= {*words}
+    cluster.on_nodes(GOOD)
+    cluster.program("gpubind", '#!/bin/sh\necho "$@" > "$CLUSTER/words"\ncat "$CLUSTER/document"\n')
+    gpubind("fleet", "check", "--engine=clustershell", "-w", "n1", *words, env=cluster.environ)
+    assert cluster.log("words") == [f"check --json {' '.join(words)} --gpus=all"]
 
 
 def test_an_option_that_the_command_does_not_have_is_refused_before_nodes_are_asked() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from gpubind import __version__
 from gpubind.cli.commands import command_of
-from gpubind.cli.declarations import Option
+from gpubind.cli.declarations import Option, Origin
 from gpubind.cli.output import counting, tables_as_text, write_document
 from gpubind.documents.diff.comparison import Comparison
 from gpubind.documents.diff.snapshot import Snapshot
@@ -51,7 +51,8 @@ def fleet_request(
     engine: Optional[str],
     timeout: str,
     fanout: Optional[str],
-    asked: Mapping[str, Any],
+    values: Mapping[str, Any],
+    origins: Mapping[str, Origin],
     *,
     is_sent: bool,
 ) -> FleetRequest:
@@ -63,7 +64,7 @@ def fleet_request(
         raise UsageError("wrong-use", f"unknown engine `{engine}`", hint=one_of(ENGINES, str(engine)))
     return FleetRequest(
         parse_nodes(nodes),
-        words_for(action, asked),
+        words_for(action, {name: value for name, value in values.items() if origins[name] == "line"}),
         chosen,
         _number(timeout, "--timeout"),
         None if fanout is None else _number(fanout, "--fanout"),
@@ -77,18 +78,20 @@ def _number(text: str, option: str) -> int:
     return int(text)
 
 
-def words_for(action: str, asked: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command line of gpubind on a node: *action* with the values *asked* for. Errors: `UsageError`."""
+def words_for(action: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command line of gpubind on a node: *action* with the values *given* on the line of `fleet`.
+
+    A value that is the default of its option is on that line, too: it precedes the variables and the files of the node.
+    Errors: `UsageError`.
+    """
     known = {option.parameter: option for option in command_of(action).options}
-    others = {option.parameter: option for option in command_of("fleet").options}
     words = [action, *_ACTIONS[action][0]]
-    for parameter, value in asked.items():
-        if value == others[parameter].unset:
-            continue
+    for parameter, value in given.items():
         if parameter not in known:
+            others = {option.parameter: option for option in command_of("fleet").options}
             raise UsageError("wrong-use", f"`gpubind {action}` does not have {others[parameter].name}")
         words += _spelled(known[parameter], value)
-    if "gpus" in known and asked.get("gpus") is None:
+    if "gpus" in known and "gpus" not in given:
         words.append("--gpus=all")  # of the node, and not of the job that asks it
     return tuple(words)
 

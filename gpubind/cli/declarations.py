@@ -301,6 +301,9 @@ class Subcommand(NamedTuple):
     exit_codes: Rows = ()
     starts: bool = False
     """Whether it starts a container: its first argument ends the options, as what follows is another program's."""
+    remote: bool = False
+    """Whether other machines do the work: `work` also gets the origins of the values, and passes on what is on the
+    line. Its JSON is a line for each machine, and an error is none of them."""
 
     @property
     def options(self) -> tuple[Option, ...]:

@@ -22,6 +22,8 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
     """Do the work of *command* with *values*. Errors: as the command, each with the setting that is wrong."""
     names = {option.parameter for option in command.shared} - {option.parameter for option in command.own}
     others = {name: value for name, value in values.items() if name not in names}
+    if command.remote:
+        others["origins"] = origins
     if not command.shared:
         return command.work(**others)
     if values.get("require") is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.commands import command_of
-from gpubind.cli.declarations import Argument, Option, Subcommand
+from gpubind.cli.declarations import Argument, Option, Origin, Subcommand
 from gpubind.documents import FLEET_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, UsageError, unknown_format
 
@@ -29,6 +29,7 @@ def fleet(
     format_: Optional[str],
     output: Optional[str],
     verbose: int,
+    origins: Mapping[str, Origin],
     **asked: Any,
 ) -> None:
     """Check, plan, record or compare many nodes at once.
@@ -51,7 +52,7 @@ def fleet(
     if json and action != "record" and output not in (None, "-"):
         hint = f"`> {output}` writes them to the file"
         raise UsageError("wrong-use", "--json prints the answers as they come, and has no --output", hint=hint)
-    request = fleet_request(action, nodes, engine, timeout, fanout, asked, is_sent=bootstrap)
+    request = fleet_request(action, nodes, engine, timeout, fanout, asked, origins, is_sent=bootstrap)
     outcome = ask_fleet(request, action, output, json=json)
     if page is not None:
         write_document(page(outcome.answers.groups(), action, fold_nodes), output)
@@ -127,6 +128,7 @@ COMMANDS = {
         (*_forwarded(), *_OWN),
         (Argument("action", "|".join(ACTIONS), "What each node does: the command of that name.", choices=ACTIONS),),
         shared=(),
+        remote=True,
         common=("--nodes", "--engine", "--nv", "--image", "--json"),
         examples=(
             ("which nodes are not as they should be", "gpubind fleet check --nv -w 'node[001-256]'"),
