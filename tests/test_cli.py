@@ -692,11 +692,51 @@ def test_an_attribute_of_the_host_that_could_not_be_read_is_told_by_each_command
     assert f"warning: not-looked-at: {information} of the host could not be read" in done.stderr
 
 
-def test_an_error_is_json_where_a_variable_asks_for_json() -> None:
-    asked = ("plan", "--nv", "--host", HOST, "--gpus", "zzz")
-    done = gpubind(*asked, env={"GPUBIND_FORMAT": "json"})
-    assert json.loads(done.stdout)["schema"] == "gpubind.error/1"
-    assert gpubind(*asked, "--format", "tsv", env={"GPUBIND_FORMAT": "json"}).stdout == ""
+WRONG = ("plan", "--host", HOST, "--caps", "compue")
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "is_json"),
+    [
+        ((*WRONG, "--json"), {}, True),
+        ((*WRONG, "--json", "-o", "-"), {}, True),
+        ((*WRONG, "--json", "--output=-"), {}, True),
+        ((*WRONG, "--json", "-vo-"), {}, True),
+        ((*WRONG, "--json", "-o", "FILE"), {}, False),
+        ((*WRONG, "--json", "-voFILE"), {}, False),
+        (("--", *WRONG, "--json"), {}, True),
+        (WRONG, {"GPUBIND_FORMAT": "json"}, True),
+        (WRONG, {"GPUBIND_FORMAT": "sh json"}, True),
+        ((*WRONG, "--format", "tsv"), {"GPUBIND_FORMAT": "json"}, False),
+        ((*WRONG, "--format", "tsv", "--json"), {}, True),
+        (WRONG, {"XDG_CONFIG_HOME": "json"}, True),
+        (WRONG, {"XDG_CONFIG_HOME": "json", "GPUBIND_FORMAT": "tsv"}, False),
+        (("check", "--host", HOST, "--caps", "compue"), {"XDG_CONFIG_HOME": "json"}, False),
+        (("check", "--host", HOST, "--only", "--format=json"), {}, False),
+        (("explain", "--json", "--", "--output-x"), {}, True),
+        (("explain", "--", "--output-x", "--json"), {}, False),
+        (("gpus", "--json", "--host", "nowhere"), {}, True),
+        (("needs", "nowhere", "--json", "-o", "-"), {}, True),
+    ],
+)
+def test_an_error_is_json_where_json_is_requested_on_standard_output(
+    tmp_path: Path, words: tuple[str, ...], environ: dict[str, str], is_json: bool
+) -> None:
+    (tmp_path / "json/gpubind").mkdir(parents=True)
+    (tmp_path / "json/gpubind/config.toml").write_text('format = "json"\n')
+    if "XDG_CONFIG_HOME" in environ:
+        environ = {**environ, "XDG_CONFIG_HOME": str(tmp_path / "json")}
+    done = gpubind(*words, env=environ, cwd=tmp_path)
+    assert done.returncode in (2, 4)
+    assert done.stderr.startswith("error: ")
+    assert (json.loads(done.stdout)["schema"] if done.stdout else "") == ("gpubind.error/1" if is_json else "")
+
+
+def test_an_error_in_the_configuration_is_json_where_json_is_requested(tmp_path: Path) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind/config.toml").write_text("colour = 1\n")
+    done = gpubind("plan", "--json", "--host", HOST, env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert json.loads(done.stdout)["code"] == "bad-config"
 
 
 def test_an_empty_no_color_leaves_colour_on() -> None:

@@ -36,8 +36,11 @@ def test_wrong_use_has_a_code_a_hint_and_exit_2(words: str, code: str, said: str
     assert "--help` lists the options\n" in done.stderr or code == "unknown-command"
 
 
-# fleet prints a line of JSON for each node, and an error is none of them.
-PRINT_JSON = {name for name in MODULES if "--json" in {option.name for option in command_of(name).own}} - {"fleet"}
+PRINT_JSON = {
+    name
+    for name in MODULES
+    if "--json" in {option.name for option in command_of(name).own} and not command_of(name).remote
+}
 
 
 @pytest.mark.parametrize("command", sorted(PRINT_JSON))

@@ -141,20 +141,14 @@ def _is_interrupt(error: Optional[BaseException]) -> bool:
 
 def _answer_in_form(words: list[str], error: GpubindError) -> None:
     """Write *error* to standard output, if *words* ask there for JSON or for a scheduler's line, and get none."""
-    if words[:1] in (["plan"], ["check"], ["explain"], ["gpus"], ["cdi"], ["needs"], ["diff"]):
-        from gpubind.cli.output import write_document
-        from gpubind.documents.check.slurm import render_slurm_error
-        from gpubind.documents.text import render_error_json
+    from gpubind.cli.output import write_document
+    from gpubind.cli.reader import requested_format
+    from gpubind.documents.check.slurm import render_slurm_error
+    from gpubind.documents.text import render_error_json
 
-        named = (f"{word}={following}" for word, following in zip(words, words[1:]))
-        given = (*words, *named)
-        is_named = any(word.startswith("--format=") for word in given)
-        by_variable = words[0] == "plan" and not is_named and os.environ.get("GPUBIND_FORMAT") == "json"
-        is_json = by_variable or not {"--json", "--format=json"}.isdisjoint(given)
-        render = render_error_json if is_json else render_slurm_error if "--format=slurm" in given else None
-        to_file = any(word.startswith(("-o", "--output")) for word in words)
-        if render is not None and not to_file and not isinstance(error, OutputError):
-            write_document(render(error), None)
+    render = {"json": render_error_json, "slurm": render_slurm_error}.get(requested_format(words, os.environ))
+    if render is not None and not isinstance(error, OutputError):
+        write_document(render(error), None)
 
 
 def _complain(text: str) -> None:

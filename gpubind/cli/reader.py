@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import COMPLETION, HELP, VERSION, Option, Origin, Subcommand
-from gpubind.errors import EXIT_OK, EXIT_USAGE, UsageError
+from gpubind.errors import EXIT_OK, EXIT_USAGE, GpubindError, UsageError
 from gpubind.frozen import NamedTuple
 
 if TYPE_CHECKING:
@@ -53,56 +53,126 @@ def read_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, s
     for option in command.options:
         if option.stands_for:
             continue
-        name, text = option.parameter, environ.get(option.variable)
-        if name in given:
-            line.values[name], line.origins[name] = given[name], "line"
-        elif text:
-            line.values[name], line.origins[name] = _value_of(option, text), "variable"
-            if line.values[name] is None:
-                return None
-        elif name in defaults:
-            line.values[name], line.origins[name] = defaults[name], "settings"
-        elif option.required:
+        value, origin = _resolved(option, given, environ, defaults)
+        if (origin == "variable" and value is None) or (origin == "default" and option.required):
             return None
-        else:
-            line.values[name], line.origins[name] = option.unset, "default"
+        line.values[option.parameter], line.origins[option.parameter] = value, origin
     return line
 
 
-def _given(command: Subcommand, words: Iterable[str]) -> Optional[dict[str, Any]]:
-    """Return the values that *words* give, by parameter; None if they cannot be read."""
+def _resolved(
+    option: Option, given: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapping[str, Any]
+) -> tuple[Any, Origin]:
+    """Return the value of *option*, and where it comes from. A variable that gives none has the value None."""
+    name, text = option.parameter, environ.get(option.variable)
+    if name in given:
+        return given[name], "line"
+    if text:
+        return _value_of(option, text), "variable"
+    return (defaults[name], "settings") if name in defaults else (option.unset, "default")
+
+
+def requested_format(words: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return the format of the document that *words* request on standard output, `json` if they name several.
+
+    Empty if they request none there. A line that is refused counts as far as it can be read.
+    """
+    words = _without_dashes(words)
+    command = command_of(words[0]) if words and words[0] in MODULES else None
+    if command is None or command.remote:
+        return ""
+    from gpubind.cli.settings import defaults_for
+
+    given = _scan(command, words[1:]).given
+    if any(path != "-" for path in given.get("output", ())):
+        return ""
+    try:
+        defaults = defaults_for(command)
+    except GpubindError:  # perhaps the one that is reported
+        defaults = {}
+    options = {option.parameter: option for option in command.options if not option.stands_for}
+    values = {
+        each: _resolved(options[each], given, environ, defaults)[0] for each in ("json", "format_") if each in options
+    }
+    formats = values.get("format_") or ()
+    formats = [formats] if isinstance(formats, str) else [*formats]
+    return "json" if values.get("json") or "json" in formats else "".join(formats[:1])
+
+
+def _without_dashes(words: Sequence[str]) -> Sequence[str]:
+    """Return *words* without a `--` before the command."""
+    return words[1:] if words and words[0] == "--" else words
+
+
+class _Scan(NamedTuple):
+    """What a command line gives, before anything is required of it."""
+
+    given: dict[str, Any]
+    """By parameter; of an option with a value all that it is given."""
+    others: list[str]
+    is_refused: bool
+
+
+def _scan(command: Subcommand, words: Iterable[str]) -> _Scan:
+    """Read *words* as options of *command* and others. A refused word is skipped."""
     spelled = {name: (option, on) for option in (*command.options, HELP) for name, on in option.spellings.items()}
     given: dict[str, Any] = {}
     others: list[str] = []
+    is_refused = False
     left = [*words][::-1]
     while left:
         word = left.pop()
         if word == "--":
             others += left[::-1]
             break
-        if word == "-" or not word.startswith("-"):
+        name, attached = _parted(word)
+        if word == "-" or not word.startswith("-") or (name not in spelled and _is_sentence(word, command)):
             others.append(word)
             if command.starts:
                 others += left[::-1]
                 break
             continue
-        name, attached = _parted(word)
         if name not in spelled:
-            return None
+            is_refused = True
+            continue
         option, on = spelled[name]
         if option.stands_for and not given.get(option.parameter):
             left.append(option.stands_for)
         if option.metavar:
             if attached is None and not left:
-                return None
-            _add(given, option, left.pop() if attached is None else attached)
+                is_refused = True
+                break
+            given.setdefault(option.parameter, []).append(left.pop() if attached is None else attached)
             continue
         given[option.parameter] = given.get(option.parameter, 0) + 1 if option.repeats else on
         if attached is not None:
             if word.startswith("--") or attached.startswith("-"):
-                return None
+                is_refused = True
+                continue
             left.append(f"-{attached}")  # more short options in one word
-    return given if HELP.parameter in given else _with_arguments(command, given, others)
+    return _Scan(given, others, is_refused)
+
+
+def _is_sentence(word: str, command: Subcommand) -> bool:
+    """Return whether *word*, which begins with a `-`, is a text: a message of a log, in quotes."""
+    return not command.starts and " " in (word.partition("=")[0] if word.startswith("--") else word)
+
+
+def _given(command: Subcommand, words: Iterable[str]) -> Optional[dict[str, Any]]:
+    """Return the values that *words* give, by parameter; None if they cannot be read.
+
+    Errors: `UsageError` (code `given-twice`).
+    """
+    given, others, is_refused = _scan(command, words)
+    if is_refused or HELP.parameter in given:
+        return None if is_refused else given
+    for option in command.options:
+        if option.metavar and not option.repeats and option.parameter in given:
+            if len(given[option.parameter]) > 1:
+                hint = _TWICE.get(option.name, "")
+                raise UsageError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
+            (given[option.parameter],) = given[option.parameter]
+    return _with_arguments(command, given, others)
 
 
 def _parted(word: str) -> tuple[str, Optional[str]]:
@@ -111,16 +181,6 @@ def _parted(word: str) -> tuple[str, Optional[str]]:
         return word[:2], word[2:] or None
     name, equals, attached = word.partition("=")
     return name, attached if equals else None
-
-
-def _add(given: dict[str, Any], option: Option, value: str) -> None:
-    if option.repeats:
-        given.setdefault(option.parameter, []).append(value)
-        return
-    if option.parameter in given:
-        hint = _TWICE.get(option.name, "")
-        raise UsageError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
-    given[option.parameter] = value
 
 
 def _with_arguments(command: Subcommand, given: dict[str, Any], words: list[str]) -> Optional[dict[str, Any]]:
@@ -149,7 +209,7 @@ def run_line(words: Sequence[str]) -> int:
         from gpubind.cli.typer_app import complete
 
         return complete()
-    words = words[1:] if words and words[0] == "--" else words
+    words = _without_dashes(words)
     first = words[0] if words else ""
     if not words or first in HELP.spellings:
         from gpubind.cli.help import overview

@@ -78,7 +78,7 @@ def _files() -> list[str]:
 
 
 def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
-    """Return the ignored findings by code and subject, each with the reason: the site's and the user's, then *given*.
+    """Return the ignored findings by code and subject, each with the reason: those configured, then *given*.
 
     *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes
     without subjects may be separated by commas.

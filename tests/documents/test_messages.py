@@ -120,6 +120,13 @@ def test_the_commands_that_a_message_names_are_read(line: str) -> None:
     assert read_line(command_of(name), complete, {}) is not None
 
 
+@pytest.mark.parametrize("quoted", [*(row.message for row in messages()), "-bash: nvidia-smi: command not found"])
+def test_a_message_in_quotes_is_no_option_of_explain(quoted: str) -> None:
+    line = read_line(command_of("explain"), [quoted, "--json"], {})
+    assert line is not None
+    assert (line.values["asked"], line.values["json"]) == ([quoted], True)
+
+
 def test_the_lines_are_many_and_each_stands_once() -> None:
     assert len({line for _, line in SEEN}) >= 250
     assert max(Counter(row.name for row in messages()).values()) == 1
