@@ -20,7 +20,8 @@ def main(out: str) -> None:
 def man_page() -> str:
     """The page, in the macros of man(7)."""
     top = overview()
-    lines = [f'.TH GPUBIND 1 "" "gpubind {__version__}" "User Commands"', ".SH NAME"]
+    version = __version__.partition("+")[0]  # the commit of a build changes no page
+    lines = [f'.TH GPUBIND 1 "" "gpubind {version}" "User Commands"', ".SH NAME"]
     lines += [_text(f"gpubind - {top.text[0][0].lower()}{top.text[0][1:].rstrip('.')}"), ".SH SYNOPSIS"]
     lines += [".B gpubind", r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGS\fR]"]
     for title, rows in top.sections:

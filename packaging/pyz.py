@@ -19,6 +19,8 @@ import tempfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
+from stamp import MODULE, stamped  # packaging is no package
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECKOUT = os.path.dirname(HERE)
 PYTHONS = tuple(f"python3.{minor}" for minor in range(9, 16))
@@ -58,6 +60,7 @@ def _own() -> Members:
         for name in names:
             path = os.path.join(place, name)
             members[os.path.relpath(path, CHECKOUT)] = _read(path)
+    members[MODULE] = stamped(CHECKOUT)
     for path in glob.glob(f"{CHECKOUT}/etc/*.conf"):
         members[f"gpubind/etc/{os.path.basename(path)}"] = _read(path)
     return members

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gpubind import __version__
 from tests.live.machine import CHECKOUT, INSIDE_PYTHON, Bind, Machine, here
 
 pytestmark = pytest.mark.live
@@ -26,6 +27,10 @@ DATA = ("bash-completion/completions/gpubind", "fish/vendor_completions.d/gpubin
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("dist") / "made")
+
+
+def version_of(file: Path) -> str:
+    return here(sys.executable, str(file), "--version").split()[1]
 
 
 def build(directory: Path, python: str = sys.executable) -> Path:
@@ -48,7 +53,7 @@ def test_it_is_the_same_each_time_and_runs_where_only_python_is(
     again = build(tmp_path / "again", next(iter(OTHERS), sys.executable))
     assert filecmp.cmp(file, again, shallow=False)
     words = ["plan", "--nv", "--host", "debian13-nvidia550", "--json"]
-    expected = here(sys.executable, "-m", "gpubind", *words)
+    expected = here(sys.executable, "-m", "gpubind", *words).replace(__version__, version_of(file))
     for machine in interpreters.values():
         binds = [Bind(os.path.dirname(file), INSIDE_PYTHON), Bind(f"{machine.root}/usr", "/usr")]
         assert machine.run([f"{INSIDE_PYTHON}/gpubind.pyz", *words], binds=binds).stdout == expected
@@ -66,6 +71,7 @@ WORDS = (
 
 def test_one_file_needs_no_package_of_the_machine(file: Path) -> None:
     environ = {"PATH": "/usr/bin:/bin", "FORCE_COLOR": "1", "GPUBIND_MEMO": "off"}
+    build = version_of(file).encode()
     for python in (sys.executable, *OTHERS):
         for words in WORDS:
             alone, installed = (
@@ -73,7 +79,12 @@ def test_one_file_needs_no_package_of_the_machine(file: Path) -> None:
                 for command in ([python, "-I", "-S", str(file)], [sys.executable, "-m", "gpubind"])
             )
             assert (alone.returncode, alone.stderr) == (installed.returncode, installed.stderr)
-            assert alone.stdout == installed.stdout
+            assert alone.stdout.replace(build, __version__.encode()) == installed.stdout
+
+
+def test_both_name_the_commit_that_they_are_built_from(made: tuple[str, str]) -> None:
+    commit = here("git", "-C", CHECKOUT, "rev-parse", "HEAD")[:10]
+    assert version_of(Path(f"{CHECKOUT}/dist/gpubind.pyz")).removesuffix(".dirty") == f"{__version__}+g{commit}"
 
 
 def test_a_python_that_is_too_old_is_named(file: Path) -> None:
