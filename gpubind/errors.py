@@ -204,12 +204,13 @@ class Format(NamedTuple):
     hint: str = ""
 
     def damaged(self, why: str, place: object = "", hint: str = "") -> FormatError:
-        """Return the error about a file that is damaged at *place*: an offset in bytes, or what names a key or line."""
+        """Return the error about a file that is damaged at *place*: an offset in bytes, or what names a key or line.
+
+        Without a place, it is the whole document.
+        """
         offset = place if isinstance(place, int) else None
-        text = str(place) if offset is None else ""
-        return FormatError(
-            self.code, self.what, place=text or f"byte {offset or 0}", offset=offset, why=why, hint=hint or self.hint
-        )
+        text = (str(place) or "the whole document") if offset is None else ""
+        return FormatError(self.code, self.what, place=text, offset=offset, why=why, hint=hint or self.hint)
 
 
 IMAGE_BOMB = Format("image-bomb", "the image unpacks to far more than images do")

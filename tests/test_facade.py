@@ -252,6 +252,13 @@ def test_the_document_of_a_check_is_that_of_the_command_line() -> None:
     )
 
 
+@pytest.mark.parametrize("document", [[], None, "plan"])
+def test_what_is_no_plan_at_all_has_no_place_of_its_own(document: Any) -> None:
+    with pytest.raises(gpubind.FormatError) as caught:
+        gpubind.Plan.from_dict(document)
+    assert caught.value.where == "the whole document"
+
+
 def test_a_start_that_is_not_done_is_that_of_the_command_line() -> None:
     image = "docs/examples/cuda13.sif"
     made = gpubind.start(

@@ -255,7 +255,7 @@ class Decoder:
 
     def _wrong(self, value: Any, wanted: type, place: str) -> FormatError:
         there = "none is there" if value is None else f"not {_KINDS.get(type(value), 'another value')}"
-        return self.format.damaged(f"{_KINDS[wanted]} is wanted, {there}", place or "the whole document")
+        return self.format.damaged(f"{_KINDS[wanted]} is wanted, {there}", place)
 
 
 PLAN = Decoder(Format("bad-plan", "gpubind did not make this document"))

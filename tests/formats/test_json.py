@@ -15,8 +15,8 @@ FORMAT = Format("bad-test", "malformed")
     [
         (b"[1", "byte 2", "Expecting"),
         (b'"\xff"', "byte 1", "not UTF-8"),
-        (b"[" * 100_000, "byte 0", "nested too deeply"),
-        (b" " * 100_001, "byte 0", "100001 bytes; 100000 at most"),
+        (b"[" * 100_000, "the whole document", "nested too deeply"),
+        (b" " * 100_001, "the whole document", "100001 bytes; 100000 at most"),
     ],
 )
 def test_what_is_no_document_is_refused_with_its_place(data: bytes, place: str, why: str) -> None:

@@ -146,6 +146,13 @@ def test_libraries_for_rdma_are_named_with_what_they_use_of_the_host(tmp_path: P
     ]
 
 
+@pytest.mark.parametrize("separator", [":", ";"])
+def test_libraries_are_found_in_each_directory_of_the_library_path(tmp_path: Path, separator: str) -> None:
+    env = sandbox(f'export LD_LIBRARY_PATH="/opt/a{separator}/opt/b"')
+    found = of(tmp_path, env, {"/opt/b/libibverbs.so.1": elf("libibverbs.so.1")}).fabric
+    assert [(one.name, one.path) for one in found] == [("libibverbs", "/opt/b/libibverbs.so.1")]
+
+
 def test_a_library_for_rdma_that_is_only_opened_by_name_is_named_with_the_file_that_does(tmp_path: Path) -> None:
     nccl = f"{LIB}/libnccl.so.2"
     found = of(tmp_path, {nccl: elf("libnccl.so.2", more={".rodata": b"\0libibverbs.so.1\0"})}).fabric

@@ -44,6 +44,13 @@ def test_nobody_claims_anything_and_nothing_is_found() -> None:
     assert located(ubuntu()) == located(ubuntu(), claim("version", "1.2.3"))
 
 
+def test_without_a_version_no_name_carries_it() -> None:
+    odd = f"{LIB}/libodd.so.None"
+    on = host({**ubuntu(), odd: elf("libodd.so")})
+    found = Search(on, None, (RootedPath(LIB),)).candidates(frozenset(("libcuda.so",)))
+    assert {candidate.name.partition(".so")[0] for candidate in found} == {"libcuda"}
+
+
 def test_the_first_claim_on_a_name_names_the_file() -> None:
     names = {"library": "libcuda.so", "library-name": "libcuda.so.1"}
     for first, second in [("library", "library-name"), ("library-name", "library")]:

@@ -11,8 +11,9 @@ import pytest
 
 from gpubind.files.live import LiveTree
 from gpubind.loader.container import Container
+from gpubind.loader.loader import Loader
 from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
+from gpubind.model import ContainerPath, EnvVar, HostPath, Missing, Mount
 from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.trees import Dir, Link, Spec, make_tree, recorded_tree
@@ -213,6 +214,21 @@ def test_a_program_of_the_home_finds_what_the_user_brings(place: Place, name: st
 def test_what_is_bound_over_a_default_directory_is_found(place: Place) -> None:
     made = place.container({}, ("/home", "/home"), ("/other/libmpi.so.12", f"{USR}/libmpi.so.12"))
     assert made.failures("/home/me/a.out") == ()
+
+
+def test_the_tree_of_a_container_answers_as_the_tree_that_holds_the_file(tmp_path: Path) -> None:
+    names = {".rodata": b"\0libnvidia-ml.so.1\0" + bytes(2 << 20)}
+    place = Place(tmp_path / "place", {"/site/libbig.so": elf("libbig.so", more=names)})
+    inside = make_tree(tmp_path / "image", {**glibc(), "/opt/libown.so": elf("libown.so", more=names)})
+    binds = OwnMounts((place.bind("/site", "/opt/site"),))
+    tree = Container(Loader(inside), recorded_tree({}), (), (), "", binds, place.local).tree
+    for path, there, at in [
+        ("/opt/libown.so", inside, "/opt/libown.so"),
+        ("/opt/site/libbig.so", place.local, "/site/libbig.so"),
+    ]:
+        assert tree.head(path, 16) == there.head(at, 16) == elf()[:16]
+        assert tree.named_libraries(path) == there.named_libraries(at)
+        assert not isinstance(tree.named_libraries(path), Missing)
 
 
 def test_a_directory_of_the_plan_is_looked_into(tmp_path: Path) -> None:

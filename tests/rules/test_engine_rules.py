@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.formats.driver.engines import kept_of_daemon, line_of, parse_daemon, release_of
+from gpubind.formats.driver.engines import DaemonSettings, kept_of_daemon, line_of, parse_daemon, release_of
 from gpubind.formats.text.record import RecordedRun, dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding
@@ -292,3 +292,9 @@ def test_a_release_is_asked_once() -> None:
     assert preflight.release("podman") is preflight.release("podman")
     assert preflight.registry(("/etc/cdi",)) is preflight.registry(("/etc/cdi",))
     assert preflight.daemon is preflight.daemon
+
+
+def test_settings_that_nobody_sets_cannot_be_changed_for_all() -> None:
+    for mapping in (DaemonSettings().runtimes, DaemonSettings().features, DaemonSettings().lines):
+        with pytest.raises(TypeError):
+            mapping["x"] = "y"  # type: ignore[index]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import Optional
 
 import pytest
@@ -50,6 +51,30 @@ def script(line: str, mode: int = 0o755) -> Spec:
 )
 def test_a_script_is_followed_to_its_interpreter(line: str, lacks: Optional[str]) -> None:
     assert said(SOLVE, script(line)) == ([("program-missing", lacks)] if lacks else [])
+
+
+def chain_of_scripts(number: int) -> Spec:
+    """/1, a script whose interpreter is the script /2, and so on; the last one's is /program."""
+    lines = {at: f"#!/{at + 1}\n" if at < number else "#!/program\n" for at in range(1, number + 1)}
+    return {
+        "/program": File(elf(kind=2), 0o755),
+        **{f"/{at}": File(line.encode(), 0o755) for at, line in lines.items()},
+    }
+
+
+@pytest.mark.parametrize("number", [4, 5, 6, 7])
+def test_scripts_that_run_scripts_fail_as_the_kernel_says(tmp_path: Path, number: int) -> None:
+    for at in range(1, number + 1):
+        line = f"#!{tmp_path}/{at + 1}\n" if at < number else "#!/bin/true\n"
+        (tmp_path / str(at)).write_text(line)
+        (tmp_path / str(at)).chmod(0o755)
+    try:
+        message = None if subprocess.run([str(tmp_path / "1")]).returncode == 0 else "failed"
+    except OSError as error:
+        message = error.strerror
+    findings = found(Situation(HOST, image(glibc(), chain_of_scripts(number)), program="/1"))
+    whys = [finding.why for finding in findings if finding.code.startswith("program")]
+    assert whys == ([f"/1: {message} (126)"] if message else [])
 
 
 ODD = [

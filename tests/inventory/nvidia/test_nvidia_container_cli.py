@@ -179,6 +179,7 @@ def test_a_printed_program_of_another_machine_or_beside_a_better_one_is_not_take
     assert decided(found, "nv-arm") == [("rejected", "wrong-machine")]
     assert decided(found, "nvidia-smi") == [("left-out", "shadowed")]
     assert decided(found, "/run/nv.fifo") == [("rejected", "special-file")]
+    assert [one.detail for one in found.decisions if one.subject == "/run/nv.fifo"] == ["a FIFO"]
 
 
 def test_another_users_mps_directory_stays_out_though_it_is_printed() -> None:
