@@ -333,6 +333,7 @@ def test_wrap_counts_amds_gpus_as_amds_toolkit_does(
     [
         *(("1,0", "0,1", ""), ("0,1", "0,1", ""), ("0,9,2", "0", "9, 2"), ("0x77", "-1", "GPU-0000000000000077")),
         ("0,3-1", "0", "3-1"),
+        *((",1", "0", ""), ("0,,1", "0,1", ""), (",", "-1", ""), ("01", "0", ""), ("00,01", "0,1", "")),
         ("first", "-1", "first"),
         ("0x2,0x1,0", "GPU-0000000000000001,GPU-0000000000000002", ""),
     ],
@@ -351,3 +352,17 @@ def test_amds_variable_is_a_set_and_what_the_host_lacks_is_ignored_and_told(
         f"warning: visible-devices-unknown: AMD_VISIBLE_DEVICES={value}: this host has no {unknown}, which is ignored"
     )
     assert (told in done.stderr) == bool(unknown)
+
+
+@pytest.mark.parametrize(("value", "renders"), [(",1", {129}), ("0,,1", {128, 129}), (",", set()), ("0x0", set())])
+def test_an_empty_element_of_amds_variable_is_no_gpu_of_a_host_without_unique_ids(
+    tmp_path: Path, value: str, renders: set[int]
+) -> None:
+    host = tmp_path / "host.json"
+    nodes = (kfd_node(2, 128, bus=0x05, unique=0), kfd_node(3, 129, bus=0x26, unique=0))
+    drawn = (drm_device("0000:05:00.0", 1, 128), drm_device("0000:26:00.0", 2, 129))
+    host.write_text(record(amd_host(opt(), kernel(gpus=0, bmc=False), *nodes, *drawn)))
+    docker = ("docker", "run", "--runtime=amd", "-e", f"AMD_VISIBLE_DEVICES={value}", "img", "true")
+    done = gpubind("wrap", "--dry-run", "--host", str(host), "--", *docker)
+    assert done.returncode == 0
+    assert {int(number) for number in re.findall(r"/dev/dri/renderD([0-9]+)", done.stdout)} == renders

@@ -124,17 +124,23 @@ def split_visible(value: str) -> tuple[str, ...]:
 
 
 def split_amd_visible(value: str) -> tuple[str, ...]:
-    """Return the names in AMD_VISIBLE_DEVICES as those of `--gpus`: `0-3` is a range, `0x...` a GPU's unique_id."""
+    """Return the names in AMD_VISIBLE_DEVICES as those of `--gpus`: `0-3` is a range, `0x...` a GPU's unique_id.
+
+    An empty element names nothing. A value of such elements alone has one name, which is empty.
+    """
     found: list[str] = []
     for name in split_visible(value):
         between, unique = _AMD_RANGE.fullmatch(name), _AMD_ID.fullmatch(name)
+        gpu_id = parse_gpu_id(name)
         if between and int(between[1]) <= int(between[2]) <= RANGE_LIMIT:
             found += map(str, range(int(between[1]), int(between[2]) + 1))
         elif unique:
             found.append(f"GPU-{(unique[1] or unique[2]).lower():0>16}")
-        else:
+        elif gpu_id is not None and gpu_id.spelling == "index":
+            found.append(gpu_id.value)
+        elif name:
             found.append(name.lower() if name.lower() in ("all", "none") else name)
-    return tuple(found)
+    return tuple(found) or ("",)
 
 
 class ListRule(NamedTuple):

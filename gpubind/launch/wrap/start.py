@@ -112,8 +112,8 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
 
 def _known(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartRequest) -> list[str]:
     """Return those of *names* that *gpus* have, in ROCr's order: AMD's toolkit ignores the others, and gives a set."""
-    indexes = {name: gpu.index or 0 for place, gpu in enumerate(gpus) for name in (str(place), gpu.uuid or "")}
-    unknown = [name for name in names if name not in indexes]
+    indexes = {name: gpu.index or 0 for place, gpu in enumerate(gpus) for name in (str(place), gpu.uuid) if name}
+    unknown = [name for name in names if name and name not in indexes]
     if unknown:
         text = f"{by}: this host has no {', '.join(unknown)}, which is ignored"
         request.report(Notice("warning", "visible-devices-unknown", text))

@@ -433,6 +433,7 @@ ROWS: dict[str, Row] = {
     "AMD's toolkit: indexes and ranges": Row(
         "amd", None, {AMD: "3,0-1"}, "kfd dri/renderD131 dri/renderD128 dri/renderD129", {ROCR: "2,0,1"}
     ),
+    "AMD's toolkit: an empty element names nothing": Row("amd", None, {AMD: ",02,"}, "kfd dri/renderD130", {ROCR: "0"}),
     "AMD's toolkit: IDs": Row("amd", None, {AMD: "0xabc2"}, "kfd dri/renderD130", {ROCR: h(2)}),
     "AMD's toolkit: the ID of a GPU in parts": Row(
         "amd-parts", None, {AMD: "000000000000abc0"}, "kfd dri/renderD128 dri/renderD129", {ROCR: "0,1"}
