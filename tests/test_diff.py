@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,7 +15,7 @@ import pytest
 
 from gpubind.formats.text.record import SIZE_LIMIT, dump_record
 from gpubind.model.data import HOSTS, read_data
-from tests.support.commands import HOST, gpubind, images
+from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.driver import V, debian, kernel, libraries, rhel
 from tests.support.elf import elf
 from tests.support.images import glibc
@@ -86,9 +88,6 @@ def test_a_plan_is_compared_with_a_plan_and_with_a_host(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_a_host(three: tuple[str, str, str]) -> None:
-    import subprocess
-    import sys
-
     words = [sys.executable, "-m", "gpubind", "diff", three[0], "-"]
     done = subprocess.run(words, input=Path(three[1]).read_bytes(), capture_output=True, check=False)
     assert (done.stdout, done.stderr, done.returncode) == (b"a, -: equal (2)\n", b"", 0)
@@ -130,7 +129,127 @@ def test_of_images_only_what_changes_for_them_is_told(tmp_path: Path) -> None:
     told = differences("--nv", *(word for image in (old, always, new) for word in ("--image", image)), *hosts)
     assert told == [("image", new, "verdict", "error cuda-too-new", "ok")]
     text = gpubind("diff", "--nv", "--image", new, *hosts).stdout
-    assert text == f"old1, old2: equal (2)\nnew differs from old1:\n  image  {new}  error cuda-too-new -> ok\n"
+    assert text.splitlines()[:4] == [
+        "old[1-2]: nvidia 470.1, CUDA 11.3",
+        "new: nvidia 570.1, CUDA 12.7",
+        "new differs from old1:",
+        f"  image  {new}  error cuda-too-new -> full support",
+    ]
+
+
+@pytest.fixture
+def upgrade(tmp_path: Path) -> dict[str, str]:
+    """Records of hosts with three drivers, by the CUDA that these support."""
+    versions = {"12.4": "550.163.01", "12.2": "535.261.03", "11.4": "470.256.02"}
+    return {
+        cuda: recorded(tmp_path / f"{version[:3]}.json", rhel(version), kernel(version))
+        for cuda, version in versions.items()
+    }
+
+
+def of_cuda(directory: Path, version: str) -> str:
+    """An image for that CUDA."""
+    spec: Spec = {**glibc(), "/usr/local/cuda/version.json": f'{{"cuda": {{"version": "{version}"}}}}'}
+    return str(make_tree(directory / f"cuda-{version}", spec).root)
+
+
+def sentences(text: str) -> str:
+    """What is in the indented lines of *text*, without the ends of lines."""
+    return " ".join(line.strip() for line in text.splitlines() if line.startswith("    "))
+
+
+def test_an_image_that_falls_back_to_minor_version_compatibility_is_a_difference(
+    upgrade: dict[str, str], tmp_path: Path
+) -> None:
+    image = of_cuda(tmp_path, "12.4.1")
+    words = ("--nv", "--image", image, upgrade["12.4"], upgrade["12.2"])
+    assert differences(*words) == [("image", image, "verdict", "ok", "ok cuda-minor-version")]
+    done = gpubind("diff", *words)
+    assert f"  image  {image}  full support -> minor-version compatibility" in done.stdout.splitlines()
+    assert done.returncode == 1
+    assert sentences(done.stdout) == (
+        "Today it runs with full support; after the change it runs with minor-version compatibility: programs run, but "
+        "PTX that is compiled at run time may be too new: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222), the provided PTX "
+        "was compiled with an unsupported toolchain. What to do: build for the GPU's own architecture, or use driver "
+        "550.54.14 or newer."
+    )
+
+
+def test_the_sentence_about_an_image_that_fails_has_both_drivers_and_what_to_do(
+    upgrade: dict[str, str], tmp_path: Path
+) -> None:
+    image = of_cuda(tmp_path, "12.2.2")
+    text = gpubind("diff", "--nv", "--image", image, upgrade["12.4"], upgrade["11.4"]).stdout
+    assert text.splitlines()[:2] == ["550: nvidia 550.163.01, CUDA 12.4", "470: nvidia 470.256.02, CUDA 11.4"]
+    assert sentences(text).startswith(
+        "Today it runs with full support; after the change it fails: the image is for CUDA 12.2, the driver 470.256.02 "
+        "supports up to 11.4. What to do: use an image for CUDA 11.4 or older, a host with driver 525.60.13 or newer"
+    )
+
+
+def test_hosts_with_other_drivers_are_not_said_to_be_equal_and_images_that_do_not_change_are_counted(
+    upgrade: dict[str, str], tmp_path: Path
+) -> None:
+    images = [of_cuda(tmp_path, version) for version in ("11.2.0", "12.2.2", "13.0.0")]
+    words = ("--nv", *(word for image in images for word in ("--image", image)), upgrade["12.4"], upgrade["12.2"])
+    done = gpubind("diff", *words)
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            "550: nvidia 550.163.01, CUDA 12.4",
+            "535: nvidia 535.261.03, CUDA 12.2",
+            "no verdict changes for 3 images: 2 full support, 1 error cuda-too-new",
+        ],
+    )
+    assert "equal" not in gpubind("diff", "--format", "markdown", *words).stdout
+
+
+def test_of_more_than_two_hosts_the_sentence_names_the_hosts_and_no_time(
+    upgrade: dict[str, str], tmp_path: Path
+) -> None:
+    text = gpubind("diff", "--nv", "--image", of_cuda(tmp_path, "12.4.1"), *upgrade.values()).stdout
+    assert "On 550 it runs with full support; on 535 it runs with minor-version" in sentences(text)
+    assert "oday" not in text
+
+
+def test_as_markdown_a_changed_image_is_a_sentence_and_any_other_difference_a_row(
+    upgrade: dict[str, str], tmp_path: Path
+) -> None:
+    images = [of_cuda(tmp_path, version) for version in ("11.2.0", "12.2.2")]
+    words = ("--format", "markdown", "--nv", upgrade["12.4"], upgrade["11.4"])
+    lines = gpubind("diff", *words, *(f"--image={image}" for image in images)).stdout.splitlines()
+    assert "| `470` | 1 | `nvidia 470.256.02, CUDA 11.4` |" in lines
+    (told,) = (line for line in lines if line.startswith(f"- `{images[1]}`: "))
+    assert "Today it runs with full support; after the change it fails: " in told
+    assert lines[-1] == "No verdict changes for 1 image: 1 full support."
+    assert "| driver | `nvidia` | `version` | `550.163.01` | `470.256.02` |" in gpubind("diff", *words).stdout
+
+
+def test_names_of_nodes_are_one_set_and_other_names_a_list(tmp_path: Path) -> None:
+    names = ("gpu00001", "gpu00002", "gpu00004", "gpu00003", "gpu00011")
+    hosts = [recorded(tmp_path / f"{name}.json", rhel(), kernel(), hostname=name) for name in names]
+    assert gpubind("diff", *hosts).stdout == "gpu[00001-00004,00011]: equal (5)\n"
+    odd = recorded(tmp_path / "odd.json", rhel(), kernel(), hostname="gpu[00001-99999]")
+    assert gpubind("diff", *hosts, odd).stdout == "gpu00001, gpu00002, gpu00004, gpu00003 and 2 others: equal (6)\n"
+    group = recorded(tmp_path / "group.json", rhel(), kernel(), hostname="@all")
+    assert gpubind("diff", hosts[0], group).stdout == "gpu00001, @all: equal (2)\n"
+
+
+def test_without_clustershell_names_of_nodes_are_a_list(tmp_path: Path) -> None:
+    hosts = [recorded(tmp_path / f"n{at}.json", rhel(), kernel()) for at in range(6)]
+    code = (
+        "import sys; sys.modules['ClusterShell'] = None; from gpubind.cli.main import main\n"
+        "raise SystemExit(main(['diff', *sys.argv[1:]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *hosts], capture_output=True, text=True, check=True, env=BARE)
+    assert (done.stdout, done.stderr) == ("n0, n1, n2, n3 and 2 others: equal (6)\n", "")
+
+
+def test_a_damaged_configuration_of_clustershell_is_nothing_to_a_comparison(tmp_path: Path) -> None:
+    (tmp_path / "defaults.conf").write_text("no section\n")
+    hosts = [recorded(tmp_path / f"n{at}.json", rhel(), kernel()) for at in range(2)]
+    done = gpubind("diff", *hosts, env={"CLUSTERSHELL_CFGDIR": str(tmp_path)})
+    assert (done.returncode, done.stderr, done.stdout.endswith(": equal (2)\n")) == (0, "", True)
 
 
 def test_a_fault_of_a_host_is_told_once_and_not_for_each_image(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ MEANS = {
     "nothing": "nobody: it says how things are",
 }
 TOLD = ("what", "why", "hint", "command")
-FIELDS = {*TOLD, "needs", "severity", "by", "theme", "follows", "of", "vendor", "cases", "page"}
+FIELDS = {*TOLD, "needs", "severity", "by", "theme", "support", "follows", "of", "vendor", "cases", "page"}
 
 
 def test_the_texts_are_in_order_and_have_no_other_fields() -> None:

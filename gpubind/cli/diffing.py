@@ -19,7 +19,7 @@ from gpubind.host.live import LiveHost
 from gpubind.host.open import open_host, read_file
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.open import Opened, open_once
-from gpubind.launch.comparing import snapshot_of_images, take_snapshot
+from gpubind.launch.comparing import check_images, take_snapshot
 from gpubind.model import Plan
 from gpubind.model.answers import exists, is_directory
 from gpubind.model.budget import renew
@@ -125,5 +125,5 @@ def _snapshot(of: Union[Host, Plan], query: Query, images: Sequence[str], opened
         return snapshot_of("", of)
     if images:
         machine = of.uname.machine
-        return snapshot_of_images("", of, query, [(image, open_once(image, machine, opened)) for image in images])
+        return check_images("", of, query, [(image, open_once(image, machine, opened)) for image in images])
     return take_snapshot("", of, query)

@@ -104,8 +104,9 @@ NEEDS_DOCUMENTS = {
 DIFF_DOCUMENTS = {
     "text": Document("diff.text", "render_diff_text"),
     "json": Document("diff.text", "render_diff_json"),
+    "markdown": Document("diff.markdown", "render_diff_markdown"),
     "html": Document("report.diff", "render_diff_html"),
 }
-"""Of a `Comparison`."""
+"""Of a `Comparison`, and a function that writes several hosts as one set."""
 FLEET_DOCUMENTS = {"html": Document("report.fleet", "render_fleet_html")}
 """Of a sequence of `NodeGroup`s, what they were asked, and a function that writes several nodes as one set."""

@@ -9,9 +9,8 @@ from typing import Any, Literal, Optional, Union
 
 from gpubind import __version__
 from gpubind.documents.check.report import verdict
-from gpubind.documents.diff.comparison import Comparison, compare
+from gpubind.documents.diff.comparison import Comparison, Fold, compare_hosts
 from gpubind.documents.diff.snapshot import Snapshot
-from gpubind.documents.diff.text import Fold
 from gpubind.documents.tables import Column, Table, table_of
 from gpubind.documents.text import printable, render_error, render_finding
 from gpubind.errors import Format, FormatError, GpubindError
@@ -158,7 +157,7 @@ def _key(answer: NodeAnswer) -> object:
         findings = tuple((finding.severity, finding.code, finding.subject) for finding in result.findings)
         return answer.exit, result.digest, result.drivers, findings
     if isinstance(result, Snapshot):
-        return result.digest
+        return result.digest, result.driver
     if result is not None:
         return answer.exit, result if isinstance(result, NodeError) else "recorded"
     # What a node prints instead of an answer may be different each time.
@@ -205,10 +204,8 @@ def answer_line(answer: NodeAnswer) -> str:
 
 def comparison_of(groups: Iterable[NodeGroup]) -> Optional[Comparison]:
     """Return in what the nodes differ that have sent a snapshot; None if none has."""
-    found = [(group.nodes, group.answer.result) for group in groups if isinstance(group.answer.result, Snapshot)]
-    compared = compare(result for _, result in found).groups
-    named = (equal._replace(hosts=nodes) for equal, (nodes, _) in zip(compared, found))
-    return Comparison(tuple(named)) if compared else None
+    found = [(group.answer.result, group.nodes) for group in groups if isinstance(group.answer.result, Snapshot)]
+    return compare_hosts(found) if found else None
 
 
 def render_findings_of(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool = False) -> str:

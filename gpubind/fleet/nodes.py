@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpubind.errors import RuntimeLimitError, UsageError, missing_package
 from gpubind.files.trust import acts_as_root, is_obeyed, obeyed_environ
+from gpubind.model import named
 
 _PLACES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
 """Where ClusterShell looks for its configuration."""
@@ -62,6 +63,24 @@ def fold_nodes(nodes: Iterable[str]) -> str:
     from ClusterShell.NodeSet import NodeSet
 
     return str(NodeSet.fromlist(nodes))
+
+
+def fold_hosts(names: Sequence[str]) -> str:
+    """Return *names* of hosts, which anyone may have chosen, as one set; as `named` where they make none.
+
+    That is so without ClusterShell, and for a name that is none of a node, such as the path of a file.
+    """
+    if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
+        return named(names)
+    from configparser import Error as ConfigurationError
+
+    _leave_what_root_obeys()
+    try:
+        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+    except (ImportError, ConfigurationError):  # it is not installed, or reads a damaged file
+        return named(names)
+    folded = str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
+    return folded if "[" in folded else named(names)
 
 
 def need_clustershell() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 
-from gpubind.documents.check.report import verdict
-from gpubind.documents.diff.snapshot import Snapshot, finding_facts, image_fact, snapshot_of, sorted_snapshot
+from gpubind.documents.diff.snapshot import Snapshot, outcome_of, snapshot_of, snapshot_of_images
 from gpubind.host import Host
 from gpubind.host.base import ROCM_PATH, SEARCHED
 from gpubind.image.facts import Image
@@ -31,14 +30,13 @@ def take_snapshot(name: str, host: Host, query: Query) -> Snapshot:
     return snapshot_of(name, found.plan, check(found), host.uname.release)
 
 
-def snapshot_of_images(name: str, host: Host, query: Query, images: Iterable[tuple[str, Image]]) -> Snapshot:
+def check_images(name: str, host: Host, query: Query, images: Iterable[tuple[str, Image]]) -> Snapshot:
     """Return what a check says of *host*, and what in addition of each of *images*. Errors: as `plan_host`."""
     host = without_job(host)
     found = preflight_on(host, query)
     of_host = check(found)
-    facts = [*finding_facts(found.plan, of_host)]
-    for reference, image in images:
-        findings = [one for one in check(preflight_on(host, query, image)) if one not in of_host]
-        codes = dict.fromkeys(one.code for one in findings if one.severity != "note")
-        facts.append(image_fact(reference, " ".join(filter(None, (verdict(findings), ",".join(codes))))))
-    return sorted_snapshot(name, facts)
+    outcomes = [
+        outcome_of(reference, (one for one in check(preflight_on(host, query, image)) if one not in of_host))
+        for reference, image in images
+    ]
+    return snapshot_of_images(name, found.plan, of_host, outcomes)

@@ -8,6 +8,7 @@ The file has an entry for each code:
 - `by`: the remedy: the finding's `command`; an `option` or a `variable` of the start; another `image`, or a change
   in it; files or packages of the `host`; only a `person`; `nothing`, where nothing is wrong.
 - `theme`: what a note of that code is about, one of `gpubind.documents.check.text.THEMES`.
+- `support`: for a note that changes what a job may expect of an image: what it gets instead of full support.
 - `of`: the one runtime, or `like` for --like, `expectation` for what a node is to have, or `trial` for --try, for
   which the finding is possible; absent: every start.
 - `follows`: the codes of findings that are its cause: with one of those, check does not report it.
@@ -78,6 +79,12 @@ def finding(
         where=where,
         **sentences,
     )
+
+
+def support_of(finding: Finding) -> Optional[str]:
+    """Return what an image gets instead of full support where *finding* is a note about that; else None."""
+    support: Optional[str] = texts()[finding.code].get("support") if finding.code in texts() else None
+    return support if finding.severity == "note" else None
 
 
 def cases_of(*named: tuple[str, object]) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ def diff(
     from gpubind.cli.output import progress, write_document
     from gpubind.documents.diff.comparison import compare
     from gpubind.documents.diff.snapshot import render_snapshot
+    from gpubind.fleet.nodes import fold_hosts
 
     chosen = format_ or "text"
     if snapshot and format_ not in (None, "json"):
@@ -59,7 +60,7 @@ def diff(
         write_document("".join(map(render_snapshot, taken)), output)
         return
     comparison = compare(taken)
-    write_document(render(comparison), output)
+    write_document(render(comparison, fold_hosts), output)
     if not comparison.is_equal:
         raise SystemExit(EXIT_FINDING)
 

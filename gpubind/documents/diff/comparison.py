@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Optional, get_args
 
-from gpubind.documents.diff.snapshot import FILES, SECTIONS, Fact, Section, Snapshot
+from gpubind.documents.diff.snapshot import FILES, SECTIONS, Fact, ImageOutcome, Section, Snapshot
 from gpubind.frozen import NamedTuple
 
 Cause = Literal["driver", "gpus", "files"]
@@ -16,6 +16,8 @@ _OF_VERSION = ("size", "content")
 """Fields of a file that change with the driver's version."""
 
 _Key = tuple[Section, str]
+Fold = Callable[[Sequence[str]], str]
+"""Makes one short name of the names of several hosts."""
 
 
 class Difference(NamedTuple):
@@ -32,6 +34,14 @@ class Difference(NamedTuple):
     """The other difference that it is a consequence of: the driver, the number of GPUs, files that are there or not."""
 
 
+class HostsWith(NamedTuple):
+    """Hosts with one driver."""
+
+    driver: str
+    """For people: `nvidia 550.163.01, CUDA 12.4`; empty if they have none, or did not send it."""
+    hosts: tuple[str, ...]
+
+
 class EqualHosts(NamedTuple):
     """Hosts whose snapshots are equal."""
 
@@ -40,6 +50,10 @@ class EqualHosts(NamedTuple):
     """In the order in which they were given."""
     differences: tuple[Difference, ...]
     """From the reference, in the order of sections; empty for the reference itself."""
+    drivers: tuple[HostsWith, ...] = ()
+    """The hosts by their drivers: with images, equal hosts may have several."""
+    images: tuple[ImageOutcome, ...] = ()
+    """The outcomes for the first of the hosts."""
 
     @property
     def direct(self) -> list[Difference]:
@@ -65,16 +79,37 @@ class Comparison(NamedTuple):
         return len(self.groups) < 2
 
 
+class _Equal(NamedTuple):
+    digest: str
+    first: Snapshot
+    hosts: list[str]
+    drivers: dict[str, list[str]]
+
+
 def compare(snapshots: Iterable[Snapshot]) -> Comparison:
     """Return the groups of *snapshots*, of which one of each group is kept, and their differences."""
-    found: dict[str, tuple[Snapshot, list[str]]] = {}
-    for snapshot in snapshots:
-        found.setdefault(snapshot.digest, (snapshot, []))[1].append(snapshot.name)
-    largest_first = sorted(found.items(), key=lambda item: -len(item[1][1]))  # stable: the first given of as many
+    return compare_hosts((snapshot, (snapshot.name,)) for snapshot in snapshots)
+
+
+def compare_hosts(snapshots: Iterable[tuple[Snapshot, Iterable[str]]]) -> Comparison:
+    """Return as `compare` the groups of hosts, given as a snapshot with the hosts that have it."""
+    found: dict[str, _Equal] = {}
+    for snapshot, hosts in snapshots:
+        digest, named = snapshot.digest, tuple(hosts)
+        group = found.setdefault(digest, _Equal(digest, snapshot, [], {}))
+        group.hosts.extend(named)
+        group.drivers.setdefault(snapshot.driver, []).extend(named)
+    largest_first = sorted(found.values(), key=lambda group: -len(group.hosts))  # stable: the first given of as many
     return Comparison(
         tuple(
-            EqualHosts(digest, tuple(hosts), tuple(_differences(largest_first[0][1][0], snapshot)))
-            for digest, (snapshot, hosts) in largest_first
+            EqualHosts(
+                group.digest,
+                tuple(group.hosts),
+                tuple(_differences(largest_first[0].first, group.first)),
+                tuple(HostsWith(driver, tuple(hosts)) for driver, hosts in group.drivers.items()),
+                group.first.images,
+            )
+            for group in largest_first
         )
     )
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Optional, get_args
 
+from gpubind.documents.check.report import verdict
+from gpubind.documents.text import driver_name
 from gpubind.errors import Format
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode, Finding, HostPath, Mount, Plan
 from gpubind.model.digest import hash_of, sha256, without_uuids
-from gpubind.model.plain import Decoder, text_of
+from gpubind.model.findings import support_of
+from gpubind.model.plain import Decoder, plain, text_of
 
 SCHEMA = "gpubind.snapshot/1"
 Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "device", "variable", "finding", "image"]
@@ -46,12 +49,31 @@ class Fact(NamedTuple):
     `CHECK` for a finding that the plan does not have. It is not compared."""
 
 
+class ImageOutcome(NamedTuple):
+    """The outcome of a check of one image on a host."""
+
+    image: str
+    findings: tuple[Finding, ...]
+    """Errors, warnings, and notes that have a `support`, worst first; without those of a check of the host."""
+
+    @property
+    def verdict(self) -> str:
+        """Return what is compared: `error cuda-too-new`, `ok`, `ok cuda-minor-version`."""
+        worst = verdict(self.findings)
+        shown = (one for one in self.findings if worst != "error" or one.severity != "note")
+        return " ".join(filter(None, (worst, ",".join(dict.fromkeys(one.code for one in shown)))))
+
+
 class Snapshot(NamedTuple):
     """What matters of one host."""
 
     name: str
     facts: tuple[Fact, ...]
     """Sorted by section and key, each of which is there once."""
+    driver: str = ""
+    """Its drivers, for people: `nvidia 550.163.01, CUDA 12.4`. They are not compared."""
+    images: tuple[ImageOutcome, ...] = ()
+    """The outcomes whose verdicts are the facts of the section `image`. They are not compared."""
 
     @property
     def digest(self) -> str:
@@ -80,12 +102,14 @@ class Snapshot(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document `gpubind.snapshot/1`, for another machine."""
-        return {"schema": SCHEMA, "name": self.name, "facts": [fact._asdict() for fact in self.facts]}
+        document: dict[str, Any] = plain({"schema": SCHEMA, **self._asdict()})
+        return document
 
     @classmethod
     def from_dict(cls, value: object) -> Snapshot:
         """Return what `to_dict` gave. Errors: `FormatError` (code `bad-snapshot`)."""
-        return sorted_snapshot(*_DECODER.value(cls, value))
+        sent = _DECODER.value(cls, value)
+        return sent._replace(facts=sorted_snapshot(sent.name, sent.facts).facts)
 
 
 def render_snapshot(snapshot: Snapshot) -> str:
@@ -106,7 +130,18 @@ def snapshot_of(name: str, plan: Plan, checked: Iterable[Finding] = (), release:
     facts += finding_facts(plan, (one for one in checked if one not in plan.findings), CHECK)
     if release is not None:
         facts.append(Fact("kernel", "release", "release", {"value": release}))
-    return sorted_snapshot(name, facts)
+    return sorted_snapshot(name, facts)._replace(driver=driver_text(plan))
+
+
+def snapshot_of_images(name: str, plan: Plan, of_host: Iterable[Finding], images: Sequence[ImageOutcome]) -> Snapshot:
+    """Return the snapshot of the host of *plan* as far as it concerns *images*. *of_host*: the findings without one."""
+    facts = [*finding_facts(plan, of_host), *(image_fact(one.image, one.verdict) for one in images)]
+    return sorted_snapshot(name, facts)._replace(driver=driver_text(plan), images=tuple(images))
+
+
+def driver_text(plan: Plan) -> str:
+    """Return the drivers of the host of *plan*: `nvidia 550.163.01, CUDA 12.4`."""
+    return " and ".join(map(driver_name, plan.drivers))
 
 
 def sorted_snapshot(name: str, facts: Iterable[Fact]) -> Snapshot:
@@ -119,6 +154,11 @@ def sorted_snapshot(name: str, facts: Iterable[Fact]) -> Snapshot:
             key = f"{fact.key} #{number}"
         found[SECTIONS.index(fact.section), key] = fact._replace(key=key)
     return Snapshot(name, tuple(found[key] for key in sorted(found)))
+
+
+def outcome_of(image: str, findings: Iterable[Finding]) -> ImageOutcome:
+    """Return the outcome of a check of *image* that has *findings*."""
+    return ImageOutcome(image, tuple(one for one in findings if one.severity != "note" or support_of(one) is not None))
 
 
 def image_fact(image: str, verdict: str) -> Fact:

@@ -2,42 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from textwrap import TextWrapper
 from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Cause, Comparison, Difference, EqualHosts
+from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Cause, Comparison, Difference, EqualHosts, Fold
+from gpubind.documents.diff.images import change_text, differences_without, sentences_of, unchanged_text
 from gpubind.documents.text import printable
 from gpubind.model import named
 from gpubind.model.plain import plain, text_of
 
 SCHEMA = "gpubind.diff/1"
+NO_DRIVER = "no driver"
 WIDEST_NAME = 40
 """Columns of the names of things; a longer one moves the rest of its line."""
 _MAIN = ("number", "severity", "value", "verdict")
 """Fields that need no name: their section says what they are."""
+_INDENT = "    "
+_SENTENCE = TextWrapper(
+    100, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+)
 CAUSES: dict[Cause, str] = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these files"}
-
-Fold = Callable[[Sequence[str]], str]
-"""Makes one short name of the names of several hosts."""
 
 
 def render_diff_text(comparison: Comparison, fold: Fold = named) -> str:
-    """Return which hosts are equal, and for each other group its differences, a line each."""
+    """Return which hosts are equal, and for each other group its differences, a line each.
+
+    Where images were checked: the drivers of each group, and a sentence for each image whose verdict changes.
+    """
     reference = comparison.groups[0]
     first = f"{printable(reference.hosts[0])}"
-    lines = [f"{printable(fold(reference.hosts))}: equal ({len(reference.hosts)})"] if len(reference.hosts) > 1 else []
+    lines = []
+    if reference.images:
+        drivers = (each for group in comparison.groups for each in group.drivers)
+        lines = [printable(f"{fold(each.hosts)}: {each.driver or NO_DRIVER}") for each in drivers]
+    elif len(reference.hosts) > 1:
+        lines = [f"{printable(fold(reference.hosts))}: equal ({len(reference.hosts)})"]
     for group in comparison.groups[1:]:
         verb = "differs" if len(group.hosts) == 1 else f"({len(group.hosts)}) differ"
-        lines += [f"{printable(fold(group.hosts))} {verb} from {first}:", *_lines(group)]
+        lines += [f"{printable(fold(group.hosts))} {verb} from {first}:", *_lines(comparison, group, fold)]
+    lines += filter(None, [printable(unchanged_text(comparison))])
     return "\n".join(lines or [f"{first}: nothing to compare it with"]) + "\n"
 
 
-def _lines(group: EqualHosts) -> list[str]:
-    rows = list(dict.fromkeys(map(_row, group.direct)))
+def _lines(comparison: Comparison, group: EqualHosts, fold: Fold) -> list[str]:
+    changes = dict(sentences_of(comparison, group, fold))
+    rows: dict[tuple[str, str, str], list[str]] = {_row(one): [] for one in differences_without(changes, group)}
+    for change, sentence in changes.items():
+        row = ("image", printable(change.image), printable(change_text(change)))
+        rows[row] = _SENTENCE.wrap(printable(sentence))
     left = max((len(row[0]) for row in rows), default=0)
     middle = max((len(row[1]) for row in rows if len(row[1]) <= WIDEST_NAME), default=0)
-    lines = [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip() for row in rows]
+    lines = []
+    for row, below in rows.items():
+        lines += [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip(), *below]
     consequences = group.consequences.items()
     return lines + [f"  following from {CAUSES[cause]}: {printable(named(names))}" for cause, names in consequences]
 
@@ -65,14 +83,22 @@ def value_text(value: Optional[str]) -> str:
     return "none" if value is None else printable(value) or "(empty)"
 
 
-def render_diff_json(comparison: Comparison) -> str:
-    """Return the document."""
+def render_diff_json(comparison: Comparison, _: Fold = named) -> str:
+    """Return the document, in which every host has its name."""
     return text_of(diff_document(comparison))
 
 
 def diff_document(comparison: Comparison) -> dict[str, Any]:
     """Return the document `gpubind.diff/1`: the first of `groups` is the reference."""
-    groups = [{"digest": group.digest, "hosts": group.hosts} for group in comparison.groups]
+    groups = [
+        {
+            "digest": group.digest,
+            "hosts": group.hosts,
+            "drivers": [each._asdict() for each in group.drivers],
+            "images": [{"image": one.image, "verdict": one.verdict, "findings": one.findings} for one in group.images],
+        }
+        for group in comparison.groups
+    ]
     differences = [
         {
             "hosts": group.hosts,

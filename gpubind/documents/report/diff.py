@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, EqualHosts
-from gpubind.documents.diff.text import CAUSES, Fold, value_text
+from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, EqualHosts, Fold
+from gpubind.documents.diff.text import CAUSES, value_text
 from gpubind.documents.report.groups import Card, render_groups
 from gpubind.documents.tables import Column, Row, table_of
 from gpubind.model import named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpubind.documents.check.report import verdict
-from gpubind.documents.diff.text import Fold
+from gpubind.documents.diff.comparison import Fold
 from gpubind.documents.fleet import (
     NodeError,
     NodeGroup,

@@ -1,0 +1,120 @@
+"""What hosts mean for images: the verdict about each, and a sentence for the users of one whose verdict changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Optional
+
+from gpubind.documents.check.report import verdict
+from gpubind.documents.diff.comparison import Comparison, Difference, EqualHosts, Fold
+from gpubind.documents.diff.snapshot import ImageOutcome
+from gpubind.frozen import NamedTuple
+from gpubind.model import Finding, named
+from gpubind.model.findings import counted, support_of
+
+_FULL = "full support"
+_REASONS = 2
+"""So many findings are explained in a sentence; the others are counted."""
+
+
+class ImageChange(NamedTuple):
+    """An image with another verdict on some hosts than on the reference."""
+
+    image: str
+    before: ImageOutcome
+    """Of the reference."""
+    after: ImageOutcome
+
+
+def changes_of(reference: EqualHosts, group: EqualHosts) -> list[ImageChange]:
+    """Return the images whose verdict differs, if both groups have their outcomes."""
+    before, after = ({one.image: one for one in hosts.images} for hosts in (reference, group))
+    pairs = (ImageChange(image, before[image], after[image]) for image in after if image in before)
+    return [change for change in pairs if change.before.verdict != change.after.verdict]
+
+
+def differences_without(changes: Iterable[ImageChange], group: EqualHosts) -> list[Difference]:
+    """Return the direct differences of *group* but those that *changes* are about."""
+    images = {change.image for change in changes}
+    return [one for one in group.direct if one.section != "image" or one.name not in images]
+
+
+def verdict_text(outcome: ImageOutcome) -> str:
+    """Return the verdict for people: `full support`, `minor-version compatibility`, `error cuda-too-new`."""
+    worst = verdict(outcome.findings)
+    supports = [] if worst == "error" else [support_of(one) for one in outcome.findings]
+    parts = dict.fromkeys((*_codes(outcome.findings), *filter(None, supports)))
+    text = ", ".join(parts)
+    return text or _FULL if worst == "ok" else f"{worst} {text}"
+
+
+def _codes(findings: Iterable[Finding]) -> list[str]:
+    return [one.code for one in findings if one.severity != "note"]
+
+
+def change_text(change: ImageChange) -> str:
+    """Return both verdicts: `full support -> minor-version compatibility`."""
+    return f"{verdict_text(change.before)} -> {verdict_text(change.after)}"
+
+
+def sentence_of(change: ImageChange, reference: str, here: str) -> str:
+    """Return for the users of the image what works on the *reference*, what *here*, and what to do.
+
+    *reference* and *here* are times or hosts: `today`, `on gpu001`.
+    """
+    before, after = (_outcome_text(outcome.findings) for outcome in (change.before, change.after))
+    sentence = f"{reference} {before}; {here} {after}."
+    hints = dict.fromkeys(one.hint for one in _reasons(change.after.findings)[0] if one.hint)
+    todo = f" What to do: {'; or '.join(hints)}." if hints else ""
+    return sentence[:1].upper() + sentence[1:] + todo
+
+
+def _outcome_text(findings: Sequence[Finding]) -> str:
+    """Return what a job may expect: `it fails: the image is for CUDA 12.2, the driver 470.256.02 supports 11.4`."""
+    explained, others = _reasons(findings)
+    worst = verdict(findings)
+    if worst == "ok":
+        supports = " and ".join(dict.fromkeys(filter(None, map(support_of, explained)))) or _FULL
+        why = "; ".join(one.why for one in explained if one.why)
+        return f"it runs with {supports}" + (f": {why}" if why else "")
+    reasons = [one.what for one in explained] + ([f"and {counted(others, 'other finding')}"] if others else [])
+    return f"it {'fails' if worst == 'error' else 'may fail'}: {'; '.join(reasons)}"
+
+
+def _reasons(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
+    """Return the findings that explain the verdict, and the number of others as severe."""
+    severity = {"ok": "note"}.get(verdict(findings), verdict(findings))
+    worst = [one for one in findings if one.severity == severity]
+    return worst[:_REASONS], len(worst[_REASONS:])
+
+
+def times_of(comparison: Comparison) -> Optional[tuple[str, str]]:
+    """Return what the reference and the other host stand for, if these are two with other drivers: an upgrade."""
+    drivers = {each.driver for group in comparison.groups for each in group.drivers}
+    is_upgrade = len(drivers) == len(comparison.groups) == sum(len(group.hosts) for group in comparison.groups) == 2
+    return ("today", "after the change") if is_upgrade else None
+
+
+def sentences_of(comparison: Comparison, group: EqualHosts, fold: Fold = named) -> Iterator[tuple[ImageChange, str]]:
+    """Yield each image whose verdict changes on *group*, and the sentence about it."""
+    reference = comparison.groups[0]
+    times = times_of(comparison) or (f"on {fold(reference.hosts)}", f"on {fold(group.hosts)}")
+    for change in changes_of(reference, group):
+        yield change, sentence_of(change, *times)
+
+
+def unchanged_text(comparison: Comparison) -> str:
+    """Return how many images have one verdict on all hosts, and which: `no verdict changes for 1 image: ...`.
+
+    Return nothing if there are none.
+    """
+    reference, *others = comparison.groups
+    changed = {change.image for group in others for change in changes_of(reference, group)}
+    numbers: dict[str, int] = {}
+    for outcome in reference.images:
+        if outcome.image not in changed:
+            numbers[verdict_text(outcome)] = numbers.get(verdict_text(outcome), 0) + 1
+    if not numbers:
+        return ""
+    texts = [f"{number} {text}" for text, number in sorted(numbers.items(), key=lambda item: -item[1])]
+    return f"no verdict changes for {counted(sum(numbers.values()), 'image')}: {named(texts)}"
