@@ -23,6 +23,12 @@ def cannot_sign(why: str) -> None:
         recorder.refuse(why)
 
 
+def noted(kind: str, question: Any, answer: Any) -> None:
+    """Report the *answer* to a *question* of that *kind*, which no recorded function has asked."""
+    if recorder is not None:
+        recorder.note(kind, question, answer)
+
+
 def reads(path: str) -> None:
     """Report that *path* is about to be read by a function that is not recorded."""
     if recorder is not None:

@@ -1,6 +1,7 @@
 """Decide which files root's command trusts, whatever HOME, XDG_*, TMPDIR and PATH name: those that only root changes.
 
-An ordinary user's command can do no more than that user, and trusts all files.
+A FUSE file system that a user has mounted reports the owners that this user likes: nothing there is root's. An ordinary
+user's command can do no more than that user, and trusts all files.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Iterable
 from typing import Optional, Union
 
 from gpubind.files.links import Link, follow
+from gpubind.memo.questions import with_owner
 from gpubind.model import Missing
-from gpubind.model.answers import ABSENT, CHUNK, answer_in, could_not_look, read_up_to, tried
+from gpubind.model.answers import ABSENT, CHUNK, answer_in, changed, could_not_look, read_up_to, tried
+from gpubind.observe import noted
 
 UID_MAP = "/proc/self/uid_map"
 _ALL_USERS = [b"0", b"0", b"4294967295"]
@@ -97,12 +100,39 @@ def _is_open_to_all(found: os.stat_result) -> bool:
     return bool(found.st_mode & _OTHERS_MAY_WRITE) and not stat.S_ISLNK(found.st_mode)
 
 
-def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result]]]:
-    """Return each directory, link and file on the way to *path*, with its facts, or None if it may not be looked at.
+def _true_facts(path: str, found: os.stat_result, known: set[int]) -> Optional[os.stat_result]:
+    """Return the facts of *path*, which were *found* before; None if they may be what a user likes.
 
-    Links are followed as for a process whose root directory is *root*.
+    *known*: devices whose owners are true, to which that of *path* is added. Without /proc no other is true.
+    Errors: `HostReadError` (code `unreadable-file`).
+    """
+    noted("device", path, (found.st_dev,))
+    if found.st_dev in known:
+        return found
+    try:
+        now, is_true = tried(lambda: with_owner(path))
+    except OSError as error:
+        if answer_in(error) is None:
+            raise could_not_look(path, error) from error
+        noted("owner", path, error.errno)
+        return None
+    noted("owner", path, (is_true,))
+    if now.st_dev != found.st_dev:
+        raise could_not_look(path, changed())
+    if not is_true:
+        return None
+    known.add(now.st_dev)
+    return now
+
+
+def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result]]]:
+    """Return each directory, link and file on the way to *path*, with its facts.
+
+    The facts are None if they are forbidden, or if a user's FUSE file system reports them. Links are followed as for a
+    process whose root directory is *root*.
     """
     parts: list[tuple[str, Optional[os.stat_result]]] = _parts(root) if root else [("/", os.lstat("/"))]
+    known = {os.lstat("/").st_dev}
     top = parts[-1]
 
     def step(at: str, name: str) -> Union[str, Link, Missing]:
@@ -118,7 +148,7 @@ def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result
             if answer != ABSENT:
                 parts.append((real, None))
             return answer
-        parts.append((real, found))
+        parts.append((real, _true_facts(real, found, known)))
         return here if target is None else Link(target)
 
     def up(at: str) -> str:

@@ -9,8 +9,10 @@ from typing import Optional
 
 import pytest
 
+from gpubind.errors import UnseenError
 from gpubind.files import trust
 from gpubind.files.trust import acts_as_root, is_obeyed, obeyed_environ, why_not_lasting, writable_by_others
+from gpubind.memo import questions
 from tests.support.trees import Dir, File, make_tree
 
 DIRECTORY, FILE, LINK = stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK
@@ -151,3 +153,76 @@ def test_root_runs_nothing_that_belongs_to_another_user(tmp_path: Path) -> None:
 
 def test_the_machines_own_programs_can_be_changed_by_root_alone() -> None:
     assert writable_by_others(os.path.realpath("/usr/bin/env")) is None
+
+
+MOUNTS = """\
+1 0 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+2 1 0:30 / /sys/fs/fuse/connections rw - fusectl fusectl rw
+{} 1 0:83 / /tmp/fz rw,nosuid,nodev shared:115 - {},group_id=1000,allow_other
+"""
+
+
+def mounted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mount: str) -> None:
+    """The file system of /proc, another one than that of /, is mounted as *mount* says; empty if none is."""
+    file = os.open("/proc", os.O_PATH)
+    number = Path(f"/proc/self/fdinfo/{file}").read_text().partition("mnt_id:")[2].split()[0]
+    os.close(file)
+    (tmp_path / "mountinfo").write_text(MOUNTS.format(number if mount else 99999, mount or "proc proc rw"))
+    monkeypatch.setattr(questions, "MOUNTS", str(tmp_path / "mountinfo"))
+
+
+@pytest.mark.parametrize(
+    ("mount", "is_trusted"),
+    [
+        pytest.param("fuse sshfs rw,user_id=1000", False, id="fuse"),
+        pytest.param("fuse.squashfuse squashfuse rw,user_id=1000", False, id="a-subtype"),
+        pytest.param("fuse.x user_id=0 rw,user_id=1000", False, id="a-source-chosen-by-the-user"),
+        pytest.param("fuse  rw,user_id=1000", False, id="an-empty-source"),
+        pytest.param("fuseblk /dev/sdb1 rw,user_id=1000", False, id="a-block-device"),
+        pytest.param("fuse x rw", False, id="no-user-is-named"),
+        pytest.param("fuse x rw,user_id=01", False, id="not-exactly-0"),
+        pytest.param("", False, id="not-mounted-any-more"),
+        pytest.param("fuse x rw,user_id=0", True, id="root-has-mounted-it"),
+        pytest.param("fuse.cvmfs2 cvmfs2 ro,user_id=0", True, id="a-subtype-that-root-has-mounted"),
+        pytest.param("squashfs /dev/loop0 ro", True, id="the-kernels-squashfs"),
+        pytest.param("overlay overlay ro,lowerdir=/a", True, id="overlay"),
+        pytest.param("nfs4 server:/ ro", True, id="nfs"),
+    ],
+)
+def test_the_owner_of_a_file_is_unknown_where_a_users_fuse_file_system_reports_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mount: str, is_trusted: bool
+) -> None:
+    mounted(monkeypatch, tmp_path, mount)
+    assert os.lstat("/proc").st_dev != os.lstat("/").st_dev
+    for path in ("/proc", "/proc/sys/kernel", "/usr/../proc/sys"):
+        assert writable_by_others(path) == (None if is_trusted else "/proc")
+    assert (why_not_lasting("/proc/sys") is None) is is_trusted
+    assert writable_by_others("/sys/kernel", "/proc") == (None if is_trusted else "/proc")
+    assert writable_by_others(os.path.realpath("/usr/bin/env")) is None
+
+
+def test_without_proc_only_the_file_system_of_the_root_directory_is_trusted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(questions, "MOUNTS", str(tmp_path / "none"))
+    assert writable_by_others("/usr/bin") is None
+    assert writable_by_others("/proc") == "/proc"
+
+
+def test_a_list_of_mounts_that_could_not_be_read_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "MOUNTS", "/proc/self/mem")  # its first byte cannot be read
+    with pytest.raises(UnseenError) as caught:
+        writable_by_others("/proc/sys")
+    assert (caught.value.code, caught.value.where) == ("unreadable-file", "/proc")
+
+
+def test_a_directory_that_is_mounted_meanwhile_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = os.lstat
+
+    def lstat(path: str) -> os.stat_result:
+        return looks("/sys" if path == "/proc" else path)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    with pytest.raises(UnseenError) as caught:
+        writable_by_others("/proc/sys")
+    assert caught.value.where == "/proc"

@@ -120,6 +120,65 @@ def test_root_believes_no_path_that_a_users_variable_names(trixie: Machine) -> N
     assert told == {"/home/user/tree"}
 
 
+FUSE = r"""
+# An image of libraries, programs and a configuration file, all of them root's.
+echo user_allow_other > /opt/fuse.conf; mount --bind /opt/fuse.conf /etc/fuse.conf
+mkdir -p /opt/tree/bin /opt/tree/lib /opt/tree/gpubind
+for name in bwrap apptainer; do printf '#!/bin/sh\ntouch /opt/was-run\n' > /opt/tree/bin/$name; done
+chmod 755 /opt/tree/bin/*; cp -L /lib/x86_64-linux-gnu/libcuda.so.1 /opt/tree/lib/libnvidia-sandboxutils.so.1
+echo 'caps = "utility"' > /opt/tree/gpubind/config.toml
+touch -d @1600000000 $(find /opt/tree)
+mksquashfs /opt/tree /opt/tree.sq -all-root -quiet > /opt/made
+as_user 'mkdir /tmp/fuse'
+trap 'mountpoint -q /tmp/fuse && umount /tmp/fuse' EXIT
+of_user() { as_user 'squashfuse -o allow_other /opt/tree.sq /tmp/fuse'; test "$(stat -c %u%a /tmp/fuse)" = 0755; }
+of_root() { squashfuse -o allow_other /opt/tree.sq /tmp/fuse; }
+"""
+"""A user's FUSE file system that says that root owns all of it, and the same one mounted by root."""
+
+
+def test_root_believes_no_owner_that_a_users_fuse_file_system_reports(trixie: Machine) -> None:
+    script = FUSE + "of_user; export XDG_CONFIG_HOME=/tmp/fuse XDG_CACHE_HOME=/tmp/fuse TMPDIR=/tmp/fuse\n"
+    script += "PATH=/tmp/fuse/bin /usr/bin/python3 -m gpubind exec --backend bwrap / true > /opt/said 2>&1 || true\n"
+    script += "PATH=/tmp/fuse/bin:$PATH python3 -m gpubind check --nv --backend apptainer > /opt/checked 2>&1 || true\n"
+    script += "grep -q 'users other than root could change' /opt/said; test ! -e /opt/was-run\n"
+    script += "export PATH=$PATH:/tmp/fuse/bin GPUBIND_LIBRARY_PATH=/tmp/fuse/lib\n"
+    script += "python3 -m gpubind plan --nv --json -o /opt/plan.json; cat /opt/plan.json"
+    plan = json.loads(shell(trixie, script).stdout)
+    assert not [mount for mount in plan["mounts"] if "/tmp/fuse" in mount["source"]]
+    assert len(plan["request"]["caps"]) > 1
+    told = {one["subject"] for one in plan["findings"] if one["code"] == "writable-by-others"}
+    below = ("", "/bin", "/gpubind", "/gpubind/config.toml", "/lib")
+    assert told == {f"/tmp/fuse{path}" for path in below}
+
+
+def test_root_stages_nothing_on_a_users_fuse_file_system(trixie: Machine, driver: Bind) -> None:
+    plan = "python3 -m gpubind plan --nv -q --root /srv/driver --dev-root /srv/driver"
+    script = FUSE + "of_user; export XDG_CACHE_HOME=/tmp/fuse HOME=/tmp/fuse TMPDIR=/tmp/fuse\n"
+    script += f"{plan} --format apptainer\n"
+    script += f"{plan} --format cdi -o /opt/spec.json --stage-dir /tmp/fuse/gpubind 2>&1 || echo exit $?"
+    done = shell(trixie, script, driver)
+    assert "/tmp/gpubind-0/" in done.stdout
+    assert "/tmp/fuse/gpubind/" not in done.stdout
+    assert "users other than root may write to /tmp" in done.stdout
+    assert done.stdout.endswith("exit 4\n")
+
+
+def test_root_believes_its_own_fuse_file_system_and_no_memo_outlives_the_change_to_a_users(trixie: Machine) -> None:
+    script = FUSE + "mount -t tmpfs -o mode=755 tmpfs /run\n"
+    script += "export GPUBIND_MEMO=on GPUBIND_LIBRARY_PATH=/tmp/fuse/lib\n"
+    script += "libraries() { python3 -m gpubind plan --nv -q --format apptainer | grep -c '/tmp/fuse/lib/' || true; }\n"
+    script += "of_root; libraries; umount /tmp/fuse; of_user; libraries; umount /tmp/fuse\n"
+    script += "unset GPUBIND_LIBRARY_PATH; export XDG_CONFIG_HOME=/tmp/fuse\n"
+    script += "plan() { python3 -m gpubind plan --nv -vv --json > /opt/plan.json 2> /opt/said; }\n"
+    script += "asks() { sleep 0.1; plan; plan; grep -o '^memo: .*served' /opt/said\n"
+    script += "  grep -q '\"caps_explicit\": true' /opt/plan.json && echo one || echo all; }\n"
+    script += "of_root; asks; umount /tmp/fuse; of_user; asks; umount /tmp/fuse; of_root; asks"
+    done = shell(trixie, script)
+    assert done.stdout.split("\n")[:2] == ["1", "0"]
+    assert done.stdout.split("\n")[2:-1] == ["memo: served", "one", "memo: served", "all", "memo: served", "one"]
+
+
 def test_roots_runtime_is_not_one_that_a_user_has_made(trixie: Machine) -> None:
     script = planted("mkdir ~/bin; printf '#!/bin/sh\\ntouch /opt/was-run\\n' > ~/bin/ch-run; chmod 755 ~/bin/ch-run")
     script += "export PATH=/home/user/bin\n"

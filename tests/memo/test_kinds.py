@@ -108,8 +108,8 @@ CASES = {
 }
 
 
-OF_MOUNTS = {"inode", "mounted"}
-"""They find out that another file system is mounted: tests/live/test_memo_mounts.py."""
+OF_MOUNTS = {"inode", "mounted", "device", "owner"}
+"""They find out that another file system is mounted: tests/live/test_memo_mounts.py and test_trust.py."""
 OF_RIGHTS = {"access"}
 """It finds out what an access control list or a device cgroup forbids. Every other refusal is also asked about with
 stat, which finds the same changes."""
