@@ -15,6 +15,7 @@ from referencing import Registry, Resource
 from gpubind.model.data import HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.images import glibc
+from tests.support.squashfs import squashfs
 from tests.support.trees import make_tree
 
 BOTH = ("--host", HOSTS[0], "--host", HOSTS[1])
@@ -179,3 +180,52 @@ def test_what_is_wrong_with_all_checks_alike_ends_them(words: tuple[str, ...], c
     done = gpubind("check", *words)
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith(f"error: {code}: ")
+
+
+def with_64_descriptors(*words: str) -> subprocess.CompletedProcess[str]:
+    command = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", sys.executable, "-m", "gpubind", *words]
+    return subprocess.run(command, capture_output=True, text=True, env=BARE)
+
+
+def many(directory: Path, number: int) -> list[str]:
+    """Directories without a file, as images or roots."""
+    places = [directory / f"{at}" for at in range(number)]
+    for place in places:
+        place.mkdir(parents=True)
+    return list(map(str, places))
+
+
+def test_a_thousand_images_are_checked_with_64_descriptors(tmp_path: Path) -> None:
+    words = [f"--image={image}" for image in many(tmp_path, 1000)]
+    done = with_64_descriptors("check", "-q", "--caps=compute", "--host", HOST, *words)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr, len(lines)) == (1, "", 1000)
+    assert {line.partition(": ")[2] for line in lines} == {"error image-without-glibc"}
+
+
+def test_files_and_directories_are_checked_on_each_of_many_hosts_and_compared_with_64_descriptors(
+    tmp_path: Path,
+) -> None:
+    tree = str(make_tree(tmp_path / "tree", glibc()).root)
+    file = tmp_path / "image.sqfs"
+    file.write_bytes(squashfs(glibc()))
+    names = [tmp_path / f"{at}.sif" for at in range(20)]
+    for name in names:
+        name.symlink_to(file)
+    trees = [tmp_path / f"{at}" for at in range(20)]
+    for name in trees:
+        name.symlink_to(tree)
+    words = [f"--image={image}" for image in (*names, *trees)]
+    for where in ((), tuple(f"--host={HOST}" for _ in range(3))):
+        done = with_64_descriptors("check", "-q", "--caps=compute", *where, *words)
+        assert "open files" not in done.stdout + done.stderr
+        assert len({line.partition(": ")[2] for line in done.stdout.splitlines()}) == 1
+        assert done.stdout.count("\n") == len(words) * max(1, len(where))
+    done = with_64_descriptors("diff", "--caps=compute", "live", HOST, HOSTS[1], *words)
+    assert ("open files" in done.stderr, done.returncode) == (False, 1)
+
+
+def test_many_driver_roots_are_compared_with_64_descriptors(tmp_path: Path) -> None:
+    done = with_64_descriptors("diff", "--nv", *many(tmp_path, 100))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("equal (100)\n")

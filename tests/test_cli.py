@@ -15,6 +15,7 @@ from typing import Optional
 import jsonschema
 import pytest
 
+import gpubind as facade
 from gpubind.cli.settings import ignored_findings
 from gpubind.model.data import read_data
 from tests.support.commands import BARE, HOST, gpubind, images
@@ -1181,11 +1182,22 @@ def test_whose_rocm_can_be_said() -> None:
     [
         ("podman", "podman:debian:12", "debian:12"),
         ("docker", "docker:registry.example.org/a", "registry.example.org/a"),
-        ("docker", "docker:dind", "docker:dind"),
-        ("podman", "docker:dind", "docker:dind"),
+        ("docker", "docker:dind", "dind"),
+        ("docker", "docker:docker:dind", "docker:dind"),
+        ("podman", "podman:docker:dind", "docker:dind"),
     ],
 )
 def test_a_name_may_name_the_store_of_the_backend(backend: str, image: str, word: str) -> None:
     line = gpubind("exec", "--backend", backend, "--host", HOST, "--dry-run", image, "true").stdout
     assert f" {word} true\n" in line
-    assert f"{backend}:{word}" not in line
+    assert f" {backend}:{word}" not in line
+
+
+def test_a_store_is_one_in_settings_and_in_the_library_as_well() -> None:
+    done = gpubind("exec", "--host", HOST, "--dry-run", "docker:bb", "true", env={"GPUBIND_BACKEND": "podman"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: other-store: the image is in docker's store")
+    checked = gpubind("check", "--host", HOST, "--image", "docker:bb", env={"GPUBIND_BACKEND": "podman"})
+    assert (checked.returncode, checked.stderr.partition("\n")[0]) == (2, done.stderr.partition("\n")[0])
+    start = facade.start("podman:bb", ["true"], backend="podman", host=facade.open_host(HOST), dry_run=True)
+    assert start.argv[-2:] == ("bb", "true")

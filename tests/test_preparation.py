@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpubind.api import open_host
-from gpubind.errors import HostReadError, RuntimeLimitError
+from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.host import Host
 from gpubind.image.open import open_image
-from gpubind.image.reference import parse_reference
+from gpubind.image.reference import native_reference, parse_reference
 from gpubind.launch.caller import begin
 from gpubind.launch.choose import choose_runtime, read_start
 from gpubind.launch.prepare import host_for, layout_of, plan_start, start_on
@@ -104,7 +104,7 @@ def test_who_has_docker_alone_is_told_its_name_for_an_image_of_a_registry(tmp_pa
 
 def test_a_store_that_is_named_with_the_image_needs_no_program_for_another_machine(tmp_path: Path) -> None:
     chosen = choose_runtime("podman:debian:12", programs_in(tmp_path), elsewhere=True)
-    assert (chosen.runtime.name, chosen.image.text) == ("podman", "debian:12")
+    assert (chosen.runtime.name, chosen.image.word) == ("podman", "debian:12")
     with pytest.raises(RuntimeLimitError):
         choose_runtime("podman:debian:12", programs_in(tmp_path))
 
@@ -121,15 +121,79 @@ def test_a_name_that_is_nothing_here_is_a_stores_or_else_the_matter_of_whoever_i
 def test_an_image_that_is_named_with_its_store_is_told_to_that_by_its_own_name(tmp_path: Path) -> None:
     for store in ("podman", "docker"):
         chosen = choose_runtime(f"{store}:docker:dind", programs_in(tmp_path, *EVERY))
-        assert (chosen.runtime.name, chosen.image.text) == (store, "docker:dind")
+        assert (chosen.runtime.name, chosen.image.word) == (store, "docker:dind")
 
 
-def test_what_is_there_counts_before_what_its_name_looks_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_there_counts_before_what_its_name_looks_like_but_a_store_is_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "oci:x").mkdir()
     (tmp_path / "docker:x").touch()
     monkeypatch.chdir(tmp_path)
-    assert (parse_reference("oci:x").form, parse_reference("docker:x").form) == ("directory", "file")
-    assert choose_runtime("docker:x", programs_in(tmp_path, *EVERY)).image.text == "docker:x"
+    assert parse_reference("oci:x").form == "directory"
+    chosen = choose_runtime("docker:x", programs_in(tmp_path, *EVERY))
+    assert (chosen.runtime.name, chosen.image.word) == ("docker", "x")
+    assert parse_reference("./docker:x").form == "file"
+
+
+@pytest.mark.parametrize("word", ["podman:bb", "podman:5", "podman:docker:27", "podman:registry.example.org/a/b:1@c"])
+def test_the_name_of_a_store_names_it_for_every_backend(tmp_path: Path, word: str) -> None:
+    environ = programs_in(tmp_path, *EVERY)
+    lines = [read_start("exec", (word, "true"), backend, environ) for backend in ("auto", "podman")]
+    references = {parse_reference(word), *(line.image for line in lines)}
+    assert {line.runtime.name for line in lines} == {"podman"}
+    assert [(one.store, one.word, one.label) for one in references] == [("podman", word.partition(":")[2], word)]
+
+
+@pytest.mark.parametrize("backend", [name for name in RUNTIMES if name != "podman"])
+def test_a_store_that_is_not_the_backends_is_an_error_that_names_both(tmp_path: Path, backend: str) -> None:
+    with pytest.raises(UsageError, match="other-store") as caught:
+        read_start("exec", ("podman:bb", "true"), backend, programs_in(tmp_path, *EVERY))
+    assert caught.value.where == "podman:bb"
+    assert caught.value.why == f"the backend is {backend}"
+    assert caught.value.hint.startswith("use --backend podman")
+    assert ("`docker:podman:bb`" in caught.value.hint) == (backend == "docker")
+
+
+@pytest.mark.parametrize("name", ["", "-v", "--privileged", "/etc", "./here", ".", "a b", "//x\n"])
+def test_what_follows_a_store_is_a_name_and_no_option_or_path(tmp_path: Path, name: str) -> None:
+    for backend in ("auto", "docker"):
+        if name.startswith("//"):
+            assert parse_reference(f"docker:{name}").form == "registry"
+            continue
+        with pytest.raises(UsageError, match="bad-image-name"):
+            read_start("exec", (f"docker:{name}", "true"), backend, programs_in(tmp_path, *EVERY))
+
+
+def test_a_plain_name_is_one_of_the_store_of_a_backend_that_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "app").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for store in ("podman", "docker"):
+        read = parse_reference("app", RUNTIMES[store])
+        assert (read.store, read.word, read.label) == (store, "app", f"{store}:app")
+        assert parse_reference("./app", RUNTIMES[store]).form == "directory"
+    assert parse_reference("app", RUNTIMES["apptainer"]).form == "directory"
+    assert parse_reference("oci:x", RUNTIMES["podman"]).form == "layout"
+    assert parse_reference("oci:x", RUNTIMES["docker"]).store == "docker"  # an image that is called oci
+
+
+@pytest.mark.parametrize("word", ["app.sif", "saved.tar", "saved.tar.gz"])
+def test_a_word_that_ends_like_a_file_is_one_for_every_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_reference(word, RUNTIMES["docker"]).form is None
+    (tmp_path / word).touch()
+    assert parse_reference(word, RUNTIMES["docker"]).form == "file"
+
+
+def test_in_a_command_line_of_the_runtimes_own_a_prefix_is_part_of_the_name() -> None:
+    for word in ("docker:dind", "podman:5", "app.sif"):
+        for store in ("podman", "docker"):
+            read = native_reference(word, RUNTIMES[store])
+            assert (read.store, read.word) == (store, word)
 
 
 def test_the_runtime_that_was_chosen_is_said_with_v_alone(tmp_path: Path) -> None:
@@ -288,7 +352,7 @@ def test_behind_options_of_a_runtimes_own_the_image_is_looked_at(
     tmp_path: Path, words: tuple[str, ...], there: tuple[str, ...], runtime: str, image: str
 ) -> None:
     line = read_start("exec", words, "auto", programs_in(tmp_path, *there))
-    assert (line.runtime.name, line.image.text, line.options, line.argv) == (runtime, image, words[:-2], ("true",))
+    assert (line.runtime.name, line.image.word, line.options, line.argv) == (runtime, image, words[:-2], ("true",))
 
 
 def test_for_a_record_the_usual_runtime_is_taken_where_none_is_here(tmp_path: Path) -> None:

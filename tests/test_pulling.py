@@ -311,3 +311,40 @@ def test_a_dry_run_on_a_machine_without_runtime_or_image_prints_every_line(
             refused.append((line, status, made.err))
     assert refused == []
     assert len(lines()) >= 200
+
+
+@pytest.mark.parametrize("name", ["new/image", "docker:27"])
+@pytest.mark.parametrize("program", ["docker", "podman"])
+@pytest.mark.parametrize("more", [(), ("--check",), ("--backend", "auto")], ids=" ".join)
+def test_a_name_with_its_store_is_pulled_inspected_and_started_without_it(
+    machine: Machine, program: str, name: str, more: tuple[str, ...]
+) -> None:
+    machine.has(*(["stored"] if more == ("--check",) else []))
+    backend = () if "--backend" in more else ("--backend", program)
+    done = machine.run("exec", *backend, *more, f"{program}:{name}", "/lib64/ld-linux-x86-64.so.2")
+    assert {call.split()[0] for call in machine.calls} == {program}
+    named = [word for call in machine.calls for word in call.split() if name in word or word.startswith(program + ":")]
+    assert {*named} == {name}
+    assert (done.returncode, "run" in verbs(machine)) == ((125, False) if more == ("--check",) else (42, True))
+
+
+@pytest.mark.parametrize("program", ["docker", "podman"])
+def test_what_was_checked_can_be_pasted_into_a_start_and_the_reverse(machine: Machine, program: str) -> None:
+    machine.has("stored")
+    verdicts = {
+        machine.run("check", "-q", *backend, "--image", image).stdout
+        for image in ("new/image", f"{program}:new/image")
+        for backend in [("--backend", program), *([()] if ":" in image else [])]
+    }
+    assert len(verdicts) == len({*verdicts} - {""})
+    assert set(machine.calls) == {f"{program} image inspect new/image", *machine.calls[1:2]}
+    assert " new/image" in machine.calls[1]
+    dry = machine.run("exec", "--backend", program, "--dry-run", "--check", f"{program}:new/image", "true")
+    assert f"{program}:{program}:" not in dry.stderr + dry.stdout
+    assert f"{program} image inspect new/image" == machine.calls[-2]
+
+
+def test_a_plain_name_without_a_backend_is_told_how_a_store_is_named(machine: Machine) -> None:
+    done = machine.run("check", "--image", "new/image:1")
+    assert (done.returncode, done.stdout, machine.calls) == (4, "", [])
+    assert "`podman:new/image:1` or `docker:new/image:1`" in done.stderr

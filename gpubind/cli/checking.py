@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.declarations import PlanOptions
@@ -12,7 +13,8 @@ from gpubind.documents.check.report import Checked, Reasons, Report, Severities,
 from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.launch.choose import StartLine, choose_runtime
+from gpubind.image.reference import ImageReference, parse_reference
+from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on
 from gpubind.model import Finding, Plan, finding
 from gpubind.model.budget import renew
@@ -27,7 +29,9 @@ from gpubind.runtimes import known_runtime
 from gpubind.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
-    from gpubind.image.open import Opened
+    from gpubind.image.open import OpenImages
+    from gpubind.model import ImageFacts
+    from gpubind.model.gpucode import CodeFile
 
 
 class CheckRequest(NamedTuple):
@@ -69,22 +73,22 @@ class CheckRequest(NamedTuple):
         there = {"host": self.host, "user": self.user} if self.policy is None else {"policy": self.policy.origin}
         return {**there, "image": image, "program": self.program}
 
-    def runtime(self, image: Optional[str]) -> Optional[Runtime]:
-        """Return the runtime that will start *image*; None if it is not named, or not known. Errors: `UsageError`."""
+    def start(self, image: Optional[str]) -> tuple[Optional[Runtime], Optional[ImageReference]]:
+        """Return the runtime that will start *image*, None if it is not named, or not known; and what it starts.
+
+        Errors: as `parse_reference`, `choose_runtime`; with `tries`, as `read_trial`.
+        """
         if self.tries:
-            return self.trial(image).runtime
-        if self.backend != "auto":
-            return known_runtime(self.backend, "auto") if self.backend is not None else None
-        try:
-            return choose_runtime(image or "", os.environ).runtime if self.options.host is None else None
-        except RuntimeLimitError:
-            return None
+            from gpubind.launch.trial import read_trial
 
-    def trial(self, image: Optional[str]) -> StartLine:
-        """Return how *image* is started to try it. Errors: as `read_trial`."""
-        from gpubind.launch.trial import read_trial
-
-        return read_trial(image or "", self.backend, os.environ)
+            line = read_trial(image or "", self.backend, os.environ)
+            return line.runtime, line.image
+        runtime = known_runtime(self.backend, "auto") if self.backend not in (None, "auto") else None
+        if self.backend == "auto" and self.options.host is None:
+            with suppress(RuntimeLimitError):
+                chosen = choose_runtime(image or "", os.environ)
+                return chosen.runtime, chosen.image if image is not None else None
+        return runtime, parse_reference(image, runtime) if image is not None else None
 
 
 def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]]) -> list[Report]:
@@ -92,23 +96,24 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
 
     The outcome of a check that fails is a finding. Errors: the one error with which all of them fail.
     """
+    from gpubind.image.open import OpenImages
+
     reports: list[Report] = []
     errors: list[GpubindError] = []
-    opened: Opened = {}
-    for image in images:
-        for host in hosts:
-            if reports:
-                renew()  # each check has the bounds of a separate command
-            there = request._replace(options=request.options._replace(host=host))
-            try:
-                reports.append(_check(there, image, opened))
-            except GpubindError as error:
-                errors.append(error)
-                is_images = any(error is one for one in opened.values())
-                # Counted whatever --only names: it is not known that all is well.
-                found = not_checked(error, image if image is not None and is_images else there.host)
-                checked = Checked(**there.named(image))
-                reports.append(report_of(None, [found], there.reasons, [(found.code, "host")], checked=checked))
+    with OpenImages() as opened:
+        for image in images:
+            for host in hosts:
+                if reports:
+                    renew()  # each check has the bounds of a separate command
+                there = request._replace(options=request.options._replace(host=host))
+                try:
+                    reports.append(_check(there, image, opened))
+                except GpubindError as error:
+                    errors.append(error)
+                    # Counted whatever --only names: it is not known that all is well.
+                    found = not_checked(error, image if image and opened.has_raised(error) else there.host)
+                    checked = Checked(**there.named(image))
+                    reports.append(report_of(None, [found], there.reasons, [(found.code, "host")], checked=checked))
     if len(errors) == len(reports) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     return reports
@@ -123,34 +128,36 @@ def not_checked(error: GpubindError, subject: str) -> Finding:
     )
 
 
-def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> Report:
+def _check(request: CheckRequest, image: Optional[str], opened: OpenImages) -> Report:
     """Return the outcome for one image on one host. Errors: those of opening, planning and preparing."""
-    if request.policy is not None and reference is not None:
-        return _compare(request, reference, request.policy, opened)
-    host = open_host_of(request.options)
-    if request.user is not None:
-        host = host.as_user(request.user)
-    image = None
-    if reference is not None:
-        from gpubind.image.open import open_once
+    if request.policy is not None and image is not None:
+        return _compare(request, image, request.policy, opened)
+    with open_host_of(request.options) as host:
+        if request.user is None:
+            return _check_on(host, request, image, opened)
+        with host.as_user(request.user) as other:
+            return _check_on(other, request, image, opened)
 
-        image = open_once(reference, host.uname.machine, opened)
+
+def _check_on(host: Host, request: CheckRequest, named_image: Optional[str], opened: OpenImages) -> Report:
+    runtime, reference = request.start(named_image)
+    image = opened.image(reference, host.uname.machine) if reference is not None else None
     start = preflight_on(
         host,
         query_of(request.options, request.like),
         image,
-        request.runtime(reference),
+        runtime,
         request.arguments,
         allow_writable=request.allow_writable,
         program=request.program,
     )
     start.expected, start.looks_at_gpu_code = request.expected, request.gpu_code
-    if request.tries:
+    if request.tries and reference is not None:
         from gpubind.launch.trial import try_start
 
-        start.trial = try_start(start, request.trial(reference).image)
+        start.trial = try_start(start, reference)
     rules = ((rule.code, rule.needs) for rule in applying(start))
-    named = request.named(reference)
+    named = request.named(named_image)
     expected = " and ".join(one.origin for one in request.expected) or None
     checked = checked_in(image, runtime=start.backend, expected=expected, **named)
     made = report_of(
@@ -167,33 +174,33 @@ def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> R
     return made._replace(linked=linked, expected=request.expected, trial=start.trial, gpu_code=gpu_code)
 
 
-def _compare(request: CheckRequest, reference: str, policy: Policy, opened: Opened) -> Report:
+def _compare(request: CheckRequest, named_image: str, policy: Policy, opened: OpenImages) -> Report:
     """Return the outcome for one image and *policy*: of one for several architectures, for each that it names.
 
     Errors: those of opening, and of `read_needs`.
     """
     from gpubind.image.needs import read_needs
-    from gpubind.image.open import open_once
     from gpubind.rules.policy import judge
 
-    found: dict[Finding, None] = {}
-    machine = os.uname().machine
-    images = [open_once(reference, arch, opened) for arch in policy.arch or (machine,)]
-    needs = [read_needs(image, request.program) for image in images]
-    for one, arch in zip(needs, policy.arch or (None,)):
-        there = policy if arch is None else policy._replace(arch=(arch,))
-        found.update(dict.fromkeys(judge(one, there)))
+    reference, found = parse_reference(named_image), dict[Finding, None]()
+    subjects: list[tuple[Checked, ImageFacts, tuple[CodeFile, ...]]] = []
+    for arch in policy.arch or (None,):
+        image = opened.image(reference, arch or os.uname().machine)
+        needs = read_needs(image, request.program)
+        subjects.append((checked_in(image, **request.named(named_image)), image.facts, needs.gpu_code))
+        found.update(dict.fromkeys(judge(needs, policy if arch is None else policy._replace(arch=(arch,)))))
+    checked, facts, gpu_code = subjects[0]
     rules = ((code, text["needs"]) for code, text in texts().items() if text.get("of") == "policy")
     made = report_of(
         None,
         sorted(found, key=finding_order),
         request.reasons,
         rules,
-        checked=checked_in(images[0], **request.named(reference)),
+        checked=checked,
         only=request.only,
         severities=request.severities,
     )
-    return made._replace(image=images[0].facts, gpu_code=needs[0].gpu_code)
+    return made._replace(image=facts, gpu_code=gpu_code)
 
 
 def errors_of_host(host: Host, plan: Plan, site: Optional[Expectation] = None) -> list[Finding]:

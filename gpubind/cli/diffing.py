@@ -18,7 +18,8 @@ from gpubind.host import Host
 from gpubind.host.live import LiveHost
 from gpubind.host.open import open_host, read_file
 from gpubind.host.recorded import RecordedHost
-from gpubind.image.open import Opened, open_once
+from gpubind.image.open import OpenImages
+from gpubind.image.reference import parse_reference
 from gpubind.launch.comparing import check_images, take_snapshot
 from gpubind.model import Plan
 from gpubind.model.answers import exists, is_directory
@@ -42,6 +43,13 @@ class Compared(NamedTuple):
     of: Union[Host, Plan]
     is_root: bool = False
     """Whether it is a directory with a driver: the rest is of this machine, and is not compared."""
+
+    def __enter__(self) -> Compared:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if isinstance(self.of, Host):
+            self.of.close()
 
     @property
     def name(self) -> str:
@@ -94,18 +102,18 @@ def snapshots_of(
         hint = "name two or more of: a plan, a record, `live`, a directory; or one of them with --like"
         raise UsageError("nothing-to-compare", "there is one thing only, and nothing to compare it with", hint=hint)
     queries = [query._replace(request=query.request._replace(like=view)) for view in views]
-    opened: Opened = {}
     names, taken, has_plan, roots = [], [], False, 0
-    for word in words:
-        compared = open_compared(word)
-        has_plan, roots = has_plan or isinstance(compared.of, Plan), roots + compared.is_root
-        if isinstance(compared.of, Plan) and (flavours or images):
-            why = "it answers one request, and --like and --image make others"
-            raise UsageError("plan-not-host", "a plan takes the place of a host", where=word, why=why)
-        names.append(compared.name)
-        for asked in queries:
-            renew()  # each has the bounds of a separate command
-            taken.append(_snapshot(compared.of, asked, images, opened))
+    with OpenImages() as opened:
+        for word in words:
+            with open_compared(word) as compared:
+                has_plan, roots = has_plan or isinstance(compared.of, Plan), roots + compared.is_root
+                if isinstance(compared.of, Plan) and (flavours or images):
+                    why = "it answers one request, and --like and --image make others"
+                    raise UsageError("plan-not-host", "a plan takes the place of a host", where=word, why=why)
+                names.append(compared.name)
+                for asked in queries:
+                    renew()  # each has the bounds of a separate command
+                    taken.append(_snapshot(compared.of, asked, images, opened))
     if len(views) > 1 and None in views:  # other programs have no plan of drivers and nodes
         taken = [one.only((*FILES, "variable")) for one in taken]
     taken = [one.as_of_root for one in taken] if 0 < roots < len(words) else taken
@@ -120,10 +128,11 @@ def _called(words: Sequence[str], names: Sequence[str], views: Sequence[Optional
     return [name if len(views) == 1 else f"{name} ({view or OWN})" for name in unique for view in views]
 
 
-def _snapshot(of: Union[Host, Plan], query: Query, images: Sequence[str], opened: Opened) -> Snapshot:
+def _snapshot(of: Union[Host, Plan], query: Query, images: Sequence[str], opened: OpenImages) -> Snapshot:
     if isinstance(of, Plan):
         return snapshot_of("", of)
     if images:
         machine = of.uname.machine
-        return check_images("", of, query, [(image, open_once(image, machine, opened)) for image in images])
+        of_each = ((image, opened.image(parse_reference(image), machine)) for image in images)
+        return check_images("", of, query, of_each)
     return take_snapshot("", of, query)

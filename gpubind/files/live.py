@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 READ, SEARCH = 4, 1
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORIES_LIMIT = 128
-"""Directories that a tree keeps open. Most processes may have 1,024 descriptors."""
+"""Directories that a tree keeps open at most."""
+DIRECTORIES_LEAST = 4
+_SHARE = 16
+"""A tree takes this part of the process's descriptors for directories: several trees are open at the same time."""
 
 T = TypeVar("T")
 Question = TypeVar("Question", bound=Callable[..., Any])
@@ -63,6 +66,9 @@ class LiveTree(OpenedTree):
         super().__init__(HostPath(real))
         self._root = descriptor
         self._directories: dict[str, int] = {}
+        descriptors = os.sysconf("SC_OPEN_MAX")  # -1: without a limit
+        if descriptors > 0:
+            self.directories_kept = min(self.directories_kept, max(DIRECTORIES_LEAST, descriptors // _SHARE))
 
     def __del__(self) -> None:
         if hasattr(self, "_directories"):

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Optional, cast
 
-from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
+from gpubind.errors import HostReadError, NotStoredError, in_file
 from gpubind.files.blob import FileBlob, closed_on_error
 from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.files.trust import obeyed_environ
 from gpubind.formats.archive.oci import DOCUMENT_LIMIT, parse_inspected, variables
 from gpubind.host.programs import ENVIRON, ask, find_program
 from gpubind.image.facts import Image, read_image
-from gpubind.image.reference import Store
+from gpubind.image.reference import NAME, Store, bad_name
 from gpubind.model import HostPath, Missing
 from gpubind.model.answers import reason
 from gpubind.model.arch import Architecture
@@ -55,7 +55,6 @@ VARIABLES = (
     "DBUS_SESSION_BUS_ADDRESS",
 )
 """The variables by which the programs find their store."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 _ABSENT = re.compile("no such image|image not known|unsupported transport", re.IGNORECASE)
 """Messages of docker 26.1 and podman 5.4. The last is of `dir:PATH` and its kin, which podman copies into its store."""
 _WARNING = re.compile(r'time="[^"]*" level=(?:debug|info|warning) |(?:WARN|INFO|DEBU)\[|WARNING: ')
@@ -68,9 +67,8 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` for
     what it says: no daemon, no permission), `NotStoredError` (`image-store`), and those of `open_archive`.
     """
-    if not _NAME.fullmatch(name):
-        hint = f"as in `{store}:ubuntu:24.04`"
-        raise UsageError("bad-image-name", "this is not the name of an image", where=reference, hint=hint)
+    if not NAME.fullmatch(name):
+        raise bad_name(store, reference)
     inspected = _call(store, ("image", "inspect", name), reference)
     with in_file(f"{store} image inspect {name}"):
         found = parse_inspected(inspected)

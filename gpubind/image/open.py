@@ -12,7 +12,7 @@ from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.files.live import LiveTree
 from gpubind.formats.archive.magic import meaning_of
 from gpubind.image.facts import Image, read_image
-from gpubind.image.reference import ImageReference, is_bundle, parse_reference
+from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
 from gpubind.model import HostPath, ImageKind
 from gpubind.model.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
 from gpubind.model.arch import Architecture, architecture
@@ -26,8 +26,6 @@ PREFIXES: dict[str, ImageKind] = {
     "oci": "oci-layout",
     "oci-archive": "oci-archive",
     "docker-archive": "docker-archive",
-    "podman": "podman",
-    "docker": "docker",
 }
 STORED_ELSEWHERE = {
     "docker-daemon": "docker:NAME",
@@ -36,10 +34,10 @@ STORED_ELSEWHERE = {
 }
 """What containers/image calls what gpubind calls otherwise."""
 HEAD_SIZE = 2048
+OPEN_LIMIT = 4
+"""Images that several checks keep open: each has files and directories open, of which a process may have few."""
 
 Path = Union[str, os.PathLike[str]]
-Opened = dict[tuple[str, str], Union[Image, GpubindError]]
-"""Images, or why they cannot be opened, by name and machine."""
 
 
 @verb
@@ -56,23 +54,55 @@ def open_image(reference: Path, machine: Optional[str] = None) -> Image:
     return open_reference(parse_reference(os.fspath(reference)), machine)
 
 
-def open_once(reference: str, machine: str, opened: Opened) -> Image:
-    """Return the image as it is in *opened*, where it is put. Errors: as `open_image`, the same one each time."""
-    key = reference, machine
-    if key not in opened:
-        try:
-            opened[key] = open_image(*key)
-        except GpubindError as error:
-            opened[key] = error
-    found = opened[key]
-    if isinstance(found, GpubindError):
-        raise found
-    return found
+class OpenImages:
+    """The images that several checks share: each is opened once while it is among the last `OPEN_LIMIT` that were used.
+
+    An image that cannot be opened gives the same error each time.
+    """
+
+    def __init__(self) -> None:
+        self._images: dict[tuple[ImageReference, str], Image] = {}
+        self._errors: dict[tuple[ImageReference, str], GpubindError] = {}
+
+    def __enter__(self) -> OpenImages:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self._images:
+            self._close_oldest()
+
+    def image(self, reference: ImageReference, machine: str) -> Image:
+        """Return *reference* for *machine*; it may be closed when others are asked for. Errors: as `open_image`."""
+        key = reference, machine
+        if key in self._errors:
+            raise self._errors[key]
+        image = self._images.pop(key, None)
+        if image is None:
+            while len(self._images) >= OPEN_LIMIT:
+                self._close_oldest()
+            try:
+                image = open_reference(reference, machine)
+            except GpubindError as error:
+                self._errors[key] = error
+                raise
+        self._images[key] = image
+        return image
+
+    def has_raised(self, error: GpubindError) -> bool:
+        """Return whether *error* is that of an image."""
+        return any(error is one for one in self._errors.values())
+
+    def _close_oldest(self) -> None:
+        self._images.pop(next(iter(self._images))).close()
 
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:
     """Return the image that *image* names. Errors: as `open_image`."""
     arch = architecture(machine or os.uname().machine)
+    if image.store is not None:
+        from gpubind.image.engine import open_stored
+
+        return open_stored(image.store, image.name, image.label, arch)
     if image.form in ("registry", "source"):
         raise _unpulled(image)
     if image.prefix in STORED_ELSEWHERE:
@@ -80,10 +110,6 @@ def open_reference(image: ImageReference, machine: Optional[str] = None) -> Imag
         hint = f"`{STORED_ELSEWHERE[image.prefix]}` takes an image from the program's own store"
         raise _no_image(image.text, why, hint)
     kind = PREFIXES.get(image.prefix)
-    if kind == "podman" or kind == "docker":
-        from gpubind.image.engine import open_stored
-
-        return open_stored(kind, image.name, image.text, arch)
     path, tag = (image.text, None) if kind is None else _path_and_tag(image.name)
     return _open_path(path, image.text, kind, tag, arch)
 
@@ -95,7 +121,8 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         answer = answer_in(error)
         if answer is None:
             raise could_not_look(label, error, WHAT) from error
-        raise _no_image(label, refusal(error), nearest(path) if answer == ABSENT else "") from error
+        hint = nearest(path) or _in_stores(label) if answer == ABSENT else ""
+        raise _no_image(label, refusal(error), hint) from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
             raise _no_image(label, "it is a directory, not an archive", f"for an OCI layout: `oci:{path}`")
@@ -165,6 +192,13 @@ def _unpulled(image: ImageReference) -> UsageError:
     if image.prefix == "docker":
         hint += "; or `podman pull` and podman:NAME"
     return UsageError("unpulled-image", "the image is not on this machine", where=image.text, hint=hint)
+
+
+def _in_stores(label: str) -> str:
+    """Return where an image with a name, without a path, may be; empty if *label* can be none."""
+    if not NAME.fullmatch(label) or label.endswith(FILE_ENDINGS):
+        return ""
+    return f"name the store of an image that is in one: `podman:{label}` or `docker:{label}`"
 
 
 def nearest(path: str) -> str:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional, get_args
+import re
+from typing import TYPE_CHECKING, Literal, Optional, get_args
 
-from gpubind.errors import UnseenError
+from gpubind.errors import UnseenError, UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.model.answers import exists, is_directory, is_file
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Starter(Protocol):
+        """What the reading of a word depends on: a runtime, of `gpubind.runtimes`."""
+
+        name: str
+        title: str
+        images: tuple[ImageForm, ...]
+        store: Optional[Store]
+
 
 ImageForm = Literal["directory", "file", "bundle", "layout", "archive", "reference", "registry", "source"]
 """How an image is given to a runtime: a directory, a file that holds a file system (SIF, squashfs), an OCI bundle; an
@@ -14,6 +27,10 @@ OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`, `docker-archive:FILE`); 
 (`docker://`), in another source (`library://`, `oras://`, `instance://`)."""
 Store = Literal["podman", "docker"]
 STORES: tuple[Store, ...] = get_args(Store)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
+"""The name of an image in a store."""
+FILE_ENDINGS = (".sif", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+"""No image of a store is meant by a name that ends so."""
 _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 
 CONFIG = "config.json"
@@ -32,11 +49,18 @@ class ImageReference(NamedTuple):
     """Its first part, up to a colon: `oci`, `podman`, a scheme; empty for a path, and where there is no colon."""
     name: str = ""
     """The rest: a path, or a name in a store or registry."""
+    store: Optional[Store] = None
+    """The store that has the image: the one that the word names, else that of the runtime."""
 
     @property
-    def store(self) -> Optional[Store]:
-        """The store that is named with the image, `podman:debian:12`."""
-        return next((store for store in STORES if self.form == "reference" and self.prefix == store), None)
+    def word(self) -> str:
+        """The image as its runtime takes it: without the name of the store."""
+        return self.text if self.store is None else self.name
+
+    @property
+    def label(self) -> str:
+        """The image as every command of gpubind takes it: with the name of the store."""
+        return self.text if self.store is None else f"{self.store}:{self.name}"
 
     @property
     def is_path(self) -> bool:
@@ -56,11 +80,49 @@ def is_bundle(directory: str) -> bool:
     return not any(is_directory(f"{directory}/{name}") for name in _SYSTEM)
 
 
-def parse_reference(text: str) -> ImageReference:
-    """Return the parts of *text*. An existing path takes precedence over what its name looks like.
+def parse_reference(text: str, runtime: Optional[Starter] = None) -> ImageReference:
+    """Return the parts of *text*, a word of gpubind's own command line, for *runtime*, if that is known.
 
-    Errors: `UnseenError` where the path cannot be inspected.
+    `podman:NAME` and `docker:NAME` always name an image of that store. A plain name is one of the store of *runtime*,
+    as that reads it, except where it ends like a file. Errors: `UsageError` (`bad-image-name`; `other-store` for a
+    store that is not the one of *runtime*); as `native_reference`.
     """
+    prefix, _, name = text.partition(":")
+    store = next((store for store in STORES if text.startswith(f"{store}:") and not name.startswith("//")), None)
+    if store is None:
+        return native_reference(text, None if text.endswith(FILE_ENDINGS) else runtime)
+    if not NAME.fullmatch(name):
+        raise bad_name(store, text)
+    if runtime is not None and runtime.store != store:
+        hint = f"use --backend {store}"
+        if runtime.store is not None:
+            hint += f"; an image that is itself called `{store}` is `{runtime.store}:{text}`"
+        what = f"the image is in {store}'s store, and {runtime.title} does not start it from there"
+        raise UsageError("other-store", what, where=text, why=f"the backend is {runtime.name}", hint=hint)
+    return ImageReference(text, "reference", prefix, name, store)
+
+
+def native_reference(text: str, runtime: Optional[Starter] = None) -> ImageReference:
+    """Return the parts of *text*, a word of the command line of *runtime*, as its program reads them.
+
+    An existing path takes precedence over what its name looks like, except with a runtime that has a store: to that,
+    only a word that begins with a slash or a dot is a path. Errors: `UnseenError` where the path cannot be inspected.
+    """
+    image = _parts(text)
+    if runtime is None or runtime.store is None or image.is_path:
+        return image
+    if image.form in ("layout", "archive", "registry") and image.form in runtime.images:
+        return image
+    return ImageReference(text, "reference", "", text, runtime.store)
+
+
+def bad_name(store: Store, text: str) -> UsageError:
+    """Return the error for *text*, which names no image of *store*."""
+    hint = f"as in `{store}:ubuntu:24.04`"
+    return UsageError("bad-image-name", "this is not the name of an image", where=text, hint=hint)
+
+
+def _parts(text: str) -> ImageReference:
     prefix, colon, name = text.partition(":")
     try:
         is_here = exists(text)
@@ -75,5 +137,5 @@ def parse_reference(text: str) -> ImageReference:
         return ImageReference(text, "registry" if prefix == "docker" else "source", prefix, name[2:])
     if colon and prefix in _BY_PREFIX:
         return ImageReference(text, _BY_PREFIX[prefix], prefix, name)
-    is_nothing = not text or text.startswith(("/", ".", "-")) or text.endswith(".sif")
+    is_nothing = not text or text.startswith(("/", ".", "-")) or text.endswith(FILE_ENDINGS)
     return ImageReference(text, None if is_nothing else "reference", prefix if colon else "", name)

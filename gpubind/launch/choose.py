@@ -42,11 +42,9 @@ def read_start(
     runtime = chosen.runtime if chosen is not None else known_runtime(backend, "auto")
     options, rest = _own_options(runtime, action, words)
     argv = need_command(action, rest)
-    image = chosen.image if chosen is not None and chosen.word == rest[0] else parse_reference(rest[0])
-    if chosen is None and image.store is not None and image.store == runtime.store and {*":/@"} & {*image.name}:
-        image = parse_reference(image.name)  # `docker:dind` stays: it is also an image that is called docker
+    image = chosen.image if chosen is not None and chosen.word == rest[0] else parse_reference(rest[0], runtime)
     if image.text.startswith("-"):  # the runtime would take it for an option
-        image = parse_reference(f"./{image.text}")
+        image = parse_reference(f"./{image.text}", runtime)
     return StartLine(runtime, options, image, argv, chosen.why if chosen is not None else "")
 
 
@@ -69,7 +67,7 @@ class ChosenRuntime(NamedTuple):
 
     runtime: Runtime
     image: ImageReference
-    """As the runtime takes it."""
+    """As the runtime reads it."""
     why: str
     word: str = ""
     """The image, as the user gives it."""
@@ -87,7 +85,7 @@ def choose_runtime(word: str, environ: Mapping[str, str], *, elsewhere: bool = F
     form = image.form
     if image.store is not None:
         found = RUNTIMES[image.store] if elsewhere else _first_of([image.store], image, environ)
-        return ChosenRuntime(found, parse_reference(image.name), "whose store is named with the image", word)
+        return ChosenRuntime(found, image, "whose store is named with the image", word)
     if form == "reference" and not any(find_program(other, environ) for other in _starting(form)):
         form = None
     try:
@@ -96,7 +94,8 @@ def choose_runtime(word: str, environ: Mapping[str, str], *, elsewhere: bool = F
         if not elsewhere:
             raise
         why = "the usual one for such an image: none is in PATH here"
-        return ChosenRuntime(RUNTIMES[next(_starting(form))], image, why, word)
+        found = RUNTIMES[next(_starting(form))]
+        return ChosenRuntime(found, parse_reference(word, found), why, word)
     if image.form is None and found.store is not None and "file" not in found.images:
         from gpubind.image.open import nearest
 
@@ -104,8 +103,8 @@ def choose_runtime(word: str, environ: Mapping[str, str], *, elsewhere: bool = F
         why = f"{why_absent(word)}, and {found.name} starts no files"
         hint = nearest(word) or f"look at the path; an image of {found.name}'s store has a name without a path"
         raise HostReadError("no-image", "the image cannot be read", where=word, why=why, hint=hint)
-    if form == "directory" and found.store is not None and not image.is_path:
-        image = parse_reference(f"./{word}")
+    is_plain = form == "directory" and found.store is not None and not image.is_path
+    image = parse_reference(f"./{word}" if is_plain else word, found)
     return ChosenRuntime(found, image, "the first in PATH that starts such an image", word)
 
 

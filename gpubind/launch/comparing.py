@@ -31,7 +31,10 @@ def take_snapshot(name: str, host: Host, query: Query) -> Snapshot:
 
 
 def check_images(name: str, host: Host, query: Query, images: Iterable[tuple[str, Image]]) -> Snapshot:
-    """Return what a check says of *host*, and what in addition of each of *images*. Errors: as `plan_host`."""
+    """Return what a check says of *host*, and what in addition of each of *images*, taken one after the other.
+
+    Errors: as `plan_host`.
+    """
     host = without_job(host)
     found = preflight_on(host, query)
     of_host = check(found)

@@ -37,7 +37,7 @@ def make_command(request: StartRequest, action: Action, line: StartLine) -> Comm
     except UNSEEN as error:
         need_own_flag(request, error, has_one=bool(runtime.gpu_flags))
         program = runtime.name if request.dry_run else need_program(runtime.name, request.environ)
-        words = (*request.arguments, *_own_flags(request, runtime), line.image.text, *argv)
+        words = (*request.arguments, *_own_flags(request, runtime), line.image.word, *argv)
         command = Command((program, action, *words), request.environ)
     has_command(argv, is_looked_at=request.check or runtime.limits.hides_missing_command)
     return command
@@ -59,7 +59,7 @@ def written(command: Command) -> tuple[str, ...]:
 def _planned(request: StartRequest, action: Action, line: StartLine, target: StartTarget) -> Command:
     prepared = prepare_start(request, target)
     token = "ID" if request.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
-    call = Call(target.program, action, line.image.text, line.argv, token, os.isatty(0))
+    call = Call(target.program, action, line.image.word, line.argv, token, os.isatty(0))
     command = prepared.start.runtime.command(call, prepared.start, prepared.words)
     if not request.dry_run and any(token in word for word in command.argv):
         cannot_sign("the container has a name for this start only")

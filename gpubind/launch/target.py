@@ -108,8 +108,8 @@ def open_target(request: StartRequest, runtime: Runtime, program: str, image: Op
     target = StartTarget(runtime, program, request.open_host(), None)
     if image is None:
         return target
-    if runtime.store is not None and not image.is_path and not _has_prefix(image, runtime):
-        return _with_stored(request, target, image.text)
+    if image.store is not None:
+        return _with_stored(request, target, image)
     return target._replace(image=_open_path(request, target, image))
 
 
@@ -149,9 +149,11 @@ def _has_prefix(image: ImageReference, runtime: Runtime) -> bool:
     return image.form in ("layout", "archive", "registry") and image.form in runtime.images
 
 
-def _with_stored(request: StartRequest, target: StartTarget, name: str, *, may_pull: bool = True) -> StartTarget:
-    """Return *target* with the image *name* of the runtime's store, pulled if the runtime itself would pull it."""
-    runtime = target.runtime
+def _with_stored(
+    request: StartRequest, target: StartTarget, image: ImageReference, *, may_pull: bool = True
+) -> StartTarget:
+    """Return *target* with *image* of the runtime's store, pulled if the runtime itself would pull it."""
+    runtime, name = target.runtime, image.name
     if request.own.keys() & set(runtime.other_stores) or remote_of(runtime, request.environ) is not None:
         return target
     pull = runtime.pull(runtime.options_of(request.arguments, request.environ), request.own, name)
@@ -159,14 +161,12 @@ def _with_stored(request: StartRequest, target: StartTarget, name: str, *, may_p
     if when in ("always", "newer"):
         name = _pull(pull, target.program, name, request.environ)
         target = target._replace(options=pull.no_more)
-    store = runtime.store or ""
-    stored = ImageReference(f"{store}:{name}", "reference", store, name)
     try:
-        return target._replace(image=_open(request, target, stored, DAMAGE))
+        return target._replace(image=_open(request, target, image._replace(name=name), DAMAGE))
     except HostReadError as error:
         if when == "missing" and isinstance(error, NotStoredError):
             name = _pull(pull, target.program, name, request.environ)
-            return _with_stored(request, target, name, may_pull=False)
+            return _with_stored(request, target, image._replace(name=name), may_pull=False)
         if request.check:
             raise
         text = f"{error.where} could not be inspected, and the plan is made without it: {error.why}"

@@ -113,7 +113,7 @@ def try_start(found: Preflight, image: ImageReference) -> Trial:
     tried: list[Tried] = []
     left, failure = len(asked), None
     for several in per_start(asked, has_shell=has_shell):
-        answers, failure = _answers(prepared, program, image.text, several, has_shell=has_shell)
+        answers, failure = _answers(prepared, program, image.word, several, has_shell=has_shell)
         tried += answers
         left -= len(several)
         if failure is not None:

@@ -45,7 +45,7 @@ def start(
         with progress(quiet=quiet):
             result = make_command(request, action, line)
         if request.dry_run:
-            write_document(_shown(result.argv, line.image.text, line.argv), None)
+            write_document(_shown(result.argv, line.image.word, line.argv), None)
         else:
             become(result)
 

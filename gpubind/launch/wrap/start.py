@@ -7,7 +7,7 @@ from typing import Optional
 
 from gpubind.errors import GpubindError, UsageError
 from gpubind.host import Host
-from gpubind.image.reference import parse_reference
+from gpubind.image.reference import native_reference
 from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
@@ -30,7 +30,7 @@ def wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
     """
     runtime = RUNTIMES[line.runtime]
     request = request._replace(arguments=arguments_of(line), own=line.own)
-    image = parse_reference(line.image_place) if line.image_place is not None else None
+    image = native_reference(line.image_place, runtime) if line.image_place is not None else None
     try:
         program = line.words[line.program_at]
         command = with_target(request, runtime, program, image, lambda target: _command(request, line, target))
