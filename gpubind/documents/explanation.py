@@ -16,7 +16,7 @@ from textwrap import TextWrapper
 from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.documents.messages import FoundMessage, heading
+from gpubind.documents.messages import FoundMessage, Rank, example, heading
 from gpubind.documents.text import printable
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.frozen import NamedTuple
@@ -153,14 +153,35 @@ class Answer(NamedTuple):
     """Of a name; or of the library that the first message is about."""
 
 
-_WHOLE = 3
-"""Messages of a log that are told whole."""
+_LINES = 20
+"""Lines that a log is told in, unless all of it is wanted."""
+_FIRST: dict[Rank, str] = {
+    "cause": "The first cause is in line {line}.",
+    "general": "Line {line} tells of a failure; its cause is in no line that gpubind knows.",
+    "warning": "No failure that gpubind knows is in this log. Line {line} is a warning; the program goes on.",
+    "harmless": "No failure that gpubind knows is in this log. What line {line} says is normal.",
+}
+"""What the first message of a log says of the whole."""
+_BESIDE: dict[Rank, str] = {
+    "cause": "also in it; these may follow from it:",
+    "general": "what follows from a cause like this:",
+    "warning": "warnings; the program goes on without these:",
+    "harmless": "normal, nothing is wrong:",
+}
+_ALONE: dict[Rank, str] = {
+    "cause": "",
+    "general": "",
+    "warning": "A warning: the program goes on without it. ",
+    "harmless": "This is normal. ",
+}
 
 
-def render_text(answer: Answer, width: int) -> str:
-    """Return *answer* for people, in lines of *width* columns."""
+def render_text(answer: Answer, width: int, *, verbose: bool = False) -> str:
+    """Return *answer* for people, in lines of *width* columns; with *verbose* every message of a log in full."""
     if answer.page is not None:
         return unmarked(answer.page, width)
+    if answer.messages and not verbose and (len(answer.messages) > 1 or answer.asked is None):
+        return _log_text(answer, width)
     if answer.messages:
         return "\n".join(_messages_text(answer, width))
     if answer.explanation is not None:
@@ -169,21 +190,55 @@ def render_text(answer: Answer, width: int) -> str:
     return head + _codes_text(answer.codes)
 
 
+def _log_text(answer: Answer, width: int) -> str:
+    """Return what a log says: the first cause in full, then a line for each of the other messages."""
+    first, *others = answer.messages
+    known = first.message
+    text = _wrapped(_FIRST[known.rank].format(line=first.line), width) + "\n" + _head(first, width)
+    text += unmarked(f"\n{known.means}\n\n{known.do}\n", width)
+    if known.codes:
+        text += _wrapped(f"findings about it: {', '.join(known.codes)}", width)
+    rest: list[str] = []
+    for rank in dict.fromkeys(one.message.rank for one in others):
+        rest += [
+            _BESIDE[rank],
+            *(_cut(f"  line {one.line}: {heading(one)}", width) for one in others if one.message.rank == rank),
+        ]
+    left = max(_LINES - len(text.splitlines()) - 1, 0)
+    if len(rest) > left:
+        shown = max(left - 1, 0)
+        rest = [
+            *rest[:shown],
+            _cut(f"{len(others)} other known messages are in it; `gpubind explain -v` has them all", width),
+        ]
+    return text + ("\n" if rest else "") + "".join(f"{line}\n" for line in rest)
+
+
+def _cut(line: str, width: int) -> str:
+    line = printable(line)
+    return line if len(line) <= width else f"{line[: width - 3]}..."
+
+
+def _head(found: FoundMessage, width: int) -> str:
+    """Return the line that was seen, and the message in full where that line is only a part of it."""
+    whole = example(found)
+    return _wrapped(heading(found), width) + (
+        "" if whole is None else _wrapped(f"in full, for example: {whole}", width)
+    )
+
+
 def _messages_text(answer: Answer, width: int) -> Iterator[str]:
-    """Yield each message with its findings, what is so on this host, and the other messages of a log."""
+    """Yield each message in full, with its findings and what is so on this host."""
     is_log = len(answer.messages) > 1 or answer.asked is None
-    for found in answer.messages[:_WHOLE]:
+    for found in answer.messages:
         known = found.message
-        head = f"line {found.line}: {heading(found)}" if is_log else heading(found)
-        text = _wrapped(head, width) + unmarked(f"\n{known.means}\n\n{known.do}\n", width)
+        text = (f"line {found.line}: " if is_log else "") + _head(found, width)
+        text += unmarked(f"\n{_ALONE[known.rank]}{known.means}\n\n{known.do}\n", width)
         if known.codes:
             text += "\nfindings about it; `gpubind explain CODE` has more:\n" + _codes_text(known.codes)
         yield text
         if found is answer.messages[0] and answer.explanation is not None:
             yield "on this host:\n" + _folded(render_explanation(answer.explanation), width)
-    more = [f"  line {found.line}: {heading(found)}" for found in answer.messages[_WHOLE:]]
-    if more:
-        yield "\n".join(["other messages in it:", *(printable(line)[:width] for line in more)]) + "\n"
 
 
 def _wrapped(line: str, width: int) -> str:

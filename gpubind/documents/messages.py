@@ -1,9 +1,21 @@
 """Messages of programs that cannot use a GPU or a library: which of data/messages.json a line or a log has.
 
 A message is known by phrases, which are looked for in lines without regard to case, quotes, colours and blanks. In a
-phrase `*` stands for a run of characters without a blank, `...` for anything within the line; `{library}`, `{number}`
-and `{xid}` for a name or number that chooses the message; and a phrase that begins with `=` is the whole of what was
-asked. Of several messages in one line the most specific one is meant: the one whose phrase has the most characters.
+phrase `*` stands for a run of characters without a blank, `...` for anything within the line; `{library}`, `{number}`,
+`{hip}` and `{xid}` for a name or number that chooses the message; and a phrase that begins with `=` is the whole of
+what was asked.
+
+A wrong answer costs more than no answer. So these rules decide which message of a line is meant:
+
+1. A phrase of few words without a number and without a word of failure (`failure_words` of the data) only names a
+   file, a function or a setting: its line must have a word of failure.
+2. What stands within the words of a harmless message is harmless: `libfoo.so not found` in `Could not locate
+   libfoo.so: pattern libfoo.so not found`. What stands before or after them is not.
+3. A cause precedes what another line explains, that precedes a warning, and that precedes a harmless message.
+4. Of these the most specific one is meant: the one whose phrase has the most characters.
+
+A phrase about a path ends with the error of the system (`permission denied`, `no such file`), if that decides on the
+cause. What is done about a GPU depends on its vendor: a line of ROCm has another message than a line of CUDA.
 """
 
 from __future__ import annotations
@@ -13,6 +25,8 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
+from math import sqrt
 from typing import Any, Literal, Optional
 
 from gpubind.formats.driver.names import driver_libraries
@@ -25,11 +39,21 @@ _OVERLAP = 512
 """Bytes that two pieces of a long line share: a phrase is not longer."""
 _HEADING = 320
 """Bytes of a line that is short enough to be a heading."""
+_UNKNOWN = 4.0
+"""How often a word counts as used that no message has: some are plain English."""
+_SOUGHT = 6
+"""Words of a message by which its place in a long line is found."""
+_LONGEST_NAME = 64
+"""Characters of a name to which a similar one is looked for."""
 _COMPLAINTS = 20
 """The last lines of a log that tell of an error: so many are kept, for the nearest message."""
-Rank = Literal["cause", "general", "harmless"]
-RANKS: tuple[Rank, ...] = ("cause", "general", "harmless")
-"""general: another line says why; harmless: written where nothing is wrong."""
+_PLACES = 3
+"""Places of a phrase in a line that are looked at: one may stand within a harmless message."""
+_FEW = 3
+"""Words of a phrase that may be no more than a name."""
+Rank = Literal["cause", "general", "warning", "harmless"]
+RANKS: tuple[Rank, ...] = ("cause", "general", "warning", "harmless")
+"""general: another line says why; warning: the program goes on without it; harmless: nothing is wrong."""
 
 _LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
@@ -41,17 +65,19 @@ _BYTES_QUOTE = re.compile(rb"(?<![A-Za-z0-9_])b(?=['\"])")
 _ESCAPED_QUOTE = re.compile(rb"\\u201[89a-f]")
 _ESCAPED = re.compile(rb"\\(?:[nrt]|u[0-9a-f]{4})")
 _TYPOGRAPHIC = re.compile(rb"\xe2\x80[\x98-\x9f]|\xc2\xb4")
-_COMPLAINT = frozenset(b"error failed failure fatal cannot could unable denied invalid aborted exception".split())
 _FOLDED = bytes(10 if byte == 10 else 32 if byte < 32 else byte for byte in range(256)).lower()
 _QUOTES = b"\0'\"`\\"
 _WORD = re.compile(rb"[a-z0-9_]{3,}")
+_WORDS = re.compile(r"[A-Za-z0-9_]+")
 _NO_WORD_BEFORE = rb"(?<![a-z0-9_])"
 _WORD_CHARACTER = re.compile(rb"[a-z0-9_]")
-_PART = re.compile(rb"(\{library\}|\{number\}|\{xid\}|\.\.\.|\*)")
+_PART = re.compile(rb"(\{library\}|\{number\}|\{hip\}|\{xid\}|\.\.\.|\*)")
+_NUMBER = re.compile(rb"[ (=-][0-9]+(?![a-z_])")
 _AROUND_ANYTHING = re.compile(rb" ?\.\.\. ?")
 _PARTS = {
     b"{library}": rb"(?<![a-z0-9_.+-])(?P<library>[a-z0-9_.+-]{1,80}\.so[.0-9]{0,20})",
     b"{number}": rb"(?P<number>[0-9]{1,4})",
+    b"{hip}": rb"(?P<hip>[0-9]{1,4})",
     b"{xid}": rb"(?P<xid>[0-9]{1,4})",
     b"...": rb"[^\n]{0,160}",
     b"*": rb"[^ \n]{0,120}",
@@ -76,6 +102,8 @@ class Message(NamedTuple):
     """How the names of the libraries begin that it is about; `{driver}`: NVIDIA's driver's; `*`: any other."""
     numbers: tuple[int, ...] = ()
     """The errors of CUDA that it is about."""
+    hips: tuple[int, ...] = ()
+    """The errors of HIP that it is about."""
     xids: tuple[str, ...] = ()
 
 
@@ -91,6 +119,15 @@ class Phrase(NamedTuple):
     """None: the library or number in it chooses the message."""
 
 
+class _Hit(NamedTuple):
+    """A phrase in a line."""
+
+    message: Message
+    weight: int
+    span: tuple[int, int]
+    library: Optional[str]
+
+
 class FoundMessage(NamedTuple):
     """A known message in a line."""
 
@@ -101,13 +138,15 @@ class FoundMessage(NamedTuple):
     message: Message
     library: Optional[str] = None
     """The library that the line says is missing."""
+    matched: str = ""
+    """What of the line is the message, folded."""
 
 
 class Log(NamedTuple):
     """What was found in a text."""
 
     found: tuple[FoundMessage, ...]
-    """Each known message once, where it is first: causes, then what another line explains, then what is harmless."""
+    """Each known message once, where it is first, in the order of RANKS."""
     lines: int
     complaints: tuple[str, ...]
     """The last lines that tell of an error."""
@@ -148,7 +187,8 @@ def folded(text: bytes) -> bytes:
 def phrases() -> tuple[Phrase, ...]:
     """Return every phrase of every message, and those in which a name or number chooses it."""
     data = _data()
-    forms = [form for kind in ("library_forms", "number_forms", "xid_forms") for form in data[kind]]
+    kinds = ("library_forms", "number_forms", "hip_forms", "xid_forms")
+    forms = [form for kind in kinds for form in data[kind]]
     made = [_phrase(form) for form in forms if not form.startswith("=")]
     return (*made, *(_phrase(like, row) for row in messages() for like in row.like if not like.startswith("=")))
 
@@ -174,12 +214,14 @@ def _literal(part: bytes, before: bool, after: bool) -> bytes:
     return start + re.escape(part) + end
 
 
-def _match(pattern: bytes, line: bytes) -> Optional[re.Match[bytes]]:
-    """Return where *line* has *pattern*. A pattern that begins with characters is found many times faster."""
+def _matches(pattern: bytes, line: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield the first places of *pattern* in *line*. One that begins with characters is found many times faster."""
     if not pattern.startswith(_NO_WORD_BEFORE):
-        return _compiled(pattern).search(line)
+        yield from islice(_compiled(pattern).finditer(line), _PLACES)
+        return
     found = _compiled(pattern[len(_NO_WORD_BEFORE) :]).finditer(line)
-    return next((one for one in found if not _WORD_CHARACTER.match(line[max(one.start() - 1, 0) : one.start()])), None)
+    begins = (one for one in found if not _WORD_CHARACTER.match(line[max(one.start() - 1, 0) : one.start()]))
+    yield from islice(begins, _PLACES)
 
 
 def _words_in(part: bytes, before: bool, after: bool) -> Iterator[bytes]:
@@ -214,14 +256,16 @@ def search(blocks: Iterable[bytes]) -> Log:
     for raw in blocks:
         originals = raw.split(b"\n")
         for number, line in enumerate(folded(raw).split(b"\n")):
-            for piece in _pieces(line):
+            for start, piece in _pieces(line):
                 words = frozenset(_WORD.findall(piece))
-                if not words.isdisjoint(_COMPLAINT):
+                if not words.isdisjoint(_failure_words()[0]):
                     complaints.append(piece[:_LINE])
                 best = _best(piece, words, found)
-                if best is not None and best[0].name not in found:
-                    text = originals[number][:_LINE].decode("utf-8", "replace")
-                    found[best[0].name] = FoundMessage(count + number + 1, text, best[0], _as_written(best[1], text))
+                if best is not None and best.message.name not in found:
+                    text = originals[number][start : start + 2 * _LINE].decode("utf-8", "replace")
+                    library = _as_written(best.library, text)
+                    matched = piece[slice(*best.span)].decode("utf-8", "replace")
+                    found[best.message.name] = FoundMessage(count + number + 1, text, best.message, library, matched)
         count += len(originals) - 1
         is_within = not raw.endswith(b"\n")
     ranked = sorted(found.values(), key=lambda one: (RANKS.index(one.message.rank), one.line))
@@ -230,16 +274,14 @@ def search(blocks: Iterable[bytes]) -> Log:
     )
 
 
-def _pieces(line: bytes) -> Iterator[bytes]:
-    """Yield *line* in pieces that are not long, each of which begins with the end of the one before it."""
+def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield *line* in pieces that are not long, with the offset of each: it begins with the end of the one before."""
     for start in range(0, max(len(line) - _OVERLAP, 1), _LINE - _OVERLAP):
-        yield line[start : start + _LINE]
+        yield start, line[start : start + _LINE]
 
 
-def _best(
-    line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage]
-) -> Optional[tuple[Message, Optional[str]]]:
-    """Return the message of the folded *line* of these *words*, and the library that it names.
+def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage]) -> Optional[_Hit]:
+    """Return what is meant in the folded *line* of these *words*.
 
     None, too, where only messages that are *known* are in question.
     """
@@ -247,17 +289,46 @@ def _best(
     phrases = [phrase for word in words & by_word.keys() for phrase in by_word[word] if phrase.words <= words]
     if all(phrase.message is not None and phrase.message.name in known for phrase in phrases):
         return None
-    best: Optional[tuple[tuple[int, int, str], Message, Optional[str]]] = None
-    for phrase in phrases:
-        match = _match(phrase.pattern, line)
-        names = {} if match is None else match.groupdict()
-        message = None if match is None else phrase.message or _chosen(names)
+    hits = [hit for phrase in phrases if _may_match(phrase, line, words) for hit in _hits(phrase, line)]
+    covers = [hit.span for hit in hits if hit.message.rank == "harmless"]
+    meant = [hit for hit in hits if hit.message.rank == "harmless" or not _is_within(hit.span, covers)]
+    return max(meant, key=lambda hit: (-RANKS.index(hit.message.rank), hit.weight, hit.message.name), default=None)
+
+
+def _may_match(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> bool:
+    """Return whether *phrase* is more than a name, or the *line* of these *words* has a word of failure."""
+    if phrase.message is None or phrase.message.rank in ("warning", "harmless") or len(phrase.words) > _FEW:
+        return True
+    like = phrase.pattern.replace(b"\\", b"")
+    return bool(_NUMBER.search(like)) or _says_failure(like, phrase.words) or _says_failure(line, words)
+
+
+def _says_failure(text: bytes, words: frozenset[bytes]) -> bool:
+    whole, parts = _failure_words()
+    return not words.isdisjoint(whole) or any(part in b" " + text for part in parts)
+
+
+@lru_cache(maxsize=1)
+def _failure_words() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
+    """Return the words of failure, and those that may be a part of a word."""
+    known = [word.encode() for word in _data()["failure_words"]]
+    return frozenset(word for word in known if b"*" not in word), tuple(
+        word.strip(b"*") for word in known if b"*" in word
+    )
+
+
+def _hits(phrase: Phrase, line: bytes) -> Iterator[_Hit]:
+    """Yield the first places of *phrase* in *line*, with the message that it has there."""
+    for match in _matches(phrase.pattern, line):
+        names = match.groupdict()
+        message = phrase.message or _chosen(names)
         if message is not None:
-            weight = (-RANKS.index(message.rank), phrase.weight, message.name)
-            if best is None or weight > best[0]:
-                library = names.get("library")
-                best = weight, message, None if library is None else library.decode()
-    return None if best is None else best[1:]
+            library = names.get("library")
+            yield _Hit(message, phrase.weight, match.span(), None if library is None else library.decode())
+
+
+def _is_within(span: tuple[int, int], covers: Iterable[tuple[int, int]]) -> bool:
+    return any(start <= span[0] and span[1] <= end for start, end in covers)
 
 
 def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
@@ -276,9 +347,10 @@ def _by_library() -> tuple[dict[str, Message], tuple[str, ...]]:
     return {start: row for row in messages() for start in row.libraries}, tuple(map(str.lower, driver_libraries()))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _by_number(kind: str) -> dict[str, Message]:
-    return {str(one): row for row in messages() for one in (row.numbers if kind == "number" else row.xids)}
+    """Return the message of each number of *kind*, the name of its placeholder: the field is its plural."""
+    return {str(one): row for row in messages() for one in getattr(row, f"{kind}s")}
 
 
 def _as_written(library: Optional[str], text: str) -> Optional[str]:
@@ -288,12 +360,16 @@ def _as_written(library: Optional[str], text: str) -> Optional[str]:
 
 
 def asked_for(seen: str) -> Optional[Message]:
-    """Return the message that *seen* is a name or a number of: `999`, `GLIBC_2.34`."""
+    """Return the message that *seen* is a name or a number of: `999`, `xid 79`, `GLIBC_2.34`."""
     asked = folded(seen.encode("utf-8", "surrogateescape")).strip()
     for row in messages():
         for like in row.like:
             if like.startswith("=") and _compiled(_phrase(like[1:]).pattern).fullmatch(asked):
                 return row
+    for form in _data()["xid_forms"]:
+        match = _compiled(_phrase(form[1:]).pattern).fullmatch(asked) if form.startswith("=") else None
+        if match is not None:
+            return _chosen(match.groupdict())
     return _by_number("number").get(asked.decode("utf-8", "replace"))
 
 
@@ -307,16 +383,27 @@ def find_message(seen: str) -> tuple[FoundMessage, ...]:
 
 
 def heading(found: FoundMessage) -> str:
-    """Return the line that was seen, or the known message with that line's version and library.
+    """Return the line that was seen; of a long one, what is around the message. Nothing is in it that was not seen."""
+    line = " ".join(_COLOUR.sub(b"", found.text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace").split())
+    if len(line) <= _HEADING:
+        return line
+    words = re.findall(r"[a-z0-9_]+", found.matched)[:_SOUGHT]
+    place = re.search(r"[^A-Za-z0-9_]{1,20}".join(map(re.escape, words)), line, re.IGNORECASE) if words else None
+    start = max(place.start() - _HEADING // 4, 0) if place else 0
+    cut = line[start : start + _HEADING]
+    return ("..." if start else "") + cut + ("..." if start + _HEADING < len(line) else "")
 
-    The latter where the line is long or a part of the known message, or has a number of which that tells the name.
+
+def example(found: FoundMessage) -> Optional[str]:
+    """Return the known message, with the version and the library that were seen, where what was seen is a part of it.
+
+    None where the line itself says as much: the facts of an example (addresses, numbers) are not those of the line.
     """
-    line = _COLOUR.sub(b"", found.text.encode("utf-8", "surrogateescape"))
-    known, message = _with_names(found), found.message
-    is_part = folded(line).strip() in folded(known.encode("utf-8", "surrogateescape"))
-    if len(line) > _HEADING or is_part or message.numbers or message.xids or asked_for(found.text) is not None:
-        return known
-    return " ".join(line.decode("utf-8", "replace").split())
+    known = _with_names(found)
+    seen, whole = (folded(text.encode("utf-8", "surrogateescape")).strip() for text in (found.text, known))
+    numbers = {word for word in _WORDS.findall(found.matched) if word.isdigit()}
+    is_named = seen in whole or not numbers.isdisjoint(_WORDS.findall(known)) or asked_for(found.text) is not None
+    return known if is_named and whole not in seen else None
 
 
 def _with_names(found: FoundMessage) -> str:
@@ -333,22 +420,43 @@ def _with_names(found: FoundMessage) -> str:
 
 
 def nearest_messages(seen: Iterable[str], count: int = 2) -> tuple[str, ...]:
-    """Return up to *count* known messages that have most in common with a line of *seen*; rare words weigh more."""
+    """Return up to *count* known messages that have most in common with a line of *seen*; rare words weigh more.
+
+    A message is near only if it has the rare words of the line too: `slurmstepd: error:` is in many lines.
+    """
     known = [(row.message, [row.message, *(line for _, line, _ in row.seen)]) for row in messages()]
     sets = [(message, [_words(line) for line in lines]) for message, lines in known]
-    often: dict[bytes, int] = {}
+    often: dict[bytes, float] = {}
     for _, lines in sets:
         for word in frozenset().union(*lines):
             often[word] = often.get(word, 0) + 1
     best: dict[str, float] = {}
     for words in map(_words, seen):
+        words = words if words & often.keys() else _similar(words, often)
+        rare = _weight(words, often)
         for message, lines in sets:
             for line in lines:
-                whole = sum(often[word] ** -0.5 for word in line)
-                common = sum(often[word] ** -0.5 for word in line & words) / whole if whole else 0.0
-                best[message] = max(best.get(message, 0.0), common)
+                common = _weight(line & words, often)
+                share = min(common / rare / 2, common / _weight(line, often)) if common else 0.0
+                best[message] = max(best.get(message, 0.0), share)
     ranked = sorted(best, key=lambda message: -best[message])
     return tuple(message for message in ranked[:count] if best[message] >= 0.25)
+
+
+def _weight(words: Iterable[bytes], often: Mapping[bytes, float]) -> float:
+    """Return how rare *words* are together. Numbers do not count."""
+    return sum(1 / sqrt(often.get(word, _UNKNOWN)) for word in words if not word[:1].isdigit())
+
+
+def _similar(words: frozenset[bytes], often: Mapping[bytes, float]) -> frozenset[bytes]:
+    """Return the known word that is similar to the only one of *words*; *words* where there is none."""
+    from difflib import get_close_matches  # only where a name means nothing
+
+    name = next(iter(words), b"").decode()
+    if len(words) != 1 or not 8 <= len(name) <= _LONGEST_NAME:
+        return words
+    near = get_close_matches(name, [word.decode() for word in often], n=1, cutoff=0.85)
+    return frozenset(word.encode() for word in near) or words
 
 
 def _words(text: str) -> frozenset[bytes]:

@@ -21,6 +21,7 @@ from gpubind.documents.explanation import mentioned
 from gpubind.documents.messages import (
     FoundMessage,
     Message,
+    example,
     find_message,
     folded,
     heading,
@@ -306,30 +307,50 @@ def test_a_name_is_no_message(name: str) -> None:
 RELR = "/lib/libc.so.6: version `GLIBC_ABI_DT_RELR' not found (required by /.singularity.d/libs/libGLX.so.0)"
 
 
+LONG = f"{'epoch 1, ' * 100}{RELR} {'x' * 400}"
+
+
+@pytest.mark.parametrize(
+    ("seen", "whole"),
+    [
+        ("./a.out: version `GLIBC_2.38' not found (required by ./a.out)", None),
+        ("docker: unknown or invalid runtime name: nvidia", None),
+        (RELR, None),
+        (LONG, None),
+        ("version `CXXABI_1.3.15' not found", None),
+        (
+            "libnvidia-ml.so.1: cannot open",
+            "libnvidia-ml.so.1: cannot open shared object file: No such file or directory",
+        ),
+        ("999", "CUDA_ERROR_UNKNOWN (999): unknown error"),
+        ("[rank0]: cuInit err: 999", "CUDA_ERROR_UNKNOWN (999): unknown error"),
+        ("CUDA error 716", None),
+        ("GLIBC_2.39", "version `GLIBC_2.39' not found"),
+        ("Timeout waiting for RPC from GSP!", "NVRM: Xid (PCI:0000:3b:00): 119, Timeout waiting for RPC from GSP!"),
+    ],
+)
+def test_a_message_is_headed_by_what_was_seen_and_facts_of_an_example_are_only_in_the_example(
+    seen: str, whole: str | None
+) -> None:
+    found = find_message(seen)[0]
+    assert heading(found).strip(".") in seen
+    assert folded(found.matched.encode()) in folded(heading(found).encode())
+    assert example(found) == whole
+    assert len(heading(found)) < 400
+
+
 @pytest.mark.parametrize(
     ("seen", "head"),
     [
-        ("./a.out: version `GLIBC_2.38' not found (required by ./a.out)", None),
         ("  foo.so.12 =>\tnot found: libfoo.so.12 => not found ", "foo.so.12 => not found: libfoo.so.12 => not found"),
         (
             "\x1b[31mdocker: unknown or invalid runtime name: nvidia\x1b[0m",
             "docker: unknown or invalid runtime name: nvidia",
         ),
-        (RELR, None),
-        ("version `CXXABI_1.3.15' not found", None),
-        (f"{RELR} {'x' * 400}", RELR.partition(": ")[2]),
-        (
-            "libnvidia-ml.so.1: cannot open",
-            "libnvidia-ml.so.1: cannot open shared object file: No such file or directory",
-        ),
-        ("999", "CUDA_ERROR_UNKNOWN (999)"),
-        ("GLIBC_2.39", "version `GLIBC_2.39' not found"),
     ],
 )
-def test_a_message_is_headed_by_the_line_that_was_seen_or_where_that_is_a_part_or_long_by_the_known_one(
-    seen: str, head: str | None
-) -> None:
-    assert heading(find_message(seen)[0]).startswith(head or seen)
+def test_colours_and_runs_of_blanks_are_not_in_a_heading(seen: str, head: str) -> None:
+    assert heading(find_message(seen)[0]) == head
 
 
 def test_a_library_that_nv_brought_is_cured_by_a_start_through_gpubind() -> None:
@@ -339,7 +360,13 @@ def test_a_library_that_nv_brought_is_cured_by_a_start_through_gpubind() -> None
 def test_the_nearest_messages_are_those_with_most_in_common() -> None:
     assert "no-device" in map(name_of, nearest_messages(["no CUDA capable device was detected here"]))
     assert len(nearest_messages(["could not select the driver for this nvidia device"])) == 2
-    assert nearest_messages(["segmentation fault"]) == ()
+    assert nearest_messages(["segmented fault"]) == ()
+    assert "no-device" in map(name_of, nearest_messages(["CUDA_ERROR_NODEVICE"]))
+
+
+def test_a_message_that_has_only_common_words_with_a_line_is_not_near() -> None:
+    assert nearest_messages(["slurmstepd: error: the frobnicator of this node quuxed"]) == ()
+    assert nearest_messages(["slurm-123.out"]) == ()
 
 
 WORDS = b" ".join(sorted({word for phrase in phrases() for word in phrase.words}))
@@ -386,7 +413,7 @@ def test_a_log_on_standard_input_is_read(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_bytes(log)
     piped = explained(log)
     assert (piped.returncode, piped.stderr) == (0, b"")
-    assert piped.stdout.startswith(b"line 2: CUDA_ERROR_UNKNOWN (999)")
+    assert piped.stdout.startswith(b"The first cause is in line 2.\n\n[rank0]: cuInit err: 999\n")
     with (tmp_path / "job.log").open("rb") as file:
         words = [sys.executable, "-m", "gpubind", "explain", "-"]
         assert subprocess.run(words, stdin=file, capture_output=True, env=BARE).stdout == piped.stdout

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, Argument, Option, PlanOptions, Subcommand
+from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, VERBOSE, Argument, Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.errors import GpubindError, NothingToBindError, UsageError
 
@@ -28,6 +28,7 @@ def explain(
     tree: bool,
     format_: Optional[str],
     json: bool,
+    verbose: int,
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan."""
     from gpubind.cli.output import progress, table_width, width, write_document
@@ -46,8 +47,14 @@ def explain(
         else:
             is_log = what == "-" or (not what.strip() and _has_log())
             answer = (_of_log if is_log else _of)(options, what, like, image)
+            if answer.messages and (json or verbose or len(answer.messages) == 1):
+                answer = answer._replace(explanation=_of_library(options, answer.messages[0], like, image))
             columns = width() if answer.explanation is None or answer.messages else table_width(None)
-            text = explanation.render_json(answer) if json else explanation.render_text(answer, columns)
+            text = (
+                explanation.render_json(answer)
+                if json
+                else explanation.render_text(answer, columns, verbose=verbose > 0)
+            )
     write_document(text, None)
 
 
@@ -63,13 +70,13 @@ def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[st
         return Answer(what, page=page)
     found = find_message(what)
     if found:
-        return Answer(what, found, explanation=_of_library(options, found[0], like, image))
+        return Answer(what, found)
     about = mentioned(what)
     if about:
         return Answer(what, codes=about)
     if _NAME.fullmatch(what) is None:
         raise _unknown(f"`{_short(what)}` is neither a code nor a message that gpubind knows", [what])
-    return Answer(what, explanation=_of_plan(options, what, like, image))
+    return _of_plan(options, what, like, image)
 
 
 def _of_log(options: PlanOptions, what: str, like: Optional[str], image: Optional[str]) -> Answer:
@@ -87,7 +94,7 @@ def _of_log(options: PlanOptions, what: str, like: Optional[str], image: Optiona
         return Answer(None, codes=tuple(code for code, _ in codes()))
     if not log.found:
         raise _unknown(f"no line of the {log.lines} of standard input is a message that gpubind knows", log.complaints)
-    return Answer(None, log.found, explanation=_of_library(options, log.found[0], like, image))
+    return Answer(None, log.found)
 
 
 def _has_log() -> bool:
@@ -156,25 +163,43 @@ def _plan(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Pl
     return plan
 
 
-def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> Explanation:
-    """Return what the plan decided about *name*.
+def _missing(name: str) -> tuple[FoundMessage, ...]:
+    """Return the message that a program prints where the driver's library, program or node *name* is missing."""
+    from gpubind.documents.messages import find_message
+    from gpubind.formats.driver.names import driver_section
 
-    Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for a file's name on a
-    host without a driver.
+    last = name.rpartition("/")[2]
+    forms = (f"{last}: cannot open shared object file", f"{last}: command not found", f"stat {name}: no such file")
+    found = next((found for form in forms for found in find_message(form)), None)
+    is_file = ".so" in last or name.startswith("/dev/") or driver_section(last) is not None
+    is_any = found is None or found.message.libraries == ("*",)
+    return () if not is_file or is_any or found is None else (found._replace(text=name),)
+
+
+def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> Answer:
+    """Return what the plan decided about *name*; on a host without a driver, what it means that *name* is missing.
+
+    Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for another file's
+    name on a host without a driver.
     """
+    from gpubind.cli.output import complain
+    from gpubind.documents.explanation import Answer, near_names
     from gpubind.documents.explanation import explain as explain_name
-    from gpubind.documents.explanation import near_names
     from gpubind.formats.driver.names import driver_section
 
     try:
         plan = _plan(options, like, image)
     except NothingToBindError:
+        about = _missing(name)
+        if about:
+            complain("note: this host has no driver and no GPU; this is what a program says without that file\n")
+            return Answer(name, about)
         if "/" in name or ".so" in name or driver_section(name) is not None:
             raise  # a file's name: no plan, no answer
         plan = None
     explanation = None if plan is None else explain_name(plan, name)
     if explanation is not None and explanation.subjects:
-        return explanation
+        return Answer(name, explanation=explanation)
     near = near_names(name, () if plan is None else [decision.subject for decision in plan.decisions])
     files = "no file of the plan has this name" if plan is not None else "this host has no driver that could name it"
     raise _unknown(
@@ -228,6 +253,7 @@ COMMANDS = {
                 "Output",
                 choices=("text", "json", "dot"),
             ),
+            VERBOSE._replace(help="Show every message of a log in full."),
             JSON._replace(help="Print gpubind.explain/1, with --tree gpubind.tree/1.", stands_for=""),
         ),
         (
