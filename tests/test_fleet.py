@@ -17,7 +17,15 @@ import pytest
 
 from gpubind.cli.asking import words_for
 from gpubind.cli.commands import command_of
-from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeState, answer_line, render_answer
+from gpubind.documents.fleet import (
+    AnswerGroups,
+    NodeAnswer,
+    NodeError,
+    NodeState,
+    answer_line,
+    answers_table,
+    render_answer,
+)
 from gpubind.errors import UsageError
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.model import Finding
@@ -105,7 +113,9 @@ def test_records_are_files_of_a_directory_that_answer_as_their_nodes(cluster: Fa
     done = gpubind(
         "fleet", "record", "--engine=clustershell", "-w", "n[1-2]", "-o", str(tmp_path / "new"), env=cluster.environ
     )
-    assert done.stdout == "nodes   number  answer    driver  digest\nn[1-2]       2  recorded\n\n2 nodes: 2 ok\n"
+    assert (
+        done.stdout == "nodes   number  answer    driver  digest  gpubind\nn[1-2]       2  recorded\n\n2 nodes: 2 ok\n"
+    )
     assert sorted(os.listdir(tmp_path / "new")) == ["n1.json", "n2.json"]
     plans = [gpubind("plan", "--nv", "--json", "--host", host).stdout for host in (HOST, f"{tmp_path}/new/n1.json")]
     assert plans[0] == plans[1]
@@ -251,6 +261,46 @@ def test_answers_fold_by_digest_and_findings() -> None:
         folding.add(one)
     groups = [fold_nodes(group.nodes) for group in folding.groups()]
     assert groups == ["n[1,3,6]", "n2", "n4", "n5", "n[7-8]"]
+
+
+def rows(*answers: NodeAnswer) -> list[tuple[str, ...]]:
+    folding = AnswerGroups()
+    for one in answers:
+        folding.add(one)
+    table = answers_table(folding.groups(), fold_nodes)
+    return [tuple(column.title for column in table.columns), *(tuple(row) for row in table.rows)]
+
+
+def test_rows_that_differ_only_in_the_build_of_gpubind_name_it() -> None:
+    new, old = (answer(node)._replace(document={"gpubind": f"0.1.0+g{node}"}) for node in ("n1", "n2"))
+    assert rows(new, old) == [
+        ("nodes", "number", "answer", "gpubind"),
+        ("n1", "1", "ok", "0.1.0+gn1"),
+        ("n2", "1", "ok", "0.1.0+gn2"),
+    ]
+
+
+def test_rows_that_differ_only_in_notes_name_them() -> None:
+    notes = {"n1": ("a", "b"), "n2": ("a",), "n3": ("a", "c"), "n4": ("b", "a")}
+    answers = []
+    for node, codes in notes.items():
+        found = tuple(Finding(code, "note", None, "x", "what") for code in codes)
+        answers.append(NodeAnswer(node, "answered", 0, "", {}, NodeState("d", (), found)))
+    assert [row[::2] for row in rows(*answers)[1:]] == [
+        ("n[1,4]", "ok; note b (x)"),
+        ("n2", "ok"),
+        ("n3", "ok; note c (x)"),
+    ]
+
+
+def test_a_reason_that_names_one_of_several_nodes_is_an_example() -> None:
+    lost = [NodeAnswer(f"n{at}", "unreachable", None, f"ssh: connect to host n{at}: refused") for at in (8, 6, 7)]
+    assert rows(*lost)[1][:3] == ("n[6-8]", "3", "unreachable: n8, for example: ssh: connect to host n8: refused")
+
+
+def test_an_error_document_is_never_ok() -> None:
+    failed = NodeAnswer("n1", "answered", 0, "", {}, NodeError("no-image", "what"))
+    assert not failed.is_good
 
 
 def test_what_is_wrong_twice_with_one_subject_is_named_once() -> None:

@@ -5,25 +5,34 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Optional, Union
+from typing import Any, Literal, Optional, Union, get_args
 
 from gpubind import __version__
 from gpubind.documents.check.report import verdict
 from gpubind.documents.diff.comparison import Comparison, Fold, compare_hosts
 from gpubind.documents.diff.snapshot import Snapshot
-from gpubind.documents.tables import Column, Table, table_of
+from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import printable, render_error, render_finding
 from gpubind.errors import Format, FormatError, GpubindError
 from gpubind.formats.text.json import parse_json
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import natural
-from gpubind.model import Finding
+from gpubind.model import Finding, named
 from gpubind.model.plain import Decoder
 
 SCHEMA = "gpubind.fleet/1"
-Status = Literal["answered", "crashed", "garbled", "timed-out", "unreachable", "not-asked"]
+Status = Literal["answered", "failed", "crashed", "garbled", "timed-out", "unreachable", "not-asked"]
+Verdict = Literal["ok", "warning", "error"]
+_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+"""The worst is the last."""
+_EXITS: dict[Verdict, tuple[int, ...]] = {"ok": (0,), "warning": (0, 1), "error": (1,)}
+"""The exit codes of `check` for each verdict; 1 for a warning is that of --strict."""
 _NAMED = 4
 """So many findings are named in a row; the others are counted."""
+_VERSION = 60
+"""Characters of a version that are shown."""
+_QUOTED = 200
+"""Characters of the reason of a failed answer."""
 
 
 class NodeDriver(NamedTuple):
@@ -40,6 +49,13 @@ class NodeState(NamedTuple):
     """Of the plan."""
     drivers: tuple[NodeDriver, ...] = ()
     findings: tuple[Finding, ...] = ()
+    verdict: Optional[Verdict] = None
+    """As the node says; None in the document of a plan."""
+
+    @property
+    def worst(self) -> Verdict:
+        """Return the verdict of the node or of its findings, whichever is worse."""
+        return max(self.verdict or "ok", verdict(self.findings), key=_VERDICTS.index)
 
 
 class NodeError(NamedTuple):
@@ -58,6 +74,8 @@ class NodeRecord(NamedTuple):
     text: str
 
 
+_Found = tuple[str, str, str]
+"""Severity, code and subject of a finding."""
 Result = Union[NodeState, NodeError, NodeRecord, Snapshot]
 
 
@@ -77,7 +95,13 @@ class NodeAnswer(NamedTuple):
     @property
     def is_good(self) -> bool:
         """Return whether the node answered, and neither found an error nor ended with one."""
-        return self.status == "answered" and self.exit == 0
+        return self.status == "answered" and self.exit == 0 and not isinstance(self.result, NodeError)
+
+    @property
+    def gpubind(self) -> str:
+        """Return the version of gpubind on the node, with its build; empty if the node does not name it."""
+        version = (self.document or {}).get("gpubind")
+        return version[:_VERSION] if isinstance(version, str) else ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -118,6 +142,21 @@ def read_document(data: bytes) -> tuple[dict[str, Any], Result]:
     return document, result
 
 
+def with_exit(answer: NodeAnswer) -> NodeAnswer:
+    """Return *answer*, which has failed if gpubind did not end with an exit code of its verdict."""
+    result = answer.result
+    if isinstance(result, NodeState):
+        of_plan = (0, 1) if result.worst == "error" else (0,)
+        is_meant = answer.exit in (of_plan if result.verdict is None else _EXITS[result.worst])
+    else:
+        is_meant = isinstance(result, NodeError) is bool(answer.exit)
+    if is_meant:
+        return answer
+    ended = f"exit {answer.exit} "
+    why = f"{ended}after its answer: {answer_line(answer).removeprefix(ended)}"
+    return answer._replace(status="failed", why=why[:_QUOTED], result=None)
+
+
 class NodeGroup(NamedTuple):
     """Nodes with equal answers."""
 
@@ -127,9 +166,9 @@ class NodeGroup(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Why there is no answer: of several nodes that print something else, an example."""
+        """Why there is no answer: of several nodes that print something else, or name themselves, an example."""
         first = self.answer
-        is_example = len(self.nodes) > 1 and first.status == "garbled"
+        is_example = len(self.nodes) > 1 and (first.status == "garbled" or first.node in first.why)
         return f"{first.node}, for example: {first.why}" if is_example else first.why
 
 
@@ -154,29 +193,42 @@ class AnswerGroups:
 def _key(answer: NodeAnswer) -> object:
     result = answer.result
     if isinstance(result, NodeState):
-        findings = tuple((finding.severity, finding.code, finding.subject) for finding in result.findings)
-        return answer.exit, result.digest, result.drivers, findings
+        return answer.exit, answer.gpubind, result.digest, result.drivers, result.worst, _found(answer)
     if isinstance(result, Snapshot):
         return result.digest, result.driver
     if result is not None:
-        return answer.exit, result if isinstance(result, NodeError) else "recorded"
+        return answer.exit, answer.gpubind, result if isinstance(result, NodeError) else "recorded"
     # What a node prints instead of an answer may be different each time.
     return answer.status, None if answer.status == "garbled" else answer.why.replace(answer.node, "NODE")
 
 
 def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
-    """Return a row a group. *fold* writes several nodes as one set."""
+    """Return a row a group. *fold* writes several nodes as one set.
+
+    Rows that would be equal name the findings by which their nodes differ.
+    """
     columns = (Column("nodes", kept=True), Column("number", right=True, kept=True), Column("answer", kept=True))
-    rows = [
-        (
-            fold(group.nodes),
-            str(len(group.nodes)),
-            answer_line(group.answer._replace(why=group.why)),
-            *driver_and_digest(group.answer.result),
-        )
-        for group in groups
-    ]
-    return table_of((*columns, Column("driver"), Column("digest")), rows)
+    listed = [(group, _cells(group)) for group in groups]
+    common: dict[Row, frozenset[_Found]] = {}
+    for group, cells in listed:
+        found = _found(group.answer)
+        common[cells] = common.get(cells, found) & found
+    rows = []
+    for group, cells in listed:
+        own = sorted(_found(group.answer) - common[cells])
+        more = "; " + named([f"{severity} {code} ({subject})" for severity, code, subject in own]) if own else ""
+        rows.append((fold(group.nodes), str(len(group.nodes)), cells[0] + more, *cells[1:]))
+    return table_of((*columns, Column("driver"), Column("digest"), Column("gpubind")), rows)
+
+
+def _cells(group: NodeGroup) -> Row:
+    """Return what a row says about *group*, but for the findings that no equal row has."""
+    answer = group.answer
+    return (answer_line(answer._replace(why=group.why)), *driver_and_digest(answer.result), answer.gpubind)
+
+
+def _found(answer: NodeAnswer) -> frozenset[_Found]:
+    return frozenset((finding.severity, finding.code, finding.subject) for finding in answer.findings)
 
 
 def driver_and_digest(result: object) -> tuple[str, str]:
@@ -196,9 +248,11 @@ def answer_line(answer: NodeAnswer) -> str:
         return "recorded"
     if result is None or isinstance(result, Snapshot):
         return answer.status.replace("-", " ") + (f": {answer.why}" if answer.why else "")
-    worst = verdict(result.findings)
+    worst = result.worst
     found = list(dict.fromkeys(f"{one.code} ({one.subject})" for one in result.findings if one.severity == worst))
     more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+    if not found and worst != "ok":
+        return f"{worst}, by its verdict: no finding says so"
     return " ".join(filter(None, (worst, ", ".join([*found[:_NAMED], *more]))))
 
 
@@ -228,8 +282,8 @@ def summary_of(groups: Iterable[NodeGroup]) -> str:
     numbers: dict[str, int] = {}
     for nodes, answer in groups:
         result = answer.result
-        kind: str = verdict(result.findings) if isinstance(result, NodeState) else "ok" if answer.is_good else "failed"
-        kind = kind if result is not None else "without an answer"
+        kind: str = result.worst if isinstance(result, NodeState) else "ok" if answer.is_good else "failed"
+        kind = kind if result is not None or answer.status == "failed" else "without an answer"
         numbers[kind] = numbers.get(kind, 0) + len(nodes)
     return f"{sum(numbers.values())} nodes: " + ", ".join(f"{number} {kind}" for kind, number in numbers.items())
 

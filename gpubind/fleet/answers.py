@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Optional, Union, get_args
 
-from gpubind.documents.fleet import NodeAnswer, Result, Status, read_document
+from gpubind.documents.fleet import NodeAnswer, Result, Status, read_document, with_exit
 from gpubind.errors import FormatError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
@@ -21,12 +21,14 @@ NOISE_LIMIT = 64 << 10
 _EXCERPT = 100
 """Characters of a text in the reason why there is no answer."""
 _ERROR_LIMIT = 4096
-"""Bytes of standard error."""
+"""Bytes of standard error that are kept: the last."""
 _NOT_FOUND = 127
 _GRACE_S = 5
-_STATUS = re.compile(rb"[0-9]+,")
+_STATUS = re.compile(rb"[0-9]{1,3}")
 _KILLED = (137, 143)
 """Of a shell, for SIGKILL and SIGTERM."""
+_MOST = 255
+"""The greatest exit status of a program."""
 _UNREACHABLE = 255
 """The exit status of ssh for its own errors. Source: ssh(1)."""
 
@@ -97,13 +99,15 @@ def new_nonce() -> str:
 class _Output:
     """What a node has printed so far."""
 
-    __slots__ = ("error", "is_begun", "is_named", "text")
+    __slots__ = ("error", "is_begun", "is_named", "is_whole", "text")
 
     def __init__(self) -> None:
         self.text = bytearray()
         self.error = b""
         self.is_begun = False
         self.is_named = False
+        self.is_whole = False
+        """Whether all of the answer has been printed; what follows is not kept."""
 
 
 class Listener:
@@ -146,20 +150,24 @@ class Listener:
         if output is None:
             return False
         if is_error:
-            output.error = (output.error + chunk)[:_ERROR_LIMIT]
+            output.error = (output.error + chunk)[-_ERROR_LIMIT:]
             return True
-        start = max(0, len(output.text) - len(self._end))
+        if output.is_whole:
+            return True
+        start = max(0, len(output.text) - max(len(self._begin), len(self._end)))
         output.text += chunk
         output.is_named = is_named
         self._held += len(chunk)
-        output.is_begun = output.is_begun or self._begin in output.text
-        if output.is_begun and output.text.find(self._end, start) >= 0:
-            answer = self._complete(node, output)
-            # A step that ends early kills gpubind before the shell that says so: its end decides.
-            if not is_named or answer.exit not in _KILLED:
-                self._finish(answer)
-        elif len(output.text) > (ANSWER_LIMIT if output.is_begun else NOISE_LIMIT) or self._held > HELD_LIMIT:
+        output.is_begun = output.is_begun or output.text.find(self._begin, start) >= 0
+        if len(output.text) > (ANSWER_LIMIT if output.is_begun else NOISE_LIMIT) or self._held > HELD_LIMIT:
             self._finish(NodeAnswer(node, "garbled", None, self._excerpt(output.text)))
+        elif output.is_begun and output.text.find(self._end, start) >= 0:
+            output.is_whole = True
+            answer = self._complete(node, output)
+            # Its standard error, which says why a program crashed, may come later than the answer. And a step that ends
+            # early kills gpubind before the shell that says so: the node may be asked again.
+            if not (answer.status == "crashed" or (is_named and answer.exit in _KILLED)):
+                self._finish(answer)
         return node in self._outputs
 
     def end(self, node: str, status: Optional[int], why: str = "", kind: Optional[Status] = None) -> None:
@@ -167,10 +175,10 @@ class Listener:
         output = self._outputs.get(node)
         if output is None:
             return
-        why = why or _first_error(output.error)
-        if output.text.find(self._end) >= 0:
+        if output.is_whole:
             self._finish(self._complete(node, output))
             return
+        why = why or _error_line(output.error)
         if kind is None and output.text.strip():
             kind, why = "garbled", self._excerpt(output.text)
         elif kind is None:
@@ -191,9 +199,12 @@ class Listener:
         begun = bytes(output.text).partition(self._begin)[2].partition(self._end)[0]
         name, _, rest = begun.partition(self._document)
         body, _, last = rest.rpartition(b',"exit":')
-        if _STATUS.fullmatch(last) is None or b'"' in name:
+        if not last.endswith(b",") or b'"' in name:
             return NodeAnswer(node, "garbled", None, self._excerpt(output.text))
-        status = int(last[:9].rstrip(b","))
+        if _STATUS.fullmatch(last[:-1]) is None or int(last[:-1]) > _MOST:
+            shown = last[:-1][:_EXCERPT].decode("utf-8", "replace")
+            return NodeAnswer(node, "garbled", None, f"`{shown}` is not the exit status of a program")
+        status = int(last[:-1])
         if output.is_named and name != node.encode():
             return NodeAnswer(node, "garbled", status, f"it answers as `{name[:_EXCERPT].decode('utf-8', 'replace')}`")
         if not body:
@@ -205,7 +216,7 @@ class Listener:
                 return NodeAnswer(node, "crashed", status, _crash(status, output.error))
             why = f"{error.what}: {error.why} ({error.where})" if isinstance(error, FormatError) else _excerpt(body)
             return NodeAnswer(node, "garbled", status, why)
-        return NodeAnswer(node, "answered", status, "", document, result)
+        return with_exit(NodeAnswer(node, "answered", status, "", document, result))
 
 
 def _excerpt(text: Union[bytes, bytearray]) -> str:
@@ -217,14 +228,14 @@ def _excerpt(text: Union[bytes, bytearray]) -> str:
 def _crash(status: int, error: bytes) -> str:
     if status > 128:
         return f"gpubind was killed by signal {status - 128}"
-    if status == _NOT_FOUND:  # the shell's own message may come later than its answer: equal nodes are one row
+    if status == _NOT_FOUND:
         return "gpubind is not in the node's PATH (with --bootstrap: python3)"
     what = f"gpubind ended with status {status}"
-    message = _first_error(error)
+    message = _error_line(error)
     return f"{what}: {message}" if message else what
 
 
-def _first_error(error: bytes) -> str:
+def _error_line(error: bytes) -> str:
     """Return the first line of *error* that says that it is one; else the last line."""
     lines = [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]
     return next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "")[: 2 * _EXCERPT]

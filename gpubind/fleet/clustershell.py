@@ -20,10 +20,14 @@ def ask_clustershell(call: FleetCall, listener: Listener) -> None:
 
     Errors: `RuntimeLimitError` (code `no-engine`).
     """
+    from logging import NullHandler, getLogger
+
     from ClusterShell.Event import EventHandler
     from ClusterShell.NodeSet import NodeSet
     from ClusterShell.Task import task_self
 
+    # It logs a node that does not read what it is sent, by the name of a Python object; the node's row says why.
+    getLogger("ClusterShell").addHandler(NullHandler())
     task = task_self()
     worker_name = task.default("distant_workername")
     if worker_name not in WORKERS:

@@ -31,6 +31,13 @@ _LIST_LIMIT = 120_000
 _UNUSABLE = ("down", "drain", "fail", "error", "unknown", "powered_down", "powering_down", "reboot", "inval", "future")
 """The beginnings of states in which a node starts nothing. Source: sinfo(1), NODE STATE CODES."""
 _FULL = "allocated"
+_COMPLETING = "completing"
+"""Of a node where a job has ended, and its processes or an epilog still run: Slurm gives no part of it."""
+_COMPLETE_S = 5
+"""How long nodes in that state are waited for. Most epilogs take less."""
+_READY = (("idle", "mixed"), ("idle",))
+"""The beginnings of states of nodes that are asked for again after Slurm has given no allocation, in each try."""
+_OTHERWISE = "ask by --engine clustershell"
 _NOT_SENT = ("SLURM_HOSTFILE", "GPUBIND_")
 """srun reads the first, and exports all others to the nodes, where gpubind would read the second."""
 
@@ -48,7 +55,8 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
         for node in call.request.nodes:
             if node not in inside:
                 listener.end(node, None, f"it is not in the allocation of job {allocation}", "not-asked")
-    for node, why in _unusable(programs["sinfo"], listener.waiting, environ, may_be_full=allocation is not None):
+    states = _states(programs["sinfo"], listener.waiting, environ)
+    for node, why in _unusable(listener.waiting, states, may_be_full=allocation is not None):
         listener.end(node, None, why, "unreachable")
 
     def steps(job: str) -> None:
@@ -61,9 +69,31 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
     if allocation is not None:
         steps(allocation)
     elif listener.waiting:
-        why = _within_allocation(programs["salloc"], listener.waiting, call, environ, steps)
-        for node in listener.waiting:
-            listener.end(node, None, f"Slurm gave no allocation: {why}", "unreachable")
+        is_completing = any(state.startswith(_COMPLETING) for state, _ in (states or {}).values())
+        first_s = min(_COMPLETE_S, call.request.timeout_s) if is_completing else call.request.timeout_s
+
+        def allocate(wait_s: int) -> Optional[str]:
+            return _within_allocation(programs["salloc"], listener.waiting, call, environ, steps, wait_s)
+
+        refusal = allocate(first_s)
+        for ready in _READY:
+            if refusal is None:
+                return
+            if _end_others(programs["sinfo"], listener, environ, ready, refusal) and listener.waiting:
+                refusal = allocate(call.request.timeout_s)
+        for node in listener.waiting if refusal is not None else ():
+            listener.end(node, None, f"Slurm gave no allocation: {refusal}; {_OTHERWISE}", "unreachable")
+
+
+def _end_others(sinfo: str, listener: Listener, environ: Mapping[str, str], ready: tuple[str, ...], why: str) -> bool:
+    """End the nodes whose states are not *ready*, after Slurm gave no allocation; return whether there are any."""
+    states = _states(sinfo, listener.waiting, environ) or {}
+    others = {node: state for node, (state, _) in states.items() if not state.startswith(ready)}
+    ended = [node for node in listener.waiting if node in others]
+    for node in ended:
+        text = f"Slurm says {others[node]}, and gave no allocation: {why}; {_OTHERWISE}"
+        listener.end(node, None, text, "unreachable")
+    return bool(ended)
 
 
 def _need(name: str, environ: Mapping[str, str]) -> str:
@@ -76,20 +106,26 @@ def _need(name: str, environ: Mapping[str, str]) -> str:
     return program
 
 
-def _unusable(
-    sinfo: str, nodes: Sequence[str], environ: Mapping[str, str], *, may_be_full: bool
-) -> Iterator[tuple[str, str]]:
-    """Yield each of *nodes* on which Slurm starts nothing, with the reason. What Slurm cannot say is tried."""
+def _states(sinfo: str, nodes: Sequence[str], environ: Mapping[str, str]) -> Optional[dict[str, tuple[str, str]]]:
+    """Return the state of each of *nodes* that Slurm knows, and the reason for it; None if Slurm cannot say."""
     if not nodes:
-        return
+        return None
     argv = (sinfo, "--noheader", "--Node", "--nodes", fold_nodes(nodes), "--format", "%N|%T|%E")
     try:
         status, printed, _ = ask(sinfo, argv, "`sinfo`", _ASK_S, environ, limit=64 << 20)
     except OSError:
-        return
+        return None
     lines = [line.split("|", 2) for line in printed.decode("utf-8", "replace").splitlines()]
-    states = {line[0]: (line[1], line[2].strip()) for line in lines if len(line) == 3}
-    for node in nodes if status == 0 else ():
+    return {line[0]: (line[1], line[2].strip()) for line in lines if len(line) == 3} if status == 0 else None
+
+
+def _unusable(
+    nodes: Sequence[str], states: Optional[Mapping[str, tuple[str, str]]], *, may_be_full: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield each of *nodes* on which Slurm starts nothing, with the reason. What Slurm cannot say is tried."""
+    if states is None:
+        return
+    for node in nodes:
         state, reason = states.get(node, ("", ""))
         if not state:
             yield node, "Slurm does not know it"
@@ -100,11 +136,18 @@ def _unusable(
 
 
 def _within_allocation(
-    salloc: str, nodes: Sequence[str], call: FleetCall, environ: Mapping[str, str], work: Callable[[str], None]
-) -> str:
-    """Call *work* with the job of an allocation of *nodes*; return why there is none. Errors: those of *work*."""
+    salloc: str,
+    nodes: Sequence[str],
+    call: FleetCall,
+    environ: Mapping[str, str],
+    work: Callable[[str], None],
+    wait_s: int,
+) -> Optional[str]:
+    """Call *work* with the job of an allocation of *nodes*; return why Slurm gives none in *wait_s*, if so.
+
+    Errors: those of *work*.
+    """
     batches = 2 + len(nodes) // (call.request.fanout or 1000)
-    wait_s = max(1, call.request.timeout_s)
     whole_s = wait_s + batches * (call.request.timeout_s + _END_S)
     argv = (
         *(salloc, f"--nodes={len(nodes)}", f"--nodelist={fold_nodes(nodes)}", "--ntasks-per-node=1", "--no-bell"),
@@ -137,7 +180,7 @@ def _within_allocation(
             os.close(release)
     if failures:
         raise failures[0]
-    return _last_error(errors.decode("utf-8", "replace").splitlines())
+    return _last_error(errors.decode("utf-8", "replace").splitlines()) if release >= 0 else None
 
 
 def _ask_batch(

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.documents.fleet import NodeAnswer, NodeError, NodeState
+from gpubind.documents.fleet import NodeAnswer, NodeError, NodeState, answer_line
 from gpubind.fleet import answers
 from gpubind.fleet.answers import ANSWER_LIMIT, NOISE_LIMIT, Listener, command_on_nodes, new_nonce
 from tests.support.measure import is_less_work
@@ -169,6 +169,96 @@ def test_a_step_that_is_killed_has_not_answered_yet() -> None:
     assert found[0].why == "gpubind was killed by signal 9"
 
 
+def test_what_follows_the_answer_of_a_killed_step_is_neither_kept_nor_read() -> None:
+    """Each piece has the end of an answer, which a node knows from its command line."""
+    pieces = [line("", 137, node="n1"), *[f'"end":"{NONCE}"}}'.encode() * 100] * 6000]
+    assert sum(map(len, pieces)) > ANSWER_LIMIT
+    found: list[NodeAnswer] = []
+
+    def listen() -> None:
+        listener = Listener(NONCE, ["n1"], found.append)
+        for piece in pieces:
+            listener.receive("n1", False, piece, is_named=True)
+        listener.end("n1", 0)
+
+    assert is_less_work(listen, 20)
+    assert [answer.why for answer in found] == ["gpubind was killed by signal 9"]
+
+
+@pytest.mark.parametrize("status", [0, 137])
+def test_an_answer_that_is_too_long_is_none_also_if_it_is_complete(status: int) -> None:
+    data = line(OK[:-1] + f', "x": "{"x" * ANSWER_LIMIT}"}}', status)
+    assert heard(data, is_named=True).status == "garbled"
+
+
+def test_why_gpubind_crashed_may_come_after_the_answer() -> None:
+    found: list[NodeAnswer] = []
+    listener = Listener(NONCE, ["n1"], found.append)
+    assert listener.receive("n1", False, line("", 1))
+    listener.receive("n1", True, b"Traceback (most recent call last):\nSyntaxError: source code cannot\x1b[2J\n")
+    listener.end("n1", 0)
+    assert [answer.why for answer in found] == ["gpubind ended with status 1: SyntaxError: source code cannot\x1b[2J"]
+
+
+def test_of_a_long_standard_error_the_last_line_is_kept() -> None:
+    assert heard(line("", 1), error=b"a line\n" * 10_000 + b"the last\n").why == "gpubind ended with status 1: the last"
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "why"),
+    [
+        (CHECK, 1, "exit 1 after its answer: ok"),
+        (CHECK, 70, "exit 70 after its answer: ok"),
+        ({**CHECK, "verdict": "ok"}, 137, "exit 137 after its answer: ok"),
+        ({**CHECK, "verdict": "ok"}, 1, "exit 1 after its answer: ok"),
+        ({**CHECK, "verdict": "warning"}, 4, "exit 4 after its answer: warning, by its verdict: no finding says so"),
+        ({**CHECK, "verdict": "error"}, 0, "exit 0 after its answer: error, by its verdict: no finding says so"),
+        (
+            {**CHECK, "verdict": "error", "findings": [FINDING]},
+            137,
+            "exit 137 after its answer: error uvm-missing (/dev/nvidia-uvm)",
+        ),
+        ({"schema": "gpubind.error/1", "code": "c", "what": "x"}, 0, "exit 0 after its answer: c: x"),
+        ({"schema": "gpubind.snapshot/1", "name": "n1", "facts": []}, 1, "exit 1 after its answer: answered"),
+    ],
+)
+def test_an_exit_code_that_is_not_of_the_verdict_makes_an_answer_failed(
+    document: dict[str, Any], status: int, why: str
+) -> None:
+    answer = heard(line(json.dumps(document), status))
+    assert (answer.status, answer.exit, answer.why, answer.is_good) == ("failed", status, why, False)
+    assert (answer.document, answer.result) == (document, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"verdict": "ok"}, 0),
+        ({"verdict": "warning"}, 0),
+        ({"verdict": "warning"}, 1),
+        ({"verdict": "error"}, 1),
+        ({"schema": "gpubind.plan/1", "findings": [FINDING]}, 0),
+        ({"schema": "gpubind.plan/1", "findings": [FINDING]}, 1),
+    ],
+)
+def test_the_exit_codes_of_a_verdict_are_those_of_the_command(changes: dict[str, Any], status: int) -> None:
+    assert heard(line(json.dumps({**CHECK, **changes}), status)).status == "answered"
+
+
+@pytest.mark.parametrize("status", ["99999999999999999999", "256", "-1", ""])
+def test_an_exit_status_that_no_program_has_is_garbage(status: str) -> None:
+    answer = heard(line(OK).replace(b'"exit":0', f'"exit":{status}'.encode()))
+    assert (answer.status, answer.exit) == ("garbled", None)
+    assert answer.why == f"`{status}` is not the exit status of a program"
+
+
+def test_a_verdict_of_an_error_is_one_though_no_finding_says_so() -> None:
+    answer = heard(line(json.dumps({**CHECK, "verdict": "error"}), 1))
+    assert isinstance(answer.result, NodeState)
+    assert answer.result.worst == "error"
+    assert answer_line(answer) == "error, by its verdict: no finding says so"
+
+
 def run_on_node(
     *words: str, is_sent: bool = False, path: str, program: bytes = b"", **environ: str
 ) -> Iterator[NodeAnswer]:
@@ -187,7 +277,8 @@ def run_on_node(
 def test_words_reach_gpubind_as_they_are() -> None:
     words = ["a b", "$(id)", "`id`", "'", '"', "\\", "*", "%h", ";", "-", ""]
     program = (
-        'import json, sys\nprint(json.dumps({"schema": "gpubind.error/1", "code": "c", "what": str(sys.argv[1:])}))'
+        'import json, sys\ndocument = {"schema": "gpubind.error/1", "code": "c", "what": str(sys.argv[1:])}\n'
+        "print(json.dumps(document))\nsys.exit(4)"
     )
     (answer,) = run_on_node(*words, is_sent=True, path="/usr/bin:/bin", program=program.encode())
     assert isinstance(answer.result, NodeError)
@@ -210,8 +301,8 @@ def test_a_program_that_is_sent_lies_in_a_private_directory_and_is_removed() -> 
 
 def test_what_a_job_chooses_is_not_the_nodes() -> None:
     program = (
-        "import json, os\nwhat = [name for name in os.environ if name.endswith(('_DEVICES', '_GPUS'))]\n"
-        'print(json.dumps({"schema": "gpubind.error/1", "code": "c", "what": str(what)}))'
+        "import json, os, sys\nwhat = [name for name in os.environ if name.endswith(('_DEVICES', '_GPUS'))]\n"
+        'print(json.dumps({"schema": "gpubind.error/1", "code": "c", "what": str(what)}))\nsys.exit(4)'
     )
     environ = {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "1", "ROCR_VISIBLE_DEVICES": ""}
     (answer,) = run_on_node("check", is_sent=True, path="/usr/bin:/bin", program=program.encode(), **environ)

@@ -77,6 +77,23 @@ def test_a_damaged_configuration_of_clustershell_is_an_error_that_names_it(clust
     assert "defaults.conf" in done.stderr
 
 
+NOT_READ = """
+import sys
+from gpubind.fleet.answers import FleetCall, FleetRequest, Listener
+from gpubind.fleet.clustershell import ask_clustershell
+call = FleetCall(FleetRequest(("n1",), (), "clustershell", 30, None, True), ("sh", "-c", "exit 3"), sys.argv[1])
+ask_clustershell(call, Listener("0", ("n1",), lambda answer: print(answer.node, answer.status, answer.why)))
+"""
+
+
+def test_a_node_that_does_not_read_what_it_is_sent_is_a_row_and_nothing_else(cluster: FakeCluster) -> None:
+    (cluster.directory / "sent").write_bytes(bytes(8 << 20))
+    command = [sys.executable, "-c", NOT_READ, str(cluster.directory / "sent")]
+    environ = {**cluster.environ, "PYTHONPATH": BARE["PYTHONPATH"]}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("n1 crashed it ended with status 3\n", "")
+
+
 @pytest.mark.parametrize(
     "nodes", ["a;b", "$(id)", "-oProxyCommand=x", "a b", "../x", "n[1-999999999999]", "n[", "", "a'"]
 )

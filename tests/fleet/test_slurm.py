@@ -37,7 +37,8 @@ def statuses(done: CompletedProcess[str]) -> dict[str, str]:
 def test_nodes_with_equal_answers_are_one_row(cluster: FakeCluster) -> None:
     done = fleet(cluster, "check", "-w", "n[1-6]")
     assert done.stdout == (
-        f"nodes   number  answer  driver  digest\nn[1-6]       6  ok              {'d' * 12}\n\n6 nodes: 6 ok\n"
+        "nodes   number  answer  driver  digest        gpubind\n"
+        f"n[1-6]       6  ok              {'d' * 12}  1\n\n6 nodes: 6 ok\n"
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -93,7 +94,47 @@ def test_a_step_that_does_not_reach_a_node_is_started_again_without_it(cluster: 
 
 def test_without_an_allocation_each_node_has_the_reason(cluster: FakeCluster) -> None:
     done = fleet(cluster, "check", "-w", "n[1-2]", REFUSED="salloc")
-    assert "unreachable: Slurm gave no allocation: Unable to allocate resources: Access denied\n" in done.stdout
+    why = "Unable to allocate resources: Access denied; ask by --engine clustershell"
+    assert f"unreachable: Slurm gave no allocation: {why}\n" in done.stdout
+
+
+LATE = "and gave no allocation: Unable to allocate resources: Connection timed out; ask by --engine clustershell"
+
+
+@pytest.mark.parametrize(
+    ("busy", "asked", "expected"),
+    [
+        (0, ["n[1-6]"], {}),
+        (1, ["n[1-6]", "n[1-3,5-6]"], {"n4": "completing"}),
+        (2, ["n[1-6]", "n[1-3,5-6]", "n[1-3,6]"], {"n4": "completing", "n5": "mixed"}),
+    ],
+)
+def test_nodes_that_slurm_does_not_give_are_named_and_keep_no_other_from_answering(
+    cluster: FakeCluster, busy: int, asked: list[str], expected: dict[str, str]
+) -> None:
+    cluster.slurm({**SIX, "n4": "completing", "n5": "mixed"})
+    done = fleet(cluster, "check", "-w", "n[1-6]", BUSY=str(busy))
+    calls = [re.findall("--nodelist=([^ ]*) .*--immediate=([0-9]*)", call) for call in cluster.log("salloc")]
+    assert [call[0] for call in calls if call] == [(nodes, "60" if at else "5") for at, nodes in enumerate(asked)]
+    lost = dict(re.findall("^(n[^ ]*) .*unreachable: (.*)", done.stdout, re.MULTILINE))
+    assert lost == {node: f"Slurm says {state}, {LATE}" for node, state in expected.items()}
+    assert f"6 nodes: {6 - len(expected)} ok" in done.stdout
+
+
+def test_a_cluster_that_gives_nothing_is_asked_once_for_each_kind_of_node(cluster: FakeCluster) -> None:
+    cluster.slurm({**SIX, "n4": "completing"})
+    done = fleet(cluster, "check", "-w", "n[1-6]", BUSY="9")
+    assert len(cluster.log("salloc")) == 2
+    assert "unreachable: Slurm gave no allocation: Unable to allocate resources: Connection timed out; " in done.stdout
+    assert done.stdout.endswith("\n6 nodes: 6 without an answer\n")
+
+
+def test_the_last_line_of_a_crashed_program_is_in_its_row(cluster: FakeCluster) -> None:
+    cluster.on_nodes(GOOD, n2="echo one >&2; echo 'SyntaxError: null bytes' >&2; exit 1")
+    done = fleet(cluster, "check", "-w", "n[1-2]")
+    assert re.findall("^n2 .*", done.stdout, re.MULTILINE)[0].split(None, 2)[2].strip() == (
+        "crashed: gpubind ended with status 1: SyntaxError: null bytes"
+    )
 
 
 def test_each_way_to_fail_is_said_as_such_and_keeps_no_other_from_answering(cluster: FakeCluster) -> None:

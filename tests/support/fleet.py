@@ -10,6 +10,9 @@ from pathlib import Path
 SALLOC = """#!/bin/sh
 echo "$@" >> "$CLUSTER/salloc"
 case " $REFUSED " in *" salloc "*) echo "salloc: error: Unable to allocate resources: Access denied" >&2; exit 1;; esac
+if [ $(wc -l < "$CLUSTER/salloc") -le "${BUSY:-0}" ]; then
+  echo "salloc: error: Unable to allocate resources: Connection timed out" >&2; exit 1
+fi
 while [ "$1" != sh ]; do shift; done
 export SLURM_JOB_ID=7
 "$@"

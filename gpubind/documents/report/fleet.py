@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpubind.documents.check.report import verdict
 from gpubind.documents.diff.comparison import Fold
 from gpubind.documents.fleet import (
     NodeError,
@@ -46,7 +45,7 @@ def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold) -> s
 def _card(name: str, group: NodeGroup, reference: Sequence[NodeState], fold: Fold) -> Card:
     answer, card = group.answer, Card(name, "lost", "", fold(group.nodes), group.nodes)
     if isinstance(answer.result, NodeState):
-        level = verdict(answer.result.findings)
+        level = answer.result.worst
         rows = [row for state in reference for row in _otherwise(answer.result, state)]
         return card._replace(level=level, word=level, table=table_of(_COLUMNS, rows))
     if isinstance(answer.result, NodeError):

@@ -57,6 +57,14 @@ def test_an_error_of_a_node_has_its_hint_and_several_garbled_nodes_an_example() 
     assert told[1] == "garbled n2, n3 2 n2, for example: it prints `n2`"
 
 
+def test_a_verdict_of_an_error_is_one_and_an_answer_that_failed_does_not_count() -> None:
+    unknown = NodeAnswer("n1", "answered", 1, "", {}, NodeState("d0", verdict="error"))
+    failed = NodeAnswer("n2", "failed", 137, "exit 137 after its answer: ok", {})
+    found = page(unknown, failed, said("n3", GOOD))
+    assert [card.text for card in found.all("h3")] == ["error n1 1", "failed n2 1", "ok n3 1"]
+    assert found.all("h1")[0].text == "error 3 nodes"
+
+
 def test_a_comparison_shows_what_differs_and_who_did_not_answer() -> None:
     snapshots = [take_snapshot("x", host(rhel(), kernel(gpus=gpus)), Query(Request())) for gpus in (2, 1, 2)]
     answers = [NodeAnswer(f"n{at}", "answered", 0, "", None, one) for at, one in enumerate(snapshots)]
