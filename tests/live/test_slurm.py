@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ CHECK = "/etc/slurm/hooks/healthcheck.sh"
 DRIVER = "/usr/lib/x86_64-linux-gnu/nvidia/current"
 LIBCUDA = f"{DRIVER}/libcuda.so.550.163.01"
 SITE = "/etc/gpubind"
+BY_HAND = " - resume by hand"
 EXPECTED = f"mkdir -p {SITE}; printf '[require]\\ngpus = 2\\n' > {SITE}/config.toml"
 ALL = ("n1", "n2", "n3", "n4", "n5")
 
@@ -113,7 +115,7 @@ def test_no_job_runs_on_a_broken_node(up: Up, names: list[str]) -> None:
             five.on(node, "sh", "-ec", f"{EXPECTED}; {BREAKS[name].change}")
         jobs(five, 5)
         assert ran_on(five, 5) == ["n5"] * 5
-        drained = {node: f"drained gpubind: {BREAKS[name].reason}" for node, name in zip(ALL, names)}
+        drained = {node: f"drained gpubind: {BREAKS[name].reason}{BY_HAND}" for node, name in zip(ALL, names)}
         wait(five, {**drained, "n5": "idle"})
 
 
@@ -130,14 +132,35 @@ def test_the_health_check_drains_and_resumes(up: Up) -> None:
             shown += five.run("sinfo", "-R", "-o", "%N %E")
             shell(five, {node: BREAKS[name].repair for node, name in zip(ALL, names)})
             wait(five, dict.fromkeys(ALL, "idle"))
+            assert set(five.run("sinfo", "-hN", "-o", "%E").split()) == {"none"}
     page = Path(CHECKOUT, "docs/cluster.md").read_text()
-    assert [line for line in page.splitlines() if " gpubind: " in line and line not in shown.splitlines()] == []
+    assert [
+        line for line in page.splitlines() if re.match("n[0-9] gpubind: ", line) and line not in shown.splitlines()
+    ] == []
 
 
 def test_a_node_that_a_job_has_broken_is_drained_when_it_ends(up: Up) -> None:
     with up(*PROLOG) as five:
         five.run("srun", "-w", "n1", "--gres=gpu:1", "rm", "/dev/nvidia-uvm")
-        wait(five, {"n1": "drained gpubind: uvm-missing(/dev/nvidia-uvm)"})
+        wait(five, {"n1": f"drained gpubind: uvm-missing(/dev/nvidia-uvm){BY_HAND}"})
+
+
+def test_no_drain_by_slurm_is_undone(up: Up) -> None:
+    """Slurm keeps the first reason: only slurmctld's log has that a site's epilog has failed after gpubind's drain."""
+    with up(*PROLOG, *HEALTH) as five:
+        Path(five.directory, "etc/hooks/epilog.sh").write_text("#!/bin/sh\nexit 1\n")
+        lost = "rm /dev/nvidia-uvm; until scontrol show node n1 | grep DRAIN; do sleep 0.2; done"
+        five.run("srun", "-w", "n1", "--gres=gpu:1", "sh", "-c", lost)
+        five.run("srun", "-w", "n2", "--gres=gpu:1", "true")
+        shell(five, {"n3": "rm /dev/nvidia-uvm"})
+        drained = f"drained gpubind: uvm-missing(/dev/nvidia-uvm){BY_HAND}"
+        wait(five, {"n1": drained, "n2": "drained Epilog error", "n3": drained.removesuffix(BY_HAND)})
+        assert "epilog error on n1" in Path(five.directory, "log/ctl").read_text()
+        shell(five, dict.fromkeys(("n1", "n3"), BREAKS["nvidia-uvm's node gone"].repair))
+        wait(five, {"n3": "idle"})
+        for node in ALL[:2]:
+            five.on(node, "env", "-i", f"SLURMD_NODENAME={node}", CHECK)
+        wait(five, {"n1": drained, "n2": "drained Epilog error"})
 
 
 def test_another_fault_changes_the_reason(up: Up) -> None:
@@ -186,6 +209,51 @@ def test_what_is_no_fault_of_the_node_drains_nothing(up: Up) -> None:
         assert "error: device-permission" in Path(five.directory, "out/n2.log").read_text()
 
 
+HANGS = "printf '#!/bin/sh\\nexec sleep 1000\\n'"
+ZIP = f"python3 -m zipapp {INSIDE_CHECKOUT}/gpubind -p '/usr/bin/env python3'"
+TRUNCATED = f"{ZIP} -o /mnt/zip; head -c 20000 /mnt/zip"
+REPLACE = "> /mnt/gpubind; umount /usr/local/bin/gpubind; install -m 755 /mnt/gpubind /usr/local/bin/gpubind"
+BAD_CONFIG = f"exit code 5: error: bad-config: malformed configuration file where: {SITE}/config.toml why: "
+NO_ANSWER = {
+    "n1": (f"{HANGS} {REPLACE}", "exit code 124: no answer in 3 s"),
+    "n2": (f"mkdir -p {SITE}; echo 'cap = 1' > {SITE}/config.toml", BAD_CONFIG),
+    "n3": (f"{TRUNCATED} {REPLACE}", "SyntaxError: "),
+}
+"""A node whose gpubind hangs, a mistake of the site's, and a damaged gpubind; and what is said about it."""
+LISTEN = """exec python3 -c '
+import os, socket
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind("/dev/log")
+os.chmod("/dev/log", 0o666)
+while True:
+    print(log.recv(2000).decode(), flush=True)
+' > /mnt/log 2>&1 < /dev/null &
+until test -S /dev/log; do sleep 0.1; done"""
+
+
+def test_a_gpubind_without_an_answer_is_reported_and_neither_drains_a_node_nor_holds_a_job(up: Up) -> None:
+    with up(*PROLOG, *HEALTH) as five:
+        for hook in Path(five.directory, "etc/hooks").glob("*.sh"):
+            hook.write_text(hook.read_text().replace("limit=20", "limit=3"))
+        shell(five, {node: f"{change}; {LISTEN}" for node, (change, _) in NO_ANSWER.items()})
+        began = time.monotonic()
+        jobs(five, 5, "env | grep -c APPTAINER")
+        assert sorted(ran_on(five, 5)) == list(ALL)
+        assert time.monotonic() - began < 60
+        wait(five, dict.fromkeys(ALL, "idle"))
+        for node, (_, said) in NO_ANSWER.items():
+            printed = Path(five.directory, f"out/{node}.log").read_text()
+            assert printed.startswith("gpubind: no GPU plan, so a container needs --nv: ")
+            assert said in printed.splitlines()[0]
+            assert printed.splitlines()[1:] == ["0"]
+            logged = [line for line in five.on(node, "cat", "/mnt/log").splitlines() if said in line]
+            assert [
+                what for what in ("not checked", "job ") if not any(f"gpubind: {what}" in line for line in logged)
+            ] == []
+        for node in ALL[3:]:
+            assert Path(five.directory, f"out/{node}.log").read_text() == "7\n"
+
+
 LOGGED = f"""
 import os, socket, subprocess
 log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -201,16 +269,16 @@ print(done.returncode, log.recv(2000).decode().partition("gpubind: ")[2])
     [
         (
             f"mkdir -p {SITE}; echo nonsense > {SITE}/config.toml",
-            "0 exit code 5: gpubind: not checked bad-config(/etc/gpubind/config.toml)",
+            f"0 not checked: {BAD_CONFIG}",
         ),
-        ("umount /usr/local/bin/gpubind; rm /usr/local/bin/gpubind", "0 exit code 127: no answer"),
+        ("umount /usr/local/bin/gpubind; rm /usr/local/bin/gpubind", "0 not checked: exit code 127: "),
     ],
     ids=["configuration", "program"],
 )
 def test_what_cannot_be_checked_is_in_the_log(up: Up, change: str, said: str) -> None:
     with up() as five:
         shell(five, {"n1": change})
-        assert five.on("n1", "python3", "-c", LOGGED).rstrip("\0\n") == said
+        assert five.on("n1", "python3", "-c", LOGGED).startswith(said)
 
 
 TIMED = """
@@ -249,7 +317,12 @@ def test_node_health_check_runs_the_check(up: Up) -> None:
         assert "Health check failed:  gpubind: uvm-missing(/dev/nvidia-uvm)\n" in log
         shell(five, {"n1": OF_USERS["n4"]})
         five.on("n1", *RUN_NHC)
-        assert "gpubind: exit code 5: gpubind: not checked" in five.on("n1", "cat", "/mnt/nhc.log")
+        hang = "printf '#!/bin/sh\\nexec sleep 1000\\n' > /mnt/hangs; chmod 755 /mnt/hangs"
+        shell(five, {"n1": f"{hang}; printf 'GPUBIND=/mnt/hangs\\nGPUBIND_LIMIT=1\\n' > /mnt/settings"})
+        five.on("n1", "sh", "-c", f". /mnt/settings; export GPUBIND GPUBIND_LIMIT; {shlex.join(RUN_NHC)}")
+        log = five.on("n1", "cat", "/mnt/nhc.log")
+        assert "gpubind: not checked: exit code 5: error: bad-config: malformed configuration file" in log
+        assert "gpubind: not checked: no answer in 1 s" in log
 
 
 def test_what_a_check_names_is_no_program_for_node_health_check(up: Up) -> None:
