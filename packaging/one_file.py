@@ -1,14 +1,9 @@
-"""gpubind.pyz starts here: what it has as byte code of this Python is not compiled.
+"""What gpubind.pyz has as byte code of this Python is not compiled.
 
 Python's own import of a zip reads each module twice. For another Python it imports the sources in the same file.
 """
 
 import sys
-
-if sys.version_info < (3, 9):  # noqa: UP036 - what stands here is all that older ones can read
-    sys.stderr.write(f"error: gpubind needs Python 3.9 or later\n  where: {sys.executable}, {sys.version.split()[0]}\n")
-    raise SystemExit(6)
-
 from importlib.machinery import ModuleSpec
 from importlib.util import MAGIC_NUMBER
 from marshal import loads
@@ -57,13 +52,13 @@ class ByteCode:
         return getattr(self._archive, name)
 
 
-try:
-    archive: "zipimporter" = globals()["__loader__"]
-    member = f"bytecode/{sys.implementation.cache_tag}-{MAGIC_NUMBER[:2].hex()}"
-    sys.meta_path.insert(0, ByteCode(archive, archive.get_data(member)))
-except OSError:
-    pass  # none for this Python
+def main(archive: "zipimporter") -> int:
+    """Run gpubind from *archive*."""
+    try:
+        member = f"bytecode/{sys.implementation.cache_tag}-{MAGIC_NUMBER[:2].hex()}"
+        sys.meta_path.insert(0, ByteCode(archive, archive.get_data(member)))
+    except OSError:
+        pass  # none for this Python
+    from gpubind.__main__ import main
 
-from gpubind.__main__ import main  # noqa: E402
-
-raise SystemExit(main())
+    return main()

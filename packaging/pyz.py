@@ -54,7 +54,11 @@ def main(out: str, *pythons: str) -> None:
 
 def _own() -> Members:
     """Return the files of gpubind as they are in its wheel, and the program."""
-    members = {"__main__.py": _read(f"{HERE}/one_file.py"), "LICENSE": _read(f"{CHECKOUT}/LICENSE")}
+    members = {
+        "__main__.py": _read(f"{HERE}/guard.py"),
+        "one_file.py": _read(f"{HERE}/one_file.py"),
+        "LICENSE": _read(f"{CHECKOUT}/LICENSE"),
+    }
     for place, directories, names in os.walk(f"{CHECKOUT}/gpubind"):
         directories[:] = [name for name in directories if name != "__pycache__"]
         for name in names:

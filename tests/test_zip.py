@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ PACKAGE = Path(gpubind.__file__).parent
 PACKAGING = PACKAGE.parent / "packaging"
 
 
-def pack(made: Path, program: str, byte_code: Optional[Path] = None) -> Path:
+def pack(made: Path, byte_code: Optional[Path] = None) -> Path:
     """Write the package into a zip with its list files beside its data, as in a wheel.
 
     With *byte_code* its sources are none that Python could run.
@@ -30,20 +31,20 @@ def pack(made: Path, program: str, byte_code: Optional[Path] = None) -> Path:
                 archive.writestr(f"gpubind/{name}{file.relative_to(base)}", "(" if is_broken else file.read_bytes())
         for file in sorted(byte_code.iterdir()) if byte_code else ():
             archive.write(file, f"bytecode/{file.name}")
-        archive.writestr("__main__.py", program)
+        archive.write(PACKAGING / "guard.py", "__main__.py")
+        archive.write(PACKAGING / "one_file.py", "one_file.py")
     return made
 
 
 @pytest.fixture(scope="module", params=["sources", "byte code"])
 def packed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("packed")
-    program = (PACKAGING / "one_file.py").read_text()
-    packed = pack(directory / "gpubind.pyz", program)
+    packed = pack(directory / "gpubind.pyz")
     if request.param == "byte code":
         (directory / "codes").mkdir()
         words = [sys.executable, str(PACKAGING / "byte_code.py"), str(packed), str(directory / "codes")]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-        pack(packed, program, directory / "codes")
+        pack(packed, directory / "codes")
     return packed
 
 
@@ -63,9 +64,29 @@ def test_one_file_finds_its_modules_and_data_however_it_is_named(packed: Path, h
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
+def test_each_python_can_read_what_refuses_the_older_ones() -> None:
+    """Python 2 and 3.x before 3.9 parse the whole file before they run it."""
+    tree = ast.parse((PACKAGING / "guard.py").read_text(encoding="ascii"))
+    syntax = (
+        ast.Module,
+        ast.Expr,
+        ast.Import,
+        ast.If,
+        ast.Assign,
+        ast.Raise,
+        ast.alias,
+        ast.expr_context,
+        ast.operator,
+    )
+    values = (ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Call, ast.BinOp, ast.Compare, ast.Lt)
+    assert [ast.dump(node) for node in ast.walk(tree) if not isinstance(node, syntax + values)] == []
+    assert [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.cause] == []
+    assert "from __future__" not in (PACKAGING / "guard.py").read_text()
+
+
 def test_byte_code_is_the_same_each_time(tmp_path: Path) -> None:
     """Python's caches, which the machine's addresses order, hold some names of a program and not others."""
-    made = pack(tmp_path / "gpubind.pyz", "")
+    made = pack(tmp_path / "gpubind.pyz")
     written: set[bytes] = set()
     for number in range(3):
         directory = tmp_path / str(number)

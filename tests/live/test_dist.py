@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 
 OTHERS = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.[19]*/bin/python3.*[0-9]")))
 """Pythons besides that of the tests."""
-TOO_OLD = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.[678].*/bin/python3.*[0-9]")))
+TOO_OLD = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/[23].[678].*/bin/python[23].[0-9]")))
 DATA = ("bash-completion/completions/gpubind", "fish/vendor_completions.d/gpubind.fish", "man/man1/gpubind.1")
 
 
