@@ -10,6 +10,7 @@ from gpubind.errors import FormatError
 from gpubind.files.tree import Tree
 from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.model import HostPath, Missing, RootedPath
+from gpubind.model.budget import spend
 
 if TYPE_CHECKING:
     from gpubind.files.blob import Blob, Copy
@@ -109,7 +110,7 @@ class OpenedTree(Tree):
     def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
         from gpubind.formats.gpucode.sections import parse_gpu_code
 
-        return _parsed(self._unbuffered(path), parse_gpu_code)
+        return _parsed(self._unbuffered(path), lambda stream: parse_gpu_code(stream, lambda cost: spend("codes", cost)))
 
     def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
         from gpubind.formats.elf.named import parse_named_libraries

@@ -39,6 +39,7 @@ BOUNDS = {
     "lookups": Bound(200_000, "paths are looked up"),
     "listings": Bound(20_000, "directories are listed for patterns"),
     "facts": Bound(200_000, "names and versions are read from ELF files"),
+    "codes": Bound(1_000_000, "entries of GPU code are read"),
     "texts": Bound(64 << 20, "bytes of names are kept", 2 << 10),
     "milliseconds": Bound(60_000, "milliseconds are waited for helper programs"),
 }

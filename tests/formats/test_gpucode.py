@@ -34,6 +34,10 @@ class Counted:
         return self.data[offset : offset + size]
 
 
+def free(_: int) -> None:
+    """Of an endless budget."""
+
+
 def code_in(data: bytes) -> GpuCode:
     return parse_gpu_code(io.BytesIO(data))
 
@@ -92,7 +96,7 @@ def test_entries_without_end_cost_a_bounded_number_of_reads() -> None:
     one = struct.pack("<HHIQIIIIQQQQ", 2, 0x101, 64, 0, 0, 0, 8, 80, 0, 0x11, 0, 0)
     entries = one * (2 * fatbin.ENTRIES_LIMIT)
     read = Counted(struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, len(entries)) + entries)
-    code = fatbin.parse_fatbins(read, 0, len(read.data))
+    code = fatbin.parse_fatbins(read, 0, len(read.data), free)
     assert code.code == ("sm_80",)
     assert "over 65536 entries" in (code.unread or "")
     assert read.reads <= fatbin.ENTRIES_LIMIT + 1
@@ -100,9 +104,9 @@ def test_entries_without_end_cost_a_bounded_number_of_reads() -> None:
 
 def test_zeros_cost_a_bounded_number_of_reads() -> None:
     read = Counted(bytes(1 << 20))
-    assert fatbin.parse_fatbins(read, 0, 1 << 20).unread is not None
+    assert fatbin.parse_fatbins(read, 0, 1 << 20, free).unread is not None
     read = Counted(bytes(1 << 20))
-    assert not hip.parse_bundles(read, 0, 1 << 20)
+    assert not hip.parse_bundles(read, 0, 1 << 20, free)
     assert read.reads <= (1 << 20) // hip.ALIGNMENT
 
 
@@ -114,10 +118,21 @@ def test_a_packed_entry_of_many_names_is_read_as_far_as_its_header_goes() -> Non
     assert code.unread is not None
 
 
+def test_packed_entries_of_all_containers_together_are_bounded() -> None:
+    inner = struct.pack("<HHIQIIIIQQQQ", 2, 0x101, 0, 0, 0, 0, 8, 80, 0, 0x11, 0, 0) * 1000
+    fixed = struct.pack("<HHIQIIIIQQQQ", 256, 0x101, 72 + len(inner), 0, 0, 64, 1, 0, 0, 0x8011, 0, 0)
+    entry = fixed + struct.pack("<II", 1000, len(inner) + 8) + inner
+    data = (struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, len(entry)) + entry) * 80
+    spent: list[int] = []
+    code = fatbin.parse_fatbins(Counted(data), 0, len(data), spent.append)
+    assert code == (("sm_80",), (), "over 65536 entries")
+    assert sum(spent) < 1.1 * fatbin.ENTRIES_LIMIT
+
+
 def test_no_payload_is_read() -> None:
     big = container(*[f"sm_{number}" for number in (50, 60, 70, 80, 90)])
     read = Counted(big)
-    fatbin.parse_fatbins(read, 0, len(big))
+    fatbin.parse_fatbins(read, 0, len(big), free)
     assert read.reads == 6
     assert read.size == 16 + 5 * 64
 
@@ -173,6 +188,35 @@ def test_a_damaged_bundle_is_told_as_unread(data: bytes) -> None:
 def test_an_entry_without_code_does_not_count_nor_do_other_kinds() -> None:
     data = bundle("gfx900", "gfx906").replace(b"hipv4-amdgcn-amd-amdhsa--gfx906", b"openmp-amdgcn-amd-amdhs--gfx906")
     assert of_section(data, ".hip_fatbin").code == ("gfx900",)
+
+
+def plain(*entries: tuple[bytes, int]) -> bytes:
+    """A page that begins with a bundle of *entries*: IDs, and the size of the code."""
+    fixed = (struct.pack("<QQQ", 4096, size, len(name)) + name for name, size in entries)
+    return (hip.MAGIC + struct.pack("<Q", len(entries)) + b"".join(fixed)).ljust(4096, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        (hip.MAGIC + struct.pack("<Q", 512), "over 65536 entries of bundles"),
+        (plain((b"host-x86_64-unknown-linux-gnu-", 0)), "the first 1001 bundles are for no processor"),
+        (plain((b"hipv4-amdgcn-amd-amdhsa--gfx900", 0)), "the first 1001 bundles are for no processor"),
+        (hip.MAGIC + struct.pack("<QQQQ", 1 << 40, 0, 0, 999), "the first 1001 bundles are for no processor"),
+        (b"CCOB" + struct.pack("<HHI", 2, 1, 100) + b"\1" * 64, "the first 1001 bundles are for no processor"),
+    ],
+)
+def test_thousands_of_bundles_without_a_processor_are_unread(page: bytes, why: str) -> None:
+    data = page.ljust(4096, b"\0") * 5000
+    spent: list[int] = []
+    code = hip.parse_bundles(Counted(data), 0, len(data), spent.append)
+    assert code == ((), (), why)
+    assert 4000 < sum(spent) < 1.2 * hip.ALL_ENTRIES_LIMIT
+
+
+def test_thousands_of_bundles_with_a_processor_are_read() -> None:
+    data = plain((b"host-x86_64-unknown-linux-gnu-", 0), (b"hipv4-amdgcn-amd-amdhsa--gfx90a", 64)) * 5000
+    assert hip.parse_bundles(Counted(data), 0, len(data), free) == (("gfx90a",), (), None)
 
 
 def test_names_of_tensiles_files_tell_the_processor() -> None:

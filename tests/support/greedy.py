@@ -9,8 +9,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from gpubind.formats.gpucode import hip
 from tests.support import hostile
 from tests.support.elf import elf
+from tests.support.gpucode import bundle, compressed, container
 from tests.support.images import glibc
 from tests.support.layers import LAYER, Blobs, docker_archive, oci_layout, packed, tar, write, zstd
 from tests.support.layers import archive as archived
@@ -285,6 +287,29 @@ def maps_of_sparse_files_in_512_layers(path: Path) -> str:
 def records_before_members_in_512_layers(path: Path) -> str:
     record = hostile.pax(b"%d a=%s\n" % (1 << 20, b"x" * ((1 << 20) - 11)))
     return _listed(path, tar(BASE, end=False) + record * 14 + tar({"/a": "a"}), 512)
+
+
+def _with_code(path: Path, section: str, code: bytes) -> str:
+    """A program whose 32 libraries each have the GPU *code*."""
+    names = [f"lib{number}.so" for number in range(32)]
+    spec: dict[str, Item] = {PROGRAM: File(elf(kind=2, needed=(*names, "libc.so.6"), more={section: code}), 0o755)}
+    spec.update({f"{LIBRARIES}/{name}": elf(name, more={section: code}) for name in names})
+    return of_sif(path, spec)
+
+
+@greedy
+def amd_bundles_of_512_entries_without_a_name(path: Path) -> str:
+    return _with_code(path, ".hip_fatbin", (hip.MAGIC + struct.pack("<Q", 512)).ljust(4096, b"\0") * 2048)
+
+
+@greedy
+def amd_bundles_that_are_compressed(path: Path) -> str:
+    return _with_code(path, ".hip_fatbin", compressed(bundle("gfx90a")).ljust(4096, b"\0") * 2048)
+
+
+@greedy
+def nvidia_entries_that_are_packed_by_the_thousand(path: Path) -> str:
+    return _with_code(path, ".nv_fatbin", container(*["sm_80"] * 1000, packed=True) * 128)
 
 
 for name in (

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from gpubind.frozen import NamedTuple
 from gpubind.model.gpucode import GpuCode, made_of
@@ -26,7 +27,7 @@ MAGIC = 0xBA55ED50
 PTX, CUBIN, SEVERAL = 1, 2, 256
 ARCH_SPECIFIC, FAMILY_SPECIFIC = 1 << 20, 1 << 21
 ENTRIES_LIMIT = 1 << 16
-"""Entries and containers of a file: the largest known has 4,000."""
+"""Entries and containers of a file, also packed ones: the largest known has 4,000."""
 HEADER_LIMIT = 1 << 16
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQ4xI4xI8xQ16x")
@@ -34,6 +35,8 @@ _EXTENSION = struct.Struct("<II")
 
 Read = Callable[[int, int], bytes]
 """Return so many bytes at an offset of the file; fewer only where it ends."""
+Charge = Callable[[int], None]
+"""Spend so many entries of what a command may read. It may raise to end the reading."""
 
 
 class _Image(NamedTuple):
@@ -51,13 +54,13 @@ class _DamageError(Exception):
     """What is there is not a fatbin. Its text says where."""
 
 
-def parse_fatbins(read: Read, start: int, size: int) -> GpuCode:
+def parse_fatbins(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
     """Return the GPU code in the section of *size* bytes at *start*. Never raises by itself."""
     code: list[str] = []
     ptx: list[str] = []
     unread = None
     try:
-        for entry in _entries(read, start, start + size):
+        for entry in _entries(read, start, start + size, charge):
             suffix = "a" if entry.flags & ARCH_SPECIFIC else "f" if entry.flags & FAMILY_SPECIFIC else ""
             if entry.kind == CUBIN:
                 code.append(f"sm_{entry.arch}{suffix}")
@@ -68,10 +71,13 @@ def parse_fatbins(read: Read, start: int, size: int) -> GpuCode:
     return made_of(code, ptx, unread)
 
 
-def _entries(read: Read, at: int, end: int) -> Iterator[_Image]:
+def _entries(read: Read, at: int, end: int, charge: Charge) -> Iterator[_Image]:
     """Yield the entries of all containers from *at* to *end*. Errors: `_DamageError`."""
     container_end = at
-    for _ in range(ENTRIES_LIMIT):
+    left = ENTRIES_LIMIT
+    while left > 0:
+        charge(1)
+        left -= 1
         if at >= container_end:
             if at + _CONTAINER.size > end:
                 return
@@ -87,7 +93,10 @@ def _entries(read: Read, at: int, end: int) -> Iterator[_Image]:
         if entry.header < _ENTRY.size or at + entry.header + entry.size > container_end:
             raise _DamageError(f"no entry of GPU code at byte {at}")
         if entry.kind == SEVERAL:
-            yield from _packed(_bytes(read, at, min(entry.header, HEADER_LIMIT)), at)
+            for one in islice(_packed(_bytes(read, at, min(entry.header, HEADER_LIMIT)), at), left + 1):
+                charge(1)
+                left -= 1
+                yield one
         else:
             yield entry
         at += entry.header + entry.size

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
-from gpubind.formats.gpucode.fatbin import Read
+from gpubind.formats.gpucode.fatbin import Charge, Read
 from gpubind.model.gpucode import SPIRV, GpuCode, made_of
 
 SECTION = ".hip_fatbin"
@@ -21,6 +21,13 @@ ALIGNMENT = 4096
 STEPS_LIMIT = 1 << 14
 """Places where a bundle may begin that are looked at: of PyTorch's 2,000."""
 ENTRIES_LIMIT, ID_LIMIT = 512, 256
+"""Entries of one bundle, and characters of the ID of one."""
+ALL_ENTRIES_LIMIT = 1 << 16
+"""Entries of all bundles of a file: 32 for each of PyTorch's 2,000 bundles."""
+PLACE_COST, PACKED_COST = 4, 32
+"""As many entries take the time of a place that is looked at, and of a compressed bundle."""
+BARREN_LIMIT = 1000
+"""Bundles of a file that may come before the first one for a processor."""
 HEAD_LIMIT = 1 << 16
 """Bytes of a bundle that its head may have."""
 PACKED_LIMIT = 256 << 10
@@ -30,33 +37,55 @@ _ID = re.compile(rf"hip(?:v4)?-(?:amdgcn|spirv64)-amd-amdhsa-{{1,2}}(gfx[0-9a-z-
 _IN_NAME = re.compile(r"gfx[0-9]+(?:-[0-9])?-generic|gfx[0-9a-f]{3,4}(?:-xnack[+-])?")
 
 
-def parse_bundles(read: Read, start: int, size: int) -> GpuCode:
+def parse_bundles(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
     """Return the GPU code in the section of *size* bytes at *start*. Never raises by itself."""
     found: set[str] = set()
     unread: Optional[str] = None
     at, end = start, start + size
+    entries = bundles = 0
     for _ in range(STEPS_LIMIT):
         if at >= end:
             break
-        head = read(at, 32)
-        if head.startswith(PACKED_MAGIC):
-            length, data = _unpacked(read(at, min(PACKED_LIMIT, end - at)))
-            ids = None if data is None else list(_ids(data))
-        elif head.startswith(MAGIC):
-            count = int.from_bytes(head[len(MAGIC) :], "little")
-            data = read(at, min(len(head) + count * (_ENTRY.size + ID_LIMIT), HEAD_LIMIT, end - at))
-            length, ids = _length(data), list(_ids(data))
-        else:
+        charge(PLACE_COST)
+        bundle = _bundle(read, at, end, charge)
+        if bundle is None:
             at += ALIGNMENT  # what fills the section up, or the rest of a bundle
             continue
+        length, ids = bundle
         if not ids:
             unread = f"a bundle at byte {at} that cannot be read"
-        found.update(ids or ())
+        charge(len(ids))
+        entries, bundles = entries + len(ids), bundles + 1
+        found.update(ids)
         at += max(ALIGNMENT, (length + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
+        if entries > ALL_ENTRIES_LIMIT:
+            unread = f"over {ALL_ENTRIES_LIMIT} entries of bundles"
+            break
+        if bundles > BARREN_LIMIT and found <= {""}:
+            unread = f"the first {bundles} bundles are for no processor"
+            break
     else:
         unread = f"over {STEPS_LIMIT} places of bundles"
     code = (arch for arch in found if arch.startswith("gfx"))
     return made_of(code, (arch for arch in found if arch == SPIRV), unread)
+
+
+def _bundle(read: Read, at: int, end: int, charge: Charge) -> Optional[tuple[int, list[str]]]:
+    """Return the length of the bundle at *at*, and the processor of each entry; None if no bundle begins there.
+
+    There are none if it cannot be read. An empty text is the host's entry.
+    """
+    head = read(at, 32)
+    if head.startswith(PACKED_MAGIC):
+        charge(PACKED_COST)
+        length, data = _unpacked(head, lambda size: read(at, min(size, end - at)))
+        return length, [] if data is None else _ids(_entries(data))
+    if not head.startswith(MAGIC):
+        return None
+    count = int.from_bytes(head[len(MAGIC) :], "little")
+    data = read(at, min(len(head) + count * (_ENTRY.size + ID_LIMIT), HEAD_LIMIT, end - at))
+    entries = list(_entries(data))
+    return max((offset + size for offset, size, _ in entries), default=0), _ids(entries)
 
 
 def arch_in_name(name: str) -> Optional[str]:
@@ -85,27 +114,24 @@ def _entries(data: bytes) -> Iterator[tuple[int, int, str]]:
         at += length
 
 
-def _ids(data: bytes) -> Iterator[str]:
-    """Yield the processors in the head *data* of a bundle; an empty text for the host's entry."""
-    for _, size, name in _entries(data):
-        match = _ID.fullmatch(name)
-        yield match.group(1) if match and size else ""
+def _ids(entries: Iterable[tuple[int, int, str]]) -> list[str]:
+    """Return the processor of each entry; an empty text for the host's and for those without code."""
+    matches = ((size, _ID.fullmatch(name)) for _, size, name in entries)
+    return [match.group(1) if match and size else "" for size, match in matches]
 
 
-def _length(data: bytes) -> int:
-    """Return the bytes of the bundle with the head *data*."""
-    return max((offset + size for offset, size, _ in _entries(data)), default=0)
+def _unpacked(start: bytes, read: Callable[[int], bytes]) -> tuple[int, Optional[bytes]]:
+    """Return the length of the compressed bundle that begins with *start*, 0 if unknown, and its unpacked head.
 
-
-def _unpacked(data: bytes) -> tuple[int, Optional[bytes]]:
-    """Return the length of the compressed bundle that begins with *data*, 0 if unknown, and its unpacked head."""
-    version, method = struct.unpack_from("<HH", data.ljust(32, b"\0"), 4)
+    *read*: returns so many bytes of the bundle.
+    """
+    version, method = struct.unpack_from("<HH", start.ljust(32, b"\0"), 4)
     # Version 1 does not have the size of the whole, and version 3 has larger numbers.
     header, length = {1: (20, None), 2: (24, "<I"), 3: (32, "<Q")}.get(version, (0, None))
-    if not header or len(data) < header:
+    if not header or len(start) < header:
         return 0, None
-    size = struct.unpack_from(length, data, 8)[0] if length else 0
-    return size, _head(method, data[header : size or None])
+    size = struct.unpack_from(length, start, 8)[0] if length else 0
+    return size, _head(method, read(min(size or PACKED_LIMIT, PACKED_LIMIT))[header:])
 
 
 def _head(method: int, packed: bytes) -> Optional[bytes]:

@@ -11,9 +11,10 @@ from gpubind.model.gpucode import GpuCode
 _NAMES = (*fatbin.SECTIONS, hip.SECTION)
 
 
-def parse_gpu_code(stream: BinaryIO) -> GpuCode:
+def parse_gpu_code(stream: BinaryIO, charge: fatbin.Charge = lambda _: None) -> GpuCode:
     """Return the GPU code in the ELF file in *stream* (binary, seekable, without a buffer). Only headers are read.
 
+    *charge* gets the number of entries that are about to be read.
     Errors: as `parse_elf`.
     """
 
@@ -26,7 +27,7 @@ def parse_gpu_code(stream: BinaryIO) -> GpuCode:
     found = {name: one for name, one in find_sections(stream, _NAMES).items() if one.size and one.kind != SHT_NOBITS}
     for name in fatbin.SECTIONS:
         if name in found:
-            return fatbin.parse_fatbins(read, found[name].offset, found[name].size)
+            return fatbin.parse_fatbins(read, found[name].offset, found[name].size, charge)
     if hip.SECTION in found:
-        return hip.parse_bundles(read, found[hip.SECTION].offset, found[hip.SECTION].size)
+        return hip.parse_bundles(read, found[hip.SECTION].offset, found[hip.SECTION].size, charge)
     return GpuCode()
