@@ -90,6 +90,15 @@ def plan(
     return plan_host(host, Query(request, listfile), image, layout)
 
 
+def _plan_html(plan: Plan) -> str:
+    from gpubind.documents.notebook import plan_html
+
+    return plan_html(plan)
+
+
+Plan._repr_html_ = _plan_html  # type: ignore[attr-defined]  # the model itself knows no documents
+
+
 @verb
 def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[RuntimeArguments]:
     """Return *plan* in the arguments of the runtime of *start*: options, binds, variables, and Decisions.
@@ -199,8 +208,8 @@ def start(
     runtime's own. *check*: start nothing on an error finding. Findings and warnings go to the logger `gpubind`.
     With *dry_run*, nothing is started or written: the command is returned, with a placeholder for each generated file.
     Errors: `UsageError` (`unknown-backend`, `host-to-start` for a recorded host); `CheckError` (`check-failed`,
-    `gpu-required`); `CommandError` for a program that the image lacks; `RuntimeLimitError`; `StartError`; those of
-    `open_image` and `plan`.
+    `gpu-required`), whose `findings` are the reasons; `CommandError` for a program that the image lacks;
+    `RuntimeLimitError`; `StartError`; those of `open_image` and `plan`.
     """
     from gpubind.launch.choose import read_start
     from gpubind.launch.prepare import environ_of
@@ -243,7 +252,10 @@ def _log(message: Message) -> None:
     else:
         text = printable(str(message) if isinstance(message, GpubindError) else f"{message.code}: {message.text}")
     level = {"error": logging.ERROR, "warning": logging.WARNING}.get(severity, logging.INFO)
-    logging.getLogger("gpubind").log(level, "%s", text)
+    logger = logging.getLogger("gpubind")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())  # without any, logging writes warnings to standard error
+    logger.log(level, "%s", text)
 
 
 @verb
@@ -270,6 +282,7 @@ def check(
     """
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
+    from gpubind.documents.notebook import Findings
     from gpubind.launch.prepare import layout_of, preflight_on
     from gpubind.rules.table import check as apply_rules
     from gpubind.runtimes import known_runtime
@@ -291,7 +304,7 @@ def check(
 
         _held_against(layout_of(found.start, image), plan, line.runtime.name)
         found.trial = try_start(found, line.image)
-    return apply_rules(found)
+    return Findings(apply_rules(found))
 
 
 def _trial(host: Host, image: Optional[Image], backend: Optional[str]) -> StartLine:

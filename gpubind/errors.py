@@ -129,6 +129,11 @@ class CheckError(GpubindError):
 
     exit_code = EXIT_NOT_STARTED
 
+    def __init__(self, code: str, what: str, *, findings: Iterable[Any] = (), why: str = "", hint: str = "") -> None:
+        super().__init__(code, what, why=why, hint=hint)
+        self.findings = tuple(findings)
+        """The error `Finding`s that ended the start; none for a GPU that is required and that no driver has."""
+
 
 class StartError(GpubindError):
     """The runtime was found but the kernel would not start it."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import re
 import shlex
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpubind
+from gpubind.documents.notebook import Findings
 from gpubind.errors import FormatError, UsageError
 from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
 from gpubind.model.budget import BOUNDS
@@ -277,8 +281,92 @@ def test_a_start_without_a_command_runs_what_the_image_runs() -> None:
 def test_a_start_needs_a_machine_and_a_check_that_finds_no_error() -> None:
     with pytest.raises(UsageError, match="host-to-start"):
         gpubind.start("docs/examples/cuda13.sif", ["true"], host=HOST)
-    with pytest.raises(gpubind.CheckError, match="check-failed"):
+    with pytest.raises(gpubind.CheckError, match="check-failed") as caught:
         gpubind.start("docs/examples/cuda13.sif", ["true"], backend="apptainer", host=HOST, check=True, dry_run=True)
+    assert [(one.code, one.severity) for one in caught.value.findings] == [("cuda-too-new", "error")]
+    assert pickle.loads(pickle.dumps(caught.value)).findings == caught.value.findings
+
+
+def test_a_gpu_that_is_required_fails_for_the_findings_of_the_error() -> None:
+    broken = host(rhel())
+    with pytest.raises(gpubind.CheckError, match="gpu-required") as caught:
+        gpubind.start("docker://x", host=broken, backend="apptainer", require_gpu=True, dry_run=True)
+    assert [one.code for one in caught.value.findings] == ["driver-not-loaded"]
+
+
+def test_without_a_handler_the_findings_of_a_start_are_not_on_standard_error() -> None:
+    start = "gpubind.start('docs/examples/cuda13.sif', backend='apptainer', host=host, check=True, dry_run=True)"
+    code = (
+        f"import gpubind\nhost = gpubind.open_host({HOSTS[0]!r})\ntry: {start}\nexcept gpubind.CheckError: print('end')"
+    )
+    for more, is_empty in (("", True), ("import logging; logging.basicConfig()\n", False)):
+        done = subprocess.run([sys.executable, "-c", more + code], capture_output=True, text=True)
+        assert (done.stdout, done.stderr == "") == ("end\n", is_empty)
+
+
+def test_a_finding_is_shown_as_check_prints_it() -> None:
+    finding = gpubind.Finding("a-code", "error", None, "it", "what\n", "/a", "why", "do", "one\ntwo")
+    lines = [
+        "error: a-code: what\\x0a",
+        "  where: /a",
+        "  why:   why",
+        "  hint:  do",
+        "         $ one",
+        "         $ two",
+    ]
+    assert str(finding) == f"{finding}" == "\n".join(lines)
+    assert str(gpubind.check(HOST, gpubind.plan(HOST, Request()))).startswith("note: vendor-neutral-left-out: ")
+
+
+def test_what_a_console_shows_of_a_value_is_one_line_with_its_facts() -> None:
+    plan = gpubind.plan(HOST, Request(vendors=("nvidia",)))
+    assert repr(plan) == f"<Plan: {plan.summary}>"
+    assert plan.summary.startswith("nvidia 550.163.01, CUDA 12.4; ")
+    assert plan.summary.endswith(f"; digest {plan.digest[:12]}")
+    assert repr(HOST) == "<RecordedHost 'debian13-nvidia550': x86_64>"
+    assert repr(gpubind.open_host(root=Path("/usr"), dev_root="/")).endswith(", driver root '/usr'>")
+    with gpubind.open_image("docs/examples/cuda13.sif") as opened:
+        shown = "<Image 'docs/examples/cuda13.sif': sif, x86_64, glibc 2.36, CUDA 13.0.1"
+        assert repr(opened) == f"{shown}>"
+    assert repr(opened) == f"{shown}, closed>"
+    hostile = plan._replace(libdir=None, request=plan.request._replace(like="a\x1b[31m\nb"))
+    assert repr(hostile).isprintable()
+
+
+def test_a_value_that_is_shown_shortly_is_equal_and_pickled_as_before() -> None:
+    plan = gpubind.plan(HOST, Request())
+    again = pickle.loads(pickle.dumps(plan))
+    assert (again, hash(again.digest), again._asdict()) == (plan, hash(plan.digest), plan._asdict())
+    found = gpubind.check(HOST, plan)
+    assert pickle.loads(pickle.dumps(found)) == tuple(found) == found
+
+
+@pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", "a&b", "\"'", "\x1b[31m", "\udcff\udc80", "\u202e"])
+def test_a_notebook_shows_tables_in_which_every_text_is_escaped(hostile: str) -> None:
+    plan = gpubind.plan(HOST, Request(vendors=("nvidia",)))
+    mount = plan.mounts[0]._replace(target=ContainerPath(f"/lib/{hostile}"), kind="file")
+    variable = plan.env[0]._replace(value=hostile)
+    shown = plan._replace(mounts=(mount, *plan.mounts[1:]), env=(variable,))._repr_html_()  # type: ignore[attr-defined]
+    finding = gpubind.Finding("a-code", "error", None, hostile, hostile, hint=hostile, command=f"{hostile}\nb")
+    for text in (shown, Findings((finding,))._repr_html_()):
+        HTMLParser().feed(text)
+        assert set(re.findall(r"</?([a-z]+)", text)) <= {"table", "caption", "tr", "th", "td", "p"}
+        assert hostile not in text
+        assert text.encode().decode().replace("\n", "").isprintable()
+    assert f"<p>{plan.summary}</p>" in shown
+    assert Findings(())._repr_html_() == "<p>no findings</p>"
+
+
+def test_a_notebook_needs_no_package_of_the_reports() -> None:
+    code = f"""
+import sys
+import gpubind
+sys.modules["jinja2"] = sys.modules["rich"] = None
+host = gpubind.open_host({HOSTS[0]!r})
+plan = gpubind.plan(host, gpubind.Request())
+print(plan._repr_html_()[:7], gpubind.check(host, plan)._repr_html_()[:7])
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "<table> <table>\n"
 
 
 def test_a_start_gives_its_findings_to_a_logger(caplog: pytest.LogCaptureFixture) -> None:

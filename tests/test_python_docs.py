@@ -33,17 +33,22 @@ def test_the_example_prints_what_the_page_says() -> None:
     assert done.stdout == said
 
 
-def test_two_environments_in_one_process_give_two_plans_as_the_page_says() -> None:
-    *_, code = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert f"It prints `{done.stdout.strip()}`." in PAGE.read_text()
+OTHERS = re.findall(
+    r"```python\n([^`]*)```\n\nIt prints(?:: *\n\n```\n([^`]*)```| `([^`]*)`\.)",
+    PAGE.read_text().partition("## Functions")[2],
+)
+"""The examples after the first one: the code, and what it says that it prints, in lines or in one line."""
 
 
-def test_a_dry_run_prints_what_the_page_says() -> None:
-    *_, code, _ = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+@pytest.mark.parametrize("code, lines, line", OTHERS)
+def test_another_example_prints_what_the_page_says(code: str, lines: str, line: str) -> None:
     code = f"import gpubind\nhost = gpubind.open_host('debian13-nvidia550')\n{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert f"It prints `{done.stdout.strip()}`." in PAGE.read_text()
+    assert done.stdout == (lines or f"{line}\n")
+
+
+def test_every_example_of_the_page_is_run() -> None:
+    assert len(OTHERS) + 1 == PAGE.read_text().count("```python\n") == 5
 
 
 MISTAKES = {

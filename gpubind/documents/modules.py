@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Optional
 
 from gpubind.documents.mounts.fragment import heading, need_sayable_path, need_sayable_value
-from gpubind.documents.text import printable, summary
+from gpubind.documents.text import printable
 from gpubind.errors import RuntimeLimitError
 from gpubind.runtimes.apptainer.binds import needs_mount
 from gpubind.runtimes.apptainer.exports import Change, changes_for, older_name
@@ -75,7 +75,7 @@ def need_plain_binds(prepared: Prepared) -> None:
 
 
 def _title(prepared: Prepared) -> str:
-    return printable(f"GPU driver for {prepared.start.runtime.title}: {summary(prepared.plan)}")
+    return printable(f"GPU driver for {prepared.start.runtime.title}: {prepared.plan.summary}")
 
 
 def _text(lines: Iterable[str]) -> str:

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Optional, Union
 
 from gpubind import __version__
 from gpubind.errors import GpubindError
-from gpubind.model import VENDOR_ROWS, Finding, Plan, PlannedDriver, Severity
+from gpubind.model import Finding, Plan, Severity
 from gpubind.model.findings import page_of
+from gpubind.model.message import message_lines
+from gpubind.model.message import printable as printable  # noqa: PLC0414 - every document has it from here
 from gpubind.model.plain import text_of
-
-_UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]"
-"""Characters that control a terminal or the direction of text, and bytes that an 8-bit terminal takes for such."""
-
-
-def printable(text: str) -> str:
-    """Return *text* without characters that could break a line or steer a terminal: file names are input, too."""
-    return text if text.isprintable() and text.isascii() else re.sub(_UNPRINTABLE, _escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return f"\\x{code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code:02x}"
 
 
 def quotable(text: str) -> str:
@@ -61,7 +49,7 @@ def render_tsv(plan: Plan, *, verbose: bool = False) -> str:
                 [decision.verdict, decision.subject, decision.rule, decision.path or "-", decision.detail or "-"]
             )
     text = "".join("\t".join(printable(field) for field in line) + "\n" for line in lines)
-    return text + f"# {summary(plan)}\n"
+    return text + f"# {plan.summary}\n"
 
 
 def render_json(plan: Plan, *, verbose: bool = False) -> str:
@@ -75,58 +63,14 @@ def render_paths(plan: Plan, *, verbose: bool = False) -> str:
     return "".join(f"{printable(path)}\n" for path in sorted(paths))
 
 
-def summary(plan: Plan) -> str:
-    """Return the plan in one line."""
-    drivers = plan.drivers[:1] if plan.request.like else plan.drivers
-    parts = [driver_name(planned, plan.request.like) for planned in drivers]
-    sizes = {mount.source or mount.target: mount.size for mount in plan.mounts}
-    total = sum(sizes.values()) / 2**20
-    parts.append(f"{_count(len(plan.mounts), 'bind')} of {_count(len(sizes), 'file')} ({total:.0f} MiB)")
-    if plan.gpus:
-        parts.append(_count(len([gpu for gpu in plan.gpus if gpu.chosen]), "GPU"))
-    parts.append(_count(len(plan.devices), "device node"))
-    severities = [finding.severity for finding in plan.findings]
-    parts += [_count(severities.count(s), s) for s in ("error", "warning", "note") if s in severities]
-    return f"{'; '.join(parts)}; digest {plan.digest[:12]}"
-
-
-def driver_name(planned: PlannedDriver, like: Optional[str] = None) -> str:
-    """Return a driver, with the newest CUDA that it serves: `nvidia 550.163.01, CUDA 12.4`."""
-    cuda = planned.driver.cuda_max
-    return f"like {like}" if like else driver_version(planned) + (f", CUDA {cuda}" if cuda else "")
-
-
-def driver_version(planned: PlannedDriver) -> str:
-    """Return a driver and its version: `nvidia 550.163.01`."""
-    driver = planned.driver
-    if driver.vendor == "other":
-        return planned.source.detail or driver.vendor
-    version = driver.version or "of unknown version"
-    if driver.vendor == "amd":
-        version = f"ROCm {version}"
-    elif not VENDOR_ROWS[driver.vendor].has_version:
-        version = driver.kernel_version or "without its kernel driver"
-    assumed = " (assumed)" if driver.version_assumed and driver.version else ""
-    return f"{driver.vendor} {version}{assumed}"
-
-
 def render_finding(finding: Finding) -> str:
     """Return the message of *finding*, with each of its commands on a line."""
-    lines = [f"         $ {printable(line)}" for line in (finding.command or "").split("\n") if line]
-    return _message(finding, finding.severity) + "".join(f"{line}\n" for line in lines)
+    return f"{finding}\n"
 
 
 def render_error(error: GpubindError, severity: Severity = "error") -> str:
     """Return the message of *error*, which is a warning if gpubind goes on."""
-    return _message(error, severity)
-
-
-def _message(told: Union[Finding, GpubindError], severity: Severity) -> str:
-    """Return `SEVERITY: CODE: what`, then where, why and hint, each on a line."""
-    lines = [f"{severity}: {told.code}: {printable(told.what)}"]
-    for label, value in (("where", told.where), ("why", told.why), ("hint", told.hint)):
-        if value:
-            lines.append(f"  {label + ':':<7}{printable(value)}")
+    lines = message_lines(severity, error.code, error.what, error.where, error.why, error.hint)
     return "\n".join(lines) + "\n"
 
 
@@ -143,7 +87,3 @@ def render_line(finding: Finding) -> str:
     todo = "; command: ".join(part for part in (finding.hint, command) if part)
     hint = f" (hint: {todo})" if todo else ""
     return printable(f"{finding.severity}: {finding.code}: {finding.what}{hint}") + "\n"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -121,6 +121,13 @@ class Host:
     assumes_dev_root = False
     """Whether /dev, /proc and /sys are the running system's only because the driver root has no driver's nodes."""
 
+    def __repr__(self) -> str:
+        roots = {"driver root": self.driver.root, "dev root": self.dev.root}
+        told = [f"{name} {root!r}" for name, root in roots.items() if root != "/"]
+        if self.is_closed:
+            told.append("closed")
+        return f"<{', '.join((f'{type(self).__name__} {self.label!r}: {self.uname.machine}', *told))}>"
+
     @property
     def is_closed(self) -> bool:
         return self.driver.is_closed

@@ -47,6 +47,15 @@ class Image(NamedTuple):
     bundle: Optional[Bundle] = None
     """The config.json of an OCI bundle; None for any other image."""
 
+    def __repr__(self) -> str:
+        facts = self.facts
+        libc = facts.libc_family if facts.libc_version is None else f"glibc {facts.libc_version}"
+        told = [facts.kind, facts.arch or "of unknown architecture", "no C library" if libc == "none" else libc]
+        told += [f"{name} {version}" for name, version in (("CUDA", facts.cuda), ("ROCm", facts.rocm)) if version]
+        if self.is_closed:
+            told.append("closed")
+        return f"<Image {facts.label!r}: {', '.join(told)}>"
+
     def __enter__(self) -> Image:
         return self
 

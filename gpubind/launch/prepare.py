@@ -193,6 +193,7 @@ def _need_gpu(plan: Plan) -> None:
         raise CheckError(
             "gpu-required",
             "no GPU would work in the container, and --require-gpu was given",
+            findings=stops,
             why=why or "no GPU is chosen, or none is here",
             hint="`gpubind check` says what is wrong with this host; ask the scheduler for a GPU",
         )

@@ -12,6 +12,7 @@ from gpubind.launch.execute import execute, need_program
 from gpubind.launch.prepare import Files, prepare
 from gpubind.launch.stage import stage_alone
 from gpubind.launch.target import Notice, StartRequest, StartTarget, ignore, with_target
+from gpubind.model import counted
 from gpubind.observe import cannot_sign, has_command
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Prepared, Runtime
 
@@ -172,12 +173,13 @@ def _need_no_error(request: StartRequest, found: Preflight) -> None:
         request.report(Notice("changed", finding.code, what, is_detail=True))
     for finding, reason in outcome.ignored:
         request.report(Notice("ignored", finding.code, f"{finding.what} ({reason})"))
-    errors = [finding.code for finding in outcome.findings if finding.severity == "error"]
+    errors = [finding for finding in outcome.findings if finding.severity == "error"]
     if errors:
         raise CheckError(
             "check-failed",
-            f"the check found {len(errors)} error{'s' if len(errors) > 1 else ''}; nothing was started",
-            why=", ".join(dict.fromkeys(errors)),
+            f"the check found {counted(len(errors), 'error')}; nothing was started",
+            findings=errors,
+            why=", ".join(dict.fromkeys(finding.code for finding in errors)),
             hint="`gpubind explain CODE` says what to do; without --check the container is started all the same",
         )
 

@@ -256,6 +256,14 @@ class Finding(NamedTuple):
     hint: Optional[str] = None
     command: Optional[str] = None
 
+    def __str__(self) -> str:
+        """Return the message as `gpubind check` prints it, with each command on a line."""
+        from gpubind.model.message import message_lines, printable  # not every plan is printed
+
+        lines = message_lines(self.severity, self.code, self.what, self.where, self.why, self.hint)
+        commands = [f"         $ {printable(line)}" for line in (self.command or "").split("\n") if line]
+        return "\n".join((*lines, *commands))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the member of `findings` in the documents."""
         return self._asdict()

@@ -9,6 +9,7 @@ from gpubind.errors import FormatError
 from gpubind.frozen import NamedTuple
 from gpubind.model.digest import digest
 from gpubind.model.files import ContainerPath, RootedPath
+from gpubind.model.findings import SEVERITIES, counted
 from gpubind.model.host import (
     CAPABILITIES,
     DEFAULT_CAPABILITIES,
@@ -26,6 +27,7 @@ from gpubind.model.host import (
 )
 from gpubind.model.image import ImageFacts
 from gpubind.model.plain import PLAN, plain, text_of
+from gpubind.model.vendors import VENDOR_ROWS
 
 
 class Request(NamedTuple):
@@ -87,6 +89,25 @@ class PlannedDriver(NamedTuple):
     """`ld.so.cache` and directories of the driver root, in order."""
     beside: tuple[str, ...] = ()
     """The directories that hold libcuda: programs and data were also searched in their prefixes."""
+
+    @property
+    def title(self) -> str:
+        """The driver and its version: `nvidia 550.163.01`."""
+        driver = self.driver
+        if driver.vendor == "other":
+            return self.source.detail or driver.vendor
+        version = driver.version or "of unknown version"
+        if driver.vendor == "amd":
+            version = f"ROCm {version}"
+        elif not VENDOR_ROWS[driver.vendor].has_version:
+            version = driver.kernel_version or "without its kernel driver"
+        assumed = " (assumed)" if driver.version_assumed and driver.version else ""
+        return f"{driver.vendor} {version}{assumed}"
+
+    @property
+    def title_with_cuda(self) -> str:
+        """The same with the newest CUDA that it serves: `nvidia 550.163.01, CUDA 12.4`."""
+        return self.title + (f", CUDA {self.driver.cuda_max}" if self.driver.cuda_max else "")
 
 
 PLAN_SCHEMA = "gpubind.plan/1"
@@ -178,6 +199,27 @@ class Plan(NamedTuple):
                 "it is not that of these mounts, devices and variables: the document was changed", "digest"
             )
         return plan if image is None else plan._replace(image=ImageFacts.from_dict(image))
+
+    def __repr__(self) -> str:
+        from gpubind.model.message import printable  # few plans are shown
+
+        return f"<Plan: {printable(self.summary)}>"
+
+    @property
+    def summary(self) -> str:
+        """The plan in one line: drivers, binds, GPUs, nodes, findings, digest."""
+        parts = [planned.title_with_cuda for planned in self.drivers]
+        if self.request.like:
+            parts = [f"like {self.request.like}"] * bool(parts)
+        sizes = {mount.source or mount.target: mount.size for mount in self.mounts}
+        total = sum(sizes.values()) / 2**20
+        parts.append(f"{counted(len(self.mounts), 'bind')} of {counted(len(sizes), 'file')} ({total:.0f} MiB)")
+        if self.gpus:
+            parts.append(counted(len([gpu for gpu in self.gpus if gpu.chosen]), "GPU"))
+        parts.append(counted(len(self.devices), "device node"))
+        severities = [finding.severity for finding in self.findings]
+        parts += [counted(severities.count(s), s) for s in SEVERITIES if s in severities]
+        return f"{'; '.join(parts)}; digest {self.digest[:12]}"
 
     @property
     def generated(self) -> dict[ContainerPath, str]:

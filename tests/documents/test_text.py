@@ -6,7 +6,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.documents.explanation import Explanation, explain, render_explanation
-from gpubind.documents.text import printable, render_finding, render_paths, render_tsv, summary
+from gpubind.documents.text import printable, render_finding, render_paths, render_tsv
 from gpubind.model import Finding, Request
 from tests.support.driver import host, kernel, rhel
 
@@ -23,7 +23,7 @@ def test_an_item_is_a_line_of_columns_and_the_last_line_sums_up() -> None:
     *items, last = render_tsv(PLAN).splitlines()
     assert len(items) == len(PLAN.mounts) + len(PLAN.devices) + len(PLAN.env)
     assert {line.split("\t")[0] for line in items} == {"mount", "device", "env"}
-    assert last == f"# {summary(PLAN)}"
+    assert last == f"# {PLAN.summary}"
 
 
 def test_verbose_adds_what_is_not_in_the_plan() -> None:

@@ -146,9 +146,8 @@ def _render(plan: Plan, chosen: str, output: Optional[str], *, verbose: bool) ->
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
     from gpubind.cli.output import tables_as_text
     from gpubind.documents.tables import plan_tables
-    from gpubind.documents.text import summary
 
-    return tables_as_text(plan_tables(plan, verbose=verbose), output, summary(plan))
+    return tables_as_text(plan_tables(plan, verbose=verbose), output, plan.summary)
 
 
 COMMANDS = {

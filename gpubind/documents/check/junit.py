@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from gpubind.documents.check.report import Report, not_counted
-from gpubind.documents.text import driver_name, render_finding, unicode_lines
+from gpubind.documents.text import render_finding, unicode_lines
 
 
 def render_junit(report: Report) -> str:
@@ -34,7 +34,7 @@ def _suite(report: Report) -> ElementTree.Element:
     about = {name: value for name, value in report.checked._asdict().items() if value}
     if "host" in about:
         suite.set("hostname", unicode_lines(about["host"]))
-    about["driver"] = " and ".join(driver_name(planned) for planned in report.drivers)
+    about["driver"] = " and ".join(planned.title_with_cuda for planned in report.drivers)
     if report.not_counted:
         about["not counted"] = not_counted(report)
     properties = ElementTree.SubElement(suite, "properties")

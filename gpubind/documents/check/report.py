@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from gpubind import __version__
-from gpubind.documents.text import driver_name, printable
+from gpubind.documents.text import printable
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, ImageFacts, Plan, PlannedDriver, Severity, counted
 from gpubind.model.expectation import Expectation
@@ -186,7 +186,7 @@ def about(report: Report) -> Iterator[tuple[str, str]]:
     """Yield what was checked, by name; what is not known is left out."""
     plan = report.plan
     about = {name: value for name, value in report.checked._asdict().items() if value}
-    about["driver"] = " and ".join(driver_name(planned) for planned in report.drivers)
+    about["driver"] = " and ".join(planned.title_with_cuda for planned in report.drivers)
     if plan is not None and plan.gpus:
         about["GPUs"] = counted(sum(gpu.chosen for gpu in plan.gpus), "GPU")
     about["digest of the plan"] = plan.digest if plan is not None and plan.drivers else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from textwrap import TextWrapper
 
 from gpubind.documents.check.report import Checked, Report, not_counted, verdict
-from gpubind.documents.text import driver_version, printable, render_finding
+from gpubind.documents.text import printable, render_finding
 from gpubind.model import Finding, ImageFacts
 from gpubind.model.findings import counted, named, texts
 
@@ -66,7 +66,7 @@ def what_is_checked(report: Report) -> str:
     drivers = []
     for planned in () if plan.request.like else plan.drivers:
         cuda = planned.driver.cuda_max
-        drivers.append(driver_version(planned) + (f" (CUDA {cuda})" if cuda else ""))
+        drivers.append(planned.title + (f" (CUDA {cuda})" if cuda else ""))
     gpus = sum(gpu.chosen for gpu in plan.gpus)
     here = " and ".join(drivers) or (f"like {plan.request.like}" if plan.drivers else "a host without a GPU driver")
     here += f", {counted(gpus, 'GPU')}" if gpus else ""

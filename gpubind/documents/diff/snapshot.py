@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Optional, get_args
 
 from gpubind.documents.check.report import verdict
-from gpubind.documents.text import driver_name
 from gpubind.errors import Format
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
@@ -141,7 +140,7 @@ def snapshot_of_images(name: str, plan: Plan, of_host: Iterable[Finding], images
 
 def driver_text(plan: Plan) -> str:
     """Return the drivers of the host of *plan*: `nvidia 550.163.01, CUDA 12.4`."""
-    return " and ".join(map(driver_name, plan.drivers))
+    return " and ".join(planned.title_with_cuda for planned in plan.drivers)
 
 
 def sorted_snapshot(name: str, facts: Iterable[Fact]) -> Snapshot:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpubind.documents.text import printable, summary
+from gpubind.documents.text import printable
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.model import VENDOR_ROWS, ContainerPath, EnvVar, HostPath, Plan, Vendor
 from gpubind.runtimes.edits import Edits, edits_of, is_utf8, unsayable_path, unsayable_value
@@ -82,7 +82,7 @@ def need_sayable_value(name: str, value: str, what: str) -> None:
 
 def heading(plan: Plan, comment: str, *lines: str) -> str:
     """Return the lines at the top of a document, each after *comment*: the summary of the plan, and *lines*."""
-    return "".join(f"{comment} {line}\n" for line in (printable(f"gpubind: {summary(plan)}"), *lines))
+    return "".join(f"{comment} {line}\n" for line in (printable(f"gpubind: {plan.summary}"), *lines))
 
 
 def yaml_text(value: Mapping[str, Any]) -> str:

@@ -126,7 +126,7 @@ def split_visible(value: str) -> tuple[str, ...]:
 def split_amd_visible(value: str) -> tuple[str, ...]:
     """Return the names in AMD_VISIBLE_DEVICES as those of `--gpus`: `0-3` is a range, `0x...` a GPU's unique_id.
 
-    An empty element names nothing. A value of such elements alone has one name, which is empty.
+    An empty element names nothing. A value of only such elements has one name, which is empty.
     """
     found: list[str] = []
     for name in split_visible(value):

@@ -1,0 +1,53 @@
+"""HTML for the cell of a notebook: the tables of a terminal, with every text escaped and no style."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from gpubind.documents.tables import Column, Heading, Table, plan_tables, table_of
+from gpubind.documents.text import printable, without_surrogates
+from gpubind.model import Finding, Plan
+
+_FINDINGS = tuple(Column(title, kept=True) for title in ("severity", "code", "subject", "what", "hint", "command"))
+
+
+class Findings(tuple[Finding, ...]):
+    """The findings of a check: a notebook shows them as a table, and `print` as lines."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def _repr_html_(self) -> str:
+        rows = [(f.severity, f.code, f.subject, f.what, f.hint or "", f.command or "") for f in self]
+        return _html([table_of(_FINDINGS, rows)], "" if rows else "no findings")
+
+
+def plan_html(plan: Plan) -> str:
+    """Return the tables of *plan*, and its summary."""
+    return _html(plan_tables(plan), plan.summary)
+
+
+def _html(tables: Iterable[Table], last: str) -> str:
+    """Return those of *tables* that have rows, then the line *last*."""
+    parts = [_table(table) for table in tables if table.rows]
+    return "\n".join([*parts, f"<p>{_text(last)}</p>"] if last else parts)
+
+
+def _table(table: Table) -> str:
+    rows = [
+        f'<tr><th colspan="{len(table.columns)}">{_text(row.text)}</th></tr>'
+        if isinstance(row, Heading)
+        else _row("td", row)
+        for row in table.rows
+    ]
+    caption = f"<caption>each: {_text(', '.join(table.same))}</caption>" if table.same else ""
+    return "\n".join(["<table>" + caption, _row("th", [column.title for column in table.columns]), *rows, "</table>"])
+
+
+def _row(kind: str, cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{kind}>{_text(cell)}</{kind}>' for cell in cells)}</tr>"
+
+
+def _text(text: str) -> str:
+    return without_surrogates(escape(printable(text)))
