@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from gpubind.documents.diff.comparison import Comparison as Comparison
     from gpubind.documents.diff.comparison import Difference as Difference
     from gpubind.documents.diff.comparison import EqualHosts as EqualHosts
+    from gpubind.documents.diff.comparison import HostsWith as HostsWith
+    from gpubind.documents.diff.snapshot import ImageOutcome as ImageOutcome
     from gpubind.documents.explanation import Explanation as Explanation
     from gpubind.documents.explanation import explain as explain
     from gpubind.errors import CheckError as CheckError
@@ -98,7 +100,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "gpubind.api": "check check_document diff needs open_host open_layout open_runtime plan render start words",
-    "gpubind.documents.diff.comparison": "Comparison Difference EqualHosts",
+    "gpubind.documents.diff.comparison": "Comparison Difference EqualHosts HostsWith",
+    "gpubind.documents.diff.snapshot": "ImageOutcome",
     "gpubind.documents.explanation": "Explanation explain",
     "gpubind.errors": """
         CheckError CommandError FormatError GpubindError HostReadError NotRecordedError NothingToBindError OutputError
