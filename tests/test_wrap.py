@@ -366,3 +366,19 @@ def test_an_empty_element_of_amds_variable_is_no_gpu_of_a_host_without_unique_id
     done = gpubind("wrap", "--dry-run", "--host", str(host), "--", *docker)
     assert done.returncode == 0
     assert {int(number) for number in re.findall(r"/dev/dri/renderD([0-9]+)", done.stdout)} == renders
+
+
+@pytest.mark.parametrize("image", ["img", "./img"])
+def test_nerdctls_images_are_not_read_and_the_line_gets_its_plan(tmp_path: Path, image: str) -> None:
+    """A directory with the name of the image has nothing to do with it; --rootfs names one."""
+    (tmp_path / "img/bin").mkdir(parents=True)
+    own = ["--rootfs"] if image == "./img" else []
+    line = ("nerdctl", "run", "--gpus", "1", *own, "-v", "/a:/b", image, "true")
+    done = gpubind("wrap", "--dry-run", "--host", HOST, "--", *line, cwd=tmp_path)
+    assert done.returncode == 0
+    words = shlex.split(done.stdout.replace("\\\n", " "))
+    assert [*words[: len(own) + 4], *words[-2:]] == ["nerdctl", "run", *own, "-v", "/a:/b", image, "true"]
+    assert {"/dev/nvidia0", "/dev/nvidiactl", "CUDA_VISIBLE_DEVICES=0"} <= {*words}
+    assert "/dev/nvidia1" not in words
+    assert any("libcuda.so" in word for word in words) == (not own)  # the directory has no C library
+    assert ("gpubind does not read the images of nerdctl" in done.stderr) == (not own)

@@ -110,6 +110,11 @@ def open_target(request: StartRequest, runtime: Runtime, program: str, image: Op
         return target
     if image.store is not None:
         return _with_stored(request, target, image)
+    if runtime.hides_images and not image.is_path:
+        text = f"gpubind does not read the images of {runtime.title}, and the plan is made without {image.text}"
+        checked, unknown = Notice("warning", "image-not-checked", text), Notice("note", "image-unknown", text)
+        request.report(checked if request.check else unknown)
+        return target
     return target._replace(image=_open_path(request, target, image))
 
 

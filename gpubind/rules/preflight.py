@@ -42,7 +42,7 @@ from gpubind.model.gpucode import CodeFile
 from gpubind.model.layouts import data_places
 from gpubind.model.trial import Trial
 from gpubind.planner.plan import requested_capabilities
-from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
 from gpubind.runtimes.runtime import Limits, Start, version_in
 
@@ -127,7 +127,7 @@ class Preflight:
     @property
     def limits(self) -> Limits:
         """Return the limits of the runtime; none if it is not known."""
-        return Limits() if self.backend is None else RUNTIMES[self.backend].limits
+        return Limits() if self.backend is None else WRAPPED[self.backend].limits
 
     @property
     def driver(self) -> Optional[Driver]:

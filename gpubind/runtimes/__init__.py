@@ -17,6 +17,7 @@ __all__ = [
     "PLAN_FORMATS",
     "QUOTABLE",
     "RUNTIMES",
+    "WRAPPED",
     "is_of_kind",
     "known_runtime",
     "runtime_of_format",
@@ -50,24 +51,29 @@ _ROWS = {
 
 
 class _Runtimes(Mapping[str, "Runtime"]):
-    """The runtimes by name; a module is loaded when one of its runtimes is asked for."""
+    """The runtimes of *rows* by name; a module is loaded when one of its runtimes is asked for."""
+
+    def __init__(self, rows: Mapping[str, Row]) -> None:
+        self._rows = rows
 
     def __getitem__(self, name: str) -> Runtime:
         from importlib import import_module
 
-        module = import_module(f"{__name__}.{_ROWS[name].module}")
+        module = import_module(f"{__name__}.{self._rows[name].module}")
         record: Runtime = getattr(module, name.replace("-", "_").upper())
         return record
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_ROWS)
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(_ROWS)
+        return len(self._rows)
 
 
-RUNTIMES: Mapping[str, Runtime] = _Runtimes()
-"""All of which gpubind knows, in the order in which `--backend auto` looks for them."""
+RUNTIMES: Mapping[str, Runtime] = _Runtimes(_ROWS)
+"""All that `--backend` takes, in the order in which `--backend auto` looks for them."""
+WRAPPED: Mapping[str, Runtime] = _Runtimes({**_ROWS, "nerdctl": Row("engines.engines")})
+"""Those, and one that only `wrap` starts: gpubind does not read its store of images."""
 KEPT = tuple(dict.fromkeys(document for row in _ROWS.values() for document in row.documents))
 """The formats that are documents, which outlive the command."""
 PLAN_FORMATS = (

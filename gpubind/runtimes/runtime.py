@@ -260,6 +260,8 @@ class Runtime(ABC):
     """Programs that it can make the first of a container, by the place where packages have them."""
     store: Optional[Store] = None
     """The program whose own store has the images that it starts by a plain name."""
+    hides_images = False
+    """Whether a plain name is that of an image in a store that gpubind does not read."""
     other_stores: tuple[str, ...] = ()
     """Options before the subcommand with which it may have other images than `store` has."""
     gpu_flags: Mapping[Vendor, str] = MappingProxyType({})

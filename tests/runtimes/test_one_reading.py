@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 
 from gpubind.errors import UsageError
 from gpubind.launch.wrap.command import Wrapped, arguments_of, own_options, parse_command
-from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS, StartCommand
 from gpubind.runtimes.cmdline.reader import Trouble
 from gpubind.runtimes.cmdline.values import parse_list, parse_map
 
 IMAGE, COMMAND = "./image", "true"
 ROOTS = {"bwrap": ("--ro-bind", "/image", "/"), "proot": ("-r", "/image"), "systemd-nspawn": ("-D", "/image")}
-ASKS = {"apptainer": ("--nv",), "singularity": ("--nv",), "docker": ("--gpus=all",), "podman": ("--gpus=all",)}
+ASKS = {
+    "apptainer": ("--nv",),
+    "singularity": ("--nv",),
+    **dict.fromkeys(("docker", "nerdctl", "podman"), ("--gpus=all",)),
+}
 """What asks for GPUs; any start of the other runtimes does."""
 ACTIONS = {
     "apptainer": ("exec",),
@@ -56,15 +60,15 @@ def wrapped_of(runtime: str, words: list[str]) -> Wrapped | None:
         return None
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", WRAPPED)
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_wrap_and_what_a_container_brings_read_the_same_options(runtime: str, data: st.DataObject) -> None:
     wrapped = wrapped_of(runtime, data.draw(lines(runtime)))
     if wrapped is None:
         return
-    read = RUNTIMES[runtime].options_of(arguments_of(wrapped), {})
-    line = RUNTIMES[runtime].line_of(arguments_of(wrapped))
+    read = WRAPPED[runtime].options_of(arguments_of(wrapped), {})
+    line = WRAPPED[runtime].line_of(arguments_of(wrapped))
     assert (line.skipped, line.others, line.end, line.trouble) == ((), (), len(line.words), None)
     gpu_flags = {option.at for option in wrapped.gpus.flags}
     users = [option for option in wrapped.options if option.at not in gpu_flags]
@@ -77,7 +81,7 @@ def test_wrap_and_what_a_container_brings_read_the_same_options(runtime: str, da
             assert list(read.all(name)) in (values, lists)
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", WRAPPED)
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_exec_finds_the_image_where_wrap_does(runtime: str, data: st.DataObject) -> None:
@@ -108,17 +112,17 @@ def test_a_value_that_looks_like_the_end_of_the_options_is_a_value(words: tuple[
 def test_backend_arguments_are_read_by_the_programs_rules(
     runtime: str, words: tuple[str, ...], name: str, value: str
 ) -> None:
-    assert RUNTIMES[runtime].options_of(words, {}).all(name) == (value,)
+    assert WRAPPED[runtime].options_of(words, {}).all(name) == (value,)
 
 
 @pytest.mark.parametrize(("runtime", "words"), [("proot", ("--bind", "/a:/b")), ("udocker", ("-e", "-x"))])
 def test_an_option_that_its_program_refuses_without_a_value_is_refused(runtime: str, words: tuple[str, ...]) -> None:
-    assert RUNTIMES[runtime].line_of(words).trouble == Trouble("no-value", 0)
+    assert WRAPPED[runtime].line_of(words).trouble == Trouble("no-value", 0)
     with pytest.raises(UsageError):
         own_options(runtime, "exec", (*words, "img", "cmd"))
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", WRAPPED)
 def test_the_end_of_the_options_is_not_an_option(runtime: str) -> None:
-    line = RUNTIMES[runtime].line_of(("--",))
+    line = WRAPPED[runtime].line_of(("--",))
     assert line.skipped or line.end == 0

@@ -74,7 +74,7 @@ class Wrapped(NamedTuple):
 
     @property
     def is_rootfs(self) -> bool:
-        """Whether podman's --rootfs makes the image a directory."""
+        """Whether --rootfs of podman or nerdctl makes the image a directory."""
         switches = [option.value for option in self.options if option.name == "rootfs"]
         return self.image_at is not None and any(map(parse_bool, switches[-1:]))
 
@@ -373,6 +373,8 @@ def _request(
     if program.family == "docker":
         nvidia = basename(wrapped.words[wrapped.program_at]) == "nvidia-docker"
         return gpus.docker_request(wrapped.options, environ, nvidia=nvidia)
+    if program.family == "nerdctl":
+        return gpus.nerdctl_request(wrapped.options, environ)
     if program.family == "podman":
         return gpus.podman_request((*wrapped.globals, *wrapped.options), environ)
     return gpus.charliecloud_request(wrapped.options) if program.family == "ch-run" else gpus.GpuRequest(asked=False)

@@ -4,9 +4,10 @@ A function for each family of runtimes returns a `GpuRequest`; `with_image` comp
 
 Sources: Apptainer 1.4.5 and podman 5.4.2, run (`--nvccli` implies `--nv`, `--no-nv` does not cancel it; podman's
 --gpus X is --device nvidia.com/gpu=X); docker/cli `opts/gpus.go`; moby `daemon/nvidia_linux.go` (a count means the
-first GPUs, and what --gpus says comes after -e); the user guide of NVIDIA's Container Toolkit for its variables and its
-names of CDI devices; nvidia-docker 2; ch-run(1) 0.45; the guide of AMD's Container Toolkit and
-`internal/oci/oci.go` for AMD_VISIBLE_DEVICES; ROCm's "Running ROCm Docker containers" for --device=/dev/kfd.
+first GPUs, and what --gpus says comes after -e); nerdctl 2.3.5 `pkg/cmd/container/run_gpus.go` (so does its count); the
+user guide of NVIDIA's Container Toolkit for its variables and its names of CDI devices; nvidia-docker 2; ch-run(1)
+0.45; the guide of AMD's Container Toolkit and `internal/oci/oci.go` for AMD_VISIBLE_DEVICES; ROCm's "Running ROCm
+Docker containers" for --device=/dev/kfd.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def is_gpu_flag(family: str, option: GivenOption) -> bool:
     if family == "singularity" and option.name in SWITCHES:
         return parse_bool(option.value) is True
     if option.name == "device":
-        values = parse_list(option.value) if family == "singularity" else (option.value,)
+        values = parse_list(option.value) if family in ("singularity", "nerdctl") else (option.value,)
         return any(cdi_gpu(value) for value in values)
-    if family in ("docker", "podman"):
+    if family in ("docker", "nerdctl", "podman"):
         return option.name == "gpus" or (option.name == "runtime" and runtime_vendor(option.value) is not None)
     return family == "ch-run" and option.name == "cdi"
 
@@ -120,6 +121,12 @@ def docker_request(
     return _oci_request(options, [_of_docker(option) for option in flags], env, nvidia=nvidia)
 
 
+def nerdctl_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
+    """Return what `nerdctl run` asks for; None for nothing. It adds up several --gpus. Errors: as `docker_request`."""
+    requests = [_of_docker(option) for option in options if option.name == "gpus"]
+    return _oci_request(options, requests, _environment(options, environ), has_lists=True)
+
+
 def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
     """Return what `podman run` asks for; None for nothing. Errors: as `docker_request`."""
     flags = [option for option in options if option.name == "gpus"]
@@ -134,15 +141,21 @@ def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -
 
 
 def _oci_request(
-    options: Sequence[GivenOption], requests: Sequence[GpuRequest], env: Mapping[str, str], *, nvidia: bool = False
+    options: Sequence[GivenOption],
+    requests: Sequence[GpuRequest],
+    env: Mapping[str, str],
+    *,
+    nvidia: bool = False,
+    has_lists: bool = False,
 ) -> Optional[GpuRequest]:
     """Return what docker and podman have in common: CDI devices, the vendors' runtimes, and their variables in *env*.
 
-    *requests* are those of --gpus. They, and CDI devices, take precedence over those variables.
+    *requests* are those of --gpus. They, and CDI devices, take precedence over those variables. *has_lists*: whether a
+    value of --device is a list.
     """
     runtimes = [option for option in options if option.name == "runtime"]
     vendor = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
-    device_flags, names = _devices(options)
+    device_flags, names = _devices(options, lists=has_lists)
     requests = [*requests, *([_of_cdi(names)] if names else [])]
     image_decides, chosen_by = False, ""
     if vendor is not None and not requests:

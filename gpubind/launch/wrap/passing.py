@@ -18,7 +18,7 @@ WITH_SITE = ("apptainer", "singularity")
 SITES = ("/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf")
 """A program called singularity may be either."""
 _SITE_LIMIT = 1 << 20
-WITH_GPU_FLAGS = (*WITH_SITE, "docker", "podman")
+WITH_GPU_FLAGS = (*WITH_SITE, "docker", "nerdctl", "podman")
 _BEGINNINGS = ("--nv", "--rocm", "--gpus", "--runtime", "--device")
 """Every word that asks those programs for GPUs begins so. None can be shortened, or share its word with others."""
 VARIABLES = tuple(f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in ("NV", "NVCCLI", "ROCM"))

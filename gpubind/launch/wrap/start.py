@@ -16,7 +16,7 @@ from gpubind.launch.wrap.command import Wrapped, arguments_of, rewritten
 from gpubind.launch.wrap.gpus import GpuRequest, as_written, with_image
 from gpubind.model import Gpu, by_address
 from gpubind.observe import has_command
-from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command
 
@@ -28,7 +28,7 @@ def wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
 
     Errors: as `make_command`.
     """
-    runtime = RUNTIMES[line.runtime]
+    runtime = WRAPPED[line.runtime]
     request = request._replace(arguments=arguments_of(line), own=line.own)
     image = native_reference(line.image_place, runtime) if line.image_place is not None else None
     try:

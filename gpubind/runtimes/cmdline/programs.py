@@ -38,7 +38,7 @@ class Program(NamedTuple):
 
     options: str
     """The name of the table of its options before the subcommand; empty without."""
-    family: Literal["singularity", "docker", "podman", "ch-run", ""]
+    family: Literal["singularity", "docker", "nerdctl", "podman", "ch-run", ""]
     """The program whose options for GPUs it has; empty if it has none."""
     reader: Reader
     subcommands: Mapping[tuple[str, ...], StartCommand]
@@ -83,7 +83,7 @@ class Program(NamedTuple):
         )
 
 
-def _engine(name: Literal["docker", "podman"]) -> Program:
+def _engine(name: Literal["docker", "nerdctl", "podman"]) -> Program:
     run, joined = StartCommand(f"{name} run"), StartCommand(f"{name} exec", "joined")
     starts = {(*group, one): run for group in ((), ("container",)) for one in ("run", "create")}
     return Program(name, name, reader.PFLAG, {**starts, ("exec",): joined, ("container", "exec"): joined})
@@ -119,6 +119,7 @@ PROGRAMS: dict[str, Program] = {
     "singularity": _SINGULARITY,
     "docker": _engine("docker"),
     "nvidia-docker": _engine("docker"),
+    "nerdctl": _engine("nerdctl"),
     "podman": _engine("podman"),
     "ch-run": Program("", "ch-run", reader.GETOPT_PERMUTING, {(): _CH_RUN}),
     "crun": _bundles("crun", reader.GETOPT),
@@ -136,7 +137,6 @@ OTHERS = {
     **{name: f"docs/paste.md says what to paste for {name}" for name in PASTED},
     "docker-compose": "use `gpubind plan --format compose`",
     "kubectl": "use `gpubind plan --format kubernetes`",
-    "nerdctl": "use `gpubind plan --format cdi`",
     "podman-compose": "use `gpubind plan --format compose`",
     "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
 }

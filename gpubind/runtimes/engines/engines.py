@@ -1,16 +1,18 @@
-"""docker and podman: two programs with one command line, each with a store of images.
+"""docker, podman and nerdctl: three programs with one command line, each with a store of images.
 
 Their options are the same, with these exceptions: podman starts a directory, too (`--rootfs DIR:O`, with an overlay,
 so that nothing is left in it), keeps an ordinary user's groups, and takes variables of an image's away by name.
+nerdctl splits a value of --mount at each comma, and only `wrap` starts it: containerd's store of images is not read.
 
 Sources: references of `docker run` and `docker pull`; podman-run(1) and podman-pull(1) 5.4; docker/cli 26.1
-`opts/mount.go`; containers/common `pkg/config/pull_policy.go`. Both were run.
+`opts/mount.go`; containers/common `pkg/config/pull_policy.go`; nerdctl 2.3.5 `pkg/mountutil/mountutil_linux.go`,
+`pkg/cmd/container/run_gpus.go`, `pkg/flagutil/flagutil.go`. docker and podman were run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from posixpath import join, normpath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional
@@ -91,7 +93,7 @@ class Docker(Runtime):
         env, unset = environment(plan, start)
         options: list[str] = []
         for bind in edits.binds:
-            options += ["--mount", mount_word(bind)]
+            options += ["--mount", self.mount_word(bind)]
         for node in edits.nodes:
             options += _device_words(node, start)
         for name, value in env:
@@ -106,6 +108,10 @@ class Docker(Runtime):
             findings += (finding("image-unknown", subject="image"),)
         left = unset if self.unset_option == "--env" else ()
         return RuntimeArguments(tuple(options), edits.binds, env, edits.decisions, findings, left)
+
+    def mount_word(self, bind: Bind) -> str:
+        """Return a --mount value. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
+        return mount_word(bind)
 
     unset_option = "--env"
     """Takes a variable of the image away: docker's --env does where its own environment lacks the variable."""
@@ -185,6 +191,30 @@ class Podman(Docker):
         return ["--init"] if "catatonit" in start.facts.inits[0] else ["--init", "--init-path", start.facts.inits[0]]
 
 
+class Nerdctl(Docker):
+    name = "nerdctl"
+    title = "nerdctl"
+    images = ("reference", "directory")
+    image_hint = "`nerdctl load -i FILE`"
+    asks_version = False
+    store = None
+    hides_images = True
+    other_stores = ()
+
+    @staticmethod
+    def remote(
+        environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+    ) -> Optional[str]:
+        """Return None: containerd's address is a socket of this machine."""
+        return None
+
+    def mount_word(self, bind: Bind) -> str:
+        for path in (bind.source, bind.target):
+            if "," in path or not is_utf8(path):
+                raise unsayable_path(path, "nerdctl's --mount takes no path with a comma, and only UTF-8", PLAINER)
+        return ",".join(mount_fields(bind))
+
+
 def _need_local(start: Start) -> None:
     if start.facts.remote is not None:
         raise RuntimeLimitError(
@@ -209,8 +239,12 @@ def mount_word(bind: Bind) -> str:
             why = "a carriage return before a newline is lost"
         if why is not None:
             raise unsayable_path(path, why, PLAINER)
-    fields = ["type=bind", f"source={bind.source}", f"target={bind.target}", *(["readonly"] if bind.read_only else [])]
-    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in fields)
+    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in mount_fields(bind))
+
+
+def mount_fields(bind: Bind) -> list[str]:
+    """Return the fields of a --mount value, unquoted."""
+    return ["type=bind", f"source={bind.source}", f"target={bind.target}", *(["readonly"] if bind.read_only else [])]
 
 
 def _device_words(node: DeviceNode, start: Start) -> list[str]:
@@ -259,4 +293,5 @@ def _owner(image: Optional[Tree]) -> Optional[int]:
 
 
 DOCKER = Docker()
+NERDCTL = Nerdctl()
 PODMAN = Podman()

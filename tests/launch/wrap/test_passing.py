@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.launch.wrap import passing
 from gpubind.launch.wrap.passing import VARIABLES, asks_for_no_gpu, site_switches
-from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes import RUNTIMES, WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 
 
@@ -33,5 +33,5 @@ def test_the_site_counts_where_a_container_is_started(tmp_path: Path, monkeypatc
 def test_the_glance_knows_every_program_with_flags_or_a_configuration() -> None:
     with_site = {name: runtime.site for name, runtime in RUNTIMES.items() if runtime.site is not None}
     assert (tuple(with_site), tuple(with_site.values())) == (passing.WITH_SITE, passing.SITES)
-    with_flags = {name for name in RUNTIMES if PROGRAMS[name].asks_by_flag}
+    with_flags = {name for name in WRAPPED if PROGRAMS[name].asks_by_flag}
     assert with_flags == set(passing.WITH_GPU_FLAGS)
