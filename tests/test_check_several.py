@@ -12,11 +12,13 @@ import jsonschema
 import pytest
 from referencing import Registry, Resource
 
+from gpubind.formats.text.record import dump_record
 from gpubind.model.data import HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind, images
+from tests.support.driver import kernel, rhel
 from tests.support.images import glibc
 from tests.support.squashfs import squashfs
-from tests.support.trees import make_tree
+from tests.support.trees import make_tree, record
 
 BOTH = ("--host", HOSTS[0], "--host", HOSTS[1])
 
@@ -36,6 +38,25 @@ def test_the_table_has_a_row_an_image_and_a_column_a_host(two: tuple[str, ...]) 
     assert second.startswith(two[3])
     assert hint == "-v shows each check in full, -q a line of each"
     assert done.returncode == 1
+
+
+def test_a_column_has_the_name_in_the_record_else_that_of_its_file_and_the_path_where_two_are_alike(
+    two: tuple[str, ...], tmp_path: Path
+) -> None:
+    lame = {path: item for path, item in kernel().items() if "uvm" not in path and "235" not in path}
+    hosts = {"a/x": record({**rhel(), **kernel()}), "b/x": record({**rhel(), **lame})}
+    hosts["y"] = hosts["b/x"]._replace(hostname="gpu001")
+    for name, made in hosts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.json").write_text(dump_record(made, "test"))
+
+    def titles(*names: str) -> list[str]:
+        words = [f"--host={name}.json" for name in names]
+        done = gpubind("check", "--nv", "--caps=compute", *two, *words, cwd=tmp_path)
+        return done.stdout.splitlines()[0].split()[1:]
+
+    assert titles("a/x", "y") == ["x", "gpu001"]
+    assert titles("a/x", "b/x") == ["a/x.json", "b/x.json"]
 
 
 def test_of_one_image_each_host_has_a_row_and_of_no_image_too(tmp_path: Path) -> None:
@@ -139,7 +160,7 @@ def test_what_cannot_be_read_is_told_in_its_cells_and_the_others_are_checked(bro
     assert told[1].startswith(f"error: not-checked: {broken[3]} was not checked: unknown-image: ")
     assert told[2:] == ["-v shows each check in full, -q a line of each"]
     assert (done.returncode, done.stderr) == (1, "")
-    assert head.split() == ["image", HOST, broken[7]]
+    assert head.split() == ["image", HOST, "torn"]
 
 
 def test_a_cell_that_cannot_be_read_is_told_in_every_form(broken: tuple[str, ...]) -> None:

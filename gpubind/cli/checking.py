@@ -13,6 +13,7 @@ from gpubind.documents.check.report import Checked, Reasons, Report, Severities,
 from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
+from gpubind.host.open import host_name
 from gpubind.image.reference import ImageReference, parse_reference
 from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on
@@ -113,7 +114,8 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
                     # Counted whatever --only names: it is not known that all is well.
                     found = not_checked(error, image if image and opened.has_raised(error) else there.host)
                     checked = Checked(**there.named(image))
-                    reports.append(report_of(None, [found], there.reasons, [(found.code, "host")], checked=checked))
+                    failed = report_of(None, [found], there.reasons, [(found.code, "host")], checked=checked)
+                    reports.append(failed._replace(host_name=host_name(there.host)))
     if len(errors) == len(reports) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     return reports
@@ -171,7 +173,8 @@ def _check_on(host: Host, request: CheckRequest, named_image: Optional[str], ope
     )
     linked = linkage_of(start) if request.linked else ()
     gpu_code = start.gpu_code if isinstance(start, ImagePreflight) else ()
-    return made._replace(linked=linked, expected=request.expected, trial=start.trial, gpu_code=gpu_code)
+    name = host_name(request.host, host.hostname)
+    return made._replace(linked=linked, expected=request.expected, trial=start.trial, gpu_code=gpu_code, host_name=name)
 
 
 def _compare(request: CheckRequest, named_image: str, policy: Policy, opened: OpenImages) -> Report:

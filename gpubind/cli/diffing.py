@@ -16,7 +16,7 @@ from gpubind.formats.text.record import SIZE_LIMIT, parse_record
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.live import LiveHost
-from gpubind.host.open import open_host, read_file
+from gpubind.host.open import host_name, open_host, read_file
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.open import OpenImages
 from gpubind.image.reference import parse_reference
@@ -55,7 +55,7 @@ class Compared(NamedTuple):
     def name(self) -> str:
         """Return the name of the machine, if it is known; else that of the file, without its ending."""
         known = self.of.hostname if isinstance(self.of, Host) and not self.is_root else None
-        return known or os.path.basename(self.given.rstrip("/")).rpartition(".json")[0] or self.given
+        return host_name(self.given, known)
 
 
 def open_compared(given: str) -> Compared:

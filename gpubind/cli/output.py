@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.documents.text import printable, render_error, render_finding, render_line, without_surrogates
-from gpubind.errors import GpubindError, OutputError, StdoutClosedError
+from gpubind.errors import GpubindError, OutputError, StdoutClosedError, UsageError
 from gpubind.model import Finding
 from gpubind.model.budget import tell
 from gpubind.observe import cannot_sign, why_not_served, wrote
 
 if TYPE_CHECKING:
+    from gpubind.documents import Document, Made
     from gpubind.documents.tables import Table
     from gpubind.launch.target import Message
 
@@ -37,6 +39,31 @@ def write_document(text: str, path: Optional[str]) -> None:
     else:
         cannot_sign("a file is written")
         _to_file(data, path)
+
+
+def page_options(document: Document) -> dict[str, Made]:
+    """Return what the renderer of *document* takes of this machine: where and when a page is made.
+
+    Errors: `UsageError` for a SOURCE_DATE_EPOCH that is malformed.
+    """
+    return {"made": _made()} if document.is_page else {}
+
+
+def _made() -> Made:
+    """Return this machine and the time; SOURCE_DATE_EPOCH sets it, for a page that is to be the same each time.
+
+    Source: reproducible-builds.org, SOURCE_DATE_EPOCH 1.1: seconds since 1970, and a malformed value is an error.
+    """
+    from gpubind.documents import Made
+
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given is None:
+        cannot_sign("the time is on the page")
+    elif not (given.isascii() and given.isdigit() and len(given) < 12):
+        hint = "set it to seconds since 1970, or unset it"
+        raise UsageError("wrong-use", f"SOURCE_DATE_EPOCH is not a number of seconds: `{given[:100]}`", hint=hint)
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() if given is None else int(given)))
+    return Made(os.uname().nodename, date)
 
 
 def is_terminal() -> bool:

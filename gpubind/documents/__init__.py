@@ -15,6 +15,14 @@ _REPORT = ("jinja2", "markupsafe")
 """The packages of the extra `report`."""
 
 
+class Made(NamedTuple):
+    """Where and when a page is made. The caller knows it: documents have no clock, and no machine."""
+
+    host: str
+    date: str
+    """In UTC: `2026-11-26 13:05 UTC`."""
+
+
 class Document(NamedTuple):
     """A renderer, by module and name: the module is loaded when the document is requested."""
 
@@ -22,6 +30,8 @@ class Document(NamedTuple):
     function: str
     of_one: bool = False
     """Whether it is the form of one check: several have no place in it."""
+    is_page: bool = False
+    """Whether it shows where and when it was made: its renderer takes a `Made` by the name `made`."""
 
     def load(self) -> Callable[..., str]:
         """Return the renderer. Errors: `HostReadError` (code `missing-package`) where a package is not installed."""
@@ -87,11 +97,11 @@ CHECK_DOCUMENTS = {
     "markdown": Document("check.markdown", "render_markdown"),
     "slurm": Document("check.slurm", "render_slurm", of_one=True),
     "prometheus": Document("check.prometheus", "render_prometheus", of_one=True),
-    "html": Document("report.check", "render_check_html"),
+    "html": Document("report.check", "render_check_html", is_page=True),
 }
 """Of a `Report`."""
 SEVERAL_DOCUMENTS = {
-    "html": Document("report.matrix", "render_matrix_html"),
+    "html": Document("report.matrix", "render_matrix_html", is_page=True),
     "sarif": Document("check.sarif", "render_sarif_of"),
 }
 """Of a sequence of `Report`s, where the form of several is not made of those of one."""
@@ -105,8 +115,8 @@ DIFF_DOCUMENTS = {
     "text": Document("diff.text", "render_diff_text"),
     "json": Document("diff.text", "render_diff_json"),
     "markdown": Document("diff.markdown", "render_diff_markdown"),
-    "html": Document("report.diff", "render_diff_html"),
+    "html": Document("report.diff", "render_diff_html", is_page=True),
 }
 """Of a `Comparison`, and a function that writes several hosts as one set."""
-FLEET_DOCUMENTS = {"html": Document("report.fleet", "render_fleet_html")}
+FLEET_DOCUMENTS = {"html": Document("report.fleet", "render_fleet_html", is_page=True)}
 """Of a sequence of `NodeGroup`s, what they were asked, and a function that writes several nodes as one set."""

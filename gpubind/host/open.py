@@ -53,6 +53,11 @@ def open_host(
         return RecordedHost(parse_record(read_file(host, SIZE_LIMIT)), os.path.basename(host), environ)
 
 
+def host_name(given: str, hostname: Optional[str] = None) -> str:
+    """Return the name of the host *given* on a command line: its *hostname*, else that of its file, without `.json`."""
+    return hostname or os.path.basename(given.rstrip("/")).rpartition(".json")[0] or given
+
+
 def read_listfile(path: str) -> ListFile:
     """Return the list file of --list."""
     return ListFile(path, read_file(path, FILE_LIMIT), shipped=False)

@@ -110,6 +110,16 @@ def test_with_vv_alone_the_user_is_told_whether_a_memo_served(
     assert told == []
 
 
+def test_a_page_is_kept_only_if_its_time_is_given(bench: Bench) -> None:
+    words = ("check", *bench.root, "--format", "html")
+    bench.with_memo(words)
+    assert [*bench.memos.iterdir()] == []
+    bench.environ["SOURCE_DATE_EPOCH"] = "0"
+    kept(bench, words)
+    bench.environ["SOURCE_DATE_EPOCH"] = "86400"
+    assert b"1970-01-02" in bench.with_memo(words).stdout
+
+
 def test_a_memo_of_another_form_is_none(bench: Bench) -> None:
     words = bench.commands()["plan"]
     kept(bench, words)

@@ -98,6 +98,9 @@ OF_NODES |= {"signal.default_int_handler", "signal.getsignal", "signal.signal", 
 OF_NODES |= {"from zipfile ZIP_DEFLATED", "from zipfile ZipFile", "tempfile.NamedTemporaryFile"}
 """Of fleet/: what other machines answer is never kept."""
 
+OF_PAGES = {"time.time", "time.gmtime", "time.strftime"}
+"""Of cli/output.py: a page with the time of the clock is never kept; a given time is a variable that is asked for."""
+
 OF_LINKS = {"fcntl.flock", "fcntl.LOCK_EX"}
 """Of launch/links.py, which waits for others that write the same directory; nothing is kept of it."""
 
@@ -179,6 +182,7 @@ def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known |= OF_USERS if module == "host/live.py" else set()
     known |= OF_STORES if module == "files/overlay.py" else set()
     known |= OF_NODES if module.startswith("fleet/") else set()
+    known |= OF_PAGES if module == "cli/output.py" else set()
     known |= OF_LINKS if module == "launch/links.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
 

@@ -153,7 +153,7 @@ def _format(chosen: str, *, quiet: bool) -> str:
 
 
 def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
-    from gpubind.cli.output import has_colour, is_terminal, tables_as_text, width
+    from gpubind.cli.output import has_colour, is_terminal, page_options, tables_as_text, width
     from gpubind.documents.check.report import verdict_line
     from gpubind.documents.check.text import WIDTH, render_check_text
 
@@ -163,7 +163,7 @@ def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quie
     if quiet:
         return verdict_line(report)
     if chosen != "text":
-        return CHECK_DOCUMENTS[chosen].render(report)
+        return CHECK_DOCUMENTS[chosen].render(report, **page_options(CHECK_DOCUMENTS[chosen]))
     columns = width() if output is None and is_terminal() else WIDTH
     text = render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))
     if report.trial is None:
@@ -175,7 +175,7 @@ def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quie
 
 
 def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
-    from gpubind.cli.output import has_colour, tables_as_text
+    from gpubind.cli.output import has_colour, page_options, tables_as_text
     from gpubind.documents.check.several import (
         render_several,
         render_several_lines,
@@ -187,7 +187,7 @@ def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet
     if quiet:
         return render_several_lines(reports)
     if chosen != "text":
-        return render_several(chosen, reports)
+        return render_several(chosen, reports, **page_options(CHECK_DOCUMENTS[chosen]))
     if verbose:
         return render_several_text(reports, colour=has_colour(output))
     table = tables_as_text([verdicts_table(reports)], output)

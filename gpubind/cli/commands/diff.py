@@ -43,7 +43,7 @@ def diff(
     numbers, PCI addresses, the names of machines and the variables of a job are not.
     """
     from gpubind.cli.diffing import snapshots_of
-    from gpubind.cli.output import progress, write_document
+    from gpubind.cli.output import page_options, progress, write_document
     from gpubind.documents.diff.comparison import compare
     from gpubind.documents.diff.snapshot import render_snapshot
     from gpubind.fleet.nodes import fold_hosts
@@ -53,14 +53,14 @@ def diff(
         raise UsageError("two-formats", "--snapshot and --format exclude each other")
     if chosen not in DIFF_DOCUMENTS:
         raise unknown_format(chosen, DIFF_DOCUMENTS)
-    render = DIFF_DOCUMENTS[chosen].load()
+    render, made = DIFF_DOCUMENTS[chosen].load(), page_options(DIFF_DOCUMENTS[chosen])
     with progress(quiet=False):
         taken = snapshots_of(compared, query_of(options), like or (), image or (), is_compared=not snapshot)
     if snapshot:
         write_document("".join(map(render_snapshot, taken)), output)
         return
     comparison = compare(taken)
-    write_document(render(comparison, fold_hosts), output)
+    write_document(render(comparison, fold_hosts, **made), output)
     if not comparison.is_equal:
         raise SystemExit(EXIT_FINDING)
 

@@ -43,19 +43,20 @@ def fleet(
     from json import dumps
 
     from gpubind.cli.asking import ask_fleet, fleet_request
-    from gpubind.cli.output import write_document
+    from gpubind.cli.output import page_options, write_document
     from gpubind.documents.diff.text import diff_document
     from gpubind.fleet.nodes import fold_nodes
 
     chosen = format_ or "table"
     page, json = _page(action, chosen), chosen == "json"
+    made = page_options(FLEET_DOCUMENTS[chosen]) if page is not None else {}
     if json and action != "record" and output not in (None, "-"):
         hint = f"`> {output}` writes them to the file"
         raise UsageError("wrong-use", "--json prints the answers as they come, and has no --output", hint=hint)
     request = fleet_request(action, nodes, engine, timeout, fanout, asked, origins, is_sent=bootstrap)
     outcome = ask_fleet(request, action, output, json=json)
     if page is not None:
-        write_document(page(outcome.answers.groups(), action, fold_nodes), output)
+        write_document(page(outcome.answers.groups(), action, fold_nodes, **made), output)
     elif not json:
         path = None if action == "record" else output
         write_document(outcome.text(path, verbose=verbose > 0), path)

@@ -106,6 +106,8 @@ class Report(NamedTuple):
     """The files of the image with GPU code."""
     image: Optional[ImageFacts] = None
     """The image of a check without a plan."""
+    host_name: Optional[str] = None
+    """What the host is called: by its record, else by the name of its file. `checked` has what the user gave."""
 
     @property
     def drivers(self) -> tuple[PlannedDriver, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Optional, TypeVar
+from typing import Any, Optional, TypeVar
 
 from gpubind.documents import CHECK_DOCUMENTS, SEVERAL_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
@@ -17,10 +18,13 @@ from gpubind.model import named
 _T = TypeVar("_T")
 
 
-def render_several(form: str, reports: Sequence[Report]) -> str:
-    """Return *reports* in *form*, one of `CHECK_DOCUMENTS` but text and those of one check: one document of all."""
+def render_several(form: str, reports: Sequence[Report], **options: Any) -> str:
+    """Return *reports* in *form*, one of `CHECK_DOCUMENTS` but text and those of one check: one document of all.
+
+    *options* are those of the form.
+    """
     if form in SEVERAL_DOCUMENTS:
-        return SEVERAL_DOCUMENTS[form].render(reports)
+        return SEVERAL_DOCUMENTS[form].render(reports, **options)
     if form == "json":
         return json.dumps([check_document(report) for report in reports], indent=1) + "\n"
     if form == "junit":
@@ -69,6 +73,13 @@ def equal_hosts(reports: Iterable[Report], outcome: Callable[[Report], _T]) -> d
     return groups
 
 
+def host_names(reports: Iterable[Report]) -> dict[str, str]:
+    """Return what the hosts of *reports* are called, by what the user gave: their names, if no two share one."""
+    names = {str(report.checked.host): report.host_name or str(report.checked.host) for report in reports}
+    number = Counter(names.values())
+    return {given: name if number[name] == 1 else given for given, name in names.items()}
+
+
 def verdicts_table(reports: Sequence[Report]) -> Table:
     """Return the verdicts, images by hosts; where there is one image or one host, a row is a check.
 
@@ -76,7 +87,11 @@ def verdicts_table(reports: Sequence[Report]) -> Table:
     """
     images = list(dict.fromkeys(report.checked.image for report in reports))
     groups = equal_hosts(reports, lambda report: verdict_line(report).strip().replace(",", ", "))
-    titles = [named(hosts) + (f" ({len(hosts)})" if len(hosts) > 1 else "") for hosts in groups.values()]
+    names = host_names(reports)
+    titles = [
+        named([names[host] for host in hosts]) + (f" ({len(hosts)})" if len(hosts) > 1 else "")
+        for hosts in groups.values()
+    ]
     if len(images) == 1:
         return _table(("host", "verdict"), [(title, *lines) for title, lines in zip(titles, groups)])
     columns = titles if sum(map(len, groups.values())) > 1 else ["verdict"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from gpubind.documents import Made
 from gpubind.documents.check.report import Report, about, not_counted, verdict
 from gpubind.documents.check.text import THEMES, theme_of, what_is_checked
 from gpubind.documents.gpus import ListedGpu, gpus_table
@@ -13,13 +14,14 @@ from gpubind.documents.tables import Table, plan_tables
 from gpubind.model import Plan
 
 
-def render_check_html(report: Report) -> str:
+def render_check_html(report: Report, made: Optional[Made] = None) -> str:
     """Return the page of one check."""
     plan = report.plan
     picture = _picture(report)
     return render(
         "check.html",
         data_of(picture) if picture is not None else None,
+        made,
         verdict=verdict(report.findings),
         title=" on ".join(part for part in (report.checked.image, report.checked.host) if part),
         what=what_is_checked(report),

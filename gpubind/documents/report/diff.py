@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, EqualHosts, Fold
-from gpubind.documents.diff.text import CAUSES, value_text
+from typing import Optional
+
+from gpubind.documents import Made
+from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, EqualHosts, Fold, HostsWith
+from gpubind.documents.diff.images import change_text, differences_without, sentences_of, unchanged_text
+from gpubind.documents.diff.text import CAUSES, NO_DRIVER, value_text
 from gpubind.documents.report.groups import Card, render_groups
 from gpubind.documents.tables import Column, Row, table_of
 from gpubind.model import named
@@ -12,25 +16,46 @@ from gpubind.model.findings import counted
 _COLUMNS = [Column(title, kept=True) for title in ("what", "name", "of it", "reference", "here")]
 
 
-def render_diff_html(comparison: Comparison, fold: Fold = named) -> str:
+_EQUAL = "A container would get the same of each"
+
+
+def render_diff_html(comparison: Comparison, fold: Fold = named, made: Optional[Made] = None) -> str:
     """Return the page of *comparison*. *fold* makes one short name of the names of several hosts."""
     reference, *others = comparison.groups
     title = counted(sum(len(group.hosts) for group in comparison.groups), "host")
     what = f"{len(reference.hosts)} as {reference.hosts[0]}, and {counted(len(others), 'group')} different from it"
-    cards = [card_of(number, group, fold) for number, group in enumerate(comparison.groups)]
-    if not others:
-        return render_groups("diff", "equal", title, "A container would get the same of each", cards)
-    return render_groups("diff", "different", title, what, cards)
+    equal = ("unchanged", "Each image has one verdict on all") if reference.images else ("equal", _EQUAL)
+    verdict, what = ("different", what) if others else equal
+    unchanged = unchanged_text(comparison)
+    what += f"; {unchanged}" if unchanged else ""
+    cards = [card_of(number, comparison, fold) for number in range(len(comparison.groups))]
+    return render_groups("diff", verdict, title, what, cards, made=made)
 
 
-def card_of(number: int, group: EqualHosts, fold: Fold) -> Card:
+def card_of(number: int, comparison: Comparison, fold: Fold) -> Card:
     """Return the card of the group with this *number*; that of the reference is 0."""
+    group = comparison.groups[number]
+    drivers = tuple(_driver(each, group, fold) for each in group.drivers)
     if number == 0:
-        return Card("g0", "ok", "the reference", fold(group.hosts), group.hosts)
-    rows = [_row(difference) for difference in group.direct]
-    folded = tuple((f"following from {CAUSES[cause]}", tuple(names)) for cause, names in group.consequences.items())
-    card = Card(f"g{number}", "warning", "different", fold(group.hosts), group.hosts, folded=folded)
-    return card._replace(table=table_of(_COLUMNS, rows))
+        return Card("g0", "ok", "the reference", fold(group.hosts), group.hosts, drivers)
+    changes = dict(sentences_of(comparison, group, fold))
+    rows = [_row(difference) for difference in differences_without(changes, group)]
+    return Card(
+        f"g{number}",
+        "warning",
+        "different",
+        fold(group.hosts),
+        group.hosts,
+        drivers,
+        images=tuple((change.image, change_text(change), sentence) for change, sentence in changes.items()),
+        table=table_of(_COLUMNS, rows),
+        folded=tuple((f"following from {CAUSES[cause]}", tuple(names)) for cause, names in group.consequences.items()),
+    )
+
+
+def _driver(each: HostsWith, group: EqualHosts, fold: Fold) -> str:
+    driver = each.driver or NO_DRIVER
+    return driver if len(group.drivers) == 1 else f"{driver}: {fold(each.hosts)}"
 
 
 def _row(difference: Difference) -> Row:

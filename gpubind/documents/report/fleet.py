@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Optional
 
+from gpubind.documents import Made
 from gpubind.documents.diff.comparison import Fold
+from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.fleet import (
     NodeError,
     NodeGroup,
@@ -24,22 +27,23 @@ from gpubind.model.findings import counted
 _COLUMNS = [Column(title, kept=True) for title in ("what", "most nodes", "here")]
 
 
-def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold) -> str:
+def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold, made: Optional[Made] = None) -> str:
     """Return the page of *groups*, the largest first, that have answered *action*."""
     states = [group.answer.result for group in groups if isinstance(group.answer.result, NodeState)]
-    cards = [_card(f"n{number}", group, states[:1], fold) for number, group in enumerate(groups)]
+    others = [group for group in groups if not isinstance(group.answer.result, Snapshot)]
+    cards = [_card(f"n{number}", group, states[:1], fold) for number, group in enumerate(others)]
     found: dict[Finding, list[tuple[str, str]]] = {}
-    for card, group in zip(cards, groups):
+    for card, group in zip(cards, others):
         for finding in group.answer.findings:
             found.setdefault(finding, []).append((card.title, card.id))
     comparison = comparison_of(groups)
-    compared = comparison.groups if comparison is not None else ()
-    snapshots = {group.hosts: card_of(number, group, fold) for number, group in enumerate(compared)}
-    cards = sorted((snapshots.get(card.names, card) for card in cards), key=lambda card: LEVELS.index(card.level))
+    if comparison is not None:
+        cards += [card_of(number, comparison, fold) for number in range(len(comparison.groups))]
+    cards.sort(key=lambda card: LEVELS.index(card.level))
     title = counted(sum(len(group.nodes) for group in groups), "node")
     worst = {"lost": "error"}.get(cards[0].level, cards[0].level)
     listed = in_order(found) if states else None
-    return render_groups(f"fleet {action}", worst, title, summary_of(groups), cards, listed)
+    return render_groups(f"fleet {action}", worst, title, summary_of(groups), cards, listed, made)
 
 
 def _card(name: str, group: NodeGroup, reference: Sequence[NodeState], fold: Fold) -> Card:
@@ -47,7 +51,9 @@ def _card(name: str, group: NodeGroup, reference: Sequence[NodeState], fold: Fol
     if isinstance(answer.result, NodeState):
         level = answer.result.worst
         rows = [row for state in reference for row in _otherwise(answer.result, state)]
-        return card._replace(level=level, word=level, table=table_of(_COLUMNS, rows))
+        driver, digest = driver_and_digest(answer.result)
+        facts = tuple(filter(None, (driver, f"digest of the plan {digest}" if digest else "")))
+        return card._replace(level=level, word=level, lines=facts, table=table_of(_COLUMNS, rows))
     if isinstance(answer.result, NodeError):
         error = answer.result
         lines = (f"{error.code}: {error.what}", error.where, error.why, error.hint)

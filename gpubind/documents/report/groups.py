@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Optional
 
+from gpubind.documents import Made
 from gpubind.documents.report.matrix import FoundIn
 from gpubind.documents.report.page import render
 from gpubind.documents.tables import Table
@@ -31,6 +32,8 @@ class Card(NamedTuple):
     names: tuple[str, ...]
     lines: tuple[str, ...] = ()
     """What is to say about it."""
+    images: tuple[tuple[str, str, str], ...] = ()
+    """Images with another verdict than on the largest group: each with both verdicts, and a sentence for its users."""
     table: Optional[Table] = None
     """What it has otherwise than the largest group."""
     folded: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -38,10 +41,16 @@ class Card(NamedTuple):
 
 
 def render_groups(
-    kind: str, verdict: str, title: str, what: str, cards: Sequence[Card], found: Optional[Sequence[FoundIn]] = None
+    kind: str,
+    verdict: str,
+    title: str,
+    what: str,
+    cards: Sequence[Card],
+    found: Optional[Sequence[FoundIn]] = None,
+    made: Optional[Made] = None,
 ) -> str:
     """Return the page of *cards*. *found*: the findings with the cards that have them; None if none are looked for."""
     has_squares = sum(len(card.names) for card in cards) >= SQUARES_FROM
     with_findings = {cell for one in found or () for cell in one.cells}
     values = {"kind": kind, "verdict": verdict, "title": title, "what": what, "cards": cards, "found": found}
-    return render("groups.html", facts=(), has_squares=has_squares, with_findings=with_findings, **values)
+    return render("groups.html", made=made, facts=(), has_squares=has_squares, with_findings=with_findings, **values)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
+from gpubind.documents import Made
 from gpubind.documents.check.report import Report, verdict
-from gpubind.documents.check.several import equal_hosts
+from gpubind.documents.check.several import equal_hosts, host_names
 from gpubind.documents.report.page import render
+from gpubind.documents.text import driver_name
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, named
-from gpubind.model.findings import SEVERITIES, counted
+from gpubind.model.findings import SEVERITIES, counted, support_of
 
 
 class Cell(NamedTuple):
@@ -19,7 +21,7 @@ class Cell(NamedTuple):
     id: str
     verdict: str
     codes: tuple[str, ...]
-    """Of the worst findings."""
+    """Of the worst findings; where all is well, what a job gets instead of full support."""
 
 
 class FoundIn(NamedTuple):
@@ -31,10 +33,11 @@ class FoundIn(NamedTuple):
     """The ids of the cells that have it."""
 
 
-def render_matrix_html(reports: Sequence[Report]) -> str:
+def render_matrix_html(reports: Sequence[Report], made: Optional[Made] = None) -> str:
     """Return the page of *reports*. Hosts with the same findings for every image are one column."""
     images = list(dict.fromkeys(report.checked.image for report in reports))
     columns = [*equal_hosts(reports, lambda report: report.findings).values()]
+    names = host_names(reports)
     at = {(report.checked.image, str(report.checked.host)): report for report in reports}
     cells: dict[tuple[Optional[str], int], Cell] = {}
     found: dict[Finding, list[tuple[str, str]]] = {}
@@ -43,16 +46,17 @@ def render_matrix_html(reports: Sequence[Report]) -> str:
             report = at[image, hosts[0]]
             cell = cells[image, column] = Cell(f"c{row}-{column}", verdict(report.findings), _codes(report))
             for finding in report.findings:
-                found.setdefault(finding, []).append((_place(image, hosts), cell.id))
+                found.setdefault(finding, []).append((_place(image, [names[host] for host in hosts]), cell.id))
     outcomes = [verdict(report.findings) for report in reports]
     numbers = (f"{outcomes.count(outcome)} {outcome}" for outcome in ("error", "warning", "ok") if outcome in outcomes)
     return render(
         "matrix.html",
+        made=made,
         verdict=next(outcome for outcome in ("error", "warning", "ok") if outcome in outcomes),
         title=f"{counted(len(images), 'image')} on {counted(sum(map(len, columns)), 'host')}",
         what=f"{counted(len(reports), 'check')}: {', '.join(numbers)}",
         facts=(),
-        heads=[named(hosts) for hosts in columns],
+        heads=[[named([names[host] for host in hosts]), *_drivers(at, images, hosts)] for hosts in columns],
         rows=[(image or "no image", [cells[image, column] for column in range(len(columns))]) for image in images],
         found=in_order(found),
     )
@@ -64,8 +68,18 @@ def in_order(found: dict[Finding, list[tuple[str, str]]]) -> list[FoundIn]:
     return [FoundIn(one, *(tuple(parts) for parts in zip(*found[one]))) for one in order]
 
 
+def _drivers(
+    at: Mapping[tuple[Optional[str], str], Report], images: Sequence[Optional[str]], hosts: Sequence[str]
+) -> list[str]:
+    """Return the drivers of *hosts*, each once; a host of which no check was made has none."""
+    reports = (at[image, host] for host in hosts for image in images)
+    return list(dict.fromkeys(driver_name(one) for report in reports for one in report.drivers))
+
+
 def _codes(report: Report) -> tuple[str, ...]:
     worst = verdict(report.findings)
+    if worst == "ok":
+        return tuple(dict.fromkeys(filter(None, map(support_of, report.findings))))
     return tuple(dict.fromkeys(one.code for one in report.findings if one.severity == worst))
 
 

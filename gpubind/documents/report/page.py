@@ -10,12 +10,13 @@ import json
 from base64 import b64encode
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, Optional
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpubind import __version__
+from gpubind.documents import Made
 from gpubind.documents.report.picture import fitted
 from gpubind.documents.text import printable
 from gpubind.model.data import read_data
@@ -24,12 +25,13 @@ _TEMPLATES = "documents/report/templates/"
 _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
-def render(template: str, data: object = None, **values: Any) -> str:
+def render(template: str, data: object = None, made: Optional[Made] = None, **values: Any) -> str:
     """Return the page of *template* with *values*; *data* is for the script, as JSON."""
     style, script = (Markup(_source(name)) for name in ("style.css", "script.js"))
     page = _environment().get_template(template)
     digests = {"style_digest": _digest(style), "script_digest": _digest(script)}
-    return page.render(style=style, script=script, data=script_data(data), version=__version__, **digests, **values)
+    texts = {"style": style, "script": script, "data": script_data(data), "version": __version__, **digests}
+    return page.render(made=made, **texts, **values)
 
 
 def script_data(data: object) -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpubind.documents.diff.snapshot import ImageOutcome, Snapshot, image_fact, sorted_snapshot
 from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeDriver, NodeError, NodeState
 from gpubind.documents.report.fleet import render_fleet_html
 from gpubind.launch.comparing import take_snapshot
@@ -14,6 +15,9 @@ from tests.support.html import Page
 LOST = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", hint="load the module")
 OLD = NodeState("d1", (NodeDriver("nvidia", "535.1"),), (LOST,))
 GOOD = NodeState("d0", (NodeDriver("nvidia", "550.1"),))
+
+
+IMAGES = (ImageOutcome("a.sif", ()),)
 
 
 def page(*answers: NodeAnswer, action: str = "check") -> Page:
@@ -38,6 +42,22 @@ def test_the_worst_come_first_and_each_group_says_what_it_has_otherwise_than_mos
         *("uvm-missing (/dev/nvidia-uvm)", "none", "error"),
     ]
     assert "late" in found.all("article", kind="lost")[0].text
+
+
+def test_each_group_has_its_driver_and_the_digest_of_its_plan() -> None:
+    found = page(said("n1", GOOD), said("n2", GOOD), said("n3", OLD))
+    cards = [card.text for card in found.all("article", kind="group")]
+    assert cards[1] == "ok n1, n2 2 nvidia 550.1 digest of the plan d0"
+    assert cards[0].startswith("error n3 1 nvidia 535.1 digest of the plan d1")
+
+
+def test_nodes_with_another_driver_and_the_same_verdicts_are_one_group_that_names_both() -> None:
+    def told(driver: str) -> Snapshot:
+        return sorted_snapshot("", [image_fact("a.sif", "ok")])._replace(driver=driver, images=IMAGES)
+
+    answers = [NodeAnswer(f"n{at}", "answered", 0, "", None, told(f"nvidia {at % 2}")) for at in range(4)]
+    (card,) = page(*answers, action="diff").all("article")
+    assert card.text == "the reference n0, n2, n1, n3 4 nvidia 0: n0, n2 nvidia 1: n1, n3"
 
 
 def test_the_findings_are_there_once_with_their_nodes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpubind.documents.diff.comparison import Comparison, Difference, EqualHosts, compare
+from gpubind.documents.diff.snapshot import ImageOutcome, image_fact, sorted_snapshot
 from gpubind.documents.report.diff import render_diff_html
 from gpubind.documents.report.groups import SQUARES_FROM, Card, render_groups
 from gpubind.documents.report.matrix import FoundIn
@@ -35,6 +36,33 @@ def test_equal_hosts_are_said_to_be_equal() -> None:
     page = compared(2, 2)
     assert page.all("h1")[0].text == "equal 2 hosts"
     assert page.all("td") == []
+
+
+def test_a_group_has_its_drivers_and_an_image_whose_verdict_changes_its_sentence() -> None:
+    outcomes = [(LOST,), (), ()]
+    made = [
+        sorted_snapshot(f"n{at}", [image_fact("app.sif", "x" if found else "ok"), image_fact("b.sif", "ok")])._replace(
+            driver=f"nvidia 55{at}.1", images=(ImageOutcome("app.sif", found), ImageOutcome("b.sif", ()))
+        )
+        for at, found in enumerate(outcomes)
+    ]
+    page = Page(render_diff_html(compare(made)))
+    cards = [card.text for card in page.all("article")]
+    assert cards[0] == "the reference n1, n2 2 nvidia 551.1: n1 nvidia 552.1: n2"
+    assert cards[1].startswith(
+        "different n0 1 nvidia 550.1 app.sif full support -> error uvm-missing On n1, n2 it runs"
+    )
+    assert page.all("p", kind="what")[0].text.endswith("no verdict changes for 1 image: 1 full support")
+    assert page.all("td") == []
+    page = Page(render_diff_html(compare(made[1:])))
+    assert (page.all("h1")[0].text, "equal" in page.all("header")[0].text) == ("unchanged 2 hosts", False)
+
+
+def test_in_a_narrow_window_a_row_is_a_list_of_named_values() -> None:
+    page = compared(2, 1)
+    titles = ["what", "name", "of it", "reference", "here"]
+    assert [cell.attributes["data-title"] for cell in page.all("td")] == titles
+    assert "stacked" in (page.all("table")[0].attributes["class"] or "")
 
 
 def test_few_machines_are_read_and_many_are_drawn() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpubind.documents.check.report import Checked, Report
 from gpubind.documents.report.matrix import render_matrix_html
-from gpubind.model import Finding
-from tests.documents.report.pages import HOSTILE
+from gpubind.documents.text import driver_name
+from gpubind.model import Finding, finding
+from tests.documents.report.pages import HOSTILE, REPORT
 from tests.support.html import Page
 
 OLD = Finding("cuda-too-new", "error", "nvidia", "CUDA", "the driver is too old", hint="update it")
@@ -27,6 +28,26 @@ def test_hosts_with_the_same_outcomes_are_one_column() -> None:
     assert [head.text for head in page.all("th", scope="col")] == ["image", "n1, n2", "n3", "n4"]
     assert [head.text for head in page.all("th", scope="row")] == ["a.sif", "b.sif"]
     assert [cell.text for cell in page.all("button", kind="cell")][3:] == ["error cuda-too-new"] * 2 + ["ok"]
+
+
+def test_a_column_has_the_name_and_the_driver_of_its_hosts_and_so_has_each_cell() -> None:
+    reports = [
+        REPORT._replace(checked=Checked(given, "a.sif"), host_name=name, findings=findings)
+        for given, name, findings in (("records/1.json", "gpu1", (OLD,)), ("records/2.json", "gpu2", ()))
+    ]
+    page = Page(render_matrix_html(reports))
+    driver = driver_name(reports[0].drivers[0])
+    assert [head.text for head in page.all("th", scope="col")] == ["image", f"gpu1 {driver}", f"gpu2 {driver}"]
+    assert [cell.attributes["data-title"] for cell in page.all("td")] == [f"gpu1; {driver}", f"gpu2; {driver}"]
+    assert page.all("div", kind="at")[0].text == "ata.sif on gpu1"
+
+
+def test_a_cell_without_a_fault_says_if_the_support_is_not_full() -> None:
+    minor = finding(
+        "cuda-minor-version", subject="12.4", libcuda="the driver", serves="12.2", driver="driver 550.54.14"
+    )
+    page = matrix(("n1", (minor,)), ("n2", ()))
+    assert [cell.text for cell in page.all("button", kind="cell")][2:] == ["ok minor-version compatibility", "ok"]
 
 
 def test_each_finding_is_there_once_with_its_cells() -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import calendar
+import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpubind import __version__
 from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.documents.report.page import render, script_data, shown
 from gpubind.errors import HostReadError
+from gpubind.model.data import HOSTS
 from tests.documents.report.pages import HOSTILE, REPORT, hostile_report
-from tests.support.commands import BARE, HOST
+from tests.support.commands import BARE, HOST, gpubind
 from tests.support.html import Page
 
+GIVEN = {"SOURCE_DATE_EPOCH": "1700000000"}
 PAGE = CHECK_DOCUMENTS["html"].render(REPORT)
 PLAIN = Page(CHECK_DOCUMENTS["html"].render(hostile_report("plain")))
 
@@ -41,10 +47,38 @@ def test_only_the_style_and_the_script_of_the_page_have_its_leave() -> None:
 def test_a_page_is_the_same_whatever_the_hash_seed() -> None:
     words = [sys.executable, "-m", "gpubind", "check", "--nv", "--host", HOST, "--format", "html"]
     pages = {
-        subprocess.run(words, check=True, capture_output=True, env={**BARE, "PYTHONHASHSEED": seed}).stdout
+        subprocess.run(words, check=True, capture_output=True, env={**BARE, **GIVEN, "PYTHONHASHSEED": seed}).stdout
         for seed in ("1", "2")
     }
     assert len(pages) == 1
+
+
+COMMANDS = {
+    "check": ("check", "--nv", "--host", HOST),
+    "matrix": ("check", "--host", HOSTS[0], "--host", HOSTS[1]),
+    "diff": ("diff", "--nv", HOST, HOST),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_page_names_the_time_this_machine_and_the_build_that_made_it(command: tuple[str, ...]) -> None:
+    (made,) = Page(gpubind(*command, "--format=html", env=GIVEN).stdout).all("p", kind="made")
+    assert made.text == f"made 2023-11-14 22:13 UTC on {os.uname().nodename} by gpubind {__version__}"
+
+
+def test_without_a_given_time_a_page_has_that_of_the_clock() -> None:
+    before = time.time() // 60 * 60
+    (made,) = Page(gpubind(*COMMANDS["diff"], "--format=html").stdout).all("p", kind="made")
+    shown = calendar.timegm(time.strptime(" ".join(made.text.split()[1:4]), "%Y-%m-%d %H:%M UTC"))
+    assert before <= shown <= time.time()
+
+
+@pytest.mark.parametrize("given", ["", "now", "-1", "1.5", "9" * 12])
+def test_a_given_time_that_is_none_is_refused(given: str) -> None:
+    done = gpubind(*COMMANDS["check"], "--format=html", env={"SOURCE_DATE_EPOCH": given})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: wrong-use: SOURCE_DATE_EPOCH is not a number of seconds: `{given}`\n")
+    assert gpubind("check", "-q", "--host", HOST, env={"SOURCE_DATE_EPOCH": given}).returncode == 0
 
 
 @pytest.mark.parametrize("name", HOSTILE)
