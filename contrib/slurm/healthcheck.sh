@@ -16,7 +16,7 @@ scontrol=/usr/bin/scontrol
 vendor=--nv
 nodes='*'                   # the names of the nodes with GPUs, as a pattern
 limit=20                    # seconds after which gpubind, or a call of the controller, is ended
-by_hand=' - resume by hand' # empty: resume these nodes, too, whatever Slurm had to say about them
+by_hand=' - resume by hand' # empty: these nodes are resumed, and a reason of Slurm's own is lost
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
