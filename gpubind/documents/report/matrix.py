@@ -9,7 +9,6 @@ from gpubind.documents import Made
 from gpubind.documents.check.report import Report, verdict
 from gpubind.documents.check.several import equal_hosts, host_names
 from gpubind.documents.report.page import render
-from gpubind.documents.text import driver_name
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, named
 from gpubind.model.findings import SEVERITIES, counted, support_of
@@ -73,7 +72,7 @@ def _drivers(
 ) -> list[str]:
     """Return the drivers of *hosts*, each once; a host of which no check was made has none."""
     reports = (at[image, host] for host in hosts for image in images)
-    return list(dict.fromkeys(driver_name(one) for report in reports for one in report.drivers))
+    return list(dict.fromkeys(one.title_with_cuda for report in reports for one in report.drivers))
 
 
 def _codes(report: Report) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpubind.documents.check.report import Checked, Report
 from gpubind.documents.report.matrix import render_matrix_html
-from gpubind.documents.text import driver_name
 from gpubind.model import Finding, finding
 from tests.documents.report.pages import HOSTILE, REPORT
 from tests.support.html import Page
@@ -36,7 +35,7 @@ def test_a_column_has_the_name_and_the_driver_of_its_hosts_and_so_has_each_cell(
         for given, name, findings in (("records/1.json", "gpu1", (OLD,)), ("records/2.json", "gpu2", ()))
     ]
     page = Page(render_matrix_html(reports))
-    driver = driver_name(reports[0].drivers[0])
+    driver = reports[0].drivers[0].title_with_cuda
     assert [head.text for head in page.all("th", scope="col")] == ["image", f"gpu1 {driver}", f"gpu2 {driver}"]
     assert [cell.attributes["data-title"] for cell in page.all("td")] == [f"gpu1; {driver}", f"gpu2; {driver}"]
     assert page.all("div", kind="at")[0].text == "ata.sif on gpu1"
