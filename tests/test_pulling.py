@@ -28,6 +28,10 @@ case "$*" in
 esac
 echo "$name $*" >> calls
 case "$*" in
+version)
+    test -e unreachable || exit 0
+    echo "Client: Docker Engine"
+    echo "Cannot connect to the Docker daemon at unix:///run/docker.sock." >&2; exit 1 ;;
 "run "* | *" run "*) exit 42 ;;
 *"image inspect "*)
     test -e unreachable && { echo "Cannot connect to the Docker daemon at unix:///run/docker.sock." >&2; exit 1; }
@@ -348,3 +352,21 @@ def test_a_plain_name_without_a_backend_is_told_how_a_store_is_named(machine: Ma
     done = machine.run("check", "--image", "new/image:1")
     assert (done.returncode, done.stdout, machine.calls) == (4, "", [])
     assert "`podman:new/image:1` or `docker:new/image:1`" in done.stderr
+
+
+def test_a_daemon_that_does_not_answer_is_told_without_v_and_only_where_docker_starts(machine: Machine) -> None:
+    machine.has("unreachable")
+    done = machine.run("check", "--backend", "docker")
+    assert "\nwarning: daemon-unreachable: docker's daemon does not answer\n" in done.stdout
+    assert "Cannot connect to the Docker daemon at unix:///run/docker.sock." in done.stdout
+    assert machine.calls == ["docker version"]
+    for backend in ((), ("--backend", "podman"), ("--backend", "bwrap")):
+        assert "daemon" not in machine.run("check", *backend).stdout
+    assert machine.calls == ["docker version"]
+
+
+def test_a_daemon_that_gives_the_image_or_answers_is_no_finding(machine: Machine) -> None:
+    machine.has("stored")
+    for image in ((), ("--image", "new/image")):
+        assert "daemon" not in machine.run("check", "--backend", "docker", *image).stdout
+    assert machine.calls.count("docker version") == 1

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Optional, cast
+from typing import TYPE_CHECKING, Optional, Union, cast
 
 from gpubind.errors import HostReadError, NotStoredError, in_file
 from gpubind.files.blob import FileBlob, closed_on_error
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 60.0  # a store on a slow file system, with many images
 SAVE_S = 1800.0
+VERSION_S = 10.0
 MESSAGE_LIMIT = 2000
 VARIABLES = (
     "HOME",
@@ -114,28 +115,48 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
     if isinstance(program, Missing):
         what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
         raise HostReadError("no-image-store", what, where=reference, why=program.detail)
+    answer = _answer(program, store, words, reference, ANSWER_S if into is None else SAVE_S, into)
+    if isinstance(answer, bytes):
+        return answer
+    hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
+    kind = NotStoredError if is_absence(answer) else HostReadError
+    raise kind("image-store", f"{store} does not give the image", where=reference, why=answer, hint=hint)
+
+
+def why_silent(store: Store) -> Optional[str]:
+    """Return why the daemon of *store* does not answer its program; None if it does, or the program is not there."""
+    program = find_program(store)
+    answer = b"" if isinstance(program, Missing) else _answer(program, store, ("version",), store, VERSION_S)
+    return answer if isinstance(answer, str) else None
+
+
+def _answer(
+    program: str,
+    store: Store,
+    words: tuple[str, ...],
+    reference: str,
+    time_s: float,
+    into: Optional[IO[bytes]] = None,
+) -> Union[bytes, str]:
+    """Return what *program* prints; if it fails, the reason."""
     cannot_sign(f"`{store}` was asked")
     try:
         status, printed, message = ask(
             program,
             (store, *words),
             f"`{store} {words[0]}`",
-            ANSWER_S if into is None else SAVE_S,
+            time_s,
             {**obeyed_environ(VARIABLES), **ENVIRON},
             limit=DOCUMENT_LIMIT,
             into=into,
             meanwhile=lambda: None if into is None else tell(reference, os.fstat(into.fileno()).st_size),
         )
     except OSError as error:
-        why = reason(error)
-    else:
-        if status == 0:
-            return printed
-        text = message[: MESSAGE_LIMIT * 4].decode("utf-8", "surrogateescape")
-        why = parse_reason(text)[:MESSAGE_LIMIT] or f"exit status {status}"
-    hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
-    kind = NotStoredError if is_absence(why) else HostReadError
-    raise kind("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
+        return reason(error)
+    if status == 0:
+        return printed
+    text = message[: MESSAGE_LIMIT * 4].decode("utf-8", "surrogateescape")
+    return parse_reason(text)[:MESSAGE_LIMIT] or f"exit status {status}"
 
 
 def parse_reason(message: str) -> str:

@@ -228,7 +228,7 @@ def preflight_on(
         plan = plan_or_empty(host, asked, image)
     name, own_mounts = runtime.name if runtime is not None else None, None
     if start is not None:
-        start = staged(plan, start, image, Files(write=False))
+        start = _asked(staged(plan, start, image, Files(write=False)), image)
         own_mounts = start.runtime.own_mounts(plan, start) if host.local is not None else None
     elif runtime is None and host.local is not None and program is not None:
         own_mounts = _usual_mounts(plan, host)
@@ -240,6 +240,17 @@ def preflight_on(
         hint = "install it, or name another with --backend"
         found.limit = RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint)
     return found
+
+
+def _asked(start: Start, image: Optional[Image]) -> Start:
+    """Return *start* with the answer of its daemon. One that has given the image, or is elsewhere, is not asked."""
+    store = start.runtime.store if start.runtime.has_daemon else None
+    is_known = image is not None and image.facts.kind == store
+    if store is None or is_known or not start.caller.on_host or start.facts.remote is not None:
+        return start
+    from gpubind.image.engine import why_silent
+
+    return start._replace(facts=start.facts._replace(silence=why_silent(store)))
 
 
 def _need_its_host(host: Host, plan: Plan) -> None:

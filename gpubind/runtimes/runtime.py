@@ -156,6 +156,8 @@ class RuntimeFacts(NamedTuple):
     """The runtime's `tools` that exist on this host; None if that is not known."""
     remote: Optional[str] = None
     """The option, variable or file that selects a daemon on another machine; None if there is none."""
+    silence: Optional[str] = None
+    """Why its daemon on this machine does not answer; None if it does, or was not asked."""
     has_selinux: bool = False
     """Whether this host's kernel enforces SELinux's rules."""
 
@@ -264,6 +266,8 @@ class Runtime(ABC):
     """Whether a plain name is that of an image in a store that gpubind does not read."""
     other_stores: tuple[str, ...] = ()
     """Options before the subcommand with which it may have other images than `store` has."""
+    has_daemon = False
+    """Whether it starts nothing itself, and a daemon does."""
     gpu_flags: Mapping[Vendor, str] = MappingProxyType({})
     """Its own flag for the GPUs of a vendor, for a start on a host that cannot be inspected."""
     env_option = ""

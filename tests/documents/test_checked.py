@@ -52,3 +52,15 @@ def test_a_line_is_no_wider_than_asked_for() -> None:
     for width in (60, 100):
         text = render_check_text(report, width=width)
         assert all(len(line) <= width or line.lstrip().startswith("$ ") for line in text.splitlines())
+
+
+def test_each_note_about_a_runtime_that_is_named_is_shown_and_a_missing_option_comes_last() -> None:
+    notes = (
+        finding("image-unknown", subject="image"),
+        finding("toolkit-missing", subject="docker", case="none"),
+    )
+    about = [note.what for note in notes]
+    named = render_check_text(report_of(PLAN, notes, {}, checked=Checked(runtime="docker"))).splitlines()
+    assert named[1:3] == [f"note: the runtime: {what}" for what in about[::-1]]
+    unnamed = render_check_text(report_of(PLAN, notes, {})).splitlines()
+    assert unnamed[1:] == [f"note: the runtime: {about[1]}; and 1 other note", "2 notes in full with -v"]

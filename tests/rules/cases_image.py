@@ -327,6 +327,10 @@ RUNTIMES: dict[str, Case] = {
         Situation(HOST, backend="apptainer", start=start(site={"user bind control": ("no",)})),
         Situation(HOST, backend="apptainer", start=start(site={"user bind control": ("yes",)})),
     ),
+    "daemon-unreachable": Case(
+        Situation(HOST, backend="docker", start=start_by("docker", silence="Cannot connect to the Docker daemon")),
+        Situation(HOST, backend="docker", start=start_by("docker")),
+    ),
     "devices-not-isolated": Case(
         Situation(HOST, backend="apptainer", start=start()),
         Situation(HOST, backend="apptainer", start=start("--contain")),

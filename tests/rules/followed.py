@@ -203,6 +203,7 @@ FOLLOWED: dict[str, Followed] = {
         cases_engines.on(cases_engines.PODMAN, cases_engines.spec("0.5.0")),
     ),
     "cdi-too-new": with_parts("cdi-too-new", "regenerate it in an older version", cases_engines.spec("0.5.0")),
+    "daemon-unreachable": almost("daemon-unreachable", "systemctl start docker"),
     "docker-snap": with_parts("docker-snap", "install docker as a package", cases_engines.DOCKER),
     "engine-config": almost("engine-config", "correct it"),
     "gpu-runtime-missing": almost("gpu-runtime-missing", "nvidia-ctk runtime configure --runtime=docker"),

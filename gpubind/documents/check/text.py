@@ -44,7 +44,12 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
         lines += _wrapped(f"ignored: {finding.code}: {finding.what} ({reason})", width, _INDENT)
     if notes and not verbose:
         for theme in THEMES:
-            lines += _folded(theme, [note for note in notes if theme_of(note) == theme], width)
+            # What a further option of the command would remove comes last.
+            of_theme = sorted((note for note in notes if theme_of(note) == theme), key=is_remedied_by_option)
+            # A user who names a runtime asks about it: each of its notes is shown.
+            parts = [[note] for note in of_theme] if theme == "runtime" and report.checked.runtime else [of_theme]
+            for part in parts:
+                lines += _folded(theme, part, width)
         lines.append(f"{counted(len(notes), 'note')} in full with -v")
     if report.not_counted:
         lines += _wrapped(not_counted(report), width, "  ")
@@ -55,6 +60,11 @@ def theme_of(note: Finding) -> str:
     """Return the theme of *note*, one of `THEMES`."""
     theme: str = texts()[note.code].get("theme", "host")
     return theme
+
+
+def is_remedied_by_option(note: Finding) -> bool:
+    """Return whether another option of the start is the remedy of *note*."""
+    return bool(texts()[note.code]["by"] == "option")
 
 
 def what_is_checked(report: Report) -> str:

@@ -65,6 +65,13 @@ BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
 """With either, containers may use the nodes of GPUs. The nodes of NVIDIA's are of xserver_misc_device_t."""
 
 
+def daemon_unreachable(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a daemon that was asked, and does not answer the caller."""
+    silence = preflight.start.facts.silence if preflight.start is not None else None
+    if silence is not None:
+        yield finding("daemon-unreachable", subject=DOCKER, answer=silence)
+
+
 def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a docker that has no program of NVIDIA's for `--gpus`. It looks for one in its PATH when it starts."""
     host = preflight.host

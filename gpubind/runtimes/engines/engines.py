@@ -51,6 +51,7 @@ class Docker(Runtime):
     inits = INITS
     store: Optional[Store] = "docker"
     other_stores: tuple[str, ...] = DOCKER_STORES
+    has_daemon = True
     read_env_file = staticmethod(read_env_file)
     remote = staticmethod(remote_docker)
     policies: Mapping[str, When] = MappingProxyType({"missing": "missing", "always": "always", "never": "never"})
@@ -174,6 +175,7 @@ class Podman(Docker):
     asks_version = False
     store = "podman"
     other_stores = PODMAN_STORES
+    has_daemon = False
     remote = staticmethod(remote_podman)
     policies = MappingProxyType(
         {**Docker.policies, "ifmissing": "missing", "ifnotpresent": "missing", "newer": "newer", "ifnewer": "newer"}
