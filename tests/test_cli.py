@@ -675,6 +675,15 @@ def test_gpus_reports_what_a_plan_reports_of_the_choice_of_gpus(tmp_path: Path) 
     assert "visible-devices-unknown" in done.stderr
 
 
+def test_gpus_reports_a_driver_that_is_not_loaded_and_lists_no_gpu(tmp_path: Path) -> None:
+    unloaded = str(make_tree(tmp_path / "root", rhel()).root)
+    done = gpubind("gpus", "--root", unloaded, "--dev-root", unloaded)
+    assert (done.returncode, done.stdout) == (0, "this host has no GPU with a loaded driver\n")
+    assert done.stderr.startswith("error: driver-not-loaded: ")
+    check = gpubind("check", "-q", "--nv", "--root", unloaded, "--dev-root", unloaded)
+    assert (check.returncode, check.stdout) == (1, "error driver-not-loaded\n")
+
+
 @pytest.mark.parametrize("words", [("gpus",), ("cdi", "list")])
 def test_an_attribute_of_the_host_that_could_not_be_read_is_told_by_each_command_that_reads_it(
     tmp_path: Path, words: tuple[str, ...]

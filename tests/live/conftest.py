@@ -53,11 +53,14 @@ def node(request: pytest.FixtureRequest, trixie: Machine, nv535: Machine) -> Mac
     return {"trixie": trixie, "nv535": nv535}[request.param]
 
 
+SUITES = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
+"""The Debian release that has each Python."""
+
+
 @pytest.fixture(scope="session")
 def interpreters(rig: str) -> dict[str, Machine]:
     """Plain systems by their Python: the oldest that gpubind serves, and two newer ones."""
-    suites = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
-    return {python: Machine(f"{rig}/ct/{suite}", dependencies(rig, python)) for python, suite in suites.items()}
+    return {python: Machine(f"{rig}/ct/{suite}", dependencies(rig, python)) for python, suite in SUITES.items()}
 
 
 @pytest.fixture

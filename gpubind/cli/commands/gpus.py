@@ -33,7 +33,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
         text = render_gpus_json(listed)
     else:
         shared = [node.target for inventory in inventories for node in inventory.devices if node.target in ALL_GPUS]
-        nothing = f"no GPU is known: all are {shared[0]}" if shared else "no GPU with its driver is here"
+        nothing = f"no GPU is known: all are {shared[0]}" if shared else "this host has no GPU with a loaded driver"
         text = tables_as_text([gpus_table(listed)], None) or f"{nothing}\n"
     write_document(text, None)
 
