@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.model.gpucode import GpuCode, arch_of_capability, arch_of_override, arch_order, made_of
+from gpubind.model.gpucode import (
+    CodeFile,
+    CodeModule,
+    GpuCode,
+    Ptx,
+    Share,
+    arch_of_capability,
+    arch_of_override,
+    arch_order,
+    best_share,
+    gpu_code,
+)
+from tests.support.gpucode import module
 
 RUNS = {
     "sm_70": "sm_70 compute_50 compute_70",
@@ -41,8 +53,9 @@ RUNS_NOT = {
 
 
 def code(one: str) -> GpuCode:
-    is_compiled = one.startswith("compute_") or one == "amdgcnspirv"
-    return made_of((), (one,)) if is_compiled else made_of((one,))
+    if one == "amdgcnspirv":
+        return GpuCode((CodeModule((), (Ptx(one),)),))
+    return GpuCode((module(one),))
 
 
 @pytest.mark.parametrize("gpu", RUNS)
@@ -76,3 +89,69 @@ def test_the_override_names_a_processor_in_decimal_numbers() -> None:
     assert [arch_of_override(text) for text in ("10.3.0", "9.0.10", "11.0.0", "10.3", "", "gfx1030")] == [
         "gfx1030", "gfx90a", "gfx1100", None, None, None,
     ]  # fmt: skip
+
+
+# Modules.
+
+PADDLE = GpuCode((module("sm_61", "sm_70", "sm_75", "sm_80", "sm_86", alike=665), module("sm_35", "sm_60", "sm_90")))
+VLLM = GpuCode(
+    (
+        module("sm_70", "sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120", alike=29),
+        module("sm_90a", alike=20),
+        module("sm_80", "compute_80@8.8", alike=12),
+        module("sm_100a", "sm_120a", alike=11),
+        module("sm_89", "sm_120", alike=5),
+        module("sm_52", "compute_52@8.8"),
+    )
+)
+
+
+def test_equal_modules_become_one_with_their_number() -> None:
+    made = gpu_code([(["sm_80"], []), (["sm_90", "sm_70"], [Ptx("compute_90", "8.4")]), (["sm_80"], []), ([], [])])
+    assert made.modules == (module("sm_80", alike=2), module("sm_70", "sm_90", "compute_90@8.4"))
+
+
+@pytest.mark.parametrize(("gpu", "share"), [("sm_90", (1, 666)), ("sm_61", (666, 666)), ("sm_86", (665, 666))])
+def test_an_architecture_is_counted_by_the_modules_that_run_on_it(gpu: str, share: tuple[int, int]) -> None:
+    assert PADDLE.share(gpu) == share
+
+
+@pytest.mark.parametrize(
+    ("gpu", "share"),
+    [("sm_60", (1, 47)), ("sm_70", (30, 47)), ("sm_80", (42, 47)), ("sm_90", (62, 67)), ("sm_120", (58, 58))],
+)
+def test_modules_for_other_single_architectures_do_not_count(gpu: str, share: tuple[int, int]) -> None:
+    assert VLLM.share(gpu) == share
+
+
+def test_nothing_counts_of_a_file_for_another_single_architecture() -> None:
+    assert GpuCode((module("sm_90a", alike=222),)).share("sm_80") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("runs", "modules", "is_enough", "is_next_to_nothing"),
+    [(0, 0, False, True), (0, 9, False, True), (24, 100, False, True), (25, 100, False, False),
+     (49, 100, False, False), (50, 100, True, False), (1, 1, True, False)],
+)  # fmt: skip
+def test_half_of_the_modules_are_enough_and_less_than_a_quarter_is_next_to_nothing(
+    runs: int, modules: int, is_enough: bool, is_next_to_nothing: bool
+) -> None:
+    share = Share(runs, modules)
+    assert (share.is_enough, share.is_next_to_nothing) == (is_enough, is_next_to_nothing)
+
+
+@pytest.mark.parametrize(
+    ("isa", "cuda", "runs"),
+    [("8.4", "12.4", 1), ("8.4", "12.3", 0), ("8.5", "12.6", 1), ("9.0", "12.9", 0), ("99.0", "12.9", 1)],
+)
+def test_a_driver_compiles_ptx_of_its_own_cuda_or_an_older_one(isa: str, cuda: str, runs: int) -> None:
+    code = GpuCode((module("sm_80", f"compute_80@{isa}"),))
+    assert code.share("sm_90", cuda) == (runs, 1)
+    assert code.share("sm_80", cuda) == (1, 1)
+    assert code.share("sm_90") == (1, 1)
+
+
+def test_of_several_files_the_best_one_counts() -> None:
+    files = [CodeFile(f"/{at}", "x", True, GpuCode((module(name),))) for at, name in enumerate(("sm_70", "sm_120"))]
+    assert [best_share(files, gpu) for gpu in ("sm_75", "sm_120", "sm_90")] == [(1, 1), (1, 1), (0, 1)]
+    assert best_share([], "sm_80") == (0, 0)

@@ -15,6 +15,7 @@ from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import printable
 from gpubind.image.needs import DriverLibrary, ImageNeeds
 from gpubind.model import counted
+from gpubind.model.cuda import version_key
 from gpubind.model.gpucode import GpuCode, by_owner, sum_of
 from gpubind.model.plain import text_of
 
@@ -95,14 +96,16 @@ def _libc(needs: ImageNeeds) -> str:
 
 def _driver(needs: ImageNeeds) -> Iterator[Row]:
     facts = needs.facts
-    for cuda in facts.every_cuda:
+    for cuda in needs.cuda:
         yield "CUDA", cuda.version, cuda.where
-    if facts.cuda and needs.native is None:
-        yield "NVIDIA's driver", f"not known for CUDA {facts.cuda}", f"CUDA {facts.cuda}"
-    elif facts.cuda and needs.driver is not None:
-        yield "NVIDIA's driver", f"{needs.driver} or later{needs.because_of_ptx}", f"CUDA {facts.cuda}"
-        if needs.driver != needs.native:
-            yield "... for PTX", f"{needs.native} or later", f"CUDA {facts.cuda}"
+    of = f"CUDA {needs.cuda[0].version}" if needs.cuda else ""
+    if needs.cuda and needs.native is None:
+        yield "NVIDIA's driver", f"not known for {of}", of
+    elif needs.driver is not None:
+        yield "NVIDIA's driver", f"{needs.driver} or later{needs.because_of_ptx}", of
+    if needs.ptx is not None and version_key(needs.ptx) > version_key(needs.driver or "0"):
+        isas = (isa for file in needs.gpu_code for isa in file.gpu_code.isas)
+        yield "... for PTX", f"{needs.ptx} or later", f"PTX {max(isas, key=version_key)}"
     for one in needs.requires:
         text = one.text[:_SHOWN]
         if one.fault is not None:

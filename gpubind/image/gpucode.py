@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from posixpath import basename
 
 from gpubind.files import Tree, glob_or_note
+from gpubind.formats.driver.cuda_packages import cuda_of_library
 from gpubind.formats.gpucode.hip import parse_names
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import frameworks_in, matching, packages_of
+from gpubind.image.cuda import frameworks_in, matching, newest_first, packages_of
 from gpubind.image.facts import Image
-from gpubind.model import Missing
-from gpubind.model.cuda import Framework, frameworks, frameworks_elsewhere
+from gpubind.model import ImageCuda, Missing
+from gpubind.model.cuda import Framework, cuda_of_isa, frameworks, frameworks_elsewhere, version_key
 from gpubind.model.gpucode import CodeFile, GpuCode
 
 FILES_LIMIT = 256
@@ -75,6 +76,20 @@ def code_in(tree: Tree, path: str) -> GpuCode:
     if isinstance(code, Missing):
         return GpuCode() if code.why in ("absent", "unrecorded") else GpuCode(unread=code.detail or code.why)
     return code
+
+
+def with_code(tree: Tree, every: Sequence[ImageCuda], files: Iterable[CodeFile]) -> tuple[ImageCuda, ...]:
+    """Return *every* CUDA and those of *files* in *tree*, the newest first: by their PTX, else by what they need."""
+    found = [*every]
+    for file in files:
+        versions = [cuda for isa in file.gpu_code.isas if (cuda := cuda_of_isa(isa))]
+        if not versions and "nvidia" in file.gpu_code.vendors:
+            elf = tree.elf(file.path)
+            needed = () if isinstance(elf, Missing) else elf.needed
+            versions = [cuda for name in needed if (cuda := cuda_of_library(name))]
+        found += [ImageCuda(max(versions, key=version_key), "code", file.path)] if versions else ()
+    exact = {cuda.version.partition(".")[0] for cuda in found if "." in cuda.version}
+    return newest_first(cuda for cuda in found if cuda.origin != "code" or cuda.version not in exact)
 
 
 def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_Place]:

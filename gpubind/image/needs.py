@@ -17,6 +17,7 @@ from typing import Any, Literal, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.files import Tree, glob_or_note
+from gpubind.formats.driver.cuda_compat import wanted_cuda
 from gpubind.formats.driver.names import driver_section, rocm_section
 from gpubind.formats.driver.require import least_driver, requirements_of
 from gpubind.formats.elf.elf import ElfFacts, split_library_path
@@ -25,13 +26,13 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import framework_libraries, frameworks_in, matching, packages_of
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
-from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code
+from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code, with_code
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, follow
 from gpubind.loader.loader import newest
 from gpubind.loader.python import is_python
-from gpubind.model import CAPABILITIES, Capability, ImageFacts, Missing
-from gpubind.model.cuda import minimum_driver, minor_floor
+from gpubind.model import CAPABILITIES, Capability, ImageCuda, ImageFacts, Missing
+from gpubind.model.cuda import cuda_of_isa, minimum_driver, minor_floor, version_key
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import CodeFile, by_owner, sum_of
 from gpubind.model.plain import plain
@@ -89,10 +90,14 @@ class ImageNeeds(NamedTuple):
 
     facts: ImageFacts
     program: Optional[str]
+    cuda: tuple[ImageCuda, ...]
+    """The CUDA of the image and of its GPU code, the newest first."""
     driver: Optional[str]
     """The oldest NVIDIA driver that serves its newest CUDA: by minor-version compatibility, unless it has only PTX."""
     native: Optional[str]
-    """The first driver that serves its newest CUDA itself: it also compiles PTX, for GPUs newer than the code."""
+    """The first driver that serves its newest CUDA itself."""
+    ptx: Optional[str]
+    """The first driver that compiles the newest PTX in its GPU code, for GPUs newer than the code; None without any."""
     only_ptx: tuple[str, ...]
     """Frameworks and programs without machine code."""
     requires: tuple[Requirement, ...]
@@ -113,8 +118,8 @@ class ImageNeeds(NamedTuple):
         """Return each capability of the driver that is used, whether surely, and by what."""
         found: dict[Capability, tuple[bool, str]] = {}
         facts = self.facts
-        if facts.cuda or any(code.gpu_code.code or code.gpu_code.ptx for code in self.gpu_code):
-            found["compute"] = True, f"CUDA {facts.cuda}" if facts.cuda else "GPU code"
+        if self.cuda or any(code.gpu_code.modules for code in self.gpu_code):
+            found["compute"] = True, f"CUDA {self.cuda[0].version}" if self.cuda else "GPU code"
         asked = facts.env.get(CAPABILITIES_VARIABLE, "")
         for one in CAPABILITIES:
             if one in asked.split(","):
@@ -134,7 +139,7 @@ class ImageNeeds(NamedTuple):
     @property
     def is_for_gpus(self) -> bool:
         """Return whether anything in it uses a GPU."""
-        own = self.facts.cuda or self.facts.rocm or self.facts.rocm_runtime
+        own = self.cuda or self.facts.rocm or self.facts.rocm_runtime
         return bool(own or self.gpu_code or self.libraries or self.requires)
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,8 +148,13 @@ class ImageNeeds(NamedTuple):
         return {
             "image": facts.to_dict(),
             "program": self.program,
-            "cuda": plain(facts.every_cuda),
-            "driver": {"oldest": self.driver, "native": self.native, "only_ptx": list(self.only_ptx)},
+            "cuda": plain(self.cuda),
+            "driver": {
+                "oldest": self.driver,
+                "native": self.native,
+                "ptx": self.ptx,
+                "only_ptx": list(self.only_ptx),
+            },
             "requires": plain(self.requires),
             "gpu_code": [one.to_dict() for one in self.gpu_code],
             "glibc": self.glibc,
@@ -268,9 +278,13 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         code = (*code, *read_gpu_code(image))
         _look_everywhere(looked, places)
     fabric = tuple(_fabric(looked, places)) if is_for_all else ()
+    cuda = with_code(image.tree, facts.every_cuda, code)
     only_ptx = _only_ptx(code)
-    cuda = facts.cuda
-    native = minimum_driver(".".join(cuda.split(".")[:2])) if cuda else None
+    wanted = wanted_cuda(cuda)
+    native = minimum_driver(wanted) if wanted else None
+    ptx = _driver_of_ptx(file for file in code)
+    oldest = (minor_floor(wanted) or native) if wanted and native else None
+    compiles = _driver_of_ptx(file for name, files in by_owner(code).items() if name in only_ptx for file in files)
     unread = {
         **image.tree.unseen,
         **looked.unread,
@@ -279,8 +293,10 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     return ImageNeeds(
         facts=facts,
         program=program,
-        driver=native if only_ptx else (minor_floor(cuda) or native) if cuda and native else None,
+        cuda=cuda,
+        driver=max(filter(None, (oldest, compiles)), key=version_key, default=None),
         native=native,
+        ptx=ptx,
         only_ptx=only_ptx,
         requires=tuple(_requirements(facts.env)),
         gpu_code=code,
@@ -366,7 +382,14 @@ def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
 def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:
     """Return the frameworks, or the program, whose files have PTX for NVIDIA's GPUs, and no machine code."""
     whole = {name: sum_of(files) for name, files in by_owner(code).items() if files[0].is_main}
-    return tuple(name for name, one in whole.items() if one.ptx and not one.code and not one.unread)
+    return tuple(name for name, one in whole.items() if one.isas and not one.code and not one.unread)
+
+
+def _driver_of_ptx(code: Iterable[CodeFile]) -> Optional[str]:
+    """Return the first driver that compiles all PTX of *code*; None without any, or of an unknown version."""
+    isas = (isa for file in code for isa in file.gpu_code.isas)
+    cuda = max(filter(None, map(cuda_of_isa, isas)), key=version_key, default=None)
+    return minimum_driver(cuda) if cuda else None
 
 
 def _requirements(env: Mapping[str, str]) -> Iterator[Requirement]:

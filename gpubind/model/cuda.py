@@ -109,7 +109,18 @@ def minor_compatible(driver: str, cuda: str) -> bool:
 
 def minimum_driver(cuda: str) -> Optional[str]:
     """Return the first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is unknown."""
-    return _table()["first_driver"].get(cuda)
+    return _table()["first_driver"].get(cuda if "." in cuda else f"{cuda}.0")
+
+
+def cuda_of_isa(isa: str) -> Optional[str]:
+    """Return the first CUDA that compiles PTX of version *isa*: `8.5` -> `12.5`; None if it is unknown."""
+    return _table()["ptx"].get(isa)
+
+
+def serves_ptx(cuda: str, isa: str) -> bool:
+    """Return whether a driver for *cuda* compiles PTX of version *isa*; True for a version that is not known."""
+    wanted = cuda_of_isa(isa)
+    return wanted is None or version_key(cuda)[:2] >= version_key(wanted)
 
 
 def first_drivers() -> tuple[str, ...]:

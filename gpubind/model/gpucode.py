@@ -8,10 +8,12 @@ ptxas 13.5, `--gpu-name`; LLVM, "User Guide for AMDGPU Backend" (target ID, gene
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Optional
 
 from gpubind.frozen import NamedTuple
+from gpubind.model.cuda import serves_ptx, version_key
 from gpubind.model.host import Vendor
 from gpubind.model.plain import plain
 
@@ -36,27 +38,96 @@ _TEGRA = (53, 62, 72, 87, 101, 110)
 _CUDA = re.compile(r"(?:sm|compute)_([0-9]{2,3})([af]?)")
 
 
+class Ptx(NamedTuple):
+    """Code that a driver compiles when it is loaded."""
+
+    arch: str
+    """The oldest architecture that runs it: `compute_90`; AMD's is `amdgcnspirv`."""
+    isa: str = ""
+    """The version of PTX, `8.5`: an older driver refuses it. Empty for AMD's."""
+
+
+class CodeModule(NamedTuple):
+    """Modules of a file that have code for the same architectures. A GPU loads each module as a whole."""
+
+    code: tuple[str, ...] = ()
+    """The architectures of the machine code: `sm_90`, `sm_90a`, `gfx942:sramecc+:xnack-`."""
+    ptx: tuple[Ptx, ...] = ()
+    alike: int = 1
+    """How many they are."""
+
+    def runs_on(self, arch: str, cuda: Optional[str] = None) -> bool:
+        """Return whether a GPU of *arch* runs it with a driver for *cuda*; None: with one that is new enough."""
+        if any(_runs(arch, code) for code in self.code):
+            return True
+        return any(_compiles(arch, ptx.arch) and (cuda is None or serves_ptx(cuda, ptx.isa)) for ptx in self.ptx)
+
+    def is_specific(self) -> bool:
+        """Return whether all of it is for single architectures, such as `sm_90a`: other GPUs run other modules."""
+        archs = (*self.code, *(ptx.arch for ptx in self.ptx))
+        return all(match is not None and match.group(2) for match in map(_CUDA.fullmatch, archs))
+
+
+class Share(NamedTuple):
+    """How many modules of a file a GPU runs, of those that are meant for it."""
+
+    runs: int
+    modules: int
+
+    @property
+    def is_enough(self) -> bool:
+        """Return whether programs can be expected to work: some modules are for newer GPUs on purpose."""
+        return 2 * self.runs >= self.modules > 0
+
+    @property
+    def is_next_to_nothing(self) -> bool:
+        """Return whether programs can be expected to fail: what runs came with a library that is linked in."""
+        return 4 * self.runs < self.modules or not self.modules
+
+
 class GpuCode(NamedTuple):
     """The GPU code in a file."""
 
-    code: tuple[str, ...] = ()
-    """The architectures of its machine code: `sm_90`, `sm_90a`, `gfx942:sramecc+:xnack-`."""
-    ptx: tuple[str, ...] = ()
-    """Those of the code that a driver compiles when it is loaded: `compute_90`, `amdgcnspirv`."""
+    modules: tuple[CodeModule, ...] = ()
     unread: Optional[str] = None
     """Why more may be in it."""
 
     def __bool__(self) -> bool:
-        return bool(self.code or self.ptx or self.unread)
+        return bool(self.modules or self.unread)
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Return the architectures of the machine code of all modules, in order."""
+        return _each_once(code for module in self.modules for code in module.code)
+
+    @property
+    def ptx(self) -> tuple[str, ...]:
+        """Return the architectures of the PTX of all modules, in order."""
+        return _each_once(ptx.arch for module in self.modules for ptx in module.ptx)
+
+    @property
+    def isas(self) -> tuple[str, ...]:
+        """Return the versions of PTX in it, ascending."""
+        versions = {ptx.isa for module in self.modules for ptx in module.ptx if ptx.isa}
+        return tuple(sorted(versions, key=version_key))
 
     @property
     def vendors(self) -> frozenset[Vendor]:
         """Return the vendors whose GPUs run some of it."""
         return frozenset("nvidia" if _CUDA.fullmatch(one) else "amd" for one in (*self.code, *self.ptx))
 
+    def share(self, arch: str, cuda: Optional[str] = None) -> Share:
+        """Return how many modules a GPU of *arch*, `sm_86` or `gfx90a`, runs with a driver for *cuda*.
+
+        Modules for other single architectures do not count.
+        """
+        runs = sum(module.alike for module in self.modules if module.runs_on(arch, cuda))
+        meant = (module for module in self.modules if module.runs_on(arch) or not module.is_specific())
+        return Share(runs, sum(module.alike for module in meant))
+
     def runs_on(self, arch: str) -> bool:
-        """Return whether a GPU of *arch* runs any of it: `sm_86`, or `gfx90a`."""
-        return any(_runs(arch, code) for code in self.code) or any(_compiles(arch, code) for code in self.ptx)
+        """Return whether a GPU of *arch* runs enough of it."""
+        return self.share(arch).is_enough
 
 
 class CodeFile(NamedTuple):
@@ -71,8 +142,15 @@ class CodeFile(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the member of `gpu_code` in the documents."""
-        code = plain(self.gpu_code)
-        return {"path": self.path, "framework": self.framework, "main": self.is_main, **code}
+        code = self.gpu_code
+        return {
+            "path": self.path,
+            "framework": self.framework,
+            "main": self.is_main,
+            "code": list(code.code),
+            "ptx": list(code.ptx),
+            **plain(code),
+        }
 
 
 def by_owner(files: Iterable[CodeFile], program: str = "") -> dict[str, list[CodeFile]]:
@@ -92,16 +170,30 @@ def arch_order(arch: str) -> tuple[int, str]:
     return (int(match.group(1)), arch) if match else (len(arch.partition(":")[0]), arch)
 
 
-def made_of(code: Iterable[str], ptx: Iterable[str] = (), unread: Optional[str] = None) -> GpuCode:
-    """Return the `GpuCode` with each architecture once, in order."""
-    return GpuCode(tuple(sorted(set(code), key=arch_order)), tuple(sorted(set(ptx), key=arch_order)), unread)
+def gpu_code(modules: Iterable[tuple[Iterable[str], Iterable[Ptx]]], unread: Optional[str] = None) -> GpuCode:
+    """Return the `GpuCode` of *modules*, each machine code and PTX; equal ones become one, the most frequent first."""
+    counts: Counter[tuple[frozenset[str], frozenset[Ptx]]] = Counter()
+    for code, ptx in modules:
+        counts[frozenset(code), frozenset(ptx)] += 1
+    made = [
+        CodeModule(_each_once(code), tuple(sorted(ptx, key=lambda one: (arch_order(one.arch), one.isa))), count)
+        for (code, ptx), count in counts.items()
+        if code or ptx
+    ]
+    return GpuCode(tuple(sorted(made, key=lambda one: (-one.alike, one.code, one.ptx))), unread)
+
+
+def best_share(files: Iterable[CodeFile], arch: str, cuda: Optional[str] = None) -> Share:
+    """Return the best share of *files*, of which a framework uses one: as `GpuCode.share`."""
+    shares = [file.gpu_code.share(arch, cuda) for file in files]
+    return max(shares, key=lambda one: one.runs / max(one.modules, 1), default=Share(0, 0))
 
 
 def sum_of(files: Iterable[CodeFile]) -> GpuCode:
     """Return all GPU code of *files*, and the first reason why there may be more."""
     codes = [file.gpu_code for file in files]
     unread = next((code.unread for code in codes if code.unread), None)
-    return made_of((one for code in codes for one in code.code), (one for code in codes for one in code.ptx), unread)
+    return GpuCode(tuple(module for code in codes for module in code.modules), unread)
 
 
 def arch_of_capability(capability: str) -> Optional[str]:
@@ -135,6 +227,10 @@ def override_for(arch: str, code: Iterable[str]) -> Optional[str]:
         return None
     near = (one for one in code if re.fullmatch(f"{arch[:-1]}[0-9a-f]", one) and one != arch)
     return next((f"{match.group(1)}.{int(match.group(2), 16)}.{int(one[-1], 16)}" for one in near), None)
+
+
+def _each_once(archs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(archs), key=arch_order))
 
 
 def _runs(arch: str, code: str) -> bool:

@@ -35,9 +35,10 @@ class ImageCuda(NamedTuple):
     """A CUDA toolkit or runtime in an image."""
 
     version: str
-    """`12.4.1`, or `12.4` where only that is known."""
-    origin: Literal["toolkit", "variable", "pip", "conda", "spack", "easybuild"]
-    """Who put it there; `toolkit`: /usr/local/cuda; `variable`: CUDA_VERSION, where there is no toolkit."""
+    """`12.4.1`; `12.4` or `12` where only that is known."""
+    origin: Literal["toolkit", "variable", "pip", "conda", "spack", "easybuild", "code"]
+    """Who put it there; `toolkit`: /usr/local/cuda; `variable`: CUDA_VERSION, where there is no toolkit; `code`: the
+    compiler of GPU code."""
     where: str
     """The file or directory with the version, as seen in the image; or the name of the variable."""
 

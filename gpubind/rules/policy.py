@@ -13,8 +13,8 @@ from gpubind.errors import FormatError
 from gpubind.formats.driver.require import drivers_of, holds, of_driver
 from gpubind.image.needs import CAPABILITIES_VARIABLE, ImageNeeds
 from gpubind.model import Finding, architecture, finding
-from gpubind.model.cuda import is_addition, minimum_driver, version_key
-from gpubind.model.gpucode import by_owner, sum_of
+from gpubind.model.cuda import cuda_max, is_addition, minimum_driver, version_key
+from gpubind.model.gpucode import best_share, by_owner, sum_of
 from gpubind.model.policy import Policy
 
 _NEWEST = ".999999"
@@ -67,7 +67,7 @@ def _arch(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 
 def _driver(needs: ImageNeeds, policy: Policy, key: str, driver: Optional[str]) -> Iterator[Finding]:
     """Yield a CUDA that *driver*, the oldest of the policy's hosts, does not serve."""
-    cuda, least = needs.facts.cuda, needs.driver
+    cuda, least = needs.cuda[0].version if needs.cuda else None, needs.driver
     if cuda is None:
         if any("nvidia" in one.gpu_code.vendors for one in needs.gpu_code):
             yield _undecided(policy, key, "the image has code for NVIDIA's GPUs, and its CUDA version is not known")
@@ -160,13 +160,17 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     if policy.gpus and not needs.gpu_code and (needs.facts.cuda or needs.facts.rocm):
         where = "the program and its libraries" if needs.program else "the frameworks that gpubind knows"
         yield _undecided(policy, "gpus", f"no GPU code is in {where}")
+    cuda = policy.cuda or cuda_max(_least_of(policy))
     for name, files in by_owner(needs.gpu_code).items():
         code = sum_of(files)
         asked = [gpu for gpu in policy.gpus if ("nvidia" if gpu.startswith("sm_") else "amd") in code.vendors]
-        lacking = [gpu for gpu in asked or policy.gpus if not code.runs_on(gpu)]
+        shares = {gpu: best_share(files, gpu, cuda) for gpu in asked or policy.gpus}
+        lacking = [gpu for gpu, share in shares.items() if not share.is_enough]
         if not lacking or code.unread:
             continue  # what is unread is named by itself
-        lacks = f"{name} has no code for {', '.join(lacking)}"
+        is_refused = all(best_share(files, gpu).is_enough for gpu in lacking)
+        refused = f" but PTX {code.isas[-1]}, which a driver for CUDA {cuda} refuses" if is_refused else ""
+        lacks = f"{name} has no code for {', '.join(lacking)}{refused}"
         if not files[0].is_main or is_addition(name):
             yield _undecided(policy, "gpus", f"{lacks}; programs may do without it")
         else:

@@ -29,7 +29,7 @@ from gpubind.image.cuda import (
 )
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
-from gpubind.image.gpucode import gpu_code_of, gpu_code_of_program
+from gpubind.image.gpucode import gpu_code_of, gpu_code_of_program, with_code
 from gpubind.inventory.cdi.specs import Registry, read_registry
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, is_library, library
@@ -205,7 +205,7 @@ class ImagePreflight(Preflight):
         """The image with the plan in place."""
         self.looks_at_gpu_code = job.looks_at_gpu_code
         self._gpu_code: Optional[tuple[CodeFile, ...]] = None
-        self.every_cuda = image.facts.every_cuda
+        self.known_cuda = image.facts.every_cuda
         """The CUDA of the image, and of everything outside its usual places that the program may use."""
 
     @property
@@ -214,6 +214,11 @@ class ImagePreflight(Preflight):
         if self._gpu_code is None:
             self._gpu_code = self._read_gpu_code() if self.looks_at_gpu_code else ()
         return self._gpu_code
+
+    @property
+    def every_cuda(self) -> tuple[ImageCuda, ...]:
+        """Return `known_cuda` and the CUDA of the GPU code, the newest first."""
+        return with_code(self.container.tree, self.known_cuda, self.gpu_code)
 
     def _read_gpu_code(self) -> tuple[CodeFile, ...]:
         path = search_path(self.image, self.plan, self.own_mounts)
@@ -237,7 +242,7 @@ class ProgramPreflight(ImagePreflight):
         programs = [dirname(name) for name in names if name.startswith("/")]
         path = ":".join((search_path(self.image, self.plan, self.own_mounts), *programs))
         others = cuda_below(tree, prefixes_of(tree, path), find)
-        self.every_cuda = newest_first((*self.imported_cuda, *others, *self.every_cuda))
+        self.known_cuda = newest_first((*self.imported_cuda, *others, *self.known_cuda))
 
     @property
     def uses_frameworks(self) -> bool:

@@ -11,11 +11,11 @@ from gpubind.errors import FormatError
 from gpubind.formats.gpucode import fatbin, hip
 from gpubind.formats.gpucode.hip import arch_in_name, parse_names
 from gpubind.formats.gpucode.sections import parse_gpu_code
-from gpubind.model.gpucode import GpuCode
+from gpubind.model.gpucode import CodeModule, GpuCode
 from tests.support.elf import elf
-from tests.support.gpucode import bundle, compressed, container, library
+from tests.support.gpucode import bundle, compressed, container, library, module
 
-BOTH = ("sm_80", "sm_90a", "sm_100f", "compute_100f", "compute_120")
+BOTH = ("sm_80", "sm_90a", "sm_100f", "compute_100f@9.0", "compute_120@8.8")
 
 
 class Counted:
@@ -49,12 +49,12 @@ def of_section(data: bytes, section: str = ".nv_fatbin") -> GpuCode:
 @pytest.mark.parametrize("packed", [False, True], ids=["alone", "packed"])
 def test_machine_code_and_ptx_are_told_apart_with_their_suffixes(packed: bool) -> None:
     code = of_section(container(*BOTH, packed=packed))
-    assert code == (("sm_80", "sm_90a", "sm_100f"), ("compute_100f", "compute_120"), None)
+    assert code == ((module(*BOTH),), None)
 
 
 def test_every_container_counts_also_after_padding() -> None:
     data = container("sm_100", "sm_90") + container("sm_70") + bytes(24) + container("sm_70", packed=True)
-    assert of_section(data).code == ("sm_70", "sm_90", "sm_100")
+    assert of_section(data).modules == (module("sm_70", alike=2), module("sm_90", "sm_100"))
 
 
 def test_what_is_still_to_be_linked_counts_where_there_is_nothing_else() -> None:
@@ -125,7 +125,7 @@ def test_packed_entries_of_all_containers_together_are_bounded() -> None:
     data = (struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, len(entry)) + entry) * 80
     spent: list[int] = []
     code = fatbin.parse_fatbins(Counted(data), 0, len(data), spent.append)
-    assert code == (("sm_80",), (), "over 65536 entries")
+    assert (code.code, code.unread) == (("sm_80",), "over 65536 entries")
     assert sum(spent) < 1.1 * fatbin.ENTRIES_LIMIT
 
 
@@ -210,13 +210,13 @@ def test_thousands_of_bundles_without_a_processor_are_unread(page: bytes, why: s
     data = page.ljust(4096, b"\0") * 5000
     spent: list[int] = []
     code = hip.parse_bundles(Counted(data), 0, len(data), spent.append)
-    assert code == ((), (), why)
+    assert code == ((), why)
     assert 4000 < sum(spent) < 1.2 * hip.ALL_ENTRIES_LIMIT
 
 
 def test_thousands_of_bundles_with_a_processor_are_read() -> None:
     data = plain((b"host-x86_64-unknown-linux-gnu-", 0), (b"hipv4-amdgcn-amd-amdhsa--gfx90a", 64)) * 5000
-    assert hip.parse_bundles(Counted(data), 0, len(data), free) == (("gfx90a",), (), None)
+    assert hip.parse_bundles(Counted(data), 0, len(data), free) == ((CodeModule(("gfx90a",)),), None)
 
 
 def test_names_of_tensiles_files_tell_the_processor() -> None:

@@ -109,16 +109,16 @@ TREES = (
         f"{_RUNTIME_129}.dist-info",
     ),
     _pip('"jax[cuda13]==0.10.2"', wheels(SITE, *_JAX_13), "13.5", f"{_JAX_13[-1]}.dist-info"),
-    _pip('"jax[cuda12_local]==0.4.35"', wheels(SITE, *_JAX_LOCAL), "12.0", f"{_JAX_LOCAL[1]}.dist-info"),
+    _pip('"jax[cuda12_local]==0.4.35"', wheels(SITE, *_JAX_LOCAL), "12", f"{_JAX_LOCAL[1]}.dist-info"),
     _pip(
         "jaxlib==0.4.13+cuda12.cudnn89",
         wheels(SITE, "jaxlib-0.4.13+cuda12.cudnn89"),
-        "12.0",
+        "12",
         "jaxlib-0.4.13+cuda12.cudnn89.dist-info",
     ),
     _pip("cupy-cuda102==12.3.0", wheels(SITE, "cupy_cuda102-12.3.0"), "10.2", "cupy_cuda102-12.3.0.dist-info"),
     _pip("cupy-cuda92==7.8.0", wheels(SITE, "cupy_cuda92-7.8.0"), "9.2", "cupy_cuda92-7.8.0.dist-info"),
-    _pip("cupy-cuda13x==14.2.0", wheels(SITE, "cupy_cuda13x-14.2.0"), "13.0", "cupy_cuda13x-14.2.0.dist-info"),
+    _pip("cupy-cuda13x==14.2.0", wheels(SITE, "cupy_cuda13x-14.2.0"), "13", "cupy_cuda13x-14.2.0.dist-info"),
     _pip('"tensorflow[and-cuda]==2.17.1"', wheels(SITE, *_TENSORFLOW), "12.3", f"{_TENSORFLOW[0]}.dist-info"),
     _pip("tensorflow==2.21.0", _TENSORFLOW_ALONE, "", ""),
     _pip(
@@ -136,7 +136,7 @@ TREES = (
     _pip(
         "onnxruntime-gpu==1.18.1",
         {f"{_ONNX}/libonnxruntime_providers_cuda.so": elf(needed=("libcublas.so.11", "libcudart.so.11.0"))},
-        "11.0",
+        "11",
         "onnxruntime/capi/libonnxruntime_providers_cuda.so",
     ),
     _pip(
@@ -148,16 +148,16 @@ TREES = (
     _pip(
         "vllm==0.33.0",
         {f"{SITE}/vllm/_C_stable_libtorch.abi3.so": elf(needed=("libtorch.so", "libcudart.so.13", "libcuda.so.1"))},
-        "13.0",
+        "13",
         "vllm/_C_stable_libtorch.abi3.so",
     ),
     _pip(
         "flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE-cp311-cp311-linux_x86_64.whl",
         wheels(SITE, "flash_attn-2.7.4.post1+cu12torch2.6cxx11abifalse"),
-        "12.0",
+        "12",
         "flash_attn-2.7.4.post1+cu12torch2.6cxx11abifalse.dist-info",
     ),
-    _pip("tensorrt-cu12==10.0.1", wheels(SITE, "tensorrt_cu12-10.0.1"), "12.0", "tensorrt_cu12-10.0.1.dist-info"),
+    _pip("tensorrt-cu12==10.0.1", wheels(SITE, "tensorrt_cu12-10.0.1"), "12", "tensorrt_cu12-10.0.1.dist-info"),
     _pip(
         "paddlepaddle-gpu==2.6.2",
         {f"{SITE}/paddle/version/__init__.py": "full_version     = '2.6.2'\ncuda_version     = '11.8'\n"},

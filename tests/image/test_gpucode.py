@@ -18,7 +18,7 @@ from gpubind.model.data import read_data
 from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.support.commands import gpubind
 from tests.support.elf import elf
-from tests.support.gpucode import container, library
+from tests.support.gpucode import container, library, module
 from tests.support.images import glibc, image
 from tests.support.layers import archive, docker_archive, packed, tar, zstd
 from tests.support.squashfs import SifObject, sif, squashfs
@@ -33,8 +33,8 @@ TORCH: Spec = {
     f"{SITE}/torch/lib/libtorch_cuda_cu.so": Link("libtorch_cuda.so"),
 }
 FOUND = (
-    CodeFile(f"{SITE}/torch/lib/libtorch_cuda.so", "PyTorch", True, GpuCode(("sm_80", "sm_90"), ("compute_90",))),
-    CodeFile(f"{SITE}/torch/lib/libtorch_cuda_linalg.so", "PyTorch", False, GpuCode(("sm_80",))),
+    CodeFile(f"{SITE}/torch/lib/libtorch_cuda.so", "PyTorch", True, GpuCode((module("sm_80", "sm_90", "compute_90"),))),
+    CodeFile(f"{SITE}/torch/lib/libtorch_cuda_linalg.so", "PyTorch", False, GpuCode((module("sm_80"),))),
 )
 
 
@@ -106,7 +106,7 @@ def test_copies_are_within_their_bound_and_the_oldest_makes_room(
         budget = current()
         assert budget is not None
         for path in files:
-            assert opened.tree.gpu_code(path) == GpuCode(("sm_80", "sm_90"))
+            assert opened.tree.gpu_code(path) == GpuCode((module("sm_80", "sm_90"),))
         left = budget.left("unpacked")
         opened.tree.named_libraries("/opt/lib1.so")
         opened.tree.named_libraries("/opt/lib2.so")
@@ -180,4 +180,4 @@ def test_code_that_is_all_over_a_file_is_read_of_packed_blocks_too(
     (tmp_path / "image").write_bytes(sif(SifObject(squashfs({**glibc(), **spec}))))
     with open_image(str(tmp_path / "image")) as opened:
         (found,) = read_gpu_code(opened)
-    assert found.gpu_code == (("sm_70", "sm_80", "sm_90"), (), None)
+    assert found.gpu_code == ((module("sm_70"), module("sm_80"), module("sm_90")), None)

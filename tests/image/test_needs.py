@@ -11,6 +11,7 @@ from gpubind.errors import HostReadError
 from gpubind.image import needs as needs_module
 from gpubind.image.needs import DriverLibrary, ImageNeeds, Requirement, read_needs
 from gpubind.image.open import open_image
+from gpubind.model import ImageCuda
 from tests.image.cuda_trees import SITE, torch
 from tests.support.elf import elf
 from tests.support.gpucode import library
@@ -46,15 +47,27 @@ def test_an_image_without_anything_of_gpus_asks_for_nothing(tmp_path: Path) -> N
     assert (found.driver, found.capabilities, found.libraries, found.fabric, found.unread) == (None, (), (), (), ())
 
 
-def test_cuda_has_an_oldest_driver_and_one_that_compiles_its_ptx(tmp_path: Path) -> None:
+def test_cuda_has_an_oldest_driver_and_one_that_serves_it_by_itself(tmp_path: Path) -> None:
     found = of(tmp_path, PYTORCH)
-    assert (found.driver, found.native) == ("525.60.13", "550.54.14")
+    assert (found.driver, found.native, found.ptx) == ("525.60.13", "550.54.14", None)
     assert (found.glibc, found.libstdcxx) == ("2.28", "3.4.20")
 
 
 def test_code_that_is_only_ptx_needs_the_driver_that_compiles_it(tmp_path: Path) -> None:
-    found = of(tmp_path, PYTORCH, {f"{SITE}/torch/lib/libtorch_cuda.so": library("compute_90")})
-    assert (found.driver, found.only_ptx) == ("550.54.14", ("PyTorch",))
+    found = of(tmp_path, PYTORCH, {f"{SITE}/torch/lib/libtorch_cuda.so": library("compute_90@8.3")})
+    assert (found.driver, found.ptx, found.only_ptx) == ("545.23.06", "545.23.06", ("PyTorch",))
+
+
+def test_the_driver_for_ptx_follows_from_the_version_of_the_ptx(tmp_path: Path) -> None:
+    found = of(tmp_path, PYTORCH, {f"{SITE}/torch/lib/libtorch_cuda.so": library("sm_80", "compute_80@8.1")})
+    assert (found.driver, found.ptx, found.only_ptx) == ("525.60.13", "530.30.02", ())
+
+
+def test_a_library_without_a_known_cuda_has_the_one_that_its_code_needs(tmp_path: Path) -> None:
+    path = f"{SITE}/ctranslate2.libs/libctranslate2-1.so.4"
+    found = of(tmp_path, {f"{SITE}/ctranslate2/__init__.py": "", path: library("sm_80", "compute_80@8.2")})
+    assert found.cuda == (ImageCuda("12.2", "code", path),)
+    assert (found.driver, found.native) == ("525.60.13", "535.54.03")
 
 
 def test_a_library_that_is_opened_by_name_is_not_sure(tmp_path: Path) -> None:

@@ -234,6 +234,10 @@ IMAGES: dict[str, Case] = {
             image(glibc()),
         ),
     ),
+    "ptx-too-new": Case(
+        Situation((*HOST, H100), with_code("sm_80", "compute_80@8.8")),
+        Situation((*HOST, H100), with_code("sm_80", "compute_80@8.4")),
+    ),
     "require-undecided": Case(
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12.8 brand=tesla,driver>=550"))),
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12.4 brand=tesla,driver>=550"))),

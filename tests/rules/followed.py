@@ -142,6 +142,7 @@ FOLLOWED: dict[str, Followed] = {
     "image-gcompat": almost("image-gcompat", "use an image with glibc"),
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
     "gpu-code-missing": almost("gpu-code-missing", "use an image in which PyTorch has code for sm_90"),
+    "ptx-too-new": almost("ptx-too-new", "machine code for sm_90"),
     "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),
     "level-zero-incomplete": almost("level-zero-incomplete", "install the driver's package in the image again"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),

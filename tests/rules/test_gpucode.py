@@ -1,4 +1,4 @@
-"""Whether an image has code for the GPUs of a host: 12 images on 8 GPUs, and what is told of it.
+"""Whether an image has code for the GPUs of a host: 13 images on 8 GPUs, and what is told of it.
 
 The hosts are the recorded ones with another PCI device ID or KFD version. The architectures are those that were read
 of the real files, and equal what `cuobjdump` 13.5 lists of them, except for three: PyTorch for ROCm has the processors
@@ -29,7 +29,7 @@ from tests.layouts.families.windows import STORE, TOLD, store, wsl
 from tests.layouts.families.windows import cache as cache_of_wsl
 from tests.support.driver import host as machine_with
 from tests.support.elf import elf
-from tests.support.gpucode import container, library
+from tests.support.gpucode import container, library, library_of, module
 from tests.support.images import glibc, image_with_bytes
 from tests.support.trees import File, Link, Spec
 
@@ -135,6 +135,16 @@ IMAGES = {
     "a program of PTX 7.0": Row(program("compute_70"), "......EE", PROGRAM),
     "a program of plain nvcc": Row(program("sm_52 compute_52"), "......EE", PROGRAM),
     "a program for Hopper alone": Row(program("sm_90a"), "EEE.EEEE", PROGRAM),
+    "paddlepaddle-gpu 2.6.2": Row(
+        {
+            f"{SITE}/paddle/libs/libphi.so": library_of(
+                module("sm_61", "sm_70", "sm_75", "sm_80", "sm_86", alike=665),
+                module("sm_35", "sm_50", "sm_52", "sm_60", "sm_61", "sm_70", "sm_90"),
+            ),
+            f"{SITE}/paddle/base/libpaddle.so": code("sm_61 sm_70 sm_75 sm_80 sm_86"),
+        },
+        "...EEEEE",
+    ),
     "torch for ROCm 6.4": Row(
         torch("gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100 gfx1101 gfx1102 gfx1200 gfx1201"), "EEEEEE.."
     ),
@@ -170,7 +180,7 @@ def findings(
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_each_of_12_images_has_the_right_verdict_on_each_of_8_gpus(name: str) -> None:
+def test_each_of_13_images_has_the_right_verdict_on_each_of_8_gpus(name: str) -> None:
     row = IMAGES[name]
     found = [findings(host(gpu), opened(name), row.program) for gpu in GPUS]
     assert all(len(each) < 2 for each in found)
@@ -185,6 +195,68 @@ def test_the_finding_tells_what_there_is_the_gpu_and_the_release_that_has_it() -
     assert "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_90a" in found.what
     assert "PyTorch 2.7" in (found.hint or "")
     assert "no kernel image is available" in (found.why or "")
+
+
+def test_modules_that_a_linked_library_brought_are_counted_and_do_not_vouch_for_the_rest() -> None:
+    (found,) = findings(host("H100"), opened("paddlepaddle-gpu 2.6.2"))
+    assert (found.subject, found.severity) == ("PaddlePaddle", "error")
+    assert found.what == "only 1 of 666 modules of PaddlePaddle in the image have code for Made-up GPU (sm_90)"
+
+
+VLLM: Spec = {
+    **torch("sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"),
+    f"{SITE}/vllm/_C.abi3.so": library_of(
+        module("sm_70", "sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120", alike=29),
+        module("sm_90a", alike=20),
+        module("sm_80", "compute_80", alike=12),
+        module("sm_100a", "sm_120a", alike=11),
+        module("sm_80", "sm_90", "compute_80", "compute_90", alike=8),
+        module("sm_89", "sm_120", alike=5),
+        module("sm_80", "sm_89", alike=2),
+        module("sm_52", "compute_52"),
+    ),
+    f"{SITE}/vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so": library_of(module("sm_90a", alike=222)),
+}
+"""PyTorch 2.9.0 and vLLM 0.13.0."""
+
+
+@pytest.mark.parametrize("gpu", NVIDIA)
+def test_modules_for_one_architecture_are_not_missed_on_others(gpu: str) -> None:
+    assert findings(host(gpu), image_with_bytes(glibc(), VLLM)) == []
+
+
+def test_an_addition_does_not_excuse_the_framework_that_it_belongs_to() -> None:
+    spec = {**torch("sm_70 sm_90"), f"{SITE}/vllm/_C.abi3.so": code("sm_52 compute_52")}
+    found = findings(host("RTX 5090"), image_with_bytes(glibc(), spec))
+    assert [(one.subject, one.severity) for one in found] == [("PyTorch", "error")]
+
+
+@pytest.mark.parametrize(("isa", "severity"), [("8.4", None), ("8.5", "error"), ("9.0", "error"), ("99.0", None)])
+def test_ptx_that_is_newer_than_the_driver_is_an_error_for_gpus_that_have_nothing_else(
+    isa: str, severity: Optional[str]
+) -> None:
+    image = image_with_bytes(glibc(), torch(f"sm_80 compute_80@{isa}"))
+    found = findings(host("H100"), image, about="ptx-too-new")
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    assert findings(host("A100"), image, about="ptx-too-new") == []
+    assert findings(host("H100"), image) == []
+
+
+def test_the_finding_about_ptx_names_its_version_and_the_driver_that_compiles_it() -> None:
+    (found,) = findings(host("H100"), image_with_bytes(glibc(), torch("sm_80 compute_80@8.8")), about="ptx-too-new")
+    assert found.what == (
+        "PyTorch in the image has only PTX 8.8 for Made-up GPU (sm_90), "
+        "and the driver 550.163.01 compiles PTX up to CUDA 12.4"
+    )
+    assert "driver 575.51.03 or newer" in (found.hint or "")
+
+
+def test_the_cuda_of_a_library_follows_from_its_ptx() -> None:
+    library = f"{SITE}/ctranslate2.libs/libctranslate2-1.so.4"
+    spec: Spec = {f"{SITE}/ctranslate2/__init__.py": "", library: code("sm_80 compute_80@9.0")}
+    image = image_with_bytes(glibc(), spec)
+    (found,) = findings(host("A100"), image, about="cuda-too-new")
+    assert (found.subject, found.severity) == ("13.0", "error")
 
 
 def test_each_release_in_the_table_has_its_source_and_names_an_architecture() -> None:

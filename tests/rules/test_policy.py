@@ -24,7 +24,8 @@ from tests.support.trees import File, Spec, make_tree
 LIB = "/usr/lib/x86_64-linux-gnu"
 CUDA: Spec = torch(SITE, "2.6.0", "12.4")
 CODE: Spec = {**CUDA, f"{SITE}/torch/lib/libtorch_cuda.so": library("sm_80", "sm_90")}
-PTX: Spec = {**CUDA, f"{SITE}/torch/lib/libtorch_cuda.so": library("compute_80")}
+PTX: Spec = {**CUDA, f"{SITE}/torch/lib/libtorch_cuda.so": library("compute_80@8.4")}
+NEW_PTX: Spec = {**CUDA, f"{SITE}/torch/lib/libtorch_cuda.so": library("sm_80", "compute_80@8.8")}
 ADDITION: Spec = {f"{SITE}/xformers/_C.so": library("sm_90")}
 PART: Spec = {**CUDA, f"{SITE}/cupy_backends/x": "", f"{SITE}/cupy/cuda/cub.x.so": library("sm_80")}
 ROCM: Spec = {"/opt/rocm/.info/version": "6.3.1\n"}
@@ -79,6 +80,8 @@ CASES = [
     pytest.param('gpus = ["sm_80", "sm_86", "sm_90"]', CODE, YES, id="gpus-with-code"),
     pytest.param('gpus = ["sm_80+"]', CODE, NO, id="gpus-without-code"),
     pytest.param('gpus = ["sm_80+"]', PTX, YES, id="gpus-with-ptx"),
+    pytest.param('gpus = ["sm_90"]\ndriver = "550"', NEW_PTX, NO, id="gpus-with-ptx-that-their-driver-refuses"),
+    pytest.param('gpus = ["sm_80"]\ndriver = "550"', NEW_PTX, YES, id="gpus-with-code-beside-such-ptx"),
     pytest.param('gpus = ["sm_90", "gfx90a"]', CODE, YES, id="gpus-of-another-vendor-too"),
     pytest.param('gpus = ["gfx90a"]', CODE, NO, id="gpus-of-another-vendor-alone"),
     pytest.param('gpus = ["sm_80"]', {**CODE, **ADDITION}, UNKNOWN, id="code-that-an-addition-lacks"),

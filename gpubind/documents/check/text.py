@@ -97,7 +97,7 @@ def _facts(image: ImageFacts, checked: Checked) -> str:
     cuda = "no CUDA"
     if image.cuda is not None:
         origin = next((each.origin for each in image.every_cuda if each.version == image.cuda), "toolkit")
-        by = {"toolkit": "", "variable": " by CUDA_VERSION"}.get(origin, f" from {origin}")
+        by = {"toolkit": "", "variable": " by CUDA_VERSION", "code": " by its GPU code"}.get(origin, f" from {origin}")
         cuda = f"CUDA {image.cuda}{by}"
     rocm = (f"ROCm {image.rocm}",) if image.rocm else ()
     return ", ".join((*([checked.system] if checked.system else ()), libc[image.libc_family], cuda, *rocm))

@@ -76,7 +76,7 @@ def serves(library: ImageLibrary) -> Optional[str]:
 
 def wanted_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
     """Return the CUDA that an image with *every* one of these needs, `12.6`; the newest is first. None: none."""
-    match = re.match(r"([0-9]{1,3}\.[0-9]{1,3})(\.|$)", every[0].version) if every else None
+    match = re.match(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)(\.|$)", every[0].version) if every else None
     return match.group(1) if match else None
 
 

@@ -25,7 +25,7 @@ _LIBRARY = r"lib(?:cudart|cublas|cublasLt)\.so\.([0-9]{1,3})(?:\.([0-9]{1,3}))?"
 def cuda_of_wheel(name: str) -> Optional[str]:
     """Return the CUDA of the wheel with metadata in *name*: `nvidia_cuda_runtime_cu12-12.4.127.dist-info` -> `12.4`.
 
-    A wheel for a major version, `cupy_cuda12x`, needs at least `12.0`.
+    A wheel for a major version, `cupy_cuda12x`, is for any `12`.
     """
     runtime = re.fullmatch(_RUNTIME, name)
     if runtime:
@@ -35,17 +35,23 @@ def cuda_of_wheel(name: str) -> Optional[str]:
 
 
 def cuda_of_digits(digits: str) -> str:
-    """Return the CUDA of `121`, as in `+cu121`: `12.1`. `92` is 9.2, `12` at least 12.0, and `1208` 12.8."""
+    """Return the CUDA of `121`, as in `+cu121`: `12.1`. `92` is 9.2, `12` any 12, and `1208` 12.8."""
     if len(digits) == 4:
         return f"{int(digits[:2])}.{int(digits[2:])}"
     is_major = digits.startswith("1") and len(digits) == 2
-    return f"{digits}.0" if is_major else f"{digits[:-1]}.{digits[-1]}"
+    return digits if is_major else f"{digits[:-1]}.{digits[-1]}"
 
 
 def cuda_of_library(name: str) -> Optional[str]:
-    """Return the oldest CUDA whose runtime or cuBLAS has the soname *name*: `libcudart.so.12` -> `12.0`."""
+    """Return the CUDA whose runtime or cuBLAS has the soname *name*: `libcudart.so.10.2` -> `10.2`.
+
+    From 11 on, one soname serves all minor versions: `libcudart.so.11.0` and `libcublas.so.11` -> `11`.
+    """
     match = re.fullmatch(_LIBRARY, name)
-    return f"{match.group(1)}.{match.group(2) or 0}" if match else None
+    if match is None:
+        return None
+    major, minor = match.groups()
+    return major if int(major) >= 11 or minor is None else f"{major}.{minor}"
 
 
 def cuda_of_package(name: str, origin: Literal["conda", "spack", "easybuild"]) -> Optional[str]:

@@ -4,8 +4,8 @@ Only headers are read, none of the code. NVIDIA describes the container in `fatb
 `fatbinary` 13.5 writes them, and were compared with `cuobjdump --list-elf` and `--list-ptx` of the same release:
 
 - a container: magic, version, size of this header (16), size of all entries;
-- an entry: kind at 0, its header's size at 4, the size of the code at 8, architecture at 28, flags at 40; the header
-  has 64 bytes and extensions;
+- an entry: kind at 0, its header's size at 4, the size of the code at 8, the version of PTX at 24 (minor, major),
+  architecture at 28, flags at 40; the header has 64 bytes and extensions;
 - kind 256: several entries, packed as one. Their own headers follow its 64 bytes, after their number and size;
   extensions have 8 bytes, as many as the second word of these says, and end with zeros, in steps of 8.
 
@@ -17,9 +17,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model.gpucode import GpuCode, made_of
+from gpubind.model.gpucode import GpuCode, Ptx, gpu_code
 
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 """What the driver loads; and what is still to be linked, which is used where there is nothing else."""
@@ -30,7 +31,7 @@ ENTRIES_LIMIT = 1 << 16
 """Entries and containers of a file, also packed ones: the largest known has 4,000."""
 HEADER_LIMIT = 1 << 16
 _CONTAINER = struct.Struct("<IHHQ")
-_ENTRY = struct.Struct("<HHIQ4xI4xI8xQ16x")
+_ENTRY = struct.Struct("<HHIQ4xIHHI8xQ16x")
 _EXTENSION = struct.Struct("<II")
 
 Read = Callable[[int, int], bytes]
@@ -46,6 +47,9 @@ class _Image(NamedTuple):
     size: int
     extension: int
     """Where its extensions begin; 0 without any."""
+    minor: int
+    major: int
+    """The version of its PTX."""
     arch: int
     flags: int
 
@@ -55,24 +59,30 @@ class _DamageError(Exception):
 
 
 def parse_fatbins(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
-    """Return the GPU code in the section of *size* bytes at *start*. Never raises by itself."""
-    code: list[str] = []
-    ptx: list[str] = []
+    """Return the GPU code in the section of *size* bytes at *start*, a module for each container.
+
+    Never raises by itself.
+    """
+    modules: list[tuple[set[str], set[Ptx]]] = []
     unread = None
     try:
         for entry in _entries(read, start, start + size, charge):
+            if entry is None:
+                modules.append((set(), set()))
+                continue
             suffix = "a" if entry.flags & ARCH_SPECIFIC else "f" if entry.flags & FAMILY_SPECIFIC else ""
+            code, ptx = modules[-1]
             if entry.kind == CUBIN:
-                code.append(f"sm_{entry.arch}{suffix}")
+                code.add(f"sm_{entry.arch}{suffix}")
             elif entry.kind == PTX:
-                ptx.append(f"compute_{entry.arch}{suffix}")
+                ptx.add(Ptx(f"compute_{entry.arch}{suffix}", f"{entry.major}.{entry.minor}"))
     except _DamageError as error:
         unread = str(error)
-    return made_of(code, ptx, unread)
+    return gpu_code(modules, unread)
 
 
-def _entries(read: Read, at: int, end: int, charge: Charge) -> Iterator[_Image]:
-    """Yield the entries of all containers from *at* to *end*. Errors: `_DamageError`."""
+def _entries(read: Read, at: int, end: int, charge: Charge) -> Iterator[Optional[_Image]]:
+    """Yield None for each container from *at* to *end*, and its entries. Errors: `_DamageError`."""
     container_end = at
     left = ENTRIES_LIMIT
     while left > 0:
@@ -88,6 +98,7 @@ def _entries(read: Read, at: int, end: int, charge: Charge) -> Iterator[_Image]:
             if magic != MAGIC or header < _CONTAINER.size or at + header + size > end:
                 raise _DamageError(f"no container of GPU code at byte {at}")
             container_end, at = at + header + size, at + header
+            yield None
             continue
         entry = _Image(*_ENTRY.unpack(_bytes(read, at, _ENTRY.size)))
         if entry.header < _ENTRY.size or at + entry.header + entry.size > container_end:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 from gpubind.formats.gpucode.fatbin import Charge, Read
-from gpubind.model.gpucode import SPIRV, GpuCode, made_of
+from gpubind.model.gpucode import SPIRV, GpuCode, Ptx, gpu_code
 
 SECTION = ".hip_fatbin"
 MAGIC, PACKED_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
@@ -38,7 +38,10 @@ _IN_NAME = re.compile(r"gfx[0-9]+(?:-[0-9])?-generic|gfx[0-9a-f]{3,4}(?:-xnack[+
 
 
 def parse_bundles(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
-    """Return the GPU code in the section of *size* bytes at *start*. Never raises by itself."""
+    """Return the GPU code in the section of *size* bytes at *start*, as one module. Never raises by itself.
+
+    Bundles are not counted: ROCm's libraries have kernels that are made for some processors only.
+    """
     found: set[str] = set()
     unread: Optional[str] = None
     at, end = start, start + size
@@ -67,7 +70,7 @@ def parse_bundles(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
     else:
         unread = f"over {STEPS_LIMIT} places of bundles"
     code = (arch for arch in found if arch.startswith("gfx"))
-    return made_of(code, (arch for arch in found if arch == SPIRV), unread)
+    return gpu_code([(code, (Ptx(arch) for arch in found if arch == SPIRV))], unread)
 
 
 def _bundle(read: Read, at: int, end: int, charge: Charge) -> Optional[tuple[int, list[str]]]:
@@ -96,7 +99,7 @@ def arch_in_name(name: str) -> Optional[str]:
 
 def parse_names(names: Iterable[str]) -> GpuCode:
     """Return the processors that files with these *names* are for."""
-    return made_of(arch for name in names if (arch := arch_in_name(name)) is not None)
+    return gpu_code([((arch for name in names if (arch := arch_in_name(name)) is not None), ())])
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int, str]]:

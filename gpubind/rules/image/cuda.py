@@ -21,7 +21,9 @@ from gpubind.planner.compat import RULE
 from gpubind.rules.preflight import ImagePreflight
 
 
-class _Cuda(NamedTuple):
+class Libcuda(NamedTuple):
+    """A libcuda that programs may use."""
+
     name: str
     """The libcuda in the words of a finding: `the driver 550.163.01`."""
     driver: str
@@ -33,7 +35,7 @@ class _Cuda(NamedTuple):
 
 def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a CUDA, of the program's packages or of the image, that is too new for its libcuda."""
-    cuda = _in_use(preflight)
+    cuda = libcuda_in_use(preflight)
     for every in (preflight.imported_cuda, preflight.every_cuda):
         wanted = wanted_cuda(every)
         if wanted is not None and cuda is not None and not _is_served(wanted, cuda):
@@ -41,11 +43,11 @@ def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
             return
 
 
-def _is_served(wanted: str, cuda: _Cuda) -> bool:
+def _is_served(wanted: str, cuda: Libcuda) -> bool:
     return not is_newer(wanted, cuda.serves) or minor_compatible(cuda.driver, wanted)
 
 
-def _too_new(preflight: ImagePreflight, cuda: _Cuda, wanted: str, every: tuple[ImageCuda, ...]) -> Finding:
+def _too_new(preflight: ImagePreflight, cuda: Libcuda, wanted: str, every: tuple[ImageCuda, ...]) -> Finding:
     """Return the finding about *wanted*, the newest of *every*."""
     compat = preflight.image.facts.compat
     helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
@@ -82,7 +84,7 @@ def _too_new(preflight: ImagePreflight, cuda: _Cuda, wanted: str, every: tuple[I
 
 def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a newer CUDA of a major version that this driver runs: all but some features work."""
-    wanted, cuda = _wanted(preflight), _in_use(preflight)
+    wanted, cuda = _wanted(preflight), libcuda_in_use(preflight)
     if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or not minor_compatible(cuda.driver, wanted):
         return
     yield finding(
@@ -107,7 +109,7 @@ def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
     `bad-require`, where it is malformed.
     """
     host = _cuda(preflight)
-    facts = {"cuda": (_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
+    facts = {"cuda": (libcuda_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
     for name, value in requirements_of(preflight.image.facts.env).items():
         where = f"{name}={value[:400]}"
         try:
@@ -138,7 +140,7 @@ def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def compat_ignored(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a forward-compatibility libcuda that would help, but comes after the host's."""
-    wanted, cuda = _wanted(preflight), _in_use(preflight)
+    wanted, cuda = _wanted(preflight), libcuda_in_use(preflight)
     if wanted is None or cuda is None or _used_compat(preflight) is not None or not is_newer(wanted, cuda.serves):
         return
     library = next((library for library in preflight.image.facts.compat if _would_help(preflight, library)), None)
@@ -165,7 +167,7 @@ def _is_ours(preflight: ImagePreflight) -> bool:
     return any(variable.rule == RULE for variable in preflight.plan.env)
 
 
-def _in_use(preflight: ImagePreflight) -> Optional[_Cuda]:
+def libcuda_in_use(preflight: ImagePreflight) -> Optional[Libcuda]:
     """Return the libcuda that programs will use: the image's compat one if that works, else the host's."""
     cuda, used = _cuda(preflight), _used_compat(preflight)
     if cuda is None or used is None or _harm(preflight, used) is not None:
@@ -173,10 +175,10 @@ def _in_use(preflight: ImagePreflight) -> Optional[_Cuda]:
     served = serves(used)
     if served is None:
         return None  # not known
-    return _Cuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
+    return Libcuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
 
 
-def _cuda(preflight: ImagePreflight) -> Optional[_Cuda]:
+def _cuda(preflight: ImagePreflight) -> Optional[Libcuda]:
     """Return what the driver serves: by its libcuda's own note, else by the table of versions."""
     driver = preflight.driver
     if driver is None or driver.version is None or driver.kind != "linux" or not preflight.wants("compute"):
@@ -184,10 +186,10 @@ def _cuda(preflight: ImagePreflight) -> Optional[_Cuda]:
     name = f"the driver {driver.version}"
     note = _host_note(preflight)
     if note is not None:
-        return _Cuda(name, driver.version, note.cuda, "the note in the host's libcuda")
+        return Libcuda(name, driver.version, note.cuda, "the note in the host's libcuda")
     if driver.cuda_max is None:
         return None
-    return _Cuda(name, driver.version, driver.cuda_max, f"CUDA's release notes for driver {driver.version}")
+    return Libcuda(name, driver.version, driver.cuda_max, f"CUDA's release notes for driver {driver.version}")
 
 
 def _host_note(preflight: ImagePreflight) -> Optional[CudaNote]:

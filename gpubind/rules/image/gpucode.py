@@ -1,7 +1,8 @@
 """Rules about GPU code: is there any in the image for the GPUs of this host?
 
 A framework's libraries are opened by name, so no loader complains: the first kernel that starts fails. Which
-architecture runs what is in `model/gpucode.py`; which files a framework has, in data/cuda.json.
+architecture runs what is in `model/gpucode.py`; which files a framework has, in data/cuda.json. Modules are counted: a
+library that is linked in may have brought a few for architectures that all other modules lack.
 """
 
 from __future__ import annotations
@@ -10,19 +11,31 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename
 from typing import Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.inventory.architectures import GpuArch, architectures
 from gpubind.inventory.asked import asked_gpus
 from gpubind.model import Finding, Severity, cases_of, finding
-from gpubind.model.cuda import framework_called, is_addition
-from gpubind.model.gpucode import OVERRIDE, XNACK, CodeFile, GpuCode, arch_of_override, override_for, sum_of
+from gpubind.model.cuda import cuda_of_isa, framework_called, is_addition, minimum_driver
+from gpubind.model.gpucode import (
+    OVERRIDE,
+    XNACK,
+    CodeFile,
+    GpuCode,
+    Share,
+    arch_of_override,
+    best_share,
+    override_for,
+    sum_of,
+)
 from gpubind.model.layouts import ALL_GPUS
+from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 
 
 def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a framework, a library of it, or the program, that has no code for a GPU that the container gets.
 
-    Also `gpu-code-unread`, where that could not be found out.
+    Also `ptx-too-new`, where the driver refuses to compile the code, and `gpu-code-unread`, where that is not known.
     """
     files = preflight.gpu_code
     gpus = _gpus(preflight) if files else ()
@@ -35,17 +48,46 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     groups: dict[Optional[str], list[CodeFile]] = {}
     for file in files:
         groups.setdefault(file.framework, []).append(file)
+    libcuda = libcuda_in_use(preflight)
     for name, group in groups.items():
         mains = [file for file in group if file.is_main]
-        missing = _lacking(known, mains)
-        if missing:
-            yield _missing(preflight, mains, missing, _severity(preflight, name, groups, known))
+        found = _shortage(known, mains, libcuda)
+        if found is not None:
+            yield _finding(found, _severity(preflight, name, groups, known, libcuda))
             continue
         for file in group:
-            missing = _lacking(known, [file]) if file not in mains or name is None else ()
-            if missing:
-                yield _missing(preflight, [file], missing, "warning")
+            found = _shortage(known, [file], libcuda) if file not in mains or name is None else None
+            if found is not None and found.share.modules:
+                yield _finding(found, "warning")
     yield from _unread(known, files)
+
+
+class _Shortage(NamedTuple):
+    """Files that have too little code for some GPUs."""
+
+    files: list[CodeFile]
+    gpus: tuple[GpuArch, ...]
+    share: Share
+    """The worst one of a GPU."""
+    libcuda: Optional[Libcuda] = None
+    """The driver that refuses their PTX; None if they have no code whatever the driver is."""
+
+
+def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[Libcuda]) -> Optional[_Shortage]:
+    """Return which of *gpus* run too little of *files*; None if none does, or if that is not known."""
+    has = sum_of(files)
+    if not has or has.unread is not None:
+        return None
+    # An image for the other vendor as well is right.
+    asked = [gpu for gpu in gpus if gpu.gpu.vendor in has.vendors] or list(gpus)
+    for refusing in (None, libcuda):
+        cuda = refusing.serves if refusing is not None else None
+        shares = {gpu: best_share(files, gpu.arch or "", cuda) for gpu in asked}
+        lacking = tuple(gpu for gpu, share in shares.items() if not share.is_enough)
+        if lacking:
+            worst = min((shares[gpu] for gpu in lacking), key=lambda share: share.runs / max(share.modules, 1))
+            return _Shortage(files, lacking, worst, refusing)
+    return None
 
 
 def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Finding]:
@@ -82,18 +124,12 @@ def _variable(preflight: ImagePreflight, name: str) -> Optional[str]:
     return value
 
 
-def _lacking(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> tuple[GpuArch, ...]:
-    """Return those of *gpus* that run none of *files*; none of them where that is not known."""
-    has = sum_of(files)
-    if not has or has.unread is not None:
-        return ()
-    # An image for the other vendor as well is right.
-    asked = [gpu for gpu in gpus if gpu.gpu.vendor in has.vendors] or gpus
-    return tuple(gpu for gpu in asked if not has.runs_on(gpu.arch or ""))
-
-
 def _severity(
-    preflight: ImagePreflight, name: Optional[str], groups: dict[Optional[str], list[CodeFile]], gpus: Iterable[GpuArch]
+    preflight: ImagePreflight,
+    name: Optional[str],
+    groups: dict[Optional[str], list[CodeFile]],
+    gpus: Iterable[GpuArch],
+    libcuda: Optional[Libcuda],
 ) -> Severity:
     """Return `error` if the program cannot do without *name*, or is not known; `warning` if it may use another."""
     if name is None:
@@ -101,40 +137,48 @@ def _severity(
     if is_addition(name) or (isinstance(preflight, ProgramPreflight) and not preflight.uses_frameworks):
         return "warning"
     others = ([file for file in group if file.is_main] for other, group in groups.items() if other != name)
-    works = any(mains and not is_addition(mains[0].framework) and not _lacking(gpus, mains) for mains in others)
+    works = any(
+        mains and not is_addition(mains[0].framework) and _shortage(gpus, mains, libcuda) is None for mains in others
+    )
     return "warning" if works else "error"
 
 
-def _missing(
-    preflight: ImagePreflight, files: list[CodeFile], gpus: tuple[GpuArch, ...], severity: Severity
-) -> Finding:
-    """Return the finding that *files* have no code for *gpus*."""
-    first, vendor = files[0], gpus[0].gpu.vendor
-    has = sum_of(files)
-    archs = list(dict.fromkeys(gpu.arch or "" for gpu in gpus))
+def _finding(found: _Shortage, severity: Severity) -> Finding:
+    """Return the finding about *found*, with *severity* or a milder one."""
+    first, vendor = found.files[0], found.gpus[0].gpu.vendor
+    has = sum_of(found.files)
+    archs = list(dict.fromkeys(gpu.arch or "" for gpu in found.gpus))
     framework = framework_called(first.framework)
     releases = framework.releases if framework is not None else {}
     release = next((releases[arch] for arch in archs if arch in releases), None)
     override = override_for(archs[0], has.code)
-    is_other = vendor not in has.vendors
+    isa, libcuda = (has.isas[-1:] or ("",))[0], found.libcuda
+    cases = cases_of(
+        ("of-amd", vendor == "amd"),
+        ("partly", found.share.runs),
+        ("released", release),
+        ("override", override),
+        ("of-other-vendor", vendor not in has.vendors),
+    )
     return finding(
-        "gpu-code-missing",
+        "gpu-code-missing" if libcuda is None else "ptx-too-new",
         subject=first.framework if first.is_main and first.framework else basename(first.path),
-        case=cases_of(
-            ("of-amd", vendor == "amd"),
-            ("released", release),
-            ("override", override),
-            ("of-other-vendor", is_other),
-        ),
-        severity=severity,
+        case=cases if libcuda is None else None,
+        severity=severity if found.share.is_next_to_nothing else "warning",
         vendor=vendor,
         where=first.path,
-        gpus=", ".join(dict.fromkeys(gpu.name for gpu in gpus)),
+        gpus=", ".join(dict.fromkeys(gpu.name for gpu in found.gpus)),
         archs=", ".join(archs),
         has=_listed(has),
         release=release,
         variable=OVERRIDE,
         override=override,
+        share=f"{found.share.runs} of {found.share.modules} modules",
+        isa=isa,
+        cuda=cuda_of_isa(isa),
+        libcuda=libcuda.name if libcuda is not None else None,
+        serves=libcuda.serves if libcuda is not None else None,
+        driver=minimum_driver(cuda_of_isa(isa) or ""),
     )
 
 
