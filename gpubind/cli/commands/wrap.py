@@ -9,7 +9,7 @@ from typing import Any
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Argument, PlanOptions, Subcommand
-from gpubind.cli.output import progress, write_document
+from gpubind.cli.output import progress, warn, write_document
 
 HELP = """Start a runtime's own command line, with the plan in it.
 
@@ -32,12 +32,16 @@ def wrap(
     from gpubind.launch.wrap.command import moved, parse_command, printed
     from gpubind.launch.wrap.passing import site_switches
     from gpubind.launch.wrap.start import wrapped_command
+    from gpubind.launch.wrap.unread import without_plan
 
     words = tuple(line)
     with not_started():
         environ = callers_environ()
         parsed = parse_command(words, environ, site_switches(words))
         if parsed is None:
+            warning = None if quiet else without_plan(words, environ)
+            if warning is not None:
+                warn(warning)
             _become(words, environ, dry_run=dry_run)
             return
         if not parsed.is_here:

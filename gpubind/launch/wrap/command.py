@@ -113,7 +113,7 @@ def parse_command(
     several commands in one line (`wrap-several`), options in a file (`wrap-unseen`).
     """
     words = tuple(argv)
-    prefix, at = _prefixes(words)
+    prefix, at = read_prefixes(words)
     environ = _changed(environ or {}, prefix)
     program = PROGRAMS[basename(words[at])]
     head = _read_on(program, None, words, at + 1)
@@ -210,7 +210,7 @@ def _asks_for_help(line: Line) -> bool:
     return any(option.name in _NO_START for option in line.options)
 
 
-def _prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
+def read_prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
     """Return the programs before the runtime's, and the position of that. Errors: as `parse_command`."""
     prefix: list[Prefix] = []
     at = 0

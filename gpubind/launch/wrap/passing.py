@@ -21,6 +21,8 @@ _SITE_LIMIT = 1 << 20
 WITH_GPU_FLAGS = (*WITH_SITE, "docker", "nerdctl", "podman")
 _BEGINNINGS = ("--nv", "--rocm", "--gpus", "--runtime", "--device")
 """Every word that asks those programs for GPUs begins so. None can be shortened, or share its word with others."""
+_COMPOSED, _CDI = {"create", "run", "up", "watch"}, ".com/gpu"
+"""What `without_plan` has to see: commands of Compose that make containers, and a GPU of CDI in a build."""
 VARIABLES = tuple(f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in ("NV", "NVCCLI", "ROCM"))
 """The variables that ask Apptainer and SingularityCE for GPUs, as the flags do."""
 _ACTIONS = ("exec", "run", "shell", "test", "instance")
@@ -45,6 +47,8 @@ def asks_for_no_gpu(words: Sequence[str], environ: Mapping[str, str]) -> bool:
     The site's configuration may still ask: see `site_switches`.
     """
     if not words or words[0].rpartition("/")[2] not in WITH_GPU_FLAGS:
+        return False
+    if ("compose" in words and not _COMPOSED.isdisjoint(words)) or any(_CDI in word for word in words):
         return False
     return not any(word.startswith(_BEGINNINGS) for word in words) and not any(name in environ for name in VARIABLES)
 

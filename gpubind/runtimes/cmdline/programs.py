@@ -111,6 +111,8 @@ _SINGULARITY = Program(
         ("instance", "run"): _INSTANCE,
     },
 )
+COMPOSE = Program("compose", "docker", reader.PFLAG, {})
+"""Its containers are in files."""
 _BWRAP = StartCommand("bwrap", "rootfs", needs_command=True)
 _CH_RUN = StartCommand("ch-run", needs_command=True)
 _NSPAWN, _PROOT = StartCommand("systemd-nspawn", "rootfs"), StartCommand("proot", "rootfs")
@@ -118,6 +120,8 @@ PROGRAMS: dict[str, Program] = {
     "apptainer": _SINGULARITY,
     "singularity": _SINGULARITY,
     "docker": _engine("docker"),
+    "docker-compose": COMPOSE,
+    "podman-compose": COMPOSE,
     "nvidia-docker": _engine("docker"),
     "nerdctl": _engine("nerdctl"),
     "podman": _engine("podman"),
@@ -135,9 +139,7 @@ PASTED = ("enroot", "podman-hpc", "pyxis", "sarus", "shifter")
 """Programs that gpubind does not start; docs/paste.md has their options for a plan."""
 OTHERS = {
     **{name: f"docs/paste.md says what to paste for {name}" for name in PASTED},
-    "docker-compose": "use `gpubind plan --format compose`",
     "kubectl": "use `gpubind plan --format kubernetes`",
-    "podman-compose": "use `gpubind plan --format compose`",
     "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
 }
 """Other programs that start containers, whose command lines are not read; what to do instead."""

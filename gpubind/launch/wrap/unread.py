@@ -1,0 +1,110 @@
+"""Lines that are passed through, and whose containers may get GPUs from files that gpubind does not read.
+
+`without_plan` returns the warning. A Compose file is only searched for words of GPUs: without one there is no warning.
+
+Sources: compose-go `cli/options.go` (DefaultFileNames, COMPOSE_FILE); references of `docker compose` and `docker buildx
+build`; podman-compose 1.5 `podman_compose.py` (COMPOSE_DEFAULT_LS).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import basename, dirname, join
+from typing import Optional
+
+from gpubind.errors import UnseenError, UsageError
+from gpubind.files.regular import read_regular
+from gpubind.launch.wrap.command import read_prefixes
+from gpubind.model.answers import ABSENT, answer_in, exists, real_path
+from gpubind.runtimes.cmdline.programs import COMPOSE, PROGRAMS
+from gpubind.runtimes.cmdline.reader import Line, read_options
+
+_STARTS = ("create", "run", "up", "watch")
+"""The commands of Compose that make containers."""
+_BUILDS = ("build", "buildx", "builder", "image")
+_FILES = tuple(
+    f"{name}{part}.{ending}"
+    for name in ("compose", "docker-compose", "podman-compose", "container-compose")
+    for part in ("", ".override")
+    for ending in ("yaml", "yml")
+)
+_SIZE_LIMIT = 1 << 20
+_GPUS = re.compile(rb"gpu|nvidia|amd\.com/|habana|/dev/(dri|dxg|kfd)|^\s*-?\s*(extends|include)\s*:", re.I | re.M)
+"""Words of GPUs in a Compose file, and the keys that name other files."""
+_CDI = re.compile(r"\b(nvidia|amd)\.com/gpu\b")
+
+
+def without_plan(argv: Sequence[str], environ: Mapping[str, str]) -> Optional[UsageError]:
+    """Return the warning about *argv*, which `parse_command` passes through; None if it asks for no GPU."""
+    words = tuple(argv)
+    _, at = read_prefixes(words)
+    program = PROGRAMS[basename(words[at])]
+    if program.family not in ("docker", "nerdctl", "podman") or "--help" in words[at:]:
+        return None
+    reader, name = program.reader._replace(permutes=False), words[at]
+    line = read_options(reader, program.known, words, at + 1)
+    if program is not COMPOSE:
+        first = words[line.others[0]] if line.others else ""
+        if first in _BUILDS:
+            return _of_build(words, at)
+        if first != "compose":
+            return None
+        line, name = read_options(reader, COMPOSE.known, words, line.others[0] + 1), f"{name} compose"
+    return _of_compose(line, name, environ)
+
+
+def _of_build(words: Sequence[str], at: int) -> Optional[UsageError]:
+    if not any(map(_CDI.search, words)):
+        return None
+    return UsageError(
+        "wrap-without-plan",
+        f"`{words[at]}` gives a build the GPUs of a CDI spec, and gpubind adds no plan to it",
+        hint="`gpubind plan --format cdi` writes a CDI spec",
+    )
+
+
+def _of_compose(line: Line, program: str, environ: Mapping[str, str]) -> Optional[UsageError]:
+    left = line.words[line.trouble.at if line.trouble is not None else line.end :]
+    if not any(word in _STARTS for word in (left if line.trouble is not None else left[:1])):
+        return None
+    try:
+        file = next((path for path in _files(line, environ) if _names_gpus(path)), None)
+    except UnseenError as error:  # what could not be inspected may ask for GPUs
+        file = error.where
+    if file is None:
+        return None
+    return UsageError(
+        "wrap-without-plan",
+        f"`{program}` starts services without a plan, and their Compose file may ask for GPUs",
+        where=file,
+        why="gpubind does not read Compose files",
+        hint="`gpubind plan --format compose -o gpu.yaml` writes a service that yours can extend; or name a CDI device "
+        "in `devices`, from a spec of `gpubind plan --format cdi`",
+    )
+
+
+def _files(line: Line, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the Compose files that *line* reads: those that it names, else those with a default name."""
+    named = [option.value for option in line.options if option.name == "file"]
+    named = named or [path for path in environ.get("COMPOSE_FILE", "").split(":") if path]
+    if named:
+        yield from named
+        return
+    directory = real_path(line.last("project-directory") or ".")
+    while True:
+        found = [path for name in _FILES if exists(path := join(directory, name))]
+        yield from found
+        if found or directory == "/":
+            return
+        directory = dirname(directory)
+
+
+def _names_gpus(path: str) -> bool:
+    """Return whether the Compose file *path* may ask for GPUs: also where it is an address, or cannot be read."""
+    if path == "-" or "://" in path:
+        return True
+    try:
+        return _GPUS.search(read_regular(path, _SIZE_LIMIT)) is not None
+    except OSError as error:
+        return answer_in(error) != ABSENT
