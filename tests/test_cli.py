@@ -1210,3 +1210,12 @@ def test_a_store_is_one_in_settings_and_in_the_library_as_well() -> None:
     assert (checked.returncode, checked.stderr.partition("\n")[0]) == (2, done.stderr.partition("\n")[0])
     start = facade.start("podman:bb", ["true"], backend="podman", host=facade.open_host(HOST), dry_run=True)
     assert start.argv[-2:] == ("bb", "true")
+
+
+def test_the_driver_of_the_hosts_own_root_is_no_driver_in_an_image(tmp_path: Path) -> None:
+    spec = {**glibc(), **rhel(), "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.1"}
+    root, copied = (str(make_tree(tmp_path / name, spec).root) for name in ("root", "copied"))
+    for image, is_told in ((root, False), (f"{root}/.", False), (copied, True)):
+        done = gpubind("check", "--json", "--nv", "--root", root, "--dev-root", root, "--image", image)
+        codes = [one["code"] for one in json.loads(done.stdout)["findings"]]
+        assert ("driver-in-image" in codes) == is_told, image

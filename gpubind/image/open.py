@@ -33,6 +33,11 @@ STORED_ELSEWHERE = {
     "dir": "podman:NAME",
 }
 """What containers/image calls what gpubind calls otherwise."""
+ENVIRONMENTS = {
+    "conda-meta": "a conda environment, not an image",
+    "pyvenv.cfg": "a virtual environment of Python, not an image",
+}
+"""By the name that each has at its top."""
 HEAD_SIZE = 2048
 OPEN_LIMIT = 4
 """Images that several checks keep open: each has files and directories open, of which a process may have few."""
@@ -51,7 +56,7 @@ def open_image(reference: Path, machine: Optional[str] = None) -> Image:
     `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-bundle`, `bad-sif`, `bad-squashfs`,
     `bad-oci`, `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
     """
-    return open_reference(parse_reference(os.fspath(reference)), machine)
+    return open_root(parse_reference(os.fspath(reference)), machine)
 
 
 class OpenImages:
@@ -81,7 +86,7 @@ class OpenImages:
             while len(self._images) >= OPEN_LIMIT:
                 self._close_oldest()
             try:
-                image = open_reference(reference, machine)
+                image = open_root(reference, machine)
             except GpubindError as error:
                 self._errors[key] = error
                 raise
@@ -94,6 +99,21 @@ class OpenImages:
 
     def _close_oldest(self) -> None:
         self._images.pop(next(iter(self._images))).close()
+
+
+def open_root(reference: ImageReference, machine: Optional[str] = None) -> Image:
+    """Return the image that *reference* names. A start may add what an environment of Python lacks; a check may not.
+
+    Errors: as `open_image`.
+    """
+    image = open_reference(reference, machine)
+    found = next((name for name in ENVIRONMENTS if image.tree.has(f"/{name}")), None)
+    if found is None or image.facts.libc_family != "none":
+        return image
+    image.close()
+    why = f"it has {found} and no C library: its programs run with the C library of an image, or of this machine"
+    hint = "give the image that it runs in, `--image IMAGE --program ENV/bin/python`; for this machine `--image /`"
+    raise FormatError("unknown-image", f"this is {ENVIRONMENTS[found]}", where=reference.text, why=why, hint=hint)
 
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:

@@ -209,6 +209,11 @@ class ImagePreflight(Preflight):
         """The CUDA of the image, and of everything outside its usual places that the program may use."""
 
     @property
+    def is_own_root(self) -> bool:
+        """Return whether the image is the directory from which the driver comes: this machine's root, usually."""
+        return self.host.local is not None and self.image.tree.root == self.host.driver.root
+
+    @property
     def gpu_code(self) -> tuple[CodeFile, ...]:
         """Return the files with GPU code that the program may use; read when it is first asked for."""
         if self._gpu_code is None:

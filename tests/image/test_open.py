@@ -138,6 +138,21 @@ def test_references_that_name_no_image(reference: str, code: str) -> None:
     assert code_of(reference) == code
 
 
+@pytest.mark.parametrize(
+    ("marker", "what"), [("conda-meta", "a conda environment"), ("pyvenv.cfg", "a virtual environment of Python")]
+)
+def test_an_environment_of_python_is_no_image_but_an_image_may_have_one_at_its_top(
+    tmp_path: Path, marker: str, what: str
+) -> None:
+    environment: Spec = {"/bin/python": File(elf(kind=2), 0o755), "/lib/libz.so.1": elf("libz.so.1"), f"/{marker}": "x"}
+    with pytest.raises(GpubindError) as caught:
+        open_image(make_tree(tmp_path / "env", environment).root)
+    assert (caught.value.code, caught.value.what) == ("unknown-image", f"this is {what}, not an image")
+    assert "--program ENV/bin/python" in caught.value.hint
+    with open_image(make_tree(tmp_path / "image", {**glibc(), f"/{marker}": "x"}).root) as image:
+        assert image.facts.libc_family == "glibc"
+
+
 def test_a_fifo_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert code_of(str(tmp_path / "fifo")) == "no-image"
