@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,30 @@ def test_a_node_that_hangs_is_said_to_be_late_and_keeps_no_other_from_answering(
         nodes.on("n3", "sh", "-c", "kill -STOP $(cat /run/slurmd.pid)")
         text = nodes.run("gpubind", "fleet", "check", "--nv", "-w", "n[1-4]", "--timeout", "20", status=1)
     assert rows(text) == {"n[1-2,4]": "ok", "n3": "timed out: no answer within 20 s"}
+
+
+EPILOG = """#!/bin/sh
+[ "$(hostname)" != n4 ] || sleep 100
+"""
+
+
+def test_a_node_whose_job_does_not_end_is_named_and_the_others_answer_within_seconds(
+    binds: list[Bind], tmp_path: Path
+) -> None:
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks/epilog.sh").write_text(EPILOG)
+    with cluster(str(tmp_path / "slurm"), 4, hooks=f"{tmp_path}/hooks", binds=binds) as nodes:
+        nodes.run("srun", "-N3", "-w", "n[1-3]", "gpubind", "check", "-q", "--nv", "--gpus", "all")  # byte code
+        nodes.run("srun", "-w", "n4", "true")
+        while nodes.run("sinfo", "--noheader", "--nodes=n4", "--format=%T").strip() != "completing":
+            time.sleep(0.1)
+        began = time.monotonic()
+        text = nodes.run("gpubind", "fleet", "check", "--nv", "-w", "n[1-4]", status=1)
+        took = time.monotonic() - began
+        assert nodes.run("sinfo", "--noheader", "--nodes=n4", "--format=%T").strip() == "completing"
+    why = "Slurm says completing, and gave no allocation: Unable to allocate resources: Connection timed out"
+    assert rows(text) == {"n[1-3]": "ok", "n4": f"unreachable: {why}; ask by --engine clustershell"}
+    assert took < 30
 
 
 SSHD = """
