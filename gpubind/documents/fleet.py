@@ -142,8 +142,11 @@ def read_document(data: bytes) -> tuple[dict[str, Any], Result]:
     return document, result
 
 
-def with_exit(answer: NodeAnswer) -> NodeAnswer:
-    """Return *answer*, which has failed if gpubind did not end with an exit code of its verdict."""
+def with_exit(answer: NodeAnswer, error: str) -> NodeAnswer:
+    """Return *answer*, which has failed if gpubind did not end with an exit code of its verdict.
+
+    *error*: what it wrote to standard error about an error, if anything.
+    """
     result = answer.result
     if isinstance(result, NodeState):
         of_plan = (0, 1) if result.worst == "error" else (0,)
@@ -153,8 +156,9 @@ def with_exit(answer: NodeAnswer) -> NodeAnswer:
     if is_meant:
         return answer
     ended = f"exit {answer.exit} "
-    why = f"{ended}after its answer: {answer_line(answer).removeprefix(ended)}"
-    return answer._replace(status="failed", why=why[:_QUOTED], result=None)
+    line = answer_line(answer).removeprefix(ended)[:_QUOTED]
+    why = f"{ended}after its answer: {line}" + (f"; {error}" if error else "")
+    return answer._replace(status="failed", why=why, result=None)
 
 
 class NodeGroup(NamedTuple):

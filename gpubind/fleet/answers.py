@@ -99,7 +99,7 @@ def new_nonce() -> str:
 class _Output:
     """What a node has printed so far."""
 
-    __slots__ = ("error", "is_begun", "is_named", "is_whole", "text")
+    __slots__ = ("error", "is_begun", "is_named", "is_whole", "rest", "text")
 
     def __init__(self) -> None:
         self.text = bytearray()
@@ -108,6 +108,8 @@ class _Output:
         self.is_named = False
         self.is_whole = False
         """Whether all of the answer has been printed; what follows is not kept."""
+        self.rest = 0
+        """Bytes of what follows."""
 
 
 class Listener:
@@ -153,7 +155,10 @@ class Listener:
             output.error = (output.error + chunk)[-_ERROR_LIMIT:]
             return True
         if output.is_whole:
-            return True
+            output.rest += len(chunk)
+            if output.rest > NOISE_LIMIT:
+                self._finish(self._complete(node, output))
+            return node in self._outputs
         start = max(0, len(output.text) - max(len(self._begin), len(self._end)))
         output.text += chunk
         output.is_named = is_named
@@ -164,9 +169,9 @@ class Listener:
         elif output.is_begun and output.text.find(self._end, start) >= 0:
             output.is_whole = True
             answer = self._complete(node, output)
-            # Its standard error, which says why a program crashed, may come later than the answer. And a step that ends
+            # Its standard error, which says why a program failed, may come later than the answer. And a step that ends
             # early kills gpubind before the shell that says so: the node may be asked again.
-            if not (answer.status == "crashed" or (is_named and answer.exit in _KILLED)):
+            if not (answer.status in ("crashed", "failed") or (is_named and answer.exit in _KILLED)):
                 self._finish(answer)
         return node in self._outputs
 
@@ -216,7 +221,7 @@ class Listener:
                 return NodeAnswer(node, "crashed", status, _crash(status, output.error))
             why = f"{error.what}: {error.why} ({error.where})" if isinstance(error, FormatError) else _excerpt(body)
             return NodeAnswer(node, "garbled", status, why)
-        return with_exit(NodeAnswer(node, "answered", status, "", document, result))
+        return with_exit(NodeAnswer(node, "answered", status, "", document, result), _error_of(output.error))
 
 
 def _excerpt(text: Union[bytes, bytearray]) -> str:
@@ -237,5 +242,13 @@ def _crash(status: int, error: bytes) -> str:
 
 def _error_line(error: bytes) -> str:
     """Return the first line of *error* that says that it is one; else the last line."""
-    lines = [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "")[: 2 * _EXCERPT]
+    return _error_of(error) or next(reversed(_lines(error)), "")[: 2 * _EXCERPT]
+
+
+def _error_of(error: bytes) -> str:
+    """Return the first line of *error* that says that it is one, if any."""
+    return next((line for line in _lines(error) if line.startswith("error:")), "")[: 2 * _EXCERPT]
+
+
+def _lines(error: bytes) -> list[str]:
+    return [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]

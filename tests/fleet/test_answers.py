@@ -230,6 +230,23 @@ def test_an_exit_code_that_is_not_of_the_verdict_makes_an_answer_failed(
     assert (answer.document, answer.result) == (document, None)
 
 
+def test_of_a_failed_answer_what_gpubind_calls_an_error_is_the_reason() -> None:
+    """`plan --strict` has errors that no plan contains."""
+    found: list[NodeAnswer] = []
+    listener = Listener(NONCE, ["n1"], found.append)
+    assert listener.receive("n1", False, line(json.dumps({**CHECK, "schema": "gpubind.plan/1"}), 1))
+    listener.receive("n1", True, b"slow file system\nerror: uvm-missing: it is missing\n  hint: load it\n")
+    listener.end("n1", 0)
+    assert [answer.why for answer in found] == ["exit 1 after its answer: ok; error: uvm-missing: it is missing"]
+
+
+def test_a_node_that_prints_without_end_after_its_answer_is_not_listened_to() -> None:
+    listener = Listener(NONCE, ["n1"], lambda answer: None)
+    assert listener.receive("n1", False, line("", 1))
+    assert listener.receive("n1", False, b"x" * NOISE_LIMIT)
+    assert not listener.receive("n1", False, b"x")
+
+
 @pytest.mark.parametrize(
     ("changes", "status"),
     [
