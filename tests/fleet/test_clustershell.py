@@ -79,14 +79,17 @@ def test_a_damaged_configuration_of_clustershell_is_an_error_that_names_it(clust
 
 NOT_READ = """
 import sys
+from logging import getLogger
 from gpubind.fleet.answers import FleetCall, FleetRequest, Listener
 from gpubind.fleet.clustershell import ask_clustershell
 call = FleetCall(FleetRequest(("n1",), (), "clustershell", 30, None, True), ("sh", "-c", "exit 3"), sys.argv[1])
 ask_clustershell(call, Listener("0", ("n1",), lambda answer: print(answer.node, answer.status, answer.why)))
+getLogger("ClusterShell.Worker.EngineClient").warning("Broken pipe")
 """
 
 
 def test_a_node_that_does_not_read_what_it_is_sent_is_a_row_and_nothing_else(cluster: FakeCluster) -> None:
+    """ClusterShell logs it if the node's program ends between its start and the first write."""
     (cluster.directory / "sent").write_bytes(bytes(8 << 20))
     command = [sys.executable, "-c", NOT_READ, str(cluster.directory / "sent")]
     environ = {**cluster.environ, "PYTHONPATH": BARE["PYTHONPATH"]}
