@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from gpubind.documents import Made
+from gpubind.documents.check.report import verdict
 from gpubind.documents.diff.comparison import Fold
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.fleet import (
+    NodeAnswer,
     NodeError,
     NodeGroup,
     NodeState,
@@ -29,7 +31,7 @@ _COLUMNS = [Column(title, kept=True) for title in ("what", "most nodes", "here")
 
 def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold, made: Optional[Made] = None) -> str:
     """Return the page of *groups*, the largest first, that have answered *action*."""
-    states = [group.answer.result for group in groups if isinstance(group.answer.result, NodeState)]
+    states = [group.answer for group in groups if isinstance(group.answer.result, NodeState)]
     others = [group for group in groups if not isinstance(group.answer.result, Snapshot)]
     cards = [_card(f"n{number}", group, states[:1], fold) for number, group in enumerate(others)]
     found: dict[Finding, list[tuple[str, str]]] = {}
@@ -46,13 +48,14 @@ def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold, made
     return render_groups(f"fleet {action}", worst, title, summary_of(groups), cards, listed, made)
 
 
-def _card(name: str, group: NodeGroup, reference: Sequence[NodeState], fold: Fold) -> Card:
+def _card(name: str, group: NodeGroup, reference: Sequence[NodeAnswer], fold: Fold) -> Card:
     answer, card = group.answer, Card(name, "lost", "", fold(group.nodes), group.nodes)
     if isinstance(answer.result, NodeState):
         level = answer.result.worst
-        rows = [row for state in reference for row in _otherwise(answer.result, state)]
+        rows = [row for first in reference for row in _otherwise(answer, first)]
         driver, digest = driver_and_digest(answer.result)
-        facts = tuple(filter(None, (driver, f"digest of the plan {digest}" if digest else "")))
+        unexplained = "" if level == verdict(answer.findings) else answer_line(answer)
+        facts = tuple(filter(None, (unexplained, driver, f"digest of the plan {digest}" if digest else "")))
         return card._replace(level=level, word=level, lines=facts, table=table_of(_COLUMNS, rows))
     if isinstance(answer.result, NodeError):
         error = answer.result
@@ -63,13 +66,13 @@ def _card(name: str, group: NodeGroup, reference: Sequence[NodeState], fold: Fol
     return card._replace(word=answer.status.replace("-", " "), lines=(group.why,) if group.why else ())
 
 
-def _otherwise(state: NodeState, reference: NodeState) -> Iterator[Row]:
-    """Yield what *state* has otherwise than *reference*."""
-    pairs = zip(driver_and_digest(reference), driver_and_digest(state))
-    for what, (before, after) in zip(("driver", "digest of the plan"), pairs):
+def _otherwise(answer: NodeAnswer, reference: NodeAnswer) -> Iterator[Row]:
+    """Yield how *answer* differs from *reference*."""
+    pairs = zip(*((*driver_and_digest(one.result), one.gpubind) for one in (reference, answer)))
+    for what, (before, after) in zip(("driver", "digest of the plan", "gpubind"), pairs):
         if before != after:
             yield what, before or "none", after or "none"
-    old, new = ({(one.code, one.subject): one.severity for one in each.findings} for each in (reference, state))
+    old, new = ({(one.code, one.subject): one.severity for one in each.findings} for each in (reference, answer))
     for code, subject in dict.fromkeys((*new, *old)):
         if old.get((code, subject)) != new.get((code, subject)):
             yield f"{code} ({subject})", old.get((code, subject), "none"), new.get((code, subject), "none")

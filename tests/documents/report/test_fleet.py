@@ -81,8 +81,15 @@ def test_a_verdict_of_an_error_is_one_and_an_answer_that_failed_does_not_count()
     unknown = NodeAnswer("n1", "answered", 1, "", {}, NodeState("d0", verdict="error"))
     failed = NodeAnswer("n2", "failed", 137, "exit 137 after its answer: ok", {})
     found = page(unknown, failed, said("n3", GOOD))
+    assert "error, by its verdict: no finding says so" in found.all("article", kind="error")[0].text
     assert [card.text for card in found.all("h3")] == ["error n1 1", "failed n2 1", "ok n3 1"]
     assert found.all("h1")[0].text == "error 3 nodes"
+
+
+def test_a_card_names_the_build_of_gpubind_that_is_not_that_of_most() -> None:
+    nodes = {"n1": "0.1.0+gaaa", "n2": "0.1.0+gaaa", "n3": "0.1.0+gbbb"}
+    found = page(*(said(node, GOOD)._replace(document={"gpubind": build}) for node, build in nodes.items()))
+    assert [cell.text for cell in found.all("td")] == ["gpubind", "0.1.0+gaaa", "0.1.0+gbbb"]
 
 
 def test_a_comparison_shows_what_differs_and_who_did_not_answer() -> None:
