@@ -9,8 +9,9 @@ A wrong answer costs more than no answer. So these rules decide which message of
 
 1. A phrase of few words without a number and without a word of failure (`failure_words` of the data) only names a
    file, a function or a setting: its line must have a word of failure.
-2. What stands within the words of a harmless message is harmless: `libfoo.so not found` in `Could not locate
-   libfoo.so: pattern libfoo.so not found`. What stands before or after them is not.
+2. What stands within the words of a longer phrase means no more than that phrase: `libfoo.so not found` in `Could not
+   locate libfoo.so: pattern libfoo.so not found`. The words of harmless messages and of warnings include what their
+   wildcards stand for.
 3. A cause precedes what another line explains, that precedes a warning, and that precedes a harmless message.
 4. Of these the most specific one is meant: the one whose phrase has the most characters.
 
@@ -54,6 +55,8 @@ _FEW = 3
 Rank = Literal["cause", "general", "warning", "harmless"]
 RANKS: tuple[Rank, ...] = ("cause", "general", "warning", "harmless")
 """general: another line says why; warning: the program goes on without it; harmless: nothing is wrong."""
+_COVERING: tuple[Rank, ...] = ("warning", "harmless")
+"""What stands within their words does not tell of a failure."""
 
 _LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
@@ -290,14 +293,13 @@ def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage
     if all(phrase.message is not None and phrase.message.name in known for phrase in phrases):
         return None
     hits = [hit for phrase in phrases if _may_match(phrase, line, words) for hit in _hits(phrase, line)]
-    covers = [hit.span for hit in hits if hit.message.rank == "harmless"]
-    meant = [hit for hit in hits if hit.message.rank == "harmless" or not _is_within(hit.span, covers)]
+    meant = [hit for hit in hits if not any(_is_within(hit, other) for other in hits)]
     return max(meant, key=lambda hit: (-RANKS.index(hit.message.rank), hit.weight, hit.message.name), default=None)
 
 
 def _may_match(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> bool:
     """Return whether *phrase* is more than a name, or the *line* of these *words* has a word of failure."""
-    if phrase.message is None or phrase.message.rank in ("warning", "harmless") or len(phrase.words) > _FEW:
+    if phrase.message is None or phrase.message.rank in _COVERING or len(phrase.words) > _FEW:
         return True
     like = phrase.pattern.replace(b"\\", b"")
     return bool(_NUMBER.search(like)) or _says_failure(like, phrase.words) or _says_failure(line, words)
@@ -327,8 +329,15 @@ def _hits(phrase: Phrase, line: bytes) -> Iterator[_Hit]:
             yield _Hit(message, phrase.weight, match.span(), None if library is None else library.decode())
 
 
-def _is_within(span: tuple[int, int], covers: Iterable[tuple[int, int]]) -> bool:
-    return any(start <= span[0] and span[1] <= end for start, end in covers)
+def _is_within(hit: _Hit, other: _Hit) -> bool:
+    """Return whether *hit* stands within the words of *other*, so that it means no more than these.
+
+    The words of a harmless message and of a warning include what their wildcards stand for.
+    """
+    (start, end), (first, last) = hit.span, other.span
+    if not (first <= start and end <= last and end - start < last - first):
+        return False
+    return other.message.rank in _COVERING or other.weight == last - first
 
 
 def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
