@@ -15,6 +15,7 @@ from gpubind.documents.explanation import explain_code
 from gpubind.formats.driver.names import COMPANIONS
 from gpubind.model import VENDORS
 from gpubind.model.findings import MENDED_BY, finding, texts
+from gpubind.rules.subjects import SUBJECTS
 from tests.support.page import hold
 
 PACKAGE = Path(gpubind.__file__).parent
@@ -29,7 +30,7 @@ MEANS = {
     "nothing": "nobody: it says how things are",
 }
 TOLD = ("what", "why", "hint", "command")
-FIELDS = {*TOLD, "needs", "severity", "by", "theme", "support", "follows", "of", "vendor", "cases", "page"}
+FIELDS = {*TOLD, "needs", "severity", "by", "theme", "support", "follows", "of", "when", "vendor", "cases", "page"}
 
 
 def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
@@ -38,6 +39,7 @@ def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
         assert {*text} <= FIELDS, code
         assert text["needs"] in ("host", "image", "runtime", "program"), code
         assert text["severity"], code
+        assert text.get("when", "wsl") in SUBJECTS, code
         assert text["by"] in MENDED_BY, code
         assert {*text["severity"]} <= {"error", "warning", "note"}, code
         of = text.get("vendor")

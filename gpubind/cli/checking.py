@@ -57,6 +57,8 @@ class CheckRequest(NamedTuple):
     """What each host is to have."""
     linked: bool = False
     """Whether the document shows what the plan's files are linked with."""
+    lists_rules: bool = False
+    """Whether the document names the rules that found nothing."""
     tries: bool = False
     """Whether the container is started, to see what is predicted."""
     gpu_code: bool = True
@@ -158,7 +160,7 @@ def _check_on(host: Host, request: CheckRequest, named_image: Optional[str], ope
         from gpubind.launch.trial import try_start
 
         start.trial = try_start(start, reference)
-    rules = ((rule.code, rule.needs) for rule in applying(start))
+    rules = [(rule.code, rule.needs) for rule in applying(start)] if request.lists_rules else ()
     named = request.named(named_image)
     expected = " and ".join(one.origin for one in request.expected) or None
     checked = checked_in(image, runtime=start.backend, expected=expected, **named)

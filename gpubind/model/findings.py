@@ -11,6 +11,8 @@ The file has an entry for each code:
 - `support`: for a note that changes what a job may expect of an image: what it gets instead of full support.
 - `of`: the one runtime, or `like` for --like, `expectation` for what a node is to have, or `trial` for --try, for
   which the finding is possible; absent: every start.
+- `when`: what a start must have besides for the rule to apply, one of `gpubind.rules.subjects.SUBJECTS`; absent:
+  nothing.
 - `follows`: the codes of findings that are its cause: with one of those, check does not report it.
 - `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
 - `cases`: for a finding that has several causes, by name: what differs from the above.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from functools import cache
 from typing import Any, Optional, Union
 
 from gpubind.frozen import NamedTuple
@@ -14,6 +15,7 @@ from gpubind.rules import program, runtime, trial
 from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services
 from gpubind.rules.image import cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
+from gpubind.rules.subjects import SUBJECTS
 
 MODULES = (
     *(amd, driver, engines, expected, intel, nodes, platform, services),
@@ -58,16 +60,26 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
 
 
 def applying(preflight: Preflight) -> tuple[Rule, ...]:
-    """Return those of the rules `asked` that are about the plan's vendors, its runtime, --like, --expect and --try."""
+    """Return those of the rules `asked` that are about this start: its vendors, its runtime, its options, its subjects.
+
+    A finding of another rule says by itself that the rule applied.
+    """
     request = preflight.plan.request
     vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or set(VENDORS)
     like, expected = request.like is not None, bool(preflight.expected)
     tried = "trial" if preflight.trial is not None else None
     plans_of = (None, preflight.backend, "like" if like else None, "expectation" if expected else None, tried)
+
+    @cache
+    def has(subject: Optional[str]) -> bool:
+        return subject is None or SUBJECTS[subject](preflight)
+
     return tuple(
         rule
         for rule in asked(preflight)
-        if _is_about(texts()[rule.code].get("vendor"), vendors) and texts()[rule.code].get("of") in plans_of
+        if _is_about(texts()[rule.code].get("vendor"), vendors)
+        and texts()[rule.code].get("of") in plans_of
+        and has(texts()[rule.code].get("when"))
     )
 
 

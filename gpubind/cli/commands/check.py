@@ -57,8 +57,7 @@ def check(
     is_one = max(len(image or ()), len(host or ())) < 2
     _need_document(chosen, is_one=is_one)
     _need_program(program, image)
-    if try_:
-        _need_to_try(image, host, like, as_user)
+    _need_to_try(image, host, like, as_user, tries=try_)
     request = CheckRequest(
         options=options,
         backend=backend,
@@ -71,6 +70,7 @@ def check(
         reasons=ignored_findings(ignore or ()),
         gpu_code=gpu_code,
         linked=chosen == "html" and is_one,
+        lists_rules=chosen == "junit",
         severities=site_severities(),
         expected=_expected(options, expect, like, is_here=not host) if require is None else (),
         tries=try_,
@@ -120,7 +120,9 @@ def _policy(path: Optional[str], image: Texts) -> Optional[Policy]:
         return parse_policy(data)._replace(origin=path)
 
 
-def _need_to_try(image: Texts, host: Texts, like: Optional[str], user: Optional[str]) -> None:
+def _need_to_try(image: Texts, host: Texts, like: Optional[str], user: Optional[str], *, tries: bool) -> None:
+    if not tries:
+        return
     from gpubind.launch.trial import need_to_try
 
     need_to_try(image[0] if image else None, is_recorded=bool(host), is_like=like is not None, user=user)

@@ -1,4 +1,4 @@
-"""`check --format junit`: each rule that applies is a test case.
+"""`check --format junit`: each rule that applied is a test case.
 
 Source: the JUnit XML that Jenkins and GitLab read: testsuite, properties, testcase, failure, skipped, system-out.
 """
@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from gpubind.documents.check.report import Report, not_counted
 from gpubind.documents.text import render_finding, unicode_lines
+from gpubind.model.findings import texts
 
 
 def render_junit(report: Report) -> str:
@@ -41,7 +42,7 @@ def _suite(report: Report) -> ElementTree.Element:
     for name, value in about.items():
         ElementTree.SubElement(properties, "property", name=name, value=unicode_lines(value))
     tests = failures = skipped = 0
-    for code, needs in report.rules:
+    for code, needs in _cases(report).items():
         case = ElementTree.SubElement(suite, "testcase", classname=f"gpubind.{needs}", name=code)
         tests += 1
         found = [finding for finding in report.findings if finding.code == code]
@@ -59,3 +60,11 @@ def _suite(report: Report) -> ElementTree.Element:
             ElementTree.SubElement(case, "system-out").text = unicode_lines("".join(map(render_finding, others)))
     suite.attrib.update(tests=str(tests), failures=str(failures), errors="0", skipped=str(skipped))
     return suite
+
+
+def _cases(report: Report) -> dict[str, str]:
+    """Return the codes of the rules that applied, each with what it needs: those that have found something, too."""
+    found = (*report.findings, *(finding for finding, _ in report.ignored))
+    cases = {finding.code: texts().get(finding.code, {}).get("needs", "host") for finding in found}
+    cases.update(report.rules)
+    return dict(sorted(cases.items()))

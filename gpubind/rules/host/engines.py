@@ -75,7 +75,7 @@ def daemon_unreachable(preflight: Preflight) -> Iterator[Finding]:
 def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a docker that has no program of NVIDIA's for `--gpus`. It looks for one in its PATH when it starts."""
     host = preflight.host
-    if DOCKER not in _engines(preflight) or not preflight.has_linux_driver or not _lacks(host, HOOK):
+    if DOCKER not in installed(preflight) or not preflight.has_linux_driver or not _lacks(host, HOOK):
         return
     release = preflight.release(DOCKER) if _program(host, CDI_HOOK) else None
     if release is None or not release.gpus_by_cdi:
@@ -118,7 +118,7 @@ def _runtime(name: str, case: str, severity: Severity, where: str, path: str = "
 
 def engine_config(preflight: Preflight) -> Iterator[Finding]:
     """Yield a configuration file of docker or of NVIDIA's toolkit that is malformed, or may not be read."""
-    daemon, toolkit = (preflight.daemon if DOCKER in _engines(preflight) else None), _toolkit(preflight)
+    daemon, toolkit = (preflight.daemon if DOCKER in installed(preflight) else None), _toolkit(preflight)
     for path, answer, engine, program in (
         (DAEMON_FILE, daemon, DOCKER, PROGRAMS[DOCKER]),
         (TOOLKIT_FILE, toolkit, "NVIDIA's toolkit", HOOK),
@@ -160,7 +160,7 @@ def docker_snap(preflight: Preflight) -> Iterator[Finding]:
 def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
     """Yield an enforcing SELinux: containers with its label may not open the nodes of GPUs."""
     host, docker = preflight.host, _daemon(preflight) or DaemonSettings()
-    labelling = [name for name in _engines(preflight) if name == PODMAN or docker.has_selinux]
+    labelling = [name for name in installed(preflight) if name == PODMAN or docker.has_selinux]
     enforce = f"{SELINUX}/enforce"
     if not labelling or not preflight.plan.devices or host.dev.text(enforce) != "1":
         return
@@ -180,7 +180,7 @@ def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
 
 def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a podman without a CDI spec of a vendor's GPUs."""
-    vendors = _vendors(preflight) if PODMAN in _engines(preflight) else ()
+    vendors = _vendors(preflight) if PODMAN in installed(preflight) else ()
     if not vendors:
         return
     registry = preflight.registry(_directories(preflight, PODMAN))
@@ -218,7 +218,7 @@ def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
 def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
     """Yield the specs of directories in which an engine does not look."""
     dev = preflight.host.dev
-    for engine in _engines(preflight):
+    for engine in installed(preflight):
         read = _directories(preflight, engine)
         seen = [dev.resolve(path) for path in read]
         for directory in (*DIRECTORIES, RUN_CDI):
@@ -231,7 +231,7 @@ def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
 
 def cdi_too_new(preflight: Preflight) -> Iterator[Finding]:
     """Yield each spec of a newer version of CDI than an engine reads."""
-    for engine in _engines(preflight):
+    for engine in installed(preflight):
         specs = _specs(preflight, engine)
         newer = _newer(specs, releases(engine)[0]) if specs else []  # without one it is not asked for its release
         release = preflight.release(engine) if newer else None
@@ -254,7 +254,7 @@ def _newer(specs: Iterable[LoadedSpec], release: Release) -> list[LoadedSpec]:
     return [loaded for loaded in specs if VERSIONS.index(loaded.spec.version) > VERSIONS.index(release.reads)]
 
 
-def _engines(preflight: Preflight) -> tuple[str, ...]:
+def installed(preflight: Preflight) -> tuple[str, ...]:
     """Return docker and podman, where they are installed; only the runtime that will start, if it is known."""
     names = PROGRAMS if preflight.backend is None else (preflight.backend,)
     return tuple(name for name in names if name in PROGRAMS and _program(preflight.host, PROGRAMS[name]))
@@ -281,7 +281,7 @@ def _is_gone(host: Host, program: str) -> bool:
 
 def _daemon(preflight: Preflight) -> Optional[DaemonSettings]:
     """Return dockerd's settings; None without it, and where they are not known."""
-    settings = preflight.daemon if DOCKER in _engines(preflight) else None
+    settings = preflight.daemon if DOCKER in installed(preflight) else None
     return None if isinstance(settings, Missing) else settings
 
 
@@ -298,7 +298,7 @@ def _toolkit(preflight: Preflight) -> Union[int, Missing, None]:
 
 def _by_hook(preflight: Preflight) -> tuple[str, ...]:
     """Return the engines that give NVIDIA's GPUs by its toolkit's hook."""
-    engines = _engines(preflight) if preflight.has_linux_driver else ()
+    engines = installed(preflight) if preflight.has_linux_driver else ()
     return tuple(name for name in engines if name == DOCKER or _has_podman_hook(preflight.host))
 
 

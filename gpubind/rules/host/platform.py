@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import dirname
 
+from gpubind.host import Host
 from gpubind.inventory.interpreters import foreign_interpreter as foreign
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, STORAGE, is_asked, nodes_of
@@ -74,14 +75,18 @@ def gds_incomplete(preflight: Preflight) -> Iterator[Finding]:
     Source: GPUDirect Storage documentation, "Using GDS in containers"; nvidia-container-toolkit, NVIDIA_GDS.
     """
     host = preflight.host
-    loaded = "nvidia-fs" in read_majors(host)[0] or host.dev.has("/sys/module/nvidia_fs")
-    if not loaded or not preflight.has_linux_driver or not preflight.wants("compute"):
+    if not has_storage(host) or not preflight.has_linux_driver or not preflight.wants("compute"):
         return
     has_nodes = any(node.target.startswith("/dev/nvidia-fs") for node in preflight.plan.devices)
     lacking = (*(() if has_nodes else ("/dev/nvidia-fs*",)), *((UDEV,) if host.dev.lacks(UDEV) else ()))
     if lacking:
         where = ", ".join(("/proc/devices (nvidia-fs), /sys/module/nvidia_fs", *lacking))
         yield finding("gds-incomplete", subject="nvidia-fs", where=where, lacking=" and ".join(lacking))
+
+
+def has_storage(host: Host) -> bool:
+    """Return whether the module of GPUDirect Storage is loaded."""
+    return "nvidia-fs" in read_majors(host)[0] or host.dev.has("/sys/module/nvidia_fs")
 
 
 def gpudirect_not_asked(preflight: Preflight) -> Iterator[Finding]:

@@ -27,13 +27,13 @@ def fabric_manager_missing(preflight: Preflight) -> Iterator[Finding]:
     Source: Fabric Manager User Guide, "GPU/NVSwitch initialization and CUDA"; its systemd unit names the pid file.
     """
     host = preflight.host
-    switch = _nvswitch(host)
+    switch = nvswitch(host)
     if switch and preflight.has_linux_driver and preflight.wants("compute") and _surely_off(host, FABRIC_MANAGER):
         where = f"{switch}; no " + ", ".join(f"/run/{name}" for name in FABRIC_MANAGER)
         yield finding("fabric-manager-missing", subject="nvidia-fabricmanager", where=where)
 
 
-def _nvswitch(host: Host) -> Optional[str]:
+def nvswitch(host: Host) -> Optional[str]:
     """Return the path of an NVSwitch, if there is one."""
     nodes = [name for name in host.dev.names("/dev") if re.fullmatch(r"nvidia-nvswitch([0-9]+|ctl)", name)]
     if nodes:

@@ -1,0 +1,59 @@
+"""Rules that apply only to a start that has what they are about."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+
+from gpubind.launch.prepare import preflight_on
+from gpubind.model import Request
+from gpubind.model.findings import texts
+from gpubind.planner.planning import Query
+from gpubind.rules.subjects import SUBJECTS
+from gpubind.rules.table import applying
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import MUSL, glibc, image, sandbox
+from tests.support.trees import Node, Spec
+
+CODES = {subject: {code for code, text in texts().items() if text.get("when") == subject} for subject in SUBJECTS}
+
+
+def applied(
+    spec: Optional[Spec] = None,
+    *,
+    of: Optional[Spec] = None,
+    libc: Any = "image",
+    environ: Optional[dict[str, str]] = None,
+) -> set[str]:
+    """The codes of the rules that apply to an image on an ordinary host that also has *spec* and *environ*."""
+    there = host(rhel(), kernel(), spec or {}, environ=environ)
+    preflight = preflight_on(there, Query(Request(libc=libc)), image(of or glibc()))
+    return {rule.code for rule in applying(preflight)}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_on_an_ordinary_host_no_rule_applies_that_has_a_subject(subject: str) -> None:
+    assert CODES[subject]
+    assert CODES[subject] & applied() == set()
+
+
+HAVING: dict[str, dict[str, Any]] = {
+    "cdi": {"spec": {"/etc/cdi/nvidia.yaml": "x"}},
+    "engines": {"spec": {"/usr/bin/podman": ""}},
+    "nvswitch": {"spec": {"/dev/nvidia-nvswitchctl": Node("char", 234, 255)}},
+    "imex": {"spec": {"/etc/nvidia-imex/nodes_config.cfg": ""}},
+    "gpudirect": {"spec": {"/sys/module/nvidia_fs/initstate": "live"}},
+    "mps": {"spec": {"/tmp/nvidia-mps/control": ""}},
+    "snap": {"spec": {"/snap/bin/docker": ""}},
+    "slurm": {"environ": {"SLURM_JOB_GPUS": "0"}},
+    "gpu-variables": {"environ": {"CUDA_VISIBLE_DEVICES": "0"}},
+    "require": {"of": {**glibc(), **sandbox('export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"cuda>=12.0"}"')}},
+    "musl": {"of": MUSL},
+    "libc-host": {"libc": "host"},
+}
+
+
+@pytest.mark.parametrize("subject", HAVING)
+def test_a_rule_applies_where_its_subject_is(subject: str) -> None:
+    assert CODES[subject] <= applied(**HAVING[subject])
