@@ -96,6 +96,7 @@ kept."""
 OF_NODES = {"os.pipe", "time.monotonic", "signal.SIGHUP", "signal.SIGTERM", "signal.SIG_DFL"}
 OF_NODES |= {"signal.default_int_handler", "signal.getsignal", "signal.signal", "os.environ.pop"}
 OF_NODES |= {"from zipfile ZIP_DEFLATED", "from zipfile ZipFile", "tempfile.NamedTemporaryFile"}
+OF_NODES |= {"from logging NullHandler", "from logging getLogger"}
 """Of fleet/: what other machines answer is never kept."""
 
 OF_PAGES = {"time.time", "time.gmtime", "time.strftime"}
