@@ -86,7 +86,7 @@ MODULES_OF_PROGRAMS = {"launch/execute.py", "host/programs.py"}
 """They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""
 OF_PROGRESS = {"os.getpgrp", "os.tcgetpgrp", "time.monotonic"}
 """Of cli/progress.py: what stands on a terminal while a command works is gone at its end, and no part of its answer."""
-OF_THE_LIBRARY = {"logging.getLogger", "logging.INFO", "logging.WARNING", "logging.ERROR"}
+OF_THE_LIBRARY = {"logging.getLogger", "logging.INFO", "logging.WARNING", "logging.ERROR", "logging.NullHandler"}
 """Of api.py: what `gpubind.start` logs for a program that calls it; no command is answered so."""
 OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
 """Of host/users.py, which says itself that no trace can sign them."""
