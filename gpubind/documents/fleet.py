@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, Optional, Union, get_args
 
 from gpubind import __version__
-from gpubind.documents.check.report import verdict
+from gpubind.documents.check.report import folded, verdict
 from gpubind.documents.diff.comparison import Comparison, Fold, compare_hosts
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.tables import Column, Row, Table, table_of
@@ -271,8 +271,8 @@ def render_findings_of(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool
     lines = []
     for group in groups:
         result = group.answer.result
-        shown = (finding for finding in group.answer.findings if verbose or finding.severity != "note")
-        text = "".join(map(render_finding, shown))
+        shown = [finding for finding in group.answer.findings if verbose or finding.severity != "note"]
+        text = "".join(map(render_finding, shown if verbose else folded(shown, brief=True)))
         if isinstance(result, NodeError):
             about = {name: getattr(result, name) or "" for name in ("where", "why", "hint")}
             text = render_error(GpubindError(result.code, result.what, **about))

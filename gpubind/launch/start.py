@@ -162,11 +162,11 @@ def _own_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
 
 def _need_no_error(request: StartRequest, found: Preflight) -> None:
     """Report the findings of the check. Errors: `CheckError` (code `check-failed`) for an error that is not ignored."""
-    from gpubind.documents.check.report import report_of
+    from gpubind.documents.check.report import folded, report_of
     from gpubind.rules.table import check
 
     outcome = report_of(found.plan, check(found), request.reasons, severities=request.severities)
-    for finding in outcome.findings:
+    for finding in folded(outcome.findings):
         request.report(finding)
     for finding, was, by in outcome.changed:
         what = f"{finding.subject}: {finding.severity}, it was {was} ({by})"

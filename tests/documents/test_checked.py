@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpubind.api import open_host, plan
-from gpubind.documents.check.report import Checked, report_of
+from gpubind.documents.check.markdown import render_markdown
+from gpubind.documents.check.report import Checked, folded, render_check_json, report_of
 from gpubind.documents.check.text import render_check_text
 from gpubind.model import Finding, Request
 from gpubind.model.findings import finding
@@ -64,3 +65,45 @@ def test_each_note_about_a_runtime_that_is_named_is_shown_and_a_missing_option_c
     assert named[1:3] == [f"note: the runtime: {what}" for what in about[::-1]]
     unnamed = render_check_text(report_of(PLAN, notes, {})).splitlines()
     assert unnamed[1:] == [f"note: the runtime: {about[1]}; and 1 other note", "2 notes in full with -v"]
+
+
+def in_image(name: str) -> Finding:
+    path = f"/lib/{name}"
+    return finding(
+        "driver-in-image", subject=name, case="behind", severity="warning", where=path, path=path, version=""
+    )
+
+
+DRIVERS = ("liba.so", "libb.so", "libc.so", "libd.so", "libe.so", "libf.so")
+
+
+def test_findings_with_one_remedy_are_one_with_every_subject_and_in_full_when_asked_for() -> None:
+    findings = [*map(in_image, DRIVERS), in_image("libg.so")._replace(hint="another")]
+    report = report_of(PLAN, findings, {})
+    text = render_check_text(report, width=200)
+    lines = text.splitlines()
+    assert text.count("warning: driver-in-image: ") == 2
+    assert lines[1].endswith("the image contains a driver library, /lib/liba.so; also " + ", ".join(DRIVERS[1:]))
+    assert lines[2] == "  where: /lib/liba.so, /lib/libb.so, /lib/libc.so, /lib/libd.so and 2 others"
+    hints = [line for line in lines if line.startswith("  hint:")]
+    assert hints == [
+        f"  hint:  {findings[0].hint}",
+        "  hint:  another",
+    ]
+    full = render_check_text(report, verbose=True, width=200)
+    assert all(f"\n  where: /lib/{name}\n" in full for name in DRIVERS)
+    assert render_check_json(report).count('"code": "driver-in-image"') == 7
+
+
+def test_a_finding_without_a_remedy_or_with_another_reason_or_severity_stays_alone() -> None:
+    others = ({"severity": "error"}, {"why": ""}, {"what": "another sentence"})
+    alone = [in_image("liba.so"), *(in_image("libb.so")._replace(**other) for other in others)]  # type: ignore[arg-type]
+    assert folded(alone) == alone
+    plain = [one._replace(hint=None) for one in map(in_image, DRIVERS)]
+    assert folded(plain) == plain
+
+
+def test_a_ticket_names_all_places_of_what_is_one_finding() -> None:
+    text = render_markdown(report_of(PLAN, map(in_image, DRIVERS), {}))
+    assert text.count("### warning: `driver-in-image`") == 1
+    assert all(f"/lib/{name}" in text for name in DRIVERS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpubind.documents.check.report import Report, about, not_counted, verdict
+from gpubind.documents.check.report import Report, about, folded, not_counted, verdict
 from gpubind.documents.text import printable
 from gpubind.model import Finding
 
@@ -21,7 +21,7 @@ def render_markdown(report: Report) -> str:
     """Return the report: the verdict, what was checked, errors and warnings with what to do about them, then notes."""
     lines = [f"## gpubind check: {verdict(report.findings)}", "", "| | |", "| --- | --- |"]
     lines += [f"| {name} | {as_code(value, in_table=True)} |" for name, value in about(report)]
-    for finding in report.findings:
+    for finding in folded(report.findings):
         lines += ["", *_lines(finding)] if finding.severity != "note" else []
     notes = [f"- {as_code(each.code)}: {as_text(each.what)}" for each in report.findings if each.severity == "note"]
     lines += ["", "### notes", "", *notes] if notes else []

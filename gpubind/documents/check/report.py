@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 from gpubind import __version__
 from gpubind.documents.text import printable
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, ImageFacts, Plan, PlannedDriver, Severity, counted
+from gpubind.model import Finding, ImageFacts, Plan, PlannedDriver, Severity, counted, named
 from gpubind.model.expectation import Expectation
 from gpubind.model.findings import page_of
 from gpubind.model.gpucode import CodeFile
@@ -161,6 +161,33 @@ def _with_severities(
             finding = changed[-1].finding
         found.append(finding)
     return tuple(sorted(found, key=finding_order)) if changed else tuple(found), tuple(changed)
+
+
+def folded(findings: Iterable[Finding], *, brief: bool = False) -> list[Finding]:
+    """Return *findings* for people: those that are `alike` are one, with all subjects.
+
+    Its `what` is that of the first, and names the other subjects; its `where` has the places of all, with *brief* of
+    the first ones.
+    """
+    made = []
+    for first, *others in alike(findings):
+        subjects = dict.fromkeys(other.subject for other in others if other.subject != first.subject)
+        places = list(dict.fromkeys(one.where for one in (first, *others) if one.where))
+        what = f"{first.what}; also {', '.join(subjects)}" if subjects else first.what
+        where = (named(places) if brief else ", ".join(places)) if others else first.where
+        made.append(first._replace(what=what, where=where or None))
+    return made
+
+
+def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Return *findings* in their order, each with those that differ from it only in the subject and its place."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for at, one in enumerate(findings):
+        has_remedy = one.hint is not None or one.command is not None
+        what = one.what.replace(one.where, "\0") if one.where else one.what
+        key = one._replace(subject="", where=None, what=what.replace(one.subject, "\1") if one.subject else what)
+        groups.setdefault((key,) if has_remedy else (at,), []).append(one)
+    return list(groups.values())
 
 
 def verdict(findings: Iterable[Finding]) -> Literal["ok", "warning", "error"]:

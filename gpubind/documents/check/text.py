@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import TextWrapper
 
-from gpubind.documents.check.report import Checked, Report, not_counted, verdict
+from gpubind.documents.check.report import Checked, Report, folded, not_counted, verdict
 from gpubind.documents.text import printable, render_finding
 from gpubind.model import Finding, ImageFacts
 from gpubind.model.findings import counted, named, texts
@@ -30,10 +30,10 @@ _INDENT = " " * 9
 
 
 def render_check_text(report: Report, *, verbose: bool = False, width: int = WIDTH, colour: bool = False) -> str:
-    """Return the report in lines of *width* columns. *verbose*: notes in full, too."""
+    """Return the report in lines of *width* columns. *verbose*: each finding in full, notes, too."""
     lines = _wrapped(f"{verdict(report.findings)}: {what_is_checked(report)}", width, "  ")
     notes = [finding for finding in report.findings if finding.severity == "note"]
-    for finding in report.findings:
+    for finding in report.findings if verbose else folded(report.findings, brief=True):
         if verbose or finding.severity != "note":
             for line in render_finding(finding).splitlines():
                 lines += [line] if line.lstrip().startswith("$ ") else _wrapped(line, width, _INDENT)

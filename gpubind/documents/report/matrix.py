@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from gpubind.documents import Made
-from gpubind.documents.check.report import Report, verdict
+from gpubind.documents.check.report import Report, alike, folded, verdict
 from gpubind.documents.check.several import equal_hosts, host_names
 from gpubind.documents.report.page import render
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, named
 from gpubind.model.findings import SEVERITIES, counted, support_of
+
+_PLACES = 4
+"""In a line."""
 
 
 class Cell(NamedTuple):
@@ -24,10 +27,11 @@ class Cell(NamedTuple):
 
 
 class FoundIn(NamedTuple):
-    """A finding, and every place in which it is."""
+    """A finding, or several with one remedy, and every place in which it is."""
 
     finding: Finding
     places: tuple[str, ...]
+    """A line for each subject."""
     cells: tuple[str, ...]
     """The ids of the cells that have it."""
 
@@ -62,9 +66,22 @@ def render_matrix_html(reports: Sequence[Report], made: Optional[Made] = None) -
 
 
 def in_order(found: dict[Finding, list[tuple[str, str]]]) -> list[FoundIn]:
-    """Return *found*, the places and cells of each finding, worst and most frequent first."""
-    order = sorted(found, key=lambda one: (SEVERITIES.index(one.severity), -len(found[one]), one.code, one.subject))
-    return [FoundIn(one, *(tuple(parts) for parts in zip(*found[one]))) for one in order]
+    """Return *found*, the places and cells of each finding, worst and most frequent first; those `alike` are one."""
+    groups = alike(sorted(found, key=lambda one: (one.code, one.subject)))
+    number = {group[0]: sum(len(found[one]) for one in group) for group in groups}
+    groups.sort(key=lambda group: (SEVERITIES.index(group[0].severity), -number[group[0]]))
+    return [_found_in(group, found) for group in groups]
+
+
+def _found_in(group: Sequence[Finding], found: dict[Finding, list[tuple[str, str]]]) -> FoundIn:
+    """Return the findings of *group* as one, whose places are told by subject where there are several findings."""
+    lines = []
+    for one in group:
+        places = [place for place, _ in found[one]]
+        more = f"; and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
+        lines.append((f"{one.subject}: " if len(group) > 1 else "") + "; ".join(places[:_PLACES]) + more)
+    cells = dict.fromkeys(cell for one in group for _, cell in found[one])
+    return FoundIn(folded(group)[0], tuple(lines), tuple(cells))
 
 
 def _drivers(

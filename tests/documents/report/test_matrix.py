@@ -58,6 +58,20 @@ def test_each_finding_is_there_once_with_its_cells() -> None:
     assert {"c1-0", "c1-1"} <= cells
 
 
+def test_findings_with_one_remedy_are_one_and_each_of_its_subjects_has_its_places() -> None:
+    images = {f"{version}.sif": OLD._replace(subject=version, what=f"for CUDA {version}") for version in ("12", "13")}
+    reports = [
+        Report(None, (found,), (), (), Checked(host, image)) for image, found in images.items() for host in ("n1", "n2")
+    ]
+    page = Page(render_matrix_html(reports))
+    (article,) = page.all("article")
+    assert "for CUDA 12; also 13" in article.text
+    lines = [element.text for element in page.elements if element.tag == "dd"]
+    assert lines == ["update it", "12: 12.sif on n1, n2", "13: 13.sif on n1, n2"]
+    places = [element.attributes["data-in"] for element in page.elements if "data-in" in element.attributes]
+    assert places == ["c0-0 c1-0"]
+
+
 def test_many_equal_hosts_are_counted() -> None:
     page = matrix(*((f"n{number}", (OLD,)) for number in range(30)))
     assert page.all("th", scope="col")[1].text == "n0, n1, n2, n3 and 26 others"
