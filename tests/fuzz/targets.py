@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from gpubind.api import check, open_host, plan
-from gpubind.documents import CHECK_DOCUMENTS, LASTING, PLAN_DOCUMENTS
+from gpubind.documents import CHECK_DOCUMENTS, DIFF_DOCUMENTS, LASTING, PLAN_DOCUMENTS
 from gpubind.documents.check.report import Report
 from gpubind.documents.diff.comparison import compare
-from gpubind.documents.diff.snapshot import Snapshot, snapshot_of
-from gpubind.documents.diff.text import render_diff_json, render_diff_text
+from gpubind.documents.diff.snapshot import Snapshot, outcome_of, snapshot_of, snapshot_of_images
 from gpubind.documents.expectation import render_expectation
 from gpubind.documents.explanation import Answer, explain, render_explanation, render_json, render_text
 from gpubind.documents.fleet import AnswerGroups, answers_table, render_answer, render_findings_of
@@ -72,7 +71,7 @@ from gpubind.image.facts import Image, read_image
 from gpubind.image.open import open_image
 from gpubind.image.tar import members
 from gpubind.loader.places import parse_cpuinfo
-from gpubind.model import CudaNote, Plan, Request
+from gpubind.model import CudaNote, Plan, Request, finding
 from gpubind.model.budget import one_command
 from gpubind.model.data import read_data
 from gpubind.rules.linkage import linkage_of
@@ -219,15 +218,19 @@ def _record(data: bytes) -> None:
 
 
 def _snapshot_seeds() -> tuple[bytes, ...]:
-    return (json.dumps(snapshot_of("node1", _plan(), release="6.1").to_dict()).encode(),)
+    minor = finding("cuda-minor-version", subject="12.4", libcuda="the driver", serves="12.2", driver="driver 550")
+    of_image = snapshot_of_images("node1", _plan(), (), [outcome_of("app.sif", [minor])])
+    whole = snapshot_of("node1", _plan(), release="6.1")
+    return tuple(json.dumps(one.to_dict()).encode() for one in (whole, of_image))
 
 
 def _snapshot(data: bytes) -> None:
-    """What a node says of itself: compared with a good one, as text and as a document."""
+    """What a node says of itself: compared with a good one, as text, as documents and as a page."""
     told = Snapshot.from_dict(parse_json(data, 1 << 20, SNAPSHOT, keeps_halves=True))
-    compared = compare([snapshot_of("node2", _plan()), told])
-    _encoded(render_diff_text(compared))
-    _encoded(render_diff_json(compared))
+    good = snapshot_of_images("node2", _plan(), (), [outcome_of("app.sif", ())])
+    compared = compare([snapshot_of("node2", _plan()) if not told.images else good, told])
+    for document in DIFF_DOCUMENTS.values():
+        _encoded(document.render(compared))
 
 
 def _node_answers() -> tuple[bytes, ...]:
@@ -435,8 +438,8 @@ def _look(image: Image) -> None:
 def _write(made: Plan, image: Optional[Image] = None) -> None:
     for document in PLAN_DOCUMENTS.values():
         _encoded(document.render(made, verbose=True))
-    for finding in made.findings:
-        _encoded(render_finding(finding))
+    for each in made.findings:
+        _encoded(render_finding(each))
     staged = dict.fromkeys(made.generated, "/staged")
     for lasting in LASTING.values():
         if lasting.says == "mounts":
