@@ -55,6 +55,8 @@ EACH = [
     Engine("podman", image("bookworm")),
     Engine("podman", "engines:bookworm", True),
 ]
+NAMES = ("rig:gl", "podman:rig:gl", "podman:localhost/rig:gl")
+"""One image, with its store and without."""
 LAYERED = "localhost/layered:1"
 IN_STORES = [Engine("docker", LAYERED), Engine("podman", LAYERED), Engine("podman", LAYERED, True)]
 
@@ -290,8 +292,17 @@ def test_an_ordinary_users_podman_starts_no_directory_of_roots(stores: Machine) 
 
 def test_bubblewrap_leaves_no_image_of_podmans_mounted(stores: Machine) -> None:
     words = ["python3", "-m", "gpubind", "exec", "--backend", "bwrap", "podman:rig:gl", "true"]
-    assert "no-image" in run(stores, ROOTS, *words, status=125).stderr
+    assert "other-store" in run(stores, ROOTS, *words, status=2).stderr
     assert run(stores, ROOTS, "sh", "-c", MOUNTED_IMAGES).stdout == ""
+
+
+def test_an_image_that_is_named_with_its_store_is_the_one_that_is_checked_and_started(stores: Machine) -> None:
+    words = ["python3", "-m", "gpubind", "exec", "--backend", "podman", "--", "--network=none", "--pull=never"]
+    systems = {run(stores, ROOTS, *words, name, "cat", "/etc/os-release").stdout for name in NAMES}
+    assert ["bookworm" in system for system in systems] == [True]
+    for name in NAMES:
+        words = ["python3", "-m", "gpubind", "check", "-q", "--backend", "podman", "--image", name]
+        assert run(stores, ROOTS, *words).stdout == "ok\n"
 
 
 @engines(IN_STORES)
