@@ -5,8 +5,10 @@ Frameworks open their libraries by name, so that no program is linked with them:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from posixpath import basename
+from typing import Optional
 
 from gpubind.files import Tree, glob_or_note
 from gpubind.formats.driver.cuda_packages import cuda_of_library
@@ -15,17 +17,26 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import frameworks_in, matching, newest_first, packages_of
 from gpubind.image.facts import Image
 from gpubind.model import ImageCuda, Missing
-from gpubind.model.cuda import Framework, cuda_of_isa, frameworks, frameworks_elsewhere, version_key
+from gpubind.model.cuda import cuda_of_isa, frameworks, frameworks_elsewhere, version_key
 from gpubind.model.gpucode import CodeFile, GpuCode
 
 FILES_LIMIT = 256
 """Files of an image that are looked at: of all frameworks at once there are 60."""
+RECORD_LIMIT = 8 << 20
+"""Bytes of a package's list of files that are read. PyTorch's has 2 MB."""
+LEAST_SIZE = 128 << 10
+"""Bytes that a library with GPU code has at least."""
+LIBRARIES_LIMIT = 512
+"""Libraries of packages that are not in data/cuda.json: the largest are examined."""
+_LIBRARY = re.compile(rb'^"?([^",\n]{1,400}\.so[.0-9]{0,40})"?,[^,\n]{0,200},([0-9]{6,12})\r?$', re.MULTILINE)
+"""A library in a RECORD, and its size. Source: PyPA, "Recording installed projects"."""
 
 
 class _Place(NamedTuple):
     path: str
-    framework: Framework
+    framework: Optional[str]
     is_main: bool
+    unread: Optional[str] = None
 
 
 def read_gpu_code(image: Image) -> tuple[CodeFile, ...]:
@@ -36,16 +47,18 @@ def read_gpu_code(image: Image) -> tuple[CodeFile, ...]:
 def gpu_code_of(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
     """Return the GPU code of the frameworks in the directories *packages*, and of those outside of Python.
 
-    Files without any are left out. Of several paths that lead to one file, the first is reported.
+    Then that of the libraries of all other packages. Files without any are left out. Of several paths that lead to one
+    file, the first is reported.
     """
-    found: dict[str, CodeFile] = {}
-    for place in (*_in_packages(tree, packages), *_elsewhere(tree)):
+    directories, found = tuple(packages), dict[str, CodeFile]()
+    for place in (*_in_packages(tree, directories), *_elsewhere(tree), *_others(tree, directories)):
         real = tree.resolve(place.path)
         if isinstance(real, Missing) or real in found:
             continue
         is_last = len(found) == FILES_LIMIT
-        code = GpuCode(unread=f"only {FILES_LIMIT} files are read") if is_last else code_in(tree, place.path)
-        found[real] = CodeFile(place.path, place.framework.name, place.is_main, code)
+        why = f"only {FILES_LIMIT} files are read" if is_last else place.unread
+        code = code_in(tree, place.path) if why is None else GpuCode(unread=why)
+        found[real] = CodeFile(place.path, place.framework, place.is_main, code)
         if is_last:
             break
     return tuple(one for one in found.values() if one.gpu_code)
@@ -96,11 +109,36 @@ def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_Place]:
     for framework, directory in frameworks_in(tree, packages):
         for pattern in (*framework.code, *framework.more_code):
             for path in matching(tree, directory, pattern):
-                yield _Place(path, framework, pattern in framework.code)
+                yield _Place(path, framework.name, pattern in framework.code)
+
+
+def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_Place]:
+    """Yield the largest libraries of the packages that are not in data/cuda.json, and not of NVIDIA's own."""
+    known = {*frameworks(), "nvidia"}
+    found: list[tuple[int, str, str]] = []
+    for directory in packages:
+        for name in tree.names(directory):
+            record = f"{directory}/{name}/RECORD"
+            data = tree.read(record, RECORD_LIMIT) if name.endswith(".dist-info") else b""
+            package = name.partition("-")[0]
+            if isinstance(data, Missing):
+                if data.why != "absent":
+                    yield _Place(record, package, False, data.detail or data.why)
+                continue
+            for match in _LIBRARY.finditer(data):
+                path, size = match.group(1).decode("utf-8", "surrogateescape"), int(match.group(2))
+                if size >= LEAST_SIZE and path[:1] not in "/." and path.partition("/")[0] not in known:
+                    found.append((-size, f"{directory}/{path}", package))
+    for _, path, package in sorted(found)[:LIBRARIES_LIMIT]:
+        yield _Place(path, package, True)
+    left = len(found) - LIBRARIES_LIMIT
+    if left > 0:
+        why = f"{LIBRARIES_LIMIT} libraries of packages are examined, not the {left} smallest"
+        yield _Place(packages[0], None, False, why)
 
 
 def _elsewhere(tree: Tree) -> Iterator[_Place]:
     for framework in frameworks_elsewhere():
         for pattern in (*framework.code, *framework.more_code):
             for path in glob_or_note(tree, pattern):
-                yield _Place(path, framework, pattern in framework.code)
+                yield _Place(path, framework.name, pattern in framework.code)

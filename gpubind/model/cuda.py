@@ -69,9 +69,9 @@ def framework_called(name: Optional[str]) -> Optional[Framework]:
 
 
 def is_addition(name: Optional[str]) -> bool:
-    """Return whether *name* is a framework that programs use together with another one."""
+    """Return whether programs use *name* together with another framework; a package outside of the table counts."""
     framework = framework_called(name)
-    return framework is not None and framework.is_addition
+    return name is not None and (framework is None or framework.is_addition)
 
 
 def _framework(row: dict[str, Any]) -> Framework:

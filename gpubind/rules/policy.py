@@ -171,7 +171,7 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         is_refused = all(best_share(files, gpu).is_enough for gpu in lacking)
         refused = f" but PTX {code.isas[-1]}, which a driver for CUDA {cuda} refuses" if is_refused else ""
         lacks = f"{name} has no code for {', '.join(lacking)}{refused}"
-        if not files[0].is_main or is_addition(name):
+        if not files[0].is_main or is_addition(files[0].framework):
             yield _undecided(policy, "gpus", f"{lacks}; programs may do without it")
         else:
             yield _violated(policy, "gpus", lacks, "hosts have such GPUs")

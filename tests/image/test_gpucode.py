@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Optional
 
 import jsonschema
 import pytest
 
 from gpubind.api import check, check_document, open_host, plan
 from gpubind.files.opened import PACKED
-from gpubind.image.gpucode import read_gpu_code
+from gpubind.image.gpucode import LEAST_SIZE, read_gpu_code
 from gpubind.image.open import open_image
 from gpubind.model import Missing, Request
 from gpubind.model.budget import current, one_command
@@ -19,7 +20,7 @@ from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.support.commands import gpubind
 from tests.support.elf import elf
 from tests.support.gpucode import container, library, module
-from tests.support.images import glibc, image
+from tests.support.images import glibc, image, image_with_bytes
 from tests.support.layers import archive, docker_archive, packed, tar, zstd
 from tests.support.squashfs import SifObject, sif, squashfs
 from tests.support.trees import Link, Spec, make_tree
@@ -181,3 +182,62 @@ def test_code_that_is_all_over_a_file_is_read_of_packed_blocks_too(
     with open_image(str(tmp_path / "image")) as opened:
         (found,) = read_gpu_code(opened)
     assert found.gpu_code == ((module("sm_70"), module("sm_80"), module("sm_90")), None)
+
+
+# Packages that data/cuda.json lacks.
+
+
+def installed(name: str, files: dict[str, bytes], sizes: Optional[dict[str, int]] = None) -> Spec:
+    """The package *name* with *files*, and its RECORD, which gives each file its size, or one of *sizes*."""
+    lines = [f"{path},sha256=x,{(sizes or {}).get(path, 1 << 20)}\n" for path in files]
+    lines.append(f"{name}-1.0.dist-info/RECORD,,\n")
+    record = {f"{SITE}/{name}-1.0.dist-info/RECORD": "".join(lines)}
+    return {**{f"{SITE}/{path}": data for path, data in files.items()}, **record}
+
+
+def codes(*parts: Spec) -> dict[str, Optional[str]]:
+    return {
+        one.path.removeprefix(f"{SITE}/"): one.framework for one in read_gpu_code(image_with_bytes(glibc(), *parts))
+    }
+
+
+def test_libraries_with_gpu_code_are_found_in_packages_that_nobody_listed() -> None:
+    files = {
+        "solver/deep/down/_c.so": library("sm_80"),
+        "solver.libs/libk.so.3.1": library("sm_90"),
+        "solver/_p.so": elf(),
+    }
+    assert codes(installed("solver", files)) == {
+        "solver.libs/libk.so.3.1": "solver",
+        "solver/deep/down/_c.so": "solver",
+    }
+
+
+def test_small_libraries_nvidias_packages_and_paths_outside_are_not_searched() -> None:
+    code = library("sm_80")
+    files = {"solver/_c.so": code, "nvidia/cublas/lib/libcublas.so.12": code, "../../../lib/x.so": code}
+    assert codes(installed("solver", files, {"solver/_c.so": LEAST_SIZE - 1})) == {}
+
+
+def test_the_files_of_a_listed_framework_are_those_of_the_list() -> None:
+    files = {"torch/lib/libtorch_cuda.so": library("sm_80"), "torch/lib/libother.so": library("sm_90")}
+    assert codes(installed("torch", files)) == {"torch/lib/libtorch_cuda.so": "PyTorch"}
+
+
+def test_a_list_of_files_that_is_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpubind.image.gpucode.RECORD_LIMIT", 10)
+    (found,) = read_gpu_code(image_with_bytes(glibc(), installed("solver", {"solver/_c.so": library("sm_80")})))
+    assert found.path.endswith("solver-1.0.dist-info/RECORD")
+    assert found.gpu_code.unread == "larger than 10 bytes"
+
+
+def test_of_very_many_libraries_the_largest_are_examined_and_the_rest_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gpubind.image.gpucode.LIBRARIES_LIMIT", 1)
+    files = {"solver/small.so": library("sm_80"), "solver/large.so": library("sm_90")}
+    found = read_gpu_code(image_with_bytes(glibc(), installed("solver", files, {"solver/large.so": 1 << 21})))
+    assert [(one.path, one.gpu_code.unread) for one in found] == [
+        (f"{SITE}/solver/large.so", None),
+        (SITE, "1 libraries of packages are examined, not the 1 smallest"),
+    ]

@@ -301,6 +301,16 @@ def test_another_framework_that_runs_makes_it_a_warning() -> None:
     assert [one.severity for one in findings(host("B200"), image)] == ["error", "error"]
 
 
+def test_a_package_that_nobody_listed_is_a_warning_and_does_not_excuse_a_framework() -> None:
+    record = f"{SITE}/solver-1.0.dist-info/RECORD"
+    solver: Spec = {f"{SITE}/solver/_c.so": code("sm_90"), record: "solver/_c.so,sha256=x,999999\n"}
+    (found,) = findings(host("RTX 5090"), image_with_bytes(glibc(), solver))
+    assert (found.subject, found.severity) == ("solver", "warning")
+    assert [one.severity for one in findings(host("H100"), image_with_bytes(glibc(), solver, torch("sm_70")))] == [
+        "error"
+    ]
+
+
 def test_a_part_of_a_framework_is_a_warning_of_its_own() -> None:
     image = image_with_bytes(glibc(), torch("sm_90"), {f"{SITE}/torchvision/_C.so": code("sm_80")})
     spec = {f"{SITE}/torchvision/__init__.py": "", **torch("sm_90")}
