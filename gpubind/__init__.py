@@ -90,7 +90,9 @@ if TYPE_CHECKING:
     from gpubind.model import SourceUsed as SourceUsed
     from gpubind.model import Vendor as Vendor
     from gpubind.model.gpucode import CodeFile as CodeFile
+    from gpubind.model.gpucode import CodeModule as CodeModule
     from gpubind.model.gpucode import GpuCode as GpuCode
+    from gpubind.model.gpucode import Ptx as Ptx
     from gpubind.planner.placement import Layout as Layout
     from gpubind.runtimes.edits import Bind as Bind
     from gpubind.runtimes.edits import RuntimeArguments as RuntimeArguments
@@ -118,7 +120,7 @@ _NAMES = {
         ImageFacts ImageLibrary MigDevice Mount PassedOver Plan PlannedDriver Request RootedPath Side
         SourceUsed Vendor
     """,
-    "gpubind.model.gpucode": "CodeFile GpuCode",
+    "gpubind.model.gpucode": "CodeFile CodeModule GpuCode Ptx",
     "gpubind.planner.placement": "Layout",
     "gpubind.launch.recording": "record",
     "gpubind.runtimes.edits": "Bind RuntimeArguments",

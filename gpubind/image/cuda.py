@@ -87,9 +87,11 @@ def frameworks_in(tree: Tree, packages: Iterable[str]) -> Iterator[tuple[Framewo
     return ((known[name], directory) for directory in packages for name in tree.names(directory) if name in known)
 
 
-def framework_libraries(tree: Tree, packages: str, framework: Framework) -> tuple[str, ...]:
-    """Return the libraries of *framework* in the directory *packages*."""
-    return tuple(path for pattern in framework.libraries for path in matching(tree, packages, pattern))
+def framework_libraries(tree: Tree, packages: str, framework: Framework) -> dict[str, Optional[str]]:
+    """Return the libraries of *framework* in the directory *packages*, with the module whose import loads each."""
+    patterns = [(module, pattern) for module, patterns in framework.imports.items() for pattern in patterns]
+    every = (*patterns, *((None, pattern) for pattern in framework.libraries))
+    return {path: module for module, pattern in every for path in matching(tree, packages, pattern)}
 
 
 def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:

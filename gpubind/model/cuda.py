@@ -25,14 +25,14 @@ class Framework(NamedTuple):
     """Patterns of its libraries, for which the loader must find everything."""
     without: str = ""
     """The consequence if its libraries do not load."""
+    imports: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """Patterns of the libraries that the import of a module loads, by the module: without one the import fails."""
     versions: Mapping[str, str] = MappingProxyType({})
     """Files that hold the version of CUDA, and the regular expression whose group it is."""
     opens: tuple[str, ...] = ()
     """Libraries that it opens by name; without any of them it uses no GPU, whatever it was built for."""
     beside: tuple[str, ...] = ()
     """Directories with libraries that are loaded before its own."""
-    is_fatal: bool = False
-    """Whether its import fails then."""
     code: tuple[str, ...] = ()
     """Patterns of the files with its GPU code, of which it uses one."""
     more_code: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def framework_called(name: Optional[str]) -> Optional[Framework]:
 
 
 def is_addition(name: Optional[str]) -> bool:
-    """Return whether programs use *name* together with another framework; a package outside of the table counts."""
+    """Return whether programs use *name* together with another framework. A package outside of the table is one."""
     framework = framework_called(name)
     return name is not None and (framework is None or framework.is_addition)
 

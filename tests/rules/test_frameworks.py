@@ -163,8 +163,38 @@ def test_a_library_that_import_torch_needs_is_an_error_for_the_python_that_has_i
     (told,) = about({**PYTHON, **broken_torch()}, "python3")
     assert (told.severity, told.subject) == ("error", "libcudnn.so.9")
     assert "`import torch` fails" in told.what
-    assert [f.severity for f in about({**PYTHON, **broken_torch()})] == ["warning"]
     assert [f.severity for f in about({**PYTHON, **broken_torch()}, "/bin/sh")] == ["warning"]
+
+
+def test_a_broken_import_is_an_error_without_a_program_unless_another_framework_of_the_image_loads() -> None:
+    assert [f.severity for f in about({**PYTHON, **broken_torch()})] == ["error"]
+    other: Spec = {f"{SITE}/jax_plugins/xla_cuda12/xla_cuda_plugin.so": elf("xla_cuda_plugin.so")}
+    assert [f.severity for f in about({**PYTHON, **broken_torch(), **other})] == ["warning"]
+    addition: Spec = {f"{SITE}/xformers/_C.so": elf("_C.so")}
+    assert [f.severity for f in about({**PYTHON, **broken_torch(), **addition})] == ["error"]
+
+
+IMPORTS = {
+    "paddle": {"paddle/libs/libphi.so": "libgomp.so.1"},
+    "tensorflow": {"tensorflow/libtensorflow_framework.so.2": "libamdhip64.so.9"},
+    "torch": {"torch/lib/libtorch_hip.so": "librccl.so.9"},
+    "cupy": {"cupy_backends/cuda/api/runtime.cpython-311-x86_64-linux-gnu.so": "libamdhip64.so.9"},
+}
+
+
+@pytest.mark.parametrize("module", IMPORTS)
+def test_an_import_that_fails_is_an_error_for_each_framework(module: str) -> None:
+    spec = {f"{SITE}/{path}": elf(needed=(name,)) for path, name in IMPORTS[module].items()}
+    (told,) = about({**PYTHON, **spec}, "python3")
+    assert told.severity == "error"
+    assert f"`import {module}` fails" in told.what
+
+
+def test_of_jax_for_rocm_the_plugin_is_looked_at() -> None:
+    plugin = elf(needed=("librccl.so.1", "libMIOpen.so.1"))
+    (told,) = about({**PYTHON, f"{SITE}/jax_plugins/xla_rocm60/xla_rocm_plugin.so": plugin}, "python3")
+    assert told.what.startswith("JAX needs librccl.so.1, libMIOpen.so.1, neither")
+    assert told.severity == "warning"  # it runs on the CPU
 
 
 @pytest.mark.parametrize(

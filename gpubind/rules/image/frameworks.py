@@ -6,9 +6,11 @@ Which they are, and where each has its libraries, is in data/cuda.json.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from posixpath import basename, dirname
+from typing import Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import framework_libraries, frameworks_in, packages_of, wheel_directories
 from gpubind.loader.container import Failure
 from gpubind.model import Finding, finding
@@ -22,22 +24,42 @@ _INTERPRETER = re.compile(r"java|julia|lua[0-9.]*|node|octave(-cli)?|perl[0-9.]*
 
 def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a framework's library that does not load: something that it is linked with is missing, or too old."""
-    imports = preflight.imports
-    for framework, library, failures in _refused(preflight):
-        missing = [failure for failure in failures if failure.kind == "missing"]
-        first = (missing or failures)[0]
+    every = _every(preflight)
+    refused = tuple(_refused(preflight, every))
+    broken = {one.framework.name for one in refused}
+    works = any(not framework.is_addition and framework.name not in broken for framework, _ in every)
+    for one in refused:
+        missing = [failure for failure in one.failures if failure.kind == "missing"]
+        first = (missing or one.failures)[0]
+        may_use_another = works and not isinstance(preflight, ProgramPreflight)
+        is_sure = one.module is not None and not one.framework.is_addition and not may_use_another
         found = finding(
             "framework-library",
             subject=first.name,
             case="missing" if missing else None,
-            severity="error" if imports is not None and framework.is_fatal else "warning",
-            where=library,
-            framework=framework.name,
+            severity="error" if is_sure and _imports_frameworks(preflight) else "warning",
+            where=one.library,
+            framework=one.framework.name,
             names=", ".join(dict.fromkeys(failure.name for failure in missing)),
             message=first.message,
-            without=framework.without,
+            without=one.framework.without if one.module is None else f"`import {one.module}` fails",
         )
         yield softened(found, unseen_libraries(preflight))
+
+
+def _imports_frameworks(preflight: ImagePreflight) -> bool:
+    """Return whether the program is a Python, or is not known."""
+    return preflight.imports is not None or not isinstance(preflight, ProgramPreflight)
+
+
+class _Refused(NamedTuple):
+    """A library of a framework that does not load."""
+
+    framework: Framework
+    library: str
+    module: Optional[str]
+    """The module whose import loads it; None if the framework does without it."""
+    failures: tuple[Failure, ...]
 
 
 def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
@@ -60,20 +82,20 @@ def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
     return tuple(frameworks_in(tree, places))
 
 
-def _refused(preflight: ImagePreflight) -> Iterator[tuple[Framework, str, tuple[Failure, ...]]]:
-    """Yield the first library of each framework that does not load, with the reasons."""
-    if not preflight.every_cuda or preflight.image.tree.restarts:
+def _refused(preflight: ImagePreflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
+    """Yield the first library of each framework that does not load; those of imports come first."""
+    if preflight.image.tree.restarts:
         return
-    tree, every = preflight.container.tree, _every(preflight)
+    tree = preflight.container.tree
     places = dict.fromkeys(packages for _, packages in every)
     wheels = [wheel for packages in places for wheel in wheel_directories(tree, packages)]
     for framework, packages in every:
         own = [place if place.startswith("/") else f"{packages}/{place}" for place in framework.beside]
         # Of conda's Python, everything that it opens sees its own libraries.
         directories = (*own, *wheels, dirname(dirname(packages)))
-        for library in framework_libraries(tree, packages, framework):
+        for library, module in framework_libraries(tree, packages, framework).items():
             failures = preflight.container.load_beside(library, directories).failures
             theirs = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
             if theirs:
-                yield framework, library, theirs
+                yield _Refused(framework, library, module, theirs)
                 break
