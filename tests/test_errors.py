@@ -5,9 +5,13 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import os
 import pickle
 import pkgutil
 import re
+import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -164,3 +168,25 @@ def test_an_error_of_one_task_reaches_the_caller_and_a_pool_of_processes_goes_on
     assert isinstance(damaged, errors.FormatError)
     assert damaged.place
     assert damaged.where == f"{images[2]}: {damaged.place}"
+
+
+def test_too_little_memory_is_an_error_of_its_own_and_no_bug() -> None:
+    """The least memory that suffices differs between Pythons, so the test searches for it."""
+    environ = {**os.environ, "GPUBIND_MEMO": "off", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "gpubind", "plan", "--nv", "--host", "debian13-nvidia550", "--json"]
+    told = set()
+    for limit in range(13_000_000, 80_000_000, 500_000):
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=environ,
+            check=False,
+            preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),  # type: ignore[misc]
+        )
+        if done.returncode == 0:
+            break
+        assert "error: bug" not in done.stderr
+        if "error: no-memory: " in done.stderr:
+            told.add(done.returncode)
+    assert told == {4}

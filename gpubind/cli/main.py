@@ -19,6 +19,7 @@ from gpubind.errors import (
     EXIT_OK,
     EXIT_UNREADABLE,
     GpubindError,
+    HostReadError,
     OutputError,
     StdoutClosedError,
 )
@@ -81,11 +82,37 @@ def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, reported without a traceback
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
+        if isinstance(error, MemoryError) or _UNMAPPED in str(error):
+            return _report_no_memory(error, words)
         known = _known(error, words) if isinstance(error, OSError) else None
         if known is not None:
             return _report(known, words)
         _complain(_bug(error))
         return EXIT_BUG
+
+
+_UNMAPPED = "failed to map segment from shared object"
+"""What ld.so says of a library of Python's that does not fit into the memory."""
+
+
+def _report_no_memory(error: Exception, words: list[str]) -> int:
+    """Report that the memory ended, which frees what the command held; return the exit code."""
+    error.__traceback__ = None
+    no_memory = HostReadError(
+        "no-memory",
+        "there is too little memory for this command",
+        why=str(error) or type(error).__name__,
+        hint="give it more: `ulimit -v` shows the limit of the shell, `scontrol show job` that of a job",
+    )
+    no_memory.exit_code = _exit_code_unread(words)
+    return _report(no_memory, words)
+
+
+def _exit_code_unread(words: list[str]) -> int:
+    """Return the exit code of the command line *words* where something needed could not be read."""
+    from gpubind.cli.commands import STARTS
+
+    return EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
 
 
 def _known(error: OSError, words: list[str]) -> Optional[GpubindError]:
@@ -102,13 +129,12 @@ def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
     """Return the error about a file of gpubind's own that could not be read; None for any other *error*."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
-    from gpubind.cli.commands import STARTS
     from gpubind.model.answers import answer_in, could_not_look
 
     if answer_in(error) is not None:
         return None
     unseen = could_not_look(str(error.filename), error)
-    unseen.exit_code = EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
+    unseen.exit_code = _exit_code_unread(words)
     return unseen
 
 
@@ -120,12 +146,15 @@ def _report(error: GpubindError, words: list[str]) -> int:
     cause: Optional[BaseException] = error
     while cause is not None:
         cause.__traceback__, cause = None, cause.__cause__ or cause.__context__
-    from gpubind.documents.text import render_error
+    try:
+        from gpubind.documents.text import render_error
 
-    _complain(render_error(error))
+        _complain(render_error(error))
+    except (MemoryError, ImportError, OSError):  # too little memory to load what reports it
+        os.write(2, f"error: {error.code}: {error.what}\n".encode("ascii", "replace"))
     try:
         _answer_in_form(words, error)
-    except OSError:  # too many open files to load what writes it
+    except (OSError, MemoryError, ImportError):  # too many open files, or too little memory, to load what writes it
         pass
     except GpubindError:  # it has no reader, or no room; the error itself is written above
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
