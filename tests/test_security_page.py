@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpubind.cli import settings
+from gpubind.cli.commands import explain
+from gpubind.documents import messages
 from gpubind.files import ldconfig, live
 from gpubind.files.glob import GLOB_LIMIT
 from gpubind.files.ldconfig import LD_CACHE_LIMIT
@@ -70,9 +72,12 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "DT_NEEDED, versions of one ELF file": (f"{NEEDED_LIMIT:,}",),
     "GPU code of one file, and files of one image": (
         f"{fatbin.ENTRIES_LIMIT:,}",
+        f"{hip.ALL_ENTRIES_LIMIT:,}",
         f"{hip.STEPS_LIMIT:,}",
+        f"{hip.BARREN_LIMIT:,}",
         str(gpucode.FILES_LIMIT),
     ),
+    "a log for `explain": (_bytes(explain._LONGEST_LOG), f"{messages._TRIES:,}"),
     "environment files of an image": (str(environment.FILES_LIMIT), _bytes(environment.BYTES_LIMIT)),
     "values of an environment file": (_bytes(shell.VALUE_LIMIT), _bytes(shell.TOTAL_LIMIT)),
     "directories in ld.so.conf": (f"{ldconfig.CONFIGURED_LIMIT:,}", str(ldconfig.INCLUDES_LIMIT)),

@@ -186,7 +186,8 @@ def render_text(answer: Answer, width: int, *, verbose: bool = False) -> str:
         return "\n".join(_messages_text(answer, width))
     if answer.explanation is not None:
         return _folded(render_explanation(answer.explanation), width)
-    head = "" if answer.asked is None else "findings that mention it; `gpubind explain CODE` has more:\n"
+    what = "every code of a finding or an error" if answer.asked is None else "findings that mention it"
+    head = f"{what}; `gpubind explain CODE` has more:\n"
     return head + _codes_text(answer.codes)
 
 

@@ -52,6 +52,10 @@ _PLACES = 3
 """Places of a phrase in a line that are looked at: one may stand within a harmless message."""
 _FEW = 3
 """Words of a phrase that may be no more than a name."""
+_TRIES = 1_000_000
+"""Places at which phrases may be tried in one text: 2 s of processor time. Each line of an ordinary log has few."""
+_SCAN = 16
+"""Characters of a line that cost as much as a place, for a phrase that may begin with any."""
 Rank = Literal["cause", "general", "warning", "harmless"]
 RANKS: tuple[Rank, ...] = ("cause", "general", "warning", "harmless")
 """general: another line says why; warning: the program goes on without it; harmless: nothing is wrong."""
@@ -74,7 +78,7 @@ _WORD = re.compile(rb"[a-z0-9_]{3,}")
 _WORDS = re.compile(r"[A-Za-z0-9_]+")
 _NO_WORD_BEFORE = rb"(?<![a-z0-9_])"
 _WORD_CHARACTER = re.compile(rb"[a-z0-9_]")
-_PART = re.compile(rb"(\{library\}|\{number\}|\{hip\}|\{xid\}|\.\.\.|\*)")
+_PART = re.compile(rb"(\{library\}|\{number\}|\{hip\}|\{xid\}|\*?\.\.\.|\*)")
 _NUMBER = re.compile(rb"[ (=-][0-9]+(?![a-z_])")
 _AROUND_ANYTHING = re.compile(rb" ?\.\.\. ?")
 _PARTS = {
@@ -84,6 +88,7 @@ _PARTS = {
     b"{xid}": rb"(?P<xid>[0-9]{1,4})",
     b"...": rb"[^\n]{0,160}",
     b"*": rb"[^ \n]{0,120}",
+    b"*...": rb"[^\n]{0,160}",  # two patterns would have 120 times as many ways to match
 }
 
 
@@ -120,6 +125,8 @@ class Phrase(NamedTuple):
     weight: int
     message: Optional[Message] = None
     """None: the library or number in it chooses the message."""
+    literals: tuple[bytes, ...] = ()
+    """What is in every line that it matches; the first is empty if it may begin with anything."""
 
 
 class _Hit(NamedTuple):
@@ -153,6 +160,19 @@ class Log(NamedTuple):
     lines: int
     complaints: tuple[str, ...]
     """The last lines that tell of an error."""
+    not_searched: Optional[int] = None
+    """The first line that was not searched, because those before it cost too much; None if all were."""
+
+
+class _Budget:
+    """The tries that are left for one text."""
+
+    def __init__(self) -> None:
+        self.left = _TRIES
+
+    def spend(self, phrase: Phrase, line: bytes) -> None:
+        head = phrase.literals[0]
+        self.left -= 1 + (line.count(head) if head else len(line) // _SCAN)
 
 
 @lru_cache(maxsize=1)
@@ -198,16 +218,14 @@ def phrases() -> tuple[Phrase, ...]:
 
 def _phrase(like: str, message: Optional[Message] = None) -> Phrase:
     parts = _PART.split(_AROUND_ANYTHING.sub(b"...", folded(like.encode())))
-    literals = [(part, _is_open(parts, index - 1), _is_open(parts, index + 1)) for index, part in enumerate(parts)]
+    # Whether a word may go on into the part before, and into the one after.
+    before = [False, *(part in _PARTS and not part.endswith(b"...") for part in parts[:-1])]
+    after = [*(part in _PARTS and not part.startswith(b"...") for part in parts[1:]), False]
+    literals = list(zip(parts, before, after))
     pattern = b"".join(_PARTS.get(part) or _literal(part, before, after) for part, before, after in literals)
     words = (word for part, before, after in literals if part not in _PARTS for word in _words_in(part, before, after))
     weight = sum(len(part) for part in parts if part not in _PARTS)
-    return Phrase(pattern, frozenset(words), weight, message)
-
-
-def _is_open(parts: list[bytes], index: int) -> bool:
-    """Return whether a word may go on into the part *index* of a phrase."""
-    return 0 <= index < len(parts) and parts[index] in _PARTS and parts[index] != b"..."
+    return Phrase(pattern, frozenset(words), weight, message, tuple(parts[::2]))
 
 
 def _literal(part: bytes, before: bool, after: bool) -> bytes:
@@ -251,19 +269,27 @@ def _by_word() -> dict[bytes, tuple[Phrase, ...]]:
 
 
 def search(blocks: Iterable[bytes]) -> Log:
-    """Return the known messages in a text, given in *blocks* that end with lines. The work is as much as the text."""
+    """Return the known messages in a text, given in *blocks* that end with lines.
+
+    The work is as much as the text. Lines that are made to cost more than others end it: the rest is only counted.
+    """
     found: dict[str, FoundMessage] = {}
     complaints: deque[bytes] = deque(maxlen=_COMPLAINTS)
+    budget = _Budget()
+    not_searched: Optional[int] = None
     count = 0
     is_within = False
     for raw in blocks:
         originals = raw.split(b"\n")
-        for number, line in enumerate(folded(raw).split(b"\n")):
+        for number, line in _filled_lines(raw) if not_searched is None else ():
+            if budget.left < 0:
+                not_searched = count + number + 1
+                break
             for start, piece in _pieces(line):
                 words = frozenset(_WORD.findall(piece))
                 if not words.isdisjoint(_failure_words()[0]):
                     complaints.append(piece[:_LINE])
-                best = _best(piece, words, found)
+                best = _best(piece, words, found, budget)
                 if best is not None and best.message.name not in found:
                     text = originals[number][start : start + 2 * _LINE].decode("utf-8", "replace")
                     library = _as_written(best.library, text)
@@ -272,9 +298,13 @@ def search(blocks: Iterable[bytes]) -> Log:
         count += len(originals) - 1
         is_within = not raw.endswith(b"\n")
     ranked = sorted(found.values(), key=lambda one: (RANKS.index(one.message.rank), one.line))
-    return Log(
-        tuple(ranked), count + is_within, tuple(line.decode("utf-8", "replace") for line in dict.fromkeys(complaints))
-    )
+    texts = tuple(line.decode("utf-8", "replace") for line in dict.fromkeys(complaints))
+    return Log(tuple(ranked), count + is_within, texts, not_searched)
+
+
+def _filled_lines(raw: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the folded lines of *raw* that are not empty, each with its number from 0."""
+    return ((number, line) for number, line in enumerate(folded(raw).split(b"\n")) if line)
 
 
 def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
@@ -283,7 +313,7 @@ def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
         yield start, line[start : start + _LINE]
 
 
-def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage]) -> Optional[_Hit]:
+def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage], budget: _Budget) -> Optional[_Hit]:
     """Return what is meant in the folded *line* of these *words*.
 
     None, too, where only messages that are *known* are in question.
@@ -292,17 +322,31 @@ def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage
     phrases = [phrase for word in words & by_word.keys() for phrase in by_word[word] if phrase.words <= words]
     if all(phrase.message is not None and phrase.message.name in known for phrase in phrases):
         return None
-    hits = [hit for phrase in phrases if _may_match(phrase, line, words) for hit in _hits(phrase, line)]
+    likely = [phrase for phrase in phrases if _may_match(phrase, line, words)]
+    for phrase in likely:
+        budget.spend(phrase, line)
+    hits = [hit for phrase in likely for hit in _hits(phrase, line)]
+    budget.left -= len(hits) ** 2 // 8  # each is compared with each
     meant = [hit for hit in hits if not any(_is_within(hit, other) for other in hits)]
-    return max(meant, key=lambda hit: (-RANKS.index(hit.message.rank), hit.weight, hit.message.name), default=None)
+    return max(
+        meant, key=lambda hit: (-RANKS.index(hit.message.rank), hit.weight, hit.message.name, hit.span), default=None
+    )
 
 
 def _may_match(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> bool:
-    """Return whether *phrase* is more than a name, or the *line* of these *words* has a word of failure."""
+    """Return whether the *line* of these *words* has all of *phrase*; and, if that is a name, a word of failure."""
+    if any(part not in line for part in phrase.literals):
+        return False
     if phrase.message is None or phrase.message.rank in _COVERING or len(phrase.words) > _FEW:
         return True
-    like = phrase.pattern.replace(b"\\", b"")
-    return bool(_NUMBER.search(like)) or _says_failure(like, phrase.words) or _says_failure(line, words)
+    return not _is_name(phrase.pattern, phrase.words) or _says_failure(line, words)
+
+
+@lru_cache(maxsize=1024)
+def _is_name(pattern: bytes, words: frozenset[bytes]) -> bool:
+    """Return whether the phrase of this *pattern* and these *words* has neither a number nor a word of failure."""
+    like = pattern.replace(b"\\", b"")
+    return not _NUMBER.search(like) and not _says_failure(like, words)
 
 
 def _says_failure(text: bytes, words: frozenset[bytes]) -> bool:
@@ -344,10 +388,15 @@ def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
     """Return the message that is about the library or the number in *names*."""
     (kind, value), *_ = ((kind, value.decode()) for kind, value in names.items() if value is not None)
     if kind == "library":
-        starts, is_driver = _by_library()
-        start = max((start for start in starts if value.startswith(start)), key=len, default="")
-        return starts.get(start) or starts["{driver}" if value.startswith(is_driver) else "*"]
+        return _about_library(value)
     return _by_number(kind).get(value) or _by_number(kind).get("*")
+
+
+@lru_cache(maxsize=1024)
+def _about_library(name: str) -> Message:
+    starts, is_driver = _by_library()
+    start = max((start for start in starts if name.startswith(start)), key=len, default="")
+    return starts.get(start) or starts["{driver}" if name.startswith(is_driver) else "*"]
 
 
 @lru_cache(maxsize=1)

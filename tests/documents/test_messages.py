@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import re
+import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -61,7 +64,7 @@ def messages_page() -> str:
         "",
         '    gpubind explain "version GLIBC_2.34 not found"',
         "    gpubind explain CUDA_ERROR_NO_DEVICE",
-        "    gpubind explain < job.log",
+        "    gpubind explain job.log",
         "",
         "`gpubind check` says most of it before the job starts; the findings named here foretell the message. "
         "Versions, numbers and libraries are examples.",
@@ -417,10 +420,98 @@ def test_a_log_on_standard_input_is_read(tmp_path: Path) -> None:
     with (tmp_path / "job.log").open("rb") as file:
         words = [sys.executable, "-m", "gpubind", "explain", "-"]
         assert subprocess.run(words, stdin=file, capture_output=True, env=BARE).stdout == piped.stdout
-    assert explained(b"").stdout == gpubind("explain").stdout.encode()
-    empty = explained(b"", "-")
-    assert (empty.returncode, empty.stdout) == (2, b"")
-    assert b"standard input is empty" in empty.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",), ("empty.log",), ("./empty.log",)])
+def test_an_empty_log_is_an_error_and_no_list_of_codes(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "empty.log").write_bytes(b"")
+    words = [sys.executable, "-m", "gpubind", "explain", *arguments]
+    for stdin in ("/dev/null", tmp_path / "empty.log"):
+        with open(stdin, "rb") as file:
+            done = subprocess.run(words, stdin=file, capture_output=True, env=BARE, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.startswith(b"error: empty-log: ")
+
+
+def test_the_name_of_a_file_is_explained_as_its_log(tmp_path: Path) -> None:
+    log = b"epoch 1\n[rank0]: cuInit err: 999\n"
+    for name in ("job.log", "libcuda.so.1", "999", "uvm-missing"):
+        (tmp_path / name).write_bytes(log)
+    (tmp_path / "program").write_bytes(b"\x7fELF\0" + log)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        words = [sys.executable, "-m", "gpubind", "explain", *arguments, "--host", "debian13-nvidia550"]
+        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, env=BARE, cwd=tmp_path)
+
+    expected = explained(log).stdout
+    for name in ("job.log", str(tmp_path / "job.log"), "./libcuda.so.1", "./999", "./uvm-missing"):
+        assert run(name).stdout == expected, name
+    for name in ("libcuda.so.1", "999", "uvm-missing"):
+        found = run(name)
+        assert found.returncode == 0
+        assert found.stdout != expected
+    assert run("program").returncode == run("no-such.log").returncode == 2
+    (tmp_path / "healthy.log").write_bytes(b"epoch 1\n")
+    assert b"no line of the 1 of healthy.log is a message" in run("healthy.log").stderr
+
+
+def test_a_log_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "job.log").symlink_to("/proc/self/mem")  # its first byte cannot be read
+    words = [sys.executable, "-m", "gpubind", "explain", "./job.log"]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, env=BARE, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (4, b"")
+    assert done.stderr.startswith(b"error: unreadable-file: a log cannot be read\n  where: ./job.log\n")
+
+
+def test_without_a_log_every_code_is_listed_below_a_sentence() -> None:
+    words = [sys.executable, "-m", "gpubind", "explain"]
+    here, there = socket.socketpair()  # as a caller leaves one open: nothing is read
+    with here, there:
+        done = subprocess.run(words, stdin=here.fileno(), capture_output=True, env=BARE)
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"every code of a finding or an error; `gpubind explain CODE` has more:\n  ")
+
+
+COSTLY = {
+    "one gap twice": b"available found detected failed " + (b"no cuda" + b"x" * 112 + b" ") * 60,
+    "many beginnings": b"found available detected failed error " + b"no cuda no gpu nvml nvenc " * 300,
+    "names of libraries": b"error while loading shared libraries: cannot open shared object no such file "
+    + b"a.so:" * 900,
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_a_log_that_was_made_to_cost_ends_early_and_says_where(name: str) -> None:
+    lines = 2000
+    start = time.process_time()
+    log = search([(COSTLY[name] + b"\n") * 100] * (lines // 100) + [b"[rank0]: cuInit err: 999\n"])
+    assert time.process_time() - start < 60
+    assert log.lines == lines + 1
+    assert log.not_searched is not None or [one.line for one in log.found][-1] == lines + 1
+
+
+def test_the_lines_that_were_not_searched_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TRIES", 50)
+    log = search([b"[rank0]: cuInit err: 999\n" + b"error: no cuda nvml failed\n" * 1000 + b"GPU is lost\n"])
+    assert [one.line for one in log.found if one.line == 1] == [1]
+    assert log.lines == 1002
+    assert log.not_searched is not None
+    assert 2 < log.not_searched < 1000
+
+
+def test_empty_lines_cost_next_to_nothing() -> None:
+    start = time.process_time()
+    assert search([b"\n" * (1 << 20)] * 10).lines == 10 << 20
+    assert time.process_time() - start < 10
+
+
+def test_of_two_places_of_one_message_the_same_is_told_whatever_the_hashes() -> None:
+    line = "NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus"
+    code = f"from gpubind.documents.messages import search; print(search([{line.encode()!r}]).found[0].matched)"
+    seeds = (
+        {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)} for seed in range(11, 19)
+    )
+    assert len({subprocess.check_output([sys.executable, "-c", code], env=seed) for seed in seeds}) == 1
 
 
 @pytest.mark.parametrize("log", [bytes(range(256)) * 5000, b"nothing of a GPU\n", b"x" * 3_000_000])

@@ -50,6 +50,7 @@ NO_QUESTION = {
         "os.fspath",
         "os.major",
         "os.minor",
+        "os.makedev",
         "os.strerror",
         "os.stat_result",
         "os.defpath",
@@ -69,7 +70,7 @@ NO_QUESTION = {
     ),
     *("sys.modules", "sys.path", "sys.exit"),  # of types of fields, of a traceback, and of the end
 }
-NEVER_THE_SAME = {"os.getpid", "os.urandom", "sys.stdin", "sys.stdin.buffer.read"}
+NEVER_THE_SAME = {"os.getpid", "os.urandom", "sys.stdin", "sys.stdin.buffer", "sys.stdin.buffer.read"}
 """The answer is not kept where the number of the process stands in it, or where standard input is read; random names
 are those of files just written."""
 OF_PROGRAMS = {"subprocess.run", "subprocess.Popen", "selectors.DefaultSelector", "selectors.EVENT_READ", "os.killpg"}

@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, BinaryIO, Optional
 
 from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, VERBOSE, Argument, Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
@@ -45,8 +45,10 @@ def explain(
 
             text = render_tree(options, what, like, image, "json" if json else format_ or "text")
         else:
-            is_log = what == "-" or (not what.strip() and _has_log())
-            answer = (_of_log if is_log else _of)(options, what, like, image)
+            if what == "-" or (not what.strip() and _has_log()):
+                answer = _of_log("standard input", _standard_input())
+            else:
+                answer = _of(options, what, like, image)
             if answer.messages and (json or verbose or len(answer.messages) == 1):
                 answer = answer._replace(explanation=_of_library(options, answer.messages[0], like, image))
             columns = width() if answer.explanation is None or answer.messages else table_width(None)
@@ -65,6 +67,8 @@ def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[st
 
     if not what.strip():
         return Answer(None, codes=tuple(code for code, _ in codes()))
+    if what.startswith(("./", "../")) and _is_log_file(what):
+        return _of_log_file(what)
     page = explain_code(what)
     if page is not None:
         return Answer(what, page=page)
@@ -74,52 +78,101 @@ def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[st
     about = mentioned(what)
     if about:
         return Answer(what, codes=about)
+    if _is_log_file(what):
+        return _of_name_or_log(options, what, like, image)
     if _NAME.fullmatch(what) is None:
         raise _unknown(f"`{_short(what)}` is neither a code nor a message that gpubind knows", [what])
     return _of_plan(options, what, like, image)
 
 
-def _of_log(options: PlanOptions, what: str, like: Optional[str], image: Optional[str]) -> Answer:
-    """Return the answer to what standard input has: a log, or nothing, which is an answer unless *what* is `-`.
+def _of_name_or_log(options: PlanOptions, path: str, like: Optional[str], image: Optional[str]) -> Answer:
+    """Return the answer to *path*, a text file: what the plan decided about it; of any other file, its messages."""
+    try:
+        return _of_plan(options, path, like, image)
+    except (NothingToBindError, UsageError):
+        return _of_log_file(path)
 
-    Errors: `UsageError` (code `unknown-code`) if no line of it is a known message.
+
+def _of_log_file(path: str) -> Answer:
+    from gpubind.files.regular import open_regular
+    from gpubind.model.answers import could_not_look
+
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            return _of_log(path, _blocks(file, path))
+    except OSError as error:
+        raise could_not_look(path, error, "a log cannot be read") from error
+
+
+def _is_log_file(path: str) -> bool:
+    """Return whether *path* is a regular file without a NUL byte at its beginning, or one that may not be read."""
+    from gpubind.files.regular import open_regular
+    from gpubind.model.answers import is_file
+
+    if "\n" in path or not is_file(path):
+        return False
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            return b"\0" not in file.read(_LOOK)
+    except OSError:
+        return True  # reading all of it says why
+
+
+def _of_log(name: str, blocks: Iterator[bytes]) -> Answer:
+    """Return the answer to the log *name*.
+
+    Errors: `UsageError` (code `empty-log`) if there is nothing in it, (code `unknown-code`) if no line is a known
+    message.
     """
-    from gpubind.documents.explanation import Answer, codes
+    from gpubind.cli.output import complain
+    from gpubind.documents.explanation import Answer
     from gpubind.documents.messages import search
 
-    log = search(_standard_input())
-    if not log.lines and what == "-":
-        raise UsageError("unknown-code", "standard input is empty: there is no log to explain")
+    log = search(blocks)
+    if log.not_searched is not None:
+        why = f"the lines before line {log.not_searched} cost too much: the rest of the log was not searched"
+        complain(f"warning: not-looked-at: {name}: {why}\n")
     if not log.lines:
-        return Answer(None, codes=tuple(code for code, _ in codes()))
+        hint = "give it a log: `gpubind explain FILE` or `gpubind explain < FILE`; on a terminal it lists every code"
+        raise UsageError("empty-log", f"{name} is empty: there is no log to explain", hint=hint)
     if not log.found:
-        raise _unknown(f"no line of the {log.lines} of standard input is a message that gpubind knows", log.complaints)
+        raise _unknown(f"no line of the {log.lines} of {name} is a message that gpubind knows", log.complaints)
     return Answer(None, log.found)
 
 
 def _has_log() -> bool:
-    """Return whether standard input is a file or a pipe: neither a terminal nor what a caller left open."""
+    """Return whether standard input was redirected: it is neither a terminal nor what a caller left open."""
     try:
-        mode = os.fstat(0).st_mode
+        found = os.fstat(0)
     except OSError:
         return False
-    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
+    is_null = stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL_DEVICE
+    return is_null or stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)
 
 
 def _standard_input() -> Iterator[bytes]:
-    """Yield standard input in blocks that end with a line, unless a line is longer than a block."""
+    from gpubind.model.answers import could_not_look
+
+    try:
+        yield from () if sys.stdin is None else _blocks(sys.stdin.buffer, "standard input")
+    except OSError as error:
+        raise could_not_look("standard input", error, "a log cannot be read") from error
+
+
+def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the log *name* in blocks that end with a line, unless a line is longer than a block."""
     from gpubind.cli.output import complain
 
     rest = b""
     for _ in range(_LONGEST_LOG // _BLOCK):
-        data = b"" if sys.stdin is None else sys.stdin.buffer.read(_BLOCK)
+        data = file.read(_BLOCK)
         if not data:
             break
         block, end, rest = (rest + data).rpartition(b"\n")
         yield block + end if end else rest
         rest = rest if end else b""
     else:
-        complain(f"warning: not-looked-at: standard input: only its first {_LONGEST_LOG >> 20} MiB were read\n")
+        complain(f"warning: not-looked-at: {name}: only its first {_LONGEST_LOG >> 20} MiB were read\n")
     if rest:
         yield rest
 
@@ -147,8 +200,11 @@ _ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
 _LONGEST = 200
 """Characters of a name or message that an error repeats."""
 _BLOCK = 1 << 20
+_LOOK = 4096
+"""Bytes at the beginning of a file that tell a log from a program."""
+_NULL_DEVICE = os.makedev(1, 3)
 _LONGEST_LOG = 64 << 20
-"""Bytes of standard input that are read."""
+"""Bytes of a log that are read."""
 _NAME = re.compile(r"[^\s`'\"<>|;:()]+")
 """What may be a name of a plan."""
 
@@ -259,10 +315,10 @@ COMMANDS = {
         (
             Argument(
                 "asked",
-                "[NAME|CODE|MESSAGE|-]",
+                "[NAME|CODE|MESSAGE|FILE|-]",
                 "A soname, file name, path, device node or pattern; a code; lines that a program printed, with quotes "
-                "or without; or - for a log on standard input. [a log that is redirected to standard input; else every "
-                "code]",
+                "or without; the file of a log (./FILE if it is also called like a code or a file of the driver); or - "
+                "for a log on standard input. [a log that is redirected to standard input; else every code]",
                 many=True,
                 required=False,
                 choices=_every_code,
@@ -273,7 +329,7 @@ COMMANDS = {
             ("what a program is linked with", "gpubind explain /usr/bin/nvidia-smi --tree"),
             ("why a file is in the plan", "gpubind explain libcuda.so.1"),
             ("what a message means", 'gpubind explain "version GLIBC_2.34 not found"'),
-            ("what a job died of", "gpubind explain < job.log"),
+            ("what a job died of", "gpubind explain job.log"),
         ),
         exit_codes=(("0", "done"), *EXIT_CODES[:3]),
     )
