@@ -13,6 +13,10 @@ from typing import Any, Optional
 import jsonschema
 import pytest
 
+from gpubind.documents.diff.comparison import compare
+from gpubind.documents.diff.snapshot import Snapshot
+from gpubind.documents.diff.text import render_diff_text
+from gpubind.fleet.nodes import fold_hosts
 from gpubind.formats.text.record import SIZE_LIMIT, dump_record
 from gpubind.model.data import HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind, images
@@ -204,6 +208,14 @@ def test_hosts_with_other_drivers_are_not_said_to_be_equal_and_images_that_do_no
     assert "equal" not in gpubind("diff", "--format", "markdown", *words).stdout
 
 
+def test_the_outcomes_of_images_are_the_same_after_they_were_sent(upgrade: dict[str, str], tmp_path: Path) -> None:
+    words = ("diff", "--snapshot", "--nv", "--image", of_cuda(tmp_path, "12.4.1"))
+    sent = [Snapshot.from_dict(json.loads(gpubind(*words, upgrade[cuda]).stdout)) for cuda in ("12.4", "12.2")]
+    assert [one.driver for one in sent] == ["nvidia 550.163.01, CUDA 12.4", "nvidia 535.261.03, CUDA 12.2"]
+    assert [image.verdict for one in sent for image in one.images] == ["ok", "ok cuda-minor-version"]
+    assert "full support -> minor-version compatibility" in render_diff_text(compare(sent))
+
+
 def test_of_more_than_two_hosts_the_sentence_names_the_hosts_and_no_time(
     upgrade: dict[str, str], tmp_path: Path
 ) -> None:
@@ -233,6 +245,12 @@ def test_names_of_nodes_are_one_set_and_other_names_a_list(tmp_path: Path) -> No
     assert gpubind("diff", *hosts, odd).stdout == "gpu00001, gpu00002, gpu00004, gpu00003 and 2 others: equal (6)\n"
     group = recorded(tmp_path / "group.json", rhel(), kernel(), hostname="@all")
     assert gpubind("diff", hosts[0], group).stdout == "gpu00001, @all: equal (2)\n"
+
+
+def test_a_set_that_is_no_shorter_than_a_sentence_is_a_list() -> None:
+    every_third = tuple(f"gpu{number:05}" for number in range(0, 300, 3))
+    assert fold_hosts(every_third) == "gpu00000, gpu00003, gpu00006, gpu00009 and 96 others"
+    assert fold_hosts(tuple(f"gpu{number:05}" for number in range(300))) == "gpu[00000-00299]"
 
 
 def test_without_clustershell_names_of_nodes_are_a_list(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 
 from gpubind.errors import RuntimeLimitError, UsageError, missing_package
 from gpubind.files.trust import acts_as_root, is_obeyed, obeyed_environ
@@ -13,6 +14,8 @@ from gpubind.model import named
 _PLACES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
 """Where ClusterShell looks for its configuration."""
 NODES_LIMIT = 100_000
+_SET_LIMIT = 200
+"""Characters of a set in a sentence."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,252}")
 """A name that no shell, no option and no path of a file reads as something else."""
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -65,8 +68,9 @@ def fold_nodes(nodes: Iterable[str]) -> str:
     return str(NodeSet.fromlist(nodes))
 
 
-def fold_hosts(names: Sequence[str]) -> str:
-    """Return *names* of hosts, which anyone may have chosen, as one set; as `named` where they make none.
+@lru_cache(maxsize=16)  # a document names a group several times, and 10,000 names of three numbers take 7 s
+def fold_hosts(names: tuple[str, ...]) -> str:
+    """Return *names* of hosts, which anyone may have chosen, as one set; as `named` where they make no short one.
 
     That is so without ClusterShell, and for a name that is none of a node, such as the path of a file.
     """
@@ -80,7 +84,7 @@ def fold_hosts(names: Sequence[str]) -> str:
     except (ImportError, ConfigurationError):  # it is not installed, or reads a damaged file
         return named(names)
     folded = str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
-    return folded if "[" in folded else named(names)
+    return folded if "[" in folded and len(folded) <= _SET_LIMIT else named(names)
 
 
 def need_clustershell() -> None:

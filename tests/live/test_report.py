@@ -29,6 +29,7 @@ COMMANDS = {
     "amd": ("check", "--rocm", *HOSTS[2:]),
     "matrix": ("check", *HOSTS, *IMAGE),
     "diff": ("diff", "--nv", HOSTS[1], HOSTS[3], HOSTS[1]),
+    "images": ("diff", *IMAGE[:2], HOSTS[3], HOSTS[1]),
 }
 WIDTHS = (60, 250, 400, 1000, 1600, 2000)
 PICTURES = (400, 1000, 1600)
@@ -101,6 +102,22 @@ def test_no_page_is_wider_than_the_window(
         assert chromium.run("return document.documentElement.scrollWidth") == width
         if width in PICTURES:
             assert len(chromium.picture(tmp_path / f"{name}-{width}-{scheme}.png")) > 4000
+
+
+OUTSIDE = """
+return [...document.querySelectorAll("td, .cell, .image")]
+  .filter((one) => one.getClientRects().length && one.getBoundingClientRect().right > innerWidth).length
+"""
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", ["diff", "images", "matrix", "many"])
+def test_in_400_pixels_every_verdict_is_seen_without_scrolling(
+    chromium: Browser, pages: Path, name: str, scheme: str
+) -> None:
+    chromium.open(pages / f"{name}.html", 400, scheme)
+    assert chromium.run(OUTSIDE) == 0
+    assert chromium.run("return document.querySelectorAll('td, .image').length")
 
 
 CONTRAST = """
