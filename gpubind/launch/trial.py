@@ -178,8 +178,9 @@ def script(asked: Sequence[Prediction], nonce: str) -> str:
 def parse_answers(text: str, nonce: str) -> tuple[dict[int, tuple[Optional[int], str]], bool]:
     """Return the exit status and the words of each answer in *text*, and whether the last one is there.
 
-    A status of None: there is no loader to ask. Only what a line with the *nonce* begins is an answer: no program that
-    was asked knows it.
+    A status of None: there is no loader to ask. Only what a line with the *nonce* begins is an answer: what a
+    program prints by chance is none. The image's shell has the nonce in its script, and /proc shows it to the programs
+    that it starts: an image that was made to lie can answer for all of them.
     """
     given: dict[int, tuple[Optional[int], str]] = {}
     parts = text.replace("\r\n", "\n").split(f"\n{nonce} ")
