@@ -55,8 +55,9 @@ def _card(name: str, group: NodeGroup, reference: Sequence[NodeAnswer], fold: Fo
         rows = [row for first in reference for row in _otherwise(answer, first)]
         driver, digest = driver_and_digest(answer.result)
         unexplained = "" if level == verdict(answer.findings) else answer_line(answer)
-        facts = tuple(filter(None, (unexplained, driver, f"digest of the plan {digest}" if digest else "")))
-        return card._replace(level=level, word=level, lines=facts, table=table_of(_COLUMNS, rows))
+        named = (("digest of the plan", digest), ("gpubind", answer.gpubind))
+        facts = (unexplained, driver, *(f"{name} {value}" for name, value in named if value))
+        return card._replace(level=level, word=level, lines=tuple(filter(None, facts)), table=table_of(_COLUMNS, rows))
     if isinstance(answer.result, NodeError):
         error = answer.result
         lines = (f"{error.code}: {error.what}", error.where, error.why, error.hint)

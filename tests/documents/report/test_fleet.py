@@ -49,6 +49,8 @@ def test_each_group_has_its_driver_and_the_digest_of_its_plan() -> None:
     cards = [card.text for card in found.all("article", kind="group")]
     assert cards[1] == "ok n1, n2 2 nvidia 550.1 digest of the plan d0"
     assert cards[0].startswith("error n3 1 nvidia 535.1 digest of the plan d1")
+    (card,) = page(said("n1", GOOD)._replace(document={"gpubind": "0.1.0+g1a2b3c4d5e"})).all("article")
+    assert card.text == "ok n1 1 nvidia 550.1 digest of the plan d0 gpubind 0.1.0+g1a2b3c4d5e"
 
 
 def test_nodes_with_another_driver_and_the_same_verdicts_are_one_group_that_names_both() -> None:
