@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from math import sqrt
@@ -235,14 +235,15 @@ def _literal(part: bytes, before: bool, after: bool) -> bytes:
     return start + re.escape(part) + end
 
 
-def _matches(pattern: bytes, line: bytes) -> Iterator[re.Match[bytes]]:
-    """Yield the first places of *pattern* in *line*. One that begins with characters is found many times faster."""
-    if not pattern.startswith(_NO_WORD_BEFORE):
-        yield from islice(_compiled(pattern).finditer(line), _PLACES)
-        return
-    found = _compiled(pattern[len(_NO_WORD_BEFORE) :]).finditer(line)
+def _matches(pattern: bytes, line: bytes) -> Sequence[re.Match[bytes]]:
+    """Return the first places of *pattern* in *line*. One that begins with characters is found many times faster."""
+    is_whole = pattern.startswith(_NO_WORD_BEFORE)
+    compiled = _compiled(pattern[len(_NO_WORD_BEFORE) :] if is_whole else pattern)
+    if compiled.search(line) is None:
+        return ()
+    found = compiled.finditer(line)
     begins = (one for one in found if not _WORD_CHARACTER.match(line[max(one.start() - 1, 0) : one.start()]))
-    yield from islice(begins, _PLACES)
+    return tuple(islice(begins if is_whole else found, _PLACES))
 
 
 def _words_in(part: bytes, before: bool, after: bool) -> Iterator[bytes]:
@@ -322,10 +323,9 @@ def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage
     phrases = [phrase for word in words & by_word.keys() for phrase in by_word[word] if phrase.words <= words]
     if all(phrase.message is not None and phrase.message.name in known for phrase in phrases):
         return None
-    likely = [phrase for phrase in phrases if _may_match(phrase, line, words)]
-    for phrase in likely:
+    for phrase in phrases:
         budget.spend(phrase, line)
-    hits = [hit for phrase in likely for hit in _hits(phrase, line)]
+    hits = [hit for phrase in phrases for hit in _hits(phrase, line, words)]
     budget.left -= len(hits) ** 2 // 8  # each is compared with each
     meant = [hit for hit in hits if not any(_is_within(hit, other) for other in hits)]
     return max(
@@ -351,7 +351,10 @@ def _is_name(pattern: bytes, words: frozenset[bytes]) -> bool:
 
 def _says_failure(text: bytes, words: frozenset[bytes]) -> bool:
     whole, parts = _failure_words()
-    return not words.isdisjoint(whole) or any(part in b" " + text for part in parts)
+    if not words.isdisjoint(whole):
+        return True
+    text = b" " + text
+    return any(part in text for part in parts)
 
 
 @lru_cache(maxsize=1)
@@ -363,9 +366,10 @@ def _failure_words() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     )
 
 
-def _hits(phrase: Phrase, line: bytes) -> Iterator[_Hit]:
-    """Yield the first places of *phrase* in *line*, with the message that it has there."""
-    for match in _matches(phrase.pattern, line):
+def _hits(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> Iterator[_Hit]:
+    """Yield the first places of *phrase* in the *line* of these *words*, with the message that it has there."""
+    matches = _matches(phrase.pattern, line)
+    for match in matches if matches and _may_match(phrase, line, words) else ():
         names = match.groupdict()
         message = phrase.message or _chosen(names)
         if message is not None:
