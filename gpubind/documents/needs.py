@@ -5,7 +5,7 @@ Its schema is data/needs.schema.json.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from posixpath import dirname
 from typing import Any
 
@@ -16,7 +16,7 @@ from gpubind.documents.text import printable
 from gpubind.image.needs import DriverLibrary, ImageNeeds
 from gpubind.model import counted
 from gpubind.model.cuda import version_key
-from gpubind.model.gpucode import GpuCode, by_owner, sum_of
+from gpubind.model.gpucode import CodeFile, Share, best_share, by_owner, sum_of
 from gpubind.model.plain import text_of
 
 SCHEMA = "gpubind.needs/1"
@@ -65,7 +65,7 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
     if facts.rocm or facts.rocm_runtime:
         yield "ROCm", facts.rocm or "not known", dirname(facts.rocm_runtime or "/opt/rocm/lib")
     for name, files in by_owner(needs.gpu_code, "the program").items():
-        yield f"GPU code: {name}", _code(sum_of(files)), files[0].path
+        yield f"GPU code: {name}", _code(files), files[0].path
     if needs.capabilities:
         named = (name if is_sure else f"{name} if it is opened" for name, is_sure, _ in needs.capabilities)
         yield "capabilities", ", ".join(named), ", ".join(dict.fromkeys(by for _, _, by in needs.capabilities))
@@ -119,9 +119,18 @@ def _driver(needs: ImageNeeds) -> Iterator[Row]:
         yield "its own libcuda", f"{serves}{branches}, on data-center GPUs", compat.path
 
 
-def _code(whole: GpuCode) -> str:
+def _code(files: Sequence[CodeFile]) -> str:
+    """Return the architectures of *files*; those of a few modules are by themselves, with the number of these."""
+    whole = sum_of(files)
+    shares = {arch: best_share(files, arch) for arch in whole.code}
+    enough = [arch for arch, share in shares.items() if share.is_enough or arch[-1] in "af"]
+    few: dict[Share, list[str]] = {}
+    for arch, share in shares.items():
+        if arch not in enough:
+            few.setdefault(share, []).append(arch)
+    parts = [f"only {share.runs} of {share.modules} modules: {' '.join(archs)}" for share, archs in few.items()]
     ptx = f"PTX {' '.join(whole.ptx)}" if whole.ptx else ""
-    return "; ".join(filter(None, (" ".join(whole.code), ptx))) or "not known"
+    return "; ".join(filter(None, (" ".join(enough), ptx, *parts))) or "not known"
 
 
 def _library(library: DriverLibrary) -> Iterator[Row]:

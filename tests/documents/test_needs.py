@@ -13,9 +13,11 @@ from gpubind.documents.needs import needs_document, render_needs_markdown, rende
 from gpubind.image.needs import ImageNeeds, read_needs
 from gpubind.image.open import open_image
 from gpubind.model.data import read_data
+from tests.image.cuda_trees import SITE
 from tests.image.test_needs import AVCODEC, FABRIC, PYTORCH
 from tests.support.commands import gpubind as command
 from tests.support.elf import elf
+from tests.support.gpucode import library_of, module
 from tests.support.images import glibc, sandbox
 from tests.support.trees import Spec, make_tree
 
@@ -87,3 +89,10 @@ def test_the_library_gives_the_same(tmp_path: Path) -> None:
     expected = of(tmp_path, TREE)
     with gpubind.open_image(tmp_path / "image") as image:
         assert gpubind.needs(image) == expected
+
+
+def test_architectures_of_a_few_modules_are_by_themselves_with_the_number_of_these(tmp_path: Path) -> None:
+    code = library_of(module("sm_61", "sm_86", "compute_86", alike=9), module("sm_35", "sm_61", "sm_90", "sm_90a"))
+    tree = {**glibc(), f"{SITE}/paddle/libs/libphi.so": code}
+    (row,) = (line for line in render_needs_tsv(of(tmp_path, tree), "x").splitlines() if "PaddlePaddle" in line)
+    assert row.split("\t")[1] == "sm_61 sm_86 sm_90 sm_90a; PTX compute_86; only 1 of 10 modules: sm_35"
