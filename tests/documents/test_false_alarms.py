@@ -9,9 +9,8 @@ import pytest
 
 from gpubind.documents.explanation import Answer, render_text
 from gpubind.documents.messages import Message, find_message, messages, search
-from tests.documents.test_messages import LINES, SEEN, explained, name_of
+from tests.documents.test_messages import LINES, SEEN, name_of
 from tests.support.commands import gpubind
-from tests.support.page import DOCS
 
 HEALTHY = [line.split("\t")[0] for line in (Path(__file__).parent / "healthy.tsv").read_text().splitlines()]
 """Lines of public logs in which nothing is wrong: each line, and where it is."""
@@ -151,9 +150,3 @@ def test_a_file_of_the_driver_on_a_host_without_one_is_answered_as_its_message(t
     done = gpubind("explain", name, "--root", str(tmp_path), "--dev-root", str(tmp_path))
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, name)
     assert done.stderr.startswith("note: this host has no driver")
-
-
-def test_the_log_of_the_page_is_told_as_the_page_says() -> None:
-    told = explained((DOCS / "examples/job.log").read_bytes()).stdout.decode()
-    page = (DOCS / "howto.md").read_text()
-    assert f"$ gpubind explain < docs/examples/job.log\n{told}```" in page
