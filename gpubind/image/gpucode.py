@@ -20,8 +20,8 @@ from gpubind.model import ImageCuda, Missing
 from gpubind.model.cuda import cuda_of_isa, frameworks, frameworks_elsewhere, version_key
 from gpubind.model.gpucode import CodeFile, GpuCode
 
-FILES_LIMIT = 256
-"""Files of an image that are looked at: of all frameworks at once there are 60."""
+FILES_LIMIT = 768
+"""Files of an image that are examined: of all frameworks at once there are 60, and then come `LIBRARIES_LIMIT`."""
 RECORD_LIMIT = 8 << 20
 """Bytes of a package's list of files that are read. PyTorch's has 2 MB."""
 LEAST_SIZE = 128 << 10
