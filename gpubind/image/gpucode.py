@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from posixpath import basename
 from typing import Optional
 
@@ -114,7 +115,8 @@ def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_Place]:
 
 def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_Place]:
     """Yield the largest libraries of the packages that are not in data/cuda.json, and not of NVIDIA's own."""
-    known = {*frameworks(), "nvidia"}
+    listed = (pattern for one in frameworks().values() for pattern in (*one.code, *one.more_code))
+    known = {*frameworks(), *(pattern.partition("/")[0] for pattern in listed), "nvidia"}
     found: list[tuple[int, str, str]] = []
     for directory in packages:
         for name in tree.names(directory):
@@ -127,7 +129,8 @@ def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_Place]:
                 continue
             for match in _LIBRARY.finditer(data):
                 path, size = match.group(1).decode("utf-8", "surrogateescape"), int(match.group(2))
-                if size >= LEAST_SIZE and path[:1] not in "/." and path.partition("/")[0] not in known:
+                top = path.partition("/")[0]
+                if size >= LEAST_SIZE and path[:1] not in "/." and not any(fnmatchcase(top, one) for one in known):
                     found.append((-size, f"{directory}/{path}", package))
     for _, path, package in sorted(found)[:LIBRARIES_LIMIT]:
         yield _Place(path, package, True)

@@ -222,6 +222,8 @@ def test_small_libraries_nvidias_packages_and_paths_outside_are_not_searched() -
 def test_the_files_of_a_listed_framework_are_those_of_the_list() -> None:
     files = {"torch/lib/libtorch_cuda.so": library("sm_80"), "torch/lib/libother.so": library("sm_90")}
     assert codes(installed("torch", files)) == {"torch/lib/libtorch_cuda.so": "PyTorch"}
+    cupy = {"cupy_backends/x.py": b"", "cupy/cuda/cub.x.so": library("sm_80"), "cupy/random/_api.so": library("sm_90")}
+    assert codes(installed("cupy_cuda12x", cupy)) == {"cupy/cuda/cub.x.so": "CuPy"}
 
 
 def test_a_list_of_files_that_is_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
