@@ -40,8 +40,6 @@ HOSTS = (
 ABOUT = ("cuda-too-new", "framework-library", "gpu-code-missing", "ptx-too-new")
 DATA = Path(__file__).parent.parent / "data" / "stacks.json"
 STACKS: dict[str, dict[str, Any]] = json.loads(DATA.read_text())["stacks"]
-    "stacks"
-]
 
 
 @cache
