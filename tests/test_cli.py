@@ -259,7 +259,7 @@ def test_a_malformed_list_is_named_with_its_line(tmp_path: Path) -> None:
     assert f"{tmp_path}/my.conf:3" in done.stderr
 
 
-@pytest.mark.parametrize("words", [f"plan --json --host {HOST}", "--help", "plan -h", "--version", "explain"])
+@pytest.mark.parametrize("words", [f"plan --json --host {HOST}", "--help", "plan -h", "--version", "explain ''"])
 def test_a_closed_stdout_is_exit_120_and_told_where_the_caller_closed_it(words: str) -> None:
     command = f"{sys.executable} -m gpubind {words}; echo $? >&2"
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
@@ -449,13 +449,13 @@ def test_explain_of_a_message_needs_no_host(tmp_path: Path) -> None:
 
 
 def test_explain_alone_lists_every_code() -> None:
-    lines = gpubind("explain").stdout.splitlines()
+    lines = gpubind("explain", "").stdout.splitlines()
     assert "cuda-too-new" in {line.split()[0] for line in lines} >= {"unknown-code"}
 
 
 def test_explain_in_json_fits_its_schema() -> None:
     validator = jsonschema.Draft202012Validator(json.loads(read_data("model/data/explain.schema.json")))
-    for asked in ([], ["uvm-missing"], ["999"], ["libcuda.so.1"]):
+    for asked in ([""], ["uvm-missing"], ["999"], ["libcuda.so.1"]):
         validator.validate(json.loads(gpubind("explain", *asked, "--json", "--host", HOST).stdout))
 
 
