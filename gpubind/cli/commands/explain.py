@@ -45,7 +45,7 @@ def explain(
 
             text = render_tree(options, what, like, image, "json" if json else format_ or "text")
         else:
-            if what == "-" or (not what.strip() and _has_log()):
+            if what == "-" or (not asked and _has_log()):
                 answer = _of_log("standard input", _standard_input())
             else:
                 answer = _of(options, what, like, image)
@@ -133,7 +133,7 @@ def _of_log(name: str, blocks: Iterator[bytes]) -> Answer:
         why = f"the lines before line {log.not_searched} cost too much: the rest of the log was not searched"
         complain(f"warning: not-looked-at: {name}: {why}\n")
     if not log.lines:
-        hint = "give it a log: `gpubind explain FILE` or `gpubind explain < FILE`; on a terminal it lists every code"
+        hint = "give it a log: `gpubind explain FILE` or `gpubind explain < FILE`; `gpubind explain ''` lists every code"
         raise UsageError("empty-log", f"{name} is empty: there is no log to explain", hint=hint)
     if not log.found:
         raise _unknown(f"no line of the {log.lines} of {name} is a message that gpubind knows", log.complaints)
