@@ -133,7 +133,7 @@ def _of_log(name: str, blocks: Iterator[bytes]) -> Answer:
         why = f"the lines before line {log.not_searched} cost too much: the rest of the log was not searched"
         complain(f"warning: not-looked-at: {name}: {why}\n")
     if not log.lines:
-        hint = "give it a log: `gpubind explain FILE` or `gpubind explain < FILE`; `gpubind explain ''` lists every code"
+        hint = "give a log: `gpubind explain FILE` or `gpubind explain < FILE`; `gpubind explain ''` lists every code"
         raise UsageError("empty-log", f"{name} is empty: there is no log to explain", hint=hint)
     if not log.found:
         raise _unknown(f"no line of the {log.lines} of {name} is a message that gpubind knows", log.complaints)
