@@ -13,6 +13,7 @@ from gpubind.files.opened import OpenedTree
 from gpubind.files.regular import open_regular
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.model import HostPath, Missing, RootedPath, Stat, answers
+from gpubind.model.files import FileKind
 from gpubind.observe import cannot_sign
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORIES_LIMIT = 128
 """Directories that a tree keeps open at most."""
 DIRECTORIES_LEAST = 4
+_NO_ACL = (errno.ENODATA, errno.EOPNOTSUPP)
+"""Errors that mean that a file has no access control list, or that its file system knows none."""
 _SHARE = 16
 """A tree takes this part of the process's descriptors for directories: several trees are open at the same time."""
 
@@ -51,6 +54,8 @@ class LiveTree(OpenedTree):
     """
 
     directories_kept = DIRECTORIES_LIMIT
+    with_acls: tuple[FileKind, ...] = ("char", "block")
+    """The kinds of files of which access control lists are read."""
 
     def __init__(self, root: str = "/") -> None:
         try:
@@ -91,7 +96,19 @@ class LiveTree(OpenedTree):
         place, name = self._place_of(path)
         found = os.stat(name, dir_fd=place, follow_symlinks=False)
         rdev = (os.major(found.st_rdev), os.minor(found.st_rdev)) if found.st_rdev else (0, 0)
-        return Stat.of(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
+        facts = Stat.of(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
+        return facts._replace(acl=self._acl(path)) if facts.kind in self.with_acls else facts
+
+    def _acl(self, path: str) -> str:
+        """Return the access control list of *path*; empty if it has none. Errors: `OSError`."""
+        from gpubind.formats.driver.acl import ATTRIBUTE, parse_acl  # most trees have no devices
+
+        try:
+            return parse_acl(os.getxattr(self.real(RootedPath(path)), ATTRIBUTE, follow_symlinks=False))
+        except OSError as error:
+            if error.errno in _NO_ACL:
+                return ""
+            raise
 
     @answered
     def _readlink(self, path: str) -> Union[str, Missing]:
@@ -191,10 +208,9 @@ class LiveTree(OpenedTree):
 
 
 class PermittedTree(LiveTree):
-    """The files below *root*, as user *uid* with *groups* may open them by owner, group and mode.
+    """The files below *root*, as user *uid* with *groups* may open them by mode and access control list."""
 
-    Access control lists are ignored, except for the group's bits of the mode that they set.
-    """
+    with_acls = ("file", "dir", "char", "block")
 
     def __init__(self, root: str, uid: int, groups: tuple[int, ...]) -> None:
         super().__init__(root)

@@ -9,7 +9,7 @@ from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.frozen import NamedTuple
-from gpubind.model import VENDOR_ROWS, Finding, HostPath, Missing, Severity, finding
+from gpubind.model import VENDOR_ROWS, Finding, Found, Missing, Severity, Stat, finding
 from gpubind.model.data import read_data
 
 _AnyHost = TypeVar("_AnyHost")
@@ -190,12 +190,17 @@ class Host:
         """Return why root's command ignores *path* inside the driver root, of *variable*; None if it does not."""
         return None
 
-    def may_open(self, path: HostPath) -> bool:
-        """Return whether the kernel, with its device cgroups, lets this process open the device node *path*.
+    def granted(self, node: Stat) -> str:
+        """Return the rights to a device node that its mode and access control list give the user: as `access`."""
+        bits = 6 if self.identity.euid == 0 else node.bits_for(*self.identity)
+        return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
 
-        A record describes a host without a job: there every node may be opened.
+    def access(self, node: Found) -> str:
+        """Return the user's rights to a device node of `dev`: `rw`, `r`, `w` or `none`.
+
+        Of this process the kernel knows them, with its device cgroups. A record describes a host without a job.
         """
-        return True
+        return self.granted(node.stat)
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
         """Run a helper program of the standard directories; Missing if that is not possible or not safe."""

@@ -13,7 +13,7 @@ from gpubind.files.live import LiveTree, PermittedTree
 from gpubind.files.trust import acts_as_root
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
 from gpubind.host.directories import distrusted, list_file_in_force, untrusted, untrusted_variables
-from gpubind.model import HostPath, Missing
+from gpubind.model import Found, Missing
 from gpubind.model.answers import may
 from gpubind.model.layouts import DXG
 from gpubind.observe import cannot_sign
@@ -81,11 +81,13 @@ class LiveHost(Host):
         except KeyError:
             return None
 
-    def may_open(self, path: HostPath) -> bool:
-        if self.identity.euid != os.geteuid() != 0:
-            return True  # the kernel cannot be asked for another user
+    def access(self, node: Found) -> str:
+        if self.identity.euid != os.geteuid():
+            return super().access(node)  # the kernel cannot be asked for another user
         # access(2) respects the device cgroup (fs/namei.c inode_permission), and opens nothing.
-        return may(path, os.R_OK | os.W_OK, effective=os.access in os.supports_effective_ids)
+        path, effective = self.dev.real(node.path), os.access in os.supports_effective_ids
+        rights = (("rw", os.R_OK | os.W_OK), ("r", os.R_OK), ("w", os.W_OK))
+        return next((name for name, mode in rights if may(path, mode, effective=effective)), "none")
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
         from gpubind.host.programs import run_program  # only a host whose sources ask a program needs it

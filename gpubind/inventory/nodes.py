@@ -23,7 +23,6 @@ from gpubind.model import (
     Missing,
     RootedPath,
     Severity,
-    Stat,
     Vendor,
 )
 from gpubind.model.files import noun_of
@@ -63,6 +62,8 @@ class Devices(NamedTuple):
     """About everything that is not taken."""
     findings: tuple[Finding, ...]
     sockets: tuple[HostFile, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    """The nodes that the kernel forbids to this process, although mode and access control list allow them."""
 
 
 def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iterable[DriverNode]) -> Devices:
@@ -73,14 +74,28 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
     majors, findings = read_majors(host, vendor)
     decisions: list[Decision] = []
     nodes: dict[str, DeviceNode] = {}
+    forbidden: list[str] = []
     for path, drivers, capability, gpu, minor in expected:
         node = read_node(host, Claim("device", path, "devices", "/dev", vendor), path, groups)
         if isinstance(node, Decision):
             decisions.append(node)
             continue
         nodes[path] = node = node._replace(gpu=gpu, capability=capability)
-        findings += [*_number_finding(host, node, drivers, majors, minor), *_permission_finding(node)]
-    return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings))
+        findings += _number_finding(host, node, drivers, majors, minor)
+        if is_forbidden(host, RootedPath(path), node.access):
+            forbidden.append(node.target)
+            # A scheduler rightly forbids the GPUs of other jobs: what is chosen decides (planner/gpus/selection.py).
+            if gpu is not None or "/nvidia-caps" in path:
+                continue
+        findings += _permission_finding(node, is_forbidden=node.target in forbidden)
+    return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings), forbidden=tuple(forbidden))
+
+
+def is_forbidden(host: Host, path: RootedPath, access: str) -> bool:
+    """Return whether the kernel forbids to use the node *path*, of which mode and access control list allow more."""
+    found = host.dev.find(path)
+    granted = "none" if isinstance(found, Missing) else host.granted(found.stat)
+    return any(right in granted and right not in access for right in "rw")
 
 
 def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:
@@ -102,7 +117,7 @@ def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> 
         uid=facts.uid,
         gid=facts.gid,
         group=groups.get(facts.gid),
-        access=access_to(host, facts),
+        access=host.access(found),
         gpu=None,
         capability=None,
     )
@@ -113,12 +128,22 @@ def read_groups(host: Host) -> dict[int, str]:
     return parse_groups(host.dev.text("/etc/group") or "")
 
 
-def access_to(host: Host, found: Stat) -> str:
-    """Return the caller's rights to a node, by its mode, owner and group: `rw`, `r`, `w` or `none`."""
-    if host.identity.euid == 0:
-        return "rw"
-    bits = found.bits_for(host.identity.euid, host.identity.groups)
-    return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
+def hidden_gpus(devices: Devices) -> tuple[int, ...]:
+    """Return the indexes of the GPUs that this process cannot open, and that the vendor's library skips in it.
+
+    Their nodes are missing, or their mode or a device cgroup forbids them. Where no GPU has a node, no program has
+    requested them yet. A GPU whose node is unknown is not hidden.
+    """
+    nodes = {node.target: node for node in devices.nodes}
+    known = [(gpu, nodes.get(ContainerPath(gpu.node))) for gpu in devices.gpus if gpu.node is not None]
+    if all(node is None for _, node in known):
+        return ()
+    return tuple(gpu.index for gpu, node in known if gpu.index is not None and (node is None or node.access != "rw"))
+
+
+def hides_some(devices: Devices) -> bool:
+    """Return whether this process can open some of the GPUs, and some not."""
+    return 0 < len(hidden_gpus(devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
 def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, set[int]], list[Finding]]:
@@ -158,7 +183,7 @@ def _number_finding(
     )
 
 
-def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
+def _permission_finding(node: DeviceNode, *, is_forbidden: bool) -> Iterator[Finding]:
     if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
         return
     # MIG's management nodes are root's by design; a render node matters to graphics only, except on a Jetson.
@@ -171,7 +196,12 @@ def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
         severity = "warning" if "/card" in node.target or "/infiniband/" in node.target else "error"
     yield finding(
         "device-permission",
-        case=cases_of(("amd", node.vendor == "amd"), ("intel", node.vendor == "intel"), ("group", for_group)),
+        case=cases_of(
+            ("amd", node.vendor == "amd"),
+            ("intel", node.vendor == "intel"),
+            ("group", for_group),
+            ("forbidden", is_forbidden),
+        ),
         severity=severity,
         vendor=node.vendor,
         subject=node.target,

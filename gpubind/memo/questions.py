@@ -224,6 +224,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "content": _content,
     "names": _names,
     "access": _access,
+    "attribute": lambda question: posix.getxattr(*question, follow_symlinks=False),
     "variable": lambda name: hash_of(os.environ.get(name)),
     "variables": lambda _: tuple(sorted(os.environ)),
     "user": _user,

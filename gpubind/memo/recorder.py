@@ -180,6 +180,14 @@ def _about(kind: str) -> Callable[..., Optional[Question]]:
     return question_of
 
 
+def _attribute(recorder: Recorder, path: Any, name: str, *, follow_symlinks: bool = True) -> Optional[Question]:
+    named = recorder.path(path)
+    if named is None or follow_symlinks:
+        recorder.refuse("an attribute of an open file or behind a link")
+        return None
+    return "attribute", (named, name)
+
+
 def _listing_of(recorder: Recorder, real: Any) -> Any:
     def listing(path: Any = ".") -> Any:
         named = recorder.path_of(path) if isinstance(path, int) else recorder.place(path)
@@ -310,6 +318,7 @@ REPLACEMENTS: dict[str, Callable[[Recorder, Any], Any]] = {
     "readlink": _noted(_about("link"), os.fsdecode),
     "listdir": _listing_of,
     "access": _access_of,
+    "getxattr": _noted(_attribute, bytes),
     "open": _os_open_of,
     "close": _close_of,
     "fdopen": _fdopen_of,

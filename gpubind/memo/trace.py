@@ -21,8 +21,14 @@ ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 FORBIDDEN = (errno.EACCES, errno.EPERM)
 _ANSWERS = (*ABSENT, *FORBIDDEN, errno.EISDIR)
 """The errors that are answers. Others are not, such as too many open files or a missing server."""
-_MORE_ANSWERS = {"link": (errno.EINVAL,), "terminal": (errno.ENOTTY, errno.EBADF, errno.EINVAL, errno.ENOTSUP)}
-"""Other errors that are answers, by the kind of question: it is not a link, it is not a terminal."""
+_MORE_ANSWERS = {
+    "link": (errno.EINVAL,),
+    "attribute": (errno.ENODATA, errno.EOPNOTSUPP),
+    "terminal": (errno.ENOTTY, errno.EBADF, errno.EINVAL, errno.ENOTSUP),
+}
+"""Other errors that are answers, by the kind of question: it is not a link, it has no such attribute, it is not a
+terminal.
+"""
 SMALL = 64 << 10
 """A young file of up to so many bytes is compared by content."""
 

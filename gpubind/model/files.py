@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+from functools import reduce
+from operator import or_
 from typing import Literal, NewType
 
 from gpubind.frozen import NamedTuple
@@ -68,6 +70,8 @@ class Stat(NamedTuple):
     """Bytes; 0 for anything but a regular file."""
     major: int = 0
     minor: int = 0
+    acl: str = ""
+    """The access control list of a device node: `user::rw-,user:1000:rw-,group::---,mask::rw-,other::---`."""
 
     @classmethod
     def of(cls, mode: int, uid: int, gid: int, size: int, rdev: tuple[int, int]) -> Stat:
@@ -75,10 +79,29 @@ class Stat(NamedTuple):
         kind = _FILE_KINDS.get(stat.S_IFMT(mode), "fifo")
         return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
 
+    def rights(self) -> tuple[tuple[str, int, int], ...]:
+        """Return who has which permission bits: `user`, `group` or `other`, its number, the bits. The owner is first.
+
+        Source: acl(5): with an access control list, the group's bits of the mode limit all entries but the owner's and
+        that of all others.
+        """
+        of_owner, limit, of_others = (self.mode >> shift & 7 for shift in (6, 3, 0))
+        entries = [("user", self.uid, of_owner)]
+        for entry in (self.acl or "group::rwx").split(","):
+            tag, number, letters = entry.split(":")
+            bits = limit & sum(bit for letter, bit in (("r", 4), ("w", 2), ("x", 1)) if letter in letters)
+            if tag == "group" or (tag == "user" and number):
+                entries.append((tag, int(number or self.gid), bits))
+        return (*entries, ("other", -1, of_others))
+
     def bits_for(self, uid: int, groups: tuple[int, ...]) -> int:
         """Return the three permission bits of user *uid* with *groups*; root is not bound by them."""
-        shift = 6 if self.uid == uid else 3 if self.gid in groups else 0
-        return self.mode >> shift & 7
+        rights = self.rights()
+        of_user = next((bits for tag, number, bits in rights if tag == "user" and number == uid), None)
+        if of_user is not None:
+            return of_user
+        of_groups = [bits for tag, number, bits in rights if tag == "group" and number in groups]
+        return reduce(or_, of_groups) if of_groups else rights[-1][2]
 
 
 class Found(NamedTuple):

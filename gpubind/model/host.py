@@ -292,6 +292,8 @@ class Inventory(NamedTuple):
     """Whether a device cgroup, a mode or a private /dev hides some of these GPUs: programs number only the others."""
     hidden: tuple[int, ...] = ()
     """The indexes of the GPUs that this process cannot open, by their nodes."""
+    forbidden: tuple[str, ...] = ()
+    """The nodes that a device cgroup forbids to this process, although mode and access control list allow them."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
     beside: tuple[str, ...] = ()

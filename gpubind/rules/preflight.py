@@ -53,10 +53,9 @@ ASK_S = 10.0
 CPUINFO_LIMIT = 8 << 20
 
 
-def is_roots_alone(found: Union[Stat, DeviceNode], right: int) -> bool:
-    """Return whether owner, group and mode give *right*, of the bits 4, 2 and 1, to no user but root."""
-    by_owner, by_group, by_all = (found.mode >> shift & right == right for shift in (6, 3, 0))
-    return not (by_all or (by_group and found.gid != 0) or (by_owner and found.uid != 0))
+def is_roots_alone(found: Stat, right: int) -> bool:
+    """Return whether mode and access control list give *right*, of the bits 4, 2 and 1, to no user but root."""
+    return not any(number != 0 and bits & right == right for _, number, bits in found.rights())
 
 
 class Preflight:

@@ -34,6 +34,16 @@ def test_a_gpu_that_is_not_chosen_is_listed_and_says_so() -> None:
     assert (table.columns[-1].title, [row[-1] for row in table.rows]) == ("chosen", ["no", "yes"])
 
 
+def test_a_gpu_that_a_cgroup_forbids_is_not_chosen_unless_all_are_forbidden_or_it_is_named() -> None:
+    for host, gpus, chosen in (
+        ("cgroup", None, ["no", "no", "yes", "yes"]),
+        ("cgroup", "0", ["yes", "no", "no", "no"]),
+        ("closed", None, ["yes", "yes"]),
+    ):
+        selected = select(HOSTS[host], gpus, {}, isolated=True)
+        assert [row[-1] for row in gpus_table(list_gpus(HOSTS[host], selected)).rows] == chosen
+
+
 def test_of_a_gpu_with_a_chosen_part_every_part_is_listed() -> None:
     (first, *_) = listed("mig", "0:2/0")
     assert [part["chosen"] for part in first.to_dict()["mig"]] == [False, True]

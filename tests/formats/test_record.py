@@ -146,7 +146,8 @@ def _entries(draw: st.DrawFn) -> RecordedEntry:
     kinds: list[FileKind] = ["file", "dir", "char", "block", "socket", "fifo"]
     kind = draw(st.sampled_from(kinds))
     rdev = draw(st.tuples(_SMALL, _SMALL)) if kind in ("char", "block") else (0, 0)
-    found = Stat(kind, draw(st.integers(0, 0o7777)), draw(_SMALL), draw(_SMALL), draw(_SMALL), *rdev)
+    acl = draw(st.sampled_from(("", "user::rw-,user:1000:rw-,group::---,mask::rw-,other::---")))
+    found = Stat(kind, draw(st.integers(0, 0o7777)), draw(_SMALL), draw(_SMALL), draw(_SMALL), *rdev, acl)
     body = draw(st.none() | _MISSING | st.binary(max_size=8))
     ident = draw(st.none() | _MISSING | _IDENTS | _NOT_ELF)
     optional = st.none() | _TEXTS
@@ -290,6 +291,8 @@ def test_a_wrong_member_is_refused_by_its_key(path: str, value: Any, place: str)
         ({"size": "big"}, f"{ENTRY}.size"),
         ({"size": 1 << 64}, f"{ENTRY}.size"),
         ({"rdev": [1]}, f"{ENTRY}.rdev"),
+        ({"acl": "user:bob:rw-"}, f"{ENTRY}.acl"),
+        ({"acl": "user:1:rw-,"}, f"{ENTRY}.acl"),
         ({"rdev": [1, "2"]}, f"{ENTRY}.rdev[1]"),
         ({"base64": "*"}, ENTRY),
         ({"text": 1}, f"{ENTRY}.text"),

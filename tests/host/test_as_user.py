@@ -9,10 +9,11 @@ import pytest
 
 from gpubind.api import open_host
 from gpubind.errors import UsageError
+from gpubind.formats.driver.acl import ATTRIBUTE
 from gpubind.host.live import LiveHost
-from gpubind.inventory.nodes import access_to
-from gpubind.model import Missing
+from gpubind.model import Found, Missing
 from gpubind.model.answers import FORBIDDEN
+from tests.support.acl import acl_for
 from tests.support.commands import gpubind
 from tests.support.driver import V, rhel
 from tests.support.trees import Dir, File, Spec, make_tree
@@ -72,10 +73,23 @@ def test_access_to_a_node_is_the_users(tmp_path: Path) -> None:
     make_tree(tmp_path, {**USERS, "/node": File(b"", 0o640)})
     os.chown(tmp_path / "node", os.getuid(), 44 if os.getuid() == 0 else -1)
     host = LiveHost(str(tmp_path), str(tmp_path)).as_user("alice")
-    found = host.dev.stat("/node")
-    assert not isinstance(found, Missing)
-    assert access_to(host, found._replace(gid=44)) == "r"
-    assert access_to(host, found._replace(gid=105)) == "none"
+    found = host.dev.find("/node")
+    assert isinstance(found, Found)
+    assert host.access(found._replace(stat=found.stat._replace(gid=44))) == "r"
+    assert host.access(found._replace(stat=found.stat._replace(gid=105))) == "none"
+
+
+def test_an_access_control_list_counts_for_another_user_and_in_a_record(tmp_path: Path) -> None:
+    make_tree(tmp_path, {**USERS, "/node": File(b"", 0o600), "/shut/file": File(b"1", 0o644), "/shut": Dir(0o700)})
+    for path, bits in (("node", 6), ("shut", 5)):
+        os.setxattr(tmp_path / path, ATTRIBUTE, acl_for(4242, bits))
+    alice = LiveHost(str(tmp_path), str(tmp_path)).as_user("alice")
+    found = alice.dev.find("/node")
+    assert isinstance(found, Found)
+    assert found.stat.acl == "user::rwx,user:4242:rw-,group::---,mask::rw-,other::---"
+    assert (alice.access(found), alice.driver.text("/shut/file")) == ("rw", "1")
+    os.setxattr(tmp_path / "shut", ATTRIBUTE, acl_for(4243, 5))
+    assert LiveHost(str(tmp_path), str(tmp_path)).as_user("alice").driver.text("/shut/file") is None
 
 
 def test_a_library_that_the_user_may_not_read_is_an_error_and_the_report_names_the_user(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from gpubind.errors import HostReadError
 from gpubind.host.base import PLAN_VARIABLES
 from gpubind.host.live import LiveHost
 from gpubind.inventory.nvidia.devices import is_asked
-from gpubind.model import HostPath
+from gpubind.model import Found
 from tests.support.trees import Dir, Link, make_tree
 
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(gpubind.__file__)))
@@ -87,10 +87,13 @@ def test_only_variables_that_a_plan_reads_are_kept() -> None:
 
 def test_the_kernel_is_asked_whether_a_node_may_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     host = LiveHost("/", "/")
-    assert host.may_open(HostPath("/dev/null"))
-    assert not host.may_open(HostPath("/dev/no-such-node"))
+    node = host.dev.find("/dev/null")
+    assert isinstance(node, Found)
+    assert (host.access(node), host.granted(node.stat)) == ("rw", "rw")
     monkeypatch.setattr("os.access", lambda path, mode, **_: False)  # as with a device cgroup, whatever the mode
-    assert not host.may_open(HostPath("/dev/null"))
+    assert (host.access(node), host.granted(node.stat)) == ("none", "rw")
+    monkeypatch.setattr("os.access", lambda path, mode, **_: mode == os.R_OK)
+    assert host.access(node) == "r"
 
 
 @pytest.mark.parametrize("name", sorted(PLAN_VARIABLES))

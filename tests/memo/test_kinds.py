@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 
+from gpubind.formats.driver.acl import ATTRIBUTE
 from gpubind.memo import answer, questions
+from tests.support.acl import acl_for
 from tests.support.changes import CDI
 from tests.support.elf import elf
 from tests.support.ldcache import build_ldcache
-from tests.support.memo import Bench
+from tests.support.memo import IS_ROOT, Bench
 
 
 class Case(NamedTuple):
@@ -80,6 +83,25 @@ def _moved_home(bench: Bench) -> None:
     bench.user_home = "/home/two"
 
 
+def _refused_program(bench: Bench) -> None:
+    """By an access control list or a security module, which `stat` does not show."""
+    _earlier_program(bench)
+    bench.refused.add(str(bench.base / "early" / "apptainer"))
+
+
+def _permitted_program(bench: Bench) -> None:
+    bench.refused.clear()
+
+
+def _open_to(user: int) -> Callable[[Bench], None]:
+    """A node that an access control list gives to *user*; its mode is the same for every user."""
+
+    def change(bench: Bench) -> None:
+        os.setxattr(bench.host / "dev/nvidia0", ATTRIBUTE, acl_for(user, 6))
+
+    return change
+
+
 CASES = {
     "lstat": Case("plan", _nothing, _a_program),
     "stat": Case("apptainer", _nothing, _earlier_program),
@@ -104,26 +126,26 @@ CASES = {
     "variables": Case("bwrap", _nothing, _set("NOBODY_ASKS_FOR_THIS", "1")),
     "user": Case("user", _nothing, _moved_home),
     "terminal": Case("table", _on_a_terminal, _narrow),
+    "access": Case("apptainer", _refused_program, _permitted_program),
     "locale": Case("apptainer", _set("LC_CTYPE", "C.UTF-8"), _text("environ", "LC_CTYPE=C.UTF-8\0")),
 }
 
 
+ROOTS_CASES = {"attribute": Case("check", _open_to(0), _open_to(1000))}
+"""Only root can make the device nodes in them."""
 OF_MOUNTS = {"inode", "mounted", "device", "owner"}
 """They find out that another file system is mounted: tests/live/test_memo_mounts.py and test_trust.py."""
-OF_RIGHTS = {"access"}
-"""It finds out what an access control list or a device cgroup forbids. Every other refusal is also asked about with
-stat, which finds the same changes."""
 
 
 def test_every_kind_of_question_has_its_case() -> None:
-    assert set(CASES) | OF_MOUNTS | OF_RIGHTS == set(questions.ASKED)
+    assert {*CASES, *ROOTS_CASES} | OF_MOUNTS == set(questions.ASKED)
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("kind", [*CASES, *(ROOTS_CASES if IS_ROOT else ())])
 def test_without_one_kind_of_question_the_law_does_not_hold(
     kind: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = CASES[kind]
+    case = {**CASES, **ROOTS_CASES}[kind]
     case.before(bench)
     words = bench.commands()[case.command]
     bench.settle()

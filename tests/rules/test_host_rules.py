@@ -518,6 +518,8 @@ ROOTS_ALONE: list[tuple[Node, list[str]]] = [
     (Node("char", 195, 0, 0o660, 0, 44), []),
     (Node("char", 195, 0, 0o600, 1000, 1000), []),
     (Node("char", 195, 0, 0o666), []),
+    (Node("char", 195, 0, 0o660, 0, 0, "user::rw-,user:1000:rw-,group::---,mask::rw-,other::---"), []),
+    (Node("char", 195, 0, 0o660, 0, 0, "user::rw-,user:0:rw-,group::rw-,mask::rw-,other::---"), ["warning"]),
 ]
 
 
@@ -533,6 +535,32 @@ def test_to_root_a_node_for_graphics_matters_where_graphics_is_asked_for() -> No
     for caps, wanted in ((("compute",), []), (("compute", "graphics"), ["warning"])):
         situation = Situation(parts, facts={"euid": 0}, request={"caps": caps})
         assert severities("device-permission", situation) == wanted
+
+
+@pytest.mark.parametrize("euid", [0, 1000])
+@pytest.mark.parametrize(
+    ("forbidden", "wanted"),
+    [
+        pytest.param(("/dev/nvidia0",), {}, id="another-jobs-gpu"),
+        pytest.param(("/dev/nvidia0", "/dev/nvidia1"), {"gpu-forbidden": "warning"}, id="all-gpus"),
+        pytest.param(("/dev/nvidiactl",), {"device-permission": "error"}, id="what-all-gpus-need"),
+        pytest.param(("/dev/nvidia-modeset",), {"device-permission": "note"}, id="what-graphics-needs"),
+    ],
+)
+def test_a_device_cgroup_is_reported_where_it_takes_what_the_job_needs(
+    forbidden: tuple[str, ...], wanted: dict[str, str], euid: int
+) -> None:
+    asked = ("device-permission", "gpu-forbidden", "device-file-mode")
+    all_found = found(Situation(healthy(), facts={"euid": euid}, forbidden=forbidden))
+    assert {one.code: one.severity for one in all_found if one.code in asked} == wanted
+    assert all("device cgroup" in (one.what + (one.why or "")) for one in all_found if one.code in wanted)
+
+
+def test_other_jobs_parts_of_a_gpu_are_not_reported_where_a_cgroup_forbids_them() -> None:
+    parts = healthy(mig(("gi1/ci0", "gi2/ci0")))
+    others = Situation(parts, forbidden=("/dev/nvidia-caps/nvidia-cap12",))
+    for code in ("device-permission", "mig-node-missing"):
+        assert severities(code, others) == severities(code, Situation(parts))
 
 
 CAPABILITY = Node("char", 235, 1, 0o400)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from gpubind.host.recorded import RecordedHost
-from gpubind.model import HostPath
+from gpubind.model import Found
 from tests.support.elf import elf
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.trees import Item, Link, Node, Spec, record
@@ -157,8 +157,8 @@ class InCgroup(RecordedHost):
 
     forbidden: tuple[str, ...] = ()
 
-    def may_open(self, path: HostPath) -> bool:
-        return path not in self.forbidden
+    def access(self, node: Found) -> str:
+        return "none" if self.dev.real(node.path) in self.forbidden else super().access(node)
 
 
 def in_cgroup(on: RecordedHost, *forbidden: str) -> InCgroup:

@@ -82,6 +82,8 @@ class Bench:
         self.width = 100
         """Of the terminal."""
         self.has_terminal = False
+        self.refused: set[str] = set()
+        """Paths that a rule beside the mode forbids."""
         self.own_environ = base / "environ"
         """What the kernel says of the environment: whether LC_CTYPE is the caller's."""
         self.changes: list[str] = []
@@ -253,7 +255,14 @@ def bench_in(base: Path) -> Iterator[Bench]:
         patch.setattr(programs, "PROGRAM_DIRECTORIES", (str(base / "standard"),))
         patch.setattr(gpubind.launch.caller, "probe_version", probe)
         patch.setattr(pwd, "getpwuid", getpwuid)
+        may = posix.access
+
+        def access(path: str, mode: int, **how: Any) -> bool:
+            return path not in bench.refused and may(path, mode, **how)
+
+        os.supports_effective_ids.add(access)
         for module in (os, posix):
             patch.setattr(module, "get_terminal_size", terminal_size)
+            patch.setattr(module, "access", access)
         patch.setattr(gpubind.cli.output, "is_terminal", lambda: bench.has_terminal)
         yield bench

@@ -75,6 +75,7 @@ class Node(NamedTuple):
     mode: int = 0o666
     uid: int = 0
     gid: int = 0
+    acl: str = ""
 
 
 class Hidden(NamedTuple):
@@ -223,7 +224,7 @@ def _recorded(item: Item) -> RecordedEntry:
     if isinstance(item, Socket):
         return RecordedEntry(Stat("socket", item.mode, 0, 0, 0))
     if isinstance(item, Node):
-        return RecordedEntry(Stat(item.kind, item.mode, item.uid, item.gid, 0, item.major, item.minor))
+        return RecordedEntry(Stat(item.kind, item.mode, item.uid, item.gid, 0, item.major, item.minor, item.acl))
     if isinstance(item, Unread):
         why = Missing("unreadable", item.why)
         return RecordedEntry(Stat("file", 0o444, 0, 0, 4096), None, why, why, why)

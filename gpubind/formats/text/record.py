@@ -107,6 +107,7 @@ class _Entry(NamedTuple):
     gid: _Id = 0
     size: Annotated[int, range(1 << 64)] = 0
     rdev: tuple[_Number, _Number] = (0, 0)
+    acl: Annotated[str, re.compile(r"((user|group|mask|other):[0-9]{0,10}:[r-][w-][x-](,(?!$)|$))*")] = ""
     text: Optional[str] = None
     base64: Optional[str] = None
     unread: Optional[Missing] = None
@@ -165,6 +166,8 @@ def _dump_entry(entry: RecordedEntry) -> Any:
     out.update((key, value) for key in ("uid", "gid", "size") if (value := getattr(found, key)))
     if found.kind in ("char", "block"):
         out["rdev"] = [found.major, found.minor]
+    if found.acl:
+        out["acl"] = found.acl
     if isinstance(entry.body, Missing):
         out["unread"] = entry.body
     elif entry.body is not None:
@@ -255,7 +258,7 @@ def _parse_entry(value: Any, place: str) -> RecordedEntry:
     mode = _DEFAULT_MODES.get(entry.type, 0) if entry.mode is None else int(entry.mode, 8)
     rdev = entry.rdev if entry.type in ("char", "block") else (0, 0)  # nothing else has numbers, and none are written
     return RecordedEntry(
-        Stat(entry.type, mode, entry.uid, entry.gid, entry.size, *rdev),
+        Stat(entry.type, mode, entry.uid, entry.gid, entry.size, *rdev, entry.acl),
         None,
         _body(entry, place),
         entry.ident or entry.not_elf or entry.no_ident,

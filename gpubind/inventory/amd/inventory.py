@@ -20,12 +20,12 @@ from gpubind.formats.elf.ldcache import LdCache
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.base import ROCM_PATH
-from gpubind.inventory.amd.devices import KFD, TOPOLOGY, read_devices
+from gpubind.inventory.amd.devices import KFD, TOPOLOGY, read_devices, read_topology
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import read_tables
 from gpubind.inventory.locate import locate
 from gpubind.inventory.needed import needed_files
-from gpubind.inventory.nodes import AMD_MODULE, Devices, driver_kind, natural
+from gpubind.inventory.nodes import AMD_MODULE, Devices, driver_kind, hidden_gpus, hides_some, natural
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.model import (
     Decision,
@@ -174,13 +174,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         decisions.append(Decision("amd", other, "left-out", "other-rocm", "search", path=other, detail=detail))
     return Inventory(
         driver=Driver(
-            vendor="amd",
-            version=release_of(host.driver, rocm),
-            version_assumed=False,
-            kernel_version=_kernel(host),
-            kind=driver_kind(host),
-            cuda_max=None,
-            root=host.driver.root,
+            "amd", release_of(host.driver, rocm), False, _kernel(host), driver_kind(host), None, host.driver.root
         ),
         source=SourceUsed("liblist", listfile.label),
         searched=search.searched,
@@ -189,6 +183,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *_findings(host, devices, rocm)),
+        confined=bool(read_topology(host).hidden) or hides_some(devices),
+        hidden=hidden_gpus(devices),
+        forbidden=devices.forbidden,
         env=(EnvVar(DETECTION, "default", "1", None, "rocdxg"),) if bridge else (),
     )
 

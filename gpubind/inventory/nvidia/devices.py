@@ -235,23 +235,6 @@ def only(devices: Devices, serving: Serving) -> Devices:
     )
 
 
-def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
-    """Return the indexes of the GPUs that this process cannot open, and that CUDA skips in it.
-
-    Their nodes are missing, or their mode or a device cgroup forbids them. Where no GPU has a node, no program has
-    requested them yet. A GPU whose node is unknown is not hidden.
-    """
-    nodes = {node.target: node for node in devices.nodes}
-    known = [(gpu, nodes.get(ContainerPath(gpu.node))) for gpu in devices.gpus if gpu.node is not None]
-    if all(node is None for _, node in known):
-        return ()
-    return tuple(
-        gpu.index
-        for gpu, node in known
-        if gpu.index is not None and (node is None or node.access != "rw" or not host.may_open(node.source))
-    )
-
-
 def mps_directory(host: Host) -> str:
     """Return where an MPS server of the caller's has its pipes."""
     return host.variable(MPS_PIPE_DIRECTORY) or "/tmp/nvidia-mps"

@@ -20,9 +20,9 @@ from gpubind.inventory.claims import Claim, Serving
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.libraries import Libraries, unmatched
 from gpubind.inventory.locate import locate
-from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, driver_kind, pci_displays
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, driver_kind, hidden_gpus, hides_some, pci_displays
 from gpubind.inventory.nvidia import container_cli
-from gpubind.inventory.nvidia.devices import Kernel, hidden_gpus, only, read_devices, read_kernel, read_mig_nodes
+from gpubind.inventory.nvidia.devices import Kernel, only, read_devices, read_kernel, read_mig_nodes
 from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, read_cache, system_of
 from gpubind.model import (
     Decision,
@@ -81,7 +81,6 @@ def read_inventory(
     board = _board(host, search) if kind == "tegra" else None
     own = (*listed, *_brought(search), *(board.files if board else ()))
     claims = (*serving.claims, *_completion(serving, shipped, search.version, request.completion, own))
-
     everything = read_devices(host, board)
     devices = everything if serving.nodes is None else only(everything, serving)
     nodes = [node.target for node in devices.nodes]
@@ -114,8 +113,9 @@ def read_inventory(
         findings=(*findings, *devices.findings),
         mig_nodes=mig_nodes,
         mig_names=container_cli.find_mig_names(host, request, mig_nodes, ask=serving.name == container_cli.SOURCE),
-        confined=0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None),
-        hidden=hidden_gpus(host, everything),
+        confined=hides_some(devices),
+        hidden=hidden_gpus(everything),
+        forbidden=everything.forbidden,
         env=serving.env,
     )
 

@@ -53,6 +53,8 @@ def _numbers(choice: Choice, inventory: Inventory, environ: Mapping[str, str]) -
     for gpu, tiles in zip(inventory.gpus, inventory.tiles):
         if gpu.render is None or not gpu.render.startswith("/dev/dri/"):
             continue
+        if gpu.index in inventory.hidden:
+            continue  # Level Zero does not list it
         count = 1 if is_whole else tiles
         numbers += range(first, first + count) if gpu.index in chosen else ()
         first += count

@@ -8,7 +8,7 @@ from typing import Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import MIG_VARIABLES
-from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory, finding
+from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Gpu, Inventory, finding
 from gpubind.planner.gpus.choice import OPTION, Choice, Chosen, usable
 from gpubind.planner.gpus.container_variables import container_variables
 from gpubind.planner.gpus.environment import chosen_by_environment
@@ -47,7 +47,8 @@ def select(
 def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...], *, is_manager: bool) -> Selection:
     findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *_forbidden(choice, inventory))
     if choice.gpus is None:
-        return Selection(inventory._replace(findings=findings), (), env)
+        gpus = inventory.gpus if choice.everything else _open(inventory)
+        return Selection(inventory._replace(findings=findings, gpus=gpus), (), env)
     chosen = {one.gpu.index: one for one in choice.gpus}
     gpus = tuple(
         gpu._replace(chosen=True, mig=chosen[gpu.index].mig or gpu.mig)
@@ -67,6 +68,14 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...], *,
     gone = {decision.subject for decision in decisions}
     kept = tuple(one for one in findings if one.subject not in gone)
     return Selection(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
+
+
+def _open(inventory: Inventory) -> tuple[Gpu, ...]:
+    """Return the GPUs, where nothing chooses: a device cgroup that forbids some leaves the others to the container."""
+    closed = {gpu.index for gpu in inventory.gpus if gpu.node in inventory.forbidden}
+    if all(gpu.index in closed for gpu in inventory.gpus if gpu.chosen):
+        return inventory.gpus
+    return tuple(gpu._replace(chosen=gpu.chosen and gpu.index not in closed) for gpu in inventory.gpus)
 
 
 def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], Chosen], by: str) -> Optional[str]:
@@ -106,9 +115,8 @@ def _forbidden(choice: Choice, inventory: Inventory) -> Iterator[Finding]:
 
     Those that were named, or all if there is no other: a scheduler's cgroup rightly forbids the GPUs of other jobs.
     """
-    there = {node.gpu for node in inventory.devices if node.access == "rw" and "/dri/" not in node.target}
     chosen = usable(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
-    closed = [gpu for gpu in chosen if gpu.index in inventory.hidden and gpu.index in there]
+    closed = [gpu for gpu in chosen if gpu.index in inventory.hidden and gpu.node in inventory.forbidden]
     is_lost = all(gpu.index in inventory.hidden for gpu in chosen)
     by_name = choice.by == OPTION and choice.gpus is not None
     for gpu in closed if by_name else closed[:1] if is_lost else ():

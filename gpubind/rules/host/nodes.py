@@ -9,9 +9,9 @@ from typing import Any
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, SLURM_GPUS
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
-from gpubind.inventory.nodes import is_seldom_used, read_majors
+from gpubind.inventory.nodes import is_forbidden, is_seldom_used, read_majors
 from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, read_mig_nodes, right_of
-from gpubind.model import Finding, Gpu, counted, finding
+from gpubind.model import DeviceNode, Finding, Gpu, Missing, counted, finding
 from gpubind.rules.preflight import Preflight, is_roots_alone
 
 UVM = "/dev/nvidia-uvm"
@@ -78,11 +78,14 @@ def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
 
 def device_permission(preflight: Preflight) -> Iterator[Finding]:
     """Yield, for root, a node that only root may open: to the user who may not, the inventory reports it."""
+    dev = preflight.host.dev
     for node in preflight.plan.devices if preflight.is_for_others else ():
+        path = dev.rooted(node.source)
+        found = Missing("absent") if path is None else dev.lstat(path)
         # Managers' nodes are root's by design, and what only graphics uses most jobs can do without.
         is_graphics = node.capability == "graphics" and not preflight.wants_by_name("graphics")
         is_extra = is_graphics or is_seldom_used(node.target)
-        if is_roots_alone(node, 6) and not is_extra:
+        if not isinstance(found, Missing) and is_roots_alone(found, 6) and not is_extra:
             yield finding(
                 "device-permission",
                 case="root-alone",
@@ -107,10 +110,16 @@ def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
         return
     for node in preflight.plan.devices:
         is_made_so = node.major == 195 and (node.mode, node.gid) == (int(mode), int(gid))
-        if is_made_so and node.access != "rw":
+        if is_made_so and node.access != "rw" and not _is_forbidden(preflight, node):
             where = f"{PARAMS} (DeviceFileMode: {mode}, DeviceFileGID: {gid})"
             yield finding("device-file-mode", subject=PARAMS, where=where, mode=int(mode), group=node.group or gid)
             return
+
+
+def _is_forbidden(preflight: Preflight, node: DeviceNode) -> bool:
+    """Return whether a device cgroup forbids *node*, as a scheduler forbids what is other jobs'."""
+    path = preflight.host.dev.rooted(node.source)
+    return path is not None and is_forbidden(preflight.host, path, node.access)
 
 
 def _is_number(text: str) -> bool:
@@ -126,7 +135,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
     if not (preflight.has_linux_driver and preflight.wants("compute") and "nvidia-caps" in read_majors(host)[0]):
         return  # before 450.80, or by a module parameter, the files of /proc are opened instead
     nodes = preflight.nodes
-    readable = {target for target, node in nodes.items() if "r" in node.access}
+    readable = {target for target, node in nodes.items() if "r" in node.access or _is_forbidden(preflight, node)}
     broken = [guard for guard in read_mig_nodes(host, gpus) if guard.target not in readable]
     is_lost = [
         any(guard.minor == gpu.minor and guard.guards(device) for guard in broken) for gpu in gpus for device in gpu.mig

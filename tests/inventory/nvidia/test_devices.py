@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpubind.api import plan
-from gpubind.inventory.nodes import Devices, natural
-from gpubind.inventory.nvidia.devices import hidden_gpus, read_devices
+from gpubind.inventory.nodes import Devices, hidden_gpus, natural
+from gpubind.inventory.nvidia.devices import read_devices
 from gpubind.model import Request
 from gpubind.planner.placement import SINGULARITY
 from tests.support.driver import host, in_cgroup, kernel, rhel
@@ -156,7 +156,7 @@ def test_a_gpu_is_chosen_by_its_number_whatever_the_one_before_it_tells() -> Non
 def test_gpus_that_a_cgroup_or_their_mode_forbids_are_hidden() -> None:
     spec: Spec = {"/dev/nvidia1": Node("char", 195, 1, 0o600)}
     on = in_cgroup(host(kernel(gpus=3), spec, euid=1000), "/dev/nvidia0")
-    assert hidden_gpus(on, read_devices(on)) == (0, 1)
+    assert hidden_gpus(read_devices(on)) == (0, 1)
 
 
 def test_a_number_counts_no_gpu_whose_mode_forbids_it() -> None:
@@ -224,6 +224,33 @@ def test_access_is_what_the_kernel_would_allow(
 ) -> None:
     (node,) = devices({"/dev/nvidia0": Node("char", 195, 0, mode, uid, gid)}, euid=1000, groups=groups).nodes
     assert node.access == access
+
+
+ACL = "user::rw-,user:1000:rw-,group::---,group:105:r--,mask::rw-,other::---"
+"""As udev's `uaccess` gives a node to the user of a seat, with a group beside."""
+
+
+@pytest.mark.parametrize(
+    ("acl", "mode", "euid", "groups", "access"),
+    [
+        (ACL, 0o660, 1000, (), "rw"),
+        (ACL, 0o660, 1001, (), "none"),
+        (ACL, 0o660, 1001, (105,), "r"),
+        (ACL, 0o640, 1000, (), "r"),  # the group's bits are the mask
+        (ACL.replace("user:1000:rw-", "user:1000:---"), 0o666, 1000, (105,), "none"),  # a user's own entry decides
+        (ACL.replace("other::---", "other::rw-"), 0o606, 1001, (), "rw"),  # the mask does not limit all others
+        (ACL.replace("group::---", "group::rw-"), 0o660, 1001, (44,), "rw"),
+    ],
+)
+def test_an_access_control_list_decides_before_the_mode(
+    acl: str, mode: int, euid: int, groups: tuple[int, ...], access: str
+) -> None:
+    spec: Spec = {"/dev/nvidia0": Node("char", 195, 0, mode, 0, 44, acl)}
+    found = devices(kernel(), spec, euid=euid, groups=groups)
+    (node,) = (node for node in found.nodes if node.target == "/dev/nvidia0")
+    assert node.access == access
+    reported = [each.subject for each in found.findings if each.code == "device-permission"]
+    assert ("/dev/nvidia0" in reported) is (access != "rw")
 
 
 def test_root_may_use_every_node() -> None:

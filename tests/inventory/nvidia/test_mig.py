@@ -10,7 +10,8 @@ import pytest
 from gpubind.api import plan
 from gpubind.errors import UsageError
 from gpubind.formats.text.record import RecordedRun
-from gpubind.inventory.nvidia.devices import hidden_gpus, read_devices, read_mig_nodes
+from gpubind.inventory.nodes import hidden_gpus
+from gpubind.inventory.nvidia.devices import read_devices, read_mig_nodes
 from gpubind.model import Plan, Request
 from tests.support.driver import InCgroup, host, in_cgroup, kernel, rhel
 from tests.support.trees import Item, Node, Spec
@@ -152,9 +153,9 @@ def test_a_gpu_whose_node_is_hidden_makes_numbers_unsure_but_not_if_none_has_one
     spec = dict(kernel(gpus=3))
     del spec["/dev/nvidia0"]
     on = host(rhel(), spec)
-    assert hidden_gpus(on, read_devices(on)) == (0,)
+    assert hidden_gpus(read_devices(on)) == (0,)
     on = host(rhel(), {path: item for path, item in spec.items() if not path.startswith("/dev/nvidia")})
-    assert hidden_gpus(on, read_devices(on)) == ()
+    assert hidden_gpus(read_devices(on)) == ()
 
 
 def test_slurms_numbers_hold_in_a_cgroup() -> None:

@@ -94,7 +94,9 @@ def nvidia(
         nodes.append(node("nvidia", "nvidia-caps/nvidia-cap2"))
     nodes += [node("nvidia", "nvidiactl"), node("nvidia", "nvidia-uvm")]
     made = inventory("nvidia", tuple(gpus), tuple(nodes))
-    return made._replace(mig_nodes=tuple(guards), mig_names=names, confined=0 < len(hidden) < count, hidden=hidden)
+    forbidden = tuple(each.target for each in nodes if each.gpu in hidden)
+    made = made._replace(confined=0 < len(hidden) < count, hidden=hidden, forbidden=forbidden)
+    return made._replace(mig_nodes=tuple(guards), mig_names=names)
 
 
 def amd(count: int, untold: tuple[int, ...] = (), first: int = 128, confined: bool = False) -> Inventory:
