@@ -1,28 +1,74 @@
-"""The compute capability of an NVIDIA GPU by its PCI device ID: data/nvidia_gpus.json, which names its sources."""
+"""NVIDIA's GPUs by their PCI device ID: the chip, its compute capability and the drivers that support it.
+
+The table is data/nvidia_gpus.json, which names its sources.
+"""
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Optional
+from typing import Literal, Optional
 
+from gpubind.frozen import NamedTuple
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import arch_of_capability, arch_order
 
+Modules = Literal["open", "proprietary"]
+"""The kinds of NVIDIA's kernel modules."""
+Refusal = Literal["driver-too-new", "driver-too-old", "needs-open", "needs-proprietary"]
+"""Why a driver does not support a chip."""
+
+
+class Chip(NamedTuple):
+    """A chip of GPUs."""
+
+    name: str
+    """`GK210`."""
+    capability: str
+    first: Optional[int] = None
+    """The first branch of the driver that supports it; None: any that gpubind knows."""
+    doubtful: Optional[int] = None
+    """The first branch whose modules know the chip, where NVIDIA's lists have it only from `first` on."""
+    last: Optional[int] = None
+    """The last branch that supports it; None: the newest does."""
+    modules: Optional[Modules] = None
+    """The only kind of kernel modules that supports it; None: both do."""
+
+    def refusal(self, version: str, modules: Optional[Modules] = None) -> Optional[Refusal]:
+        """Return why driver *version* with these *modules* does not support this chip; None if nothing is known."""
+        branch = int(version.partition(".")[0])
+        if self.last is not None and branch > self.last:
+            return "driver-too-new"
+        if self.first is not None and branch < (self.doubtful or self.first):
+            return "driver-too-old"
+        if self.modules is None or modules in (None, self.modules):
+            return None
+        return "needs-open" if self.modules == "open" else "needs-proprietary"
+
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, str]:
+def _table() -> dict[str, Chip]:
     rows = json.loads(read_data("model/data/nvidia_gpus.json"))["chips"]
-    return {device: row["capability"] for row in rows for device in row["devices"].split()}
+    return {device: chip for row in rows for chip, devices in (_chip(**row),) for device in devices.split()}
+
+
+def _chip(chip: str, devices: str, **facts: str) -> tuple[Chip, str]:
+    return Chip(chip, **facts), devices  # type: ignore[arg-type]
+
+
+def chip_of(device: str) -> Optional[Chip]:
+    """Return the chip of the PCI device ID *device*, `0x2330`; None if it is not known."""
+    return _table().get(device.strip().lower().removeprefix("0x"))
 
 
 def compute_capability(device: str) -> Optional[str]:
     """Return the compute capability of the PCI device ID *device*: `0x2330` -> `9.0`; None if it is not known."""
-    return _table().get(device.strip().lower().removeprefix("0x"))
+    chip = chip_of(device)
+    return None if chip is None else chip.capability
 
 
 @lru_cache(maxsize=1)
 def known_architectures() -> tuple[str, ...]:
     """Return the architectures of NVIDIA's GPUs in the table, the oldest first: `sm_50`."""
-    found = {arch_of_capability(capability) for capability in _table().values()}
+    found = {arch_of_capability(chip.capability) for chip in _table().values()}
     return tuple(sorted((arch for arch in found if arch is not None), key=arch_order))

@@ -99,6 +99,7 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
 
 
 def _follows(finding: Finding, findings: Iterable[Finding]) -> bool:
-    """Return whether another one of *findings*, about the same vendor, is the cause of *finding*."""
-    causes = texts()[finding.code].get("follows", ())
-    return any(one.code in causes and finding.vendor in (None, one.vendor) for one in findings)
+    """Return whether another one of *findings*, about the same vendor, is its cause. A note explains no error."""
+    codes = texts()[finding.code].get("follows", ())
+    causes = (one for one in findings if one.code in codes and finding.vendor in (None, one.vendor))
+    return any(one.severity != "note" or finding.severity == "note" for one in causes)

@@ -16,6 +16,7 @@ from gpubind.formats.driver.kernel import (
     parse_driver_version,
     parse_gpu_information,
     parse_module_version,
+    parse_modules,
     parse_params,
 )
 from tests.support import answers, damaged
@@ -79,6 +80,20 @@ def refusal(text: str, parse: object) -> FormatError:
 )
 def test_the_driver_version_is_read_in_both_wordings(text: str, version: str) -> None:
     assert parse_driver_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        pytest.param("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8\n", "proprietary", id="x"),
+        pytest.param("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  x\n", "open", id="open"),
+        pytest.param("GCC version: a\nNVRM version: NVIDIA UNIX Open Kernel Module for aarch64 ", "open", id="second"),
+        pytest.param("NVRM version: 550.1\nGCC version: Kernel Module", None, id="another-line"),
+        pytest.param("", None, id="empty"),
+    ],
+)
+def test_the_kind_of_the_kernel_modules_is_in_the_line_of_the_version(text: str, modules: Optional[str]) -> None:
+    assert parse_modules(text) == modules
 
 
 @pytest.mark.parametrize("text", ["", "GCC version: gcc 12.3.0", "NVRM version: NVIDIA UNIX", "NVRM version: a1.2b"])

@@ -32,6 +32,16 @@ PCI_GPU: Spec = {
     "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
     "/sys/bus/pci/devices/0000:01:00.0/driver": Link("../../../bus/pci/drivers/vfio-pci"),
 }
+
+
+def on_the_bus(device: str, number: int = 1, module: Optional[str] = None) -> Spec:
+    """A GPU of NVIDIA's on the PCI bus, and the kernel driver that has it."""
+    base = f"/sys/bus/pci/devices/0000:{number:02x}:00.0"
+    bound = {} if module is None else {f"{base}/driver": Link(f"../../../bus/pci/drivers/{module}")}
+    return {f"{base}/class": "0x030200\n", f"{base}/vendor": "0x10de\n", f"{base}/device": f"{device}\n", **bound}
+
+
+K80, P100, A100, RTX_5090 = "0x102d", "0x15f8", "0x20b0", "0x2b85"
 PCI_OTHER: Spec = {
     "/sys/bus/pci/devices/0000:01:00.0/class": "0x030000\n",
     "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x8086\n",
@@ -282,6 +292,12 @@ CASES: dict[str, Case] = {
             healthy({"/run/nvidia-persistenced/socket": Socket()}),
             listfile=site_list("libcuda.so\n/run/nvidia-persistenced/socket\n"),
         ),
+    ),
+    "gpu-unsupported": Case(
+        # The module does not load where it supports no GPU.
+        Situation((rhel(), kernel(None, gpus=0), on_the_bus(K80))),
+        # The loaded driver has the GPU, whatever the table says.
+        Situation(healthy(on_the_bus(K80, module="nvidia"), gpus=1)),
     ),
     "no-gpu": Case(
         Situation(healthy({"/proc/driver/nvidia/gpus": Dir()}, gpus=0)),

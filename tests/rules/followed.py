@@ -11,7 +11,7 @@ from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath, RootedPath
 from gpubind.runtimes.cmdline.reader import Options
 from tests.rules import cases_amd, cases_engines, cases_host, cases_image, cases_intel
-from tests.rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
+from tests.rules.cases_host import K80, NIX, WHOLE_LIST, healthy, on_the_bus, site_list
 from tests.rules.cases_image import LIB, cuda, program, runs
 from tests.rules.situations import Case, Situation
 from tests.support.driver import kernel, rhel
@@ -214,6 +214,10 @@ FOLLOWED: dict[str, Followed] = {
     "companion-missing": almost("companion-missing", "install the driver's package that contains it"),
     "gbm-backend-missing": Followed(
         "install the driver's package with libnvidia-allocator", Situation(healthy(), request=cases_host.GRAPHICS)
+    ),
+    "gpu-unsupported": Followed(
+        "install a driver of branch 470",
+        Situation((rhel("470.256.02"), kernel("470.256.02", gpus=1), on_the_bus(K80, module="nvidia"))),
     ),
     "gpu-without-driver": with_parts("gpu-without-driver", "install the driver", rhel(), kernel()),
     "library-unreadable": almost("library-unreadable", "reinstall the driver's package"),

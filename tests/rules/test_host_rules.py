@@ -14,17 +14,22 @@ from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding, Missing, Request
+from gpubind.model.capability import chip_of
 from gpubind.model.data import HOSTS
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import RULES, check
 from gpubind.runtimes import RUNTIMES
 from tests.rules.cases_host import (
+    A100,
     CASES,
     GDS,
     IMEX,
+    K80,
     NO_USERNS,
     NVSWITCH,
+    P100,
     PCI_GPU,
+    RTX_5090,
     RUNNING_MPS,
     STARTER,
     cached,
@@ -32,9 +37,10 @@ from tests.rules.cases_host import (
     information,
     lacking,
     mig,
+    on_the_bus,
 )
 from tests.rules.situations import Situation, found, unplanned, without
-from tests.support.driver import host, kernel, rhel
+from tests.support.driver import V, host, kernel, rhel
 from tests.support.elf import elf
 from tests.support.surveys import survey
 from tests.support.trees import Dir, File, Hidden, Item, Link, Node, Spec, record
@@ -126,6 +132,104 @@ def test_a_gpu_without_its_driver_is_told_once_also_beside_the_libraries() -> No
 def test_nouveau_is_told_instead_of_a_missing_driver() -> None:
     codes = [f.code for f in found(Situation((PCI_GPU, {"/sys/module/nouveau": Dir()})))]
     assert codes == ["nouveau"]
+
+
+@pytest.mark.parametrize(
+    ("device", "version", "modules", "refusal"),
+    [
+        pytest.param("0x1091", "390.157", None, None, id="fermi-on-its-last"),
+        pytest.param("0x1091", "396.54", None, "driver-too-new", id="fermi"),
+        pytest.param(K80, "470.256.02", None, None, id="kepler-on-its-last"),
+        pytest.param(K80, "495.44", None, "driver-too-new", id="kepler"),
+        pytest.param("0x17c2", "580.105.08", None, None, id="maxwell-on-its-last"),
+        pytest.param("0x17c2", "590.48.01", None, "driver-too-new", id="maxwell"),
+        pytest.param(P100, "590.48.01", None, "driver-too-new", id="pascal"),
+        pytest.param(P100, "580.105.08", "open", "needs-proprietary", id="pascal-on-open-modules"),
+        pytest.param(P100, "580.105.08", "proprietary", None, id="pascal-on-proprietary-modules"),
+        pytest.param("0x1db1", "595.45.04", "open", "driver-too-new", id="volta"),
+        pytest.param("0x1db1", "390.157", None, None, id="volta-on-390"),
+        pytest.param("0x1eb8", "390.157", None, "driver-too-old", id="turing"),
+        pytest.param("0x1eb8", "999.1", None, None, id="turing-on-a-driver-to-come"),
+        pytest.param("0x1eb8", "595.45.04", "open", None, id="turing-on-open-modules"),
+        pytest.param(A100, "440.118", None, "driver-too-old", id="ampere"),
+        pytest.param("0x2204", "450.248.02", None, "driver-too-old", id="ampere-of-455"),
+        pytest.param("0x2330", "515.105.01", None, "driver-too-old", id="hopper"),
+        pytest.param("0x2330", "520.61.05", None, None, id="hopper-on-its-first"),
+        pytest.param("0x2684", "515.105.01", None, "driver-too-old", id="ada"),
+        pytest.param("0x2901", "550.163.01", None, "driver-too-old", id="blackwell"),
+        pytest.param("0x2901", "565.57.01", None, None, id="blackwell-where-only-the-modules-know-it"),
+        pytest.param(RTX_5090, "565.77", None, "driver-too-old", id="rtx-5090"),
+        pytest.param(RTX_5090, "570.86.16", "open", None, id="rtx-5090-on-its-first"),
+        pytest.param(RTX_5090, "570.86.16", None, None, id="rtx-5090-and-unknown-modules"),
+        pytest.param(RTX_5090, "570.86.16", "proprietary", "needs-open", id="rtx-5090-on-proprietary-modules"),
+    ],
+)
+def test_the_drivers_that_support_a_chip_are_those_of_nvidias_lists(
+    device: str, version: str, modules: Any, refusal: Optional[str]
+) -> None:
+    chip = chip_of(device)
+    assert chip is not None
+    assert chip.refusal(version, modules) == refusal
+
+
+def unlisted(*more: Spec, version: Optional[str] = V, gpus: int = 0) -> Situation:
+    """A host whose driver lists fewer GPUs than there are."""
+    return Situation((rhel(version or V), kernel(version, gpus=gpus), *more))
+
+
+OPEN_MODULES: Spec = {
+    "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release Build\n"
+}
+
+
+@pytest.mark.parametrize(
+    ("situation", "severity"),
+    [
+        pytest.param(unlisted(on_the_bus(RTX_5090), version=None), "error", id="not-loaded"),
+        pytest.param(unlisted(on_the_bus(K80), on_the_bus(K80, 2), version=None), "error", id="two-of-two"),
+        pytest.param(unlisted(on_the_bus(K80), {"/proc/driver/nvidia/gpus": Dir()}), "error", id="loaded-without-gpu"),
+        pytest.param(
+            unlisted(on_the_bus(A100, module="nvidia"), on_the_bus(K80, 2), gpus=1), "note", id="beside-another"
+        ),
+        pytest.param(unlisted(on_the_bus(A100), on_the_bus(K80, 2), version=None), "note", id="beside-one-not-loaded"),
+        pytest.param(unlisted(on_the_bus(P100), OPEN_MODULES), "error", id="open-modules"),
+    ],
+)
+def test_a_gpu_that_no_driver_has_and_that_this_one_does_not_support_is_told(
+    situation: Situation, severity: str
+) -> None:
+    assert severities("gpu-unsupported", situation) == [severity]
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        pytest.param(unlisted(on_the_bus(A100)), id="supported"),
+        pytest.param(unlisted(on_the_bus("0xffff")), id="unknown"),
+        pytest.param(unlisted(on_the_bus(K80), gpus=1), id="listed-by-the-driver"),
+        pytest.param(unlisted(on_the_bus(K80, module="nvidia")), id="listed-in-hidden-files"),
+        pytest.param(unlisted(on_the_bus(K80, module="vfio-pci"), version=None), id="given-to-a-virtual-machine"),
+        pytest.param(unlisted(on_the_bus(P100)), id="modules-of-an-unknown-kind"),
+        pytest.param(Situation((on_the_bus(K80),)), id="no-driver-of-nvidias"),
+        pytest.param(Situation((rhel(), kernel(None), on_the_bus(K80)), request={"vendors": ("amd",)}), id="not-asked"),
+    ],
+)
+def test_a_gpu_that_a_driver_has_is_supported_whatever_the_table_says(situation: Situation) -> None:
+    assert severities("gpu-unsupported", situation) == []
+
+
+def test_a_note_about_a_gpu_explains_no_error_about_the_others() -> None:
+    loaded = unlisted(on_the_bus(A100), on_the_bus(K80, 2), version=None)
+    assert {one.code for one in found(loaded) if one.severity == "error"} == {"gpu-without-driver"}
+
+
+def test_gpus_of_one_chip_are_one_finding_with_the_driver_to_install() -> None:
+    two = the("gpu-unsupported", rhel(), kernel(None, gpus=0), on_the_bus(K80), on_the_bus(K80, 2))
+    assert two.subject == "0000:01:00.0, 0000:02:00.0"
+    assert two.what == "the driver 550.54.14 does not support 2 GPUs of this host, with the chip GK210"
+    assert two.hint == "install a driver of branch 470, or use another host"
+    new = the("gpu-unsupported", rhel(), kernel(None, gpus=0), on_the_bus(RTX_5090))
+    assert new.hint == "install a driver of branch 570 or newer"
 
 
 @pytest.mark.parametrize("excluded", [1, 2])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional
 import pytest
 
 from gpubind.image.facts import Image
-from tests.rules.cases_host import PCI_GPU, information, lacking, mig
+from tests.rules.cases_host import K80, PCI_GPU, information, lacking, mig, on_the_bus
 from tests.rules.cases_image import SELF_MADE, compat, cuda, needing
 from tests.rules.situations import Situation, found, without
 from tests.support.amd import kernel as amds_kernel
@@ -80,6 +80,14 @@ CAUSES = [
     cause("nouveau", "nouveau", Situation((rhel(), kernel(None), PCI_GPU, {"/sys/module/nouveau": Dir()}))),
     cause("gpu-without-driver", "vfio-pci", Situation((PCI_GPU,))),
     cause("gpu-without-driver", "0000:01:00.0", Situation((rhel(), kernel(None), PCI_GPU)), "beside-the-libraries"),
+    cause("gpu-unsupported", "GK210", Situation((rhel(), kernel(None, gpus=0), on_the_bus(K80)))),
+    cause("gpu-unsupported", "GK210", broken(NO_GPU, on_the_bus(K80), gpus=0), "beside-the-module"),
+    cause(
+        "gpu-unsupported",
+        "GK210",
+        Situation((rhel(), kernel(None, gpus=0), on_the_bus(K80, module="nouveau"), {"/sys/module/nouveau": Dir()})),
+        "beside-nouveau",
+    ),
     cause("nothing-to-bind", "no NVIDIA", Situation(({},))),
     cause("no-gpu", "no GPU", broken(NO_GPU, gpus=0)),
     cause("gpu-excluded", "there is no other", broken(information(excluded="Yes"), gpus=1)),

@@ -1,6 +1,7 @@
 """python -m tests.support.pci_ids /usr/share/misc/pci.ids: write the devices of each chip in data/nvidia_gpus.json.
 
-The capability of a chip is in that file, and was written by hand: a new chip is a row with no devices.
+The capability of a chip and the drivers for it are in that file, and were written by hand: a new chip is a row with
+no devices.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def main(pci_ids: str) -> None:
         names = [row["chip"], *([f"{row['chip']}B"] if f"{row['chip']}B" not in known else [])]
         row["devices"] = " ".join(sorted(device for name in names for device in found.get(name, ())))
     rows = ",\n".join(f"    {json.dumps(row)}" for row in table["chips"])
-    TABLE.write_text(f'{{\n  "source": {json.dumps(table["source"])},\n  "chips": [\n{rows}\n  ]\n}}\n')
+    sources = "".join(f"  {json.dumps(name)}: {json.dumps(table[name])},\n" for name in ("source", "drivers"))
+    TABLE.write_text(f'{{\n{sources}  "chips": [\n{rows}\n  ]\n}}\n')
 
 
 if __name__ == "__main__":

@@ -7,10 +7,13 @@ Sources: NVIDIA open-gpu-kernel-modules `kernel-open/nvidia/nv-procfs.c`; proc(5
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import Format
 from gpubind.frozen import NamedTuple
+
+if TYPE_CHECKING:
+    from gpubind.model.capability import Modules
 
 PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
@@ -47,6 +50,12 @@ def parse_driver_version(text: str) -> str:
     if match is None:
         raise _NO_VERSION.damaged("no `NVRM version:` line with a version", "line 1")
     return match.group(1)
+
+
+def parse_modules(text: str) -> Optional[Modules]:
+    """Return the kind of kernel modules in `/proc/driver/nvidia/version`; None if no line tells it."""
+    line = re.search(r"(?m)^NVRM version: .{0,200}?\b(Open )?Kernel Module\b", text)
+    return None if line is None else "open" if line.group(1) else "proprietary"
 
 
 def parse_module_version(text: str) -> str:

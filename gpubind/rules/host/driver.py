@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from posixpath import basename
 
 from gpubind.files.ldconfig import LD_CACHE_PATH
+from gpubind.formats.driver.kernel import parse_modules
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUBBED
@@ -17,6 +18,8 @@ from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
 from gpubind.inventory.search import LD_CACHE, ldconfig
 from gpubind.model import ContainerPath, Decision, Finding, Severity, cases_of, counted, finding
+from gpubind.model.answers import ABSENT
+from gpubind.model.capability import Chip, Refusal, chip_of
 from gpubind.model.layouts import STANDARD_PROGRAMS, programs_beside
 from gpubind.rules.preflight import Preflight
 
@@ -43,6 +46,46 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
         where = ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(host, address)}" for address in addresses)
         gpus, load = counted(len(addresses), "NVIDIA GPU"), load_command(len(addresses))
         yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus, load=load)
+
+
+def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
+    """Yield GPUs that this driver does not support, as far as no kernel driver has them.
+
+    The loaded driver decides, not the table: it has taken each GPU that it lists.
+    """
+    host, driver = preflight.host, preflight.driver
+    if not preflight.is_nvidias or driver is None or driver.kind != "linux" or driver.version is None:
+        return
+    modules = parse_modules(host.dev.text("/proc/driver/nvidia/version") or "")
+    addresses = pci_displays(host, *NVIDIAS_DISPLAYS)
+    refused: dict[tuple[Chip, Refusal], list[str]] = {}
+    for address in addresses:
+        chip = chip_of(host.dev.text(f"{PCI_DEVICES}/{address}/device") or "") if _is_left(host, address) else None
+        why = chip.refusal(driver.version, modules) if chip is not None else None
+        if chip is not None and why is not None:
+            refused.setdefault((chip, why), []).append(address)
+    others = len(addresses) - sum(map(len, refused.values()))
+    is_last = not others and not any(gpu.vendor == "nvidia" for gpu in preflight.plan.gpus)
+    for (chip, why), ours in refused.items():
+        yield finding(
+            "gpu-unsupported",
+            subject=", ".join(ours),
+            case=why,
+            severity="error" if is_last else "note",
+            where=", ".join(f"{PCI_DEVICES}/{address}/device" for address in ours),
+            version=driver.version,
+            gpus=counted(len(ours), "GPU"),
+            chip=chip.name,
+            branch=chip.last if why == "driver-too-new" else chip.first,
+        )
+
+
+def _is_left(host: Host, address: str) -> bool:
+    """Return whether no kernel driver has the GPU at *address*, or only nouveau."""
+    if host.dev.has(f"{PROC_GPUS}/{address}"):
+        return False
+    link = host.dev.readlink(f"{PCI_DEVICES}/{address}/driver")
+    return link == ABSENT or (isinstance(link, str) and link.rpartition("/")[2] == "nouveau")
 
 
 def _module_is_loaded(host: Host) -> bool:
