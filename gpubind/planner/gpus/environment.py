@@ -41,8 +41,8 @@ from gpubind.planner.gpus.choice import (
     usable,
 )
 
-_RENDER_BASE = 128
-"""The first render node's number: Slurm's name of an AMD GPU, if its gres.conf has those nodes."""
+_FIRST_RENDER_NODE = 128
+"""The number of the first render node: Slurm's numbers of AMD GPUs, if its gres.conf names render nodes."""
 
 Doubt = Literal["order", "uuid"]
 """Why a name may mean several GPUs: numbers in an unknown order, a UUID that a GPU has not reported yet."""
@@ -170,7 +170,9 @@ def _given_by_slurm(names: GpuList, others: Sequence[Gpu], *, both_say: bool) ->
     # In a cgroup the kernel shows only the job's AMD GPUs, and has moved their indexes up.
     is_moved = names.vendor == "amd" and names.inventory.confined
     read = read_list(names, gpus, certain=not others and not is_moved)
-    left = [name for name in read.unknown if not (is_moved and gpu_names.is_number(name) and len(name) < 3)]
+    left = [
+        name for name in read.unknown if not (is_moved and gpu_names.is_number(name) and int(name) < _FIRST_RENDER_NODE)
+    ]
     theirs, by_place = read_list(names, others, certain=False), read_list(names, gpus, certain=True)
     unknown = tuple(name for name in left if name in theirs.unknown)
     either = [name for name in left if name not in unknown and name not in by_place.unknown]
@@ -356,7 +358,7 @@ def _numbered(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certai
         return "unknown" if number >= len(gpus) else Chosen(gpus[number]) if certain else "order"
     for gpu in gpus:
         is_its = gpu.minor == number if gpu.vendor == "nvidia" else gpu.render == f"/dev/dri/renderD{number}"
-        if is_its or (certain and number < _RENDER_BASE and gpu.vendor == "amd" and gpu.index == number):
+        if is_its or (certain and number < _FIRST_RENDER_NODE and gpu.vendor == "amd" and gpu.index == number):
             return Chosen(gpu)
     return "unknown"
 
