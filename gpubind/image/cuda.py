@@ -91,17 +91,42 @@ def framework_libraries(tree: Tree, packages: str, framework: Framework) -> dict
     """Return the libraries of *framework* in the directory *packages*, with the module whose import loads each."""
     patterns = [(module, pattern) for module, patterns in framework.imports.items() for pattern in patterns]
     every = (*patterns, *((None, pattern) for pattern in framework.libraries))
-    return {path: module for module, pattern in every for path in matching(tree, packages, pattern)}
+    found = {path: module for module, pattern in every for path in matching(tree, packages, pattern)}
+    opened = opened_of(tree, packages, framework, found)
+    return {path: found[path] for path in opened or ()} if framework.one_of else found
+
+
+def opened_of(tree: Tree, packages: str, framework: Framework, paths: Iterable[str]) -> Optional[tuple[str, ...]]:
+    """Return the one of *paths* that *framework* opens, for the CUDA or ROCm of the PyTorch in *packages*.
+
+    It is the newest that is not newer, else the oldest of the same major version. None if it opens all, or if that is
+    not known.
+    """
+    version_file = tree.text(f"{packages}/torch/version.py") or "" if framework.one_of else ""
+    for name, built in framework.one_of.items():
+        match = re.search(built, version_file, re.MULTILINE)
+        if match is None:
+            continue
+        wanted, versions = version_key(match.group(1)), dict[tuple[int, ...], str]()
+        for path in paths:
+            of_name = re.search(name, path)
+            if of_name and (int(of_name.group(1)),) == wanted[:1]:
+                versions[version_key(".".join(of_name.groups()))] = path
+        older = [version for version in versions if version <= wanted]
+        best = max(older) if older else min(versions, default=None)
+        return () if best is None else (versions[best],)
+    return None
 
 
 def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:
-    """Return the directories of libraries of NVIDIA's wheels in *packages*."""
+    """Return the directories of libraries of NVIDIA's wheels in *packages*, and of AMD's."""
     names = tree.names(f"{packages}/nvidia")
-    return tuple(place for name in names if tree.names(place := f"{packages}/nvidia/{name}/lib"))
+    nvidias = tuple(place for name in names if tree.names(place := f"{packages}/nvidia/{name}/lib"))
+    return (*nvidias, *matching(tree, packages, "_rocm_sdk_*/lib"))
 
 
 def wheels_with(tree: Tree, path: str, soname: str) -> Optional[str]:
-    """Return the directory of NVIDIA's wheels that has *soname*: `.../site-packages/nvidia/cudnn/lib`. *path* is PATH.
+    """Return the directory of a vendor's wheels that has *soname*: `.../site-packages/nvidia/cudnn/lib`. *path*: PATH.
 
     Only programs with an RPATH find it there.
     """

@@ -15,7 +15,7 @@ from gpubind.files import Tree, glob_or_note
 from gpubind.formats.driver.cuda_packages import cuda_of_library
 from gpubind.formats.gpucode.hip import parse_names
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import frameworks_in, matching, newest_first, packages_of
+from gpubind.image.cuda import frameworks_in, matching, newest_first, opened_of, packages_of
 from gpubind.image.facts import Image
 from gpubind.model import ImageCuda, Missing
 from gpubind.model.cuda import cuda_of_isa, frameworks, frameworks_elsewhere, version_key
@@ -108,9 +108,11 @@ def with_code(tree: Tree, every: Sequence[ImageCuda], files: Iterable[CodeFile])
 
 def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_Place]:
     for framework, directory in frameworks_in(tree, packages):
-        for pattern in (*framework.code, *framework.more_code):
-            for path in matching(tree, directory, pattern):
-                yield _Place(path, framework.name, pattern in framework.code)
+        code = [path for pattern in framework.code for path in matching(tree, directory, pattern)]
+        opened = opened_of(tree, directory, framework, code)
+        yield from (_Place(path, framework.name, True) for path in (code if opened is None else opened))
+        more = (path for pattern in framework.more_code for path in matching(tree, directory, pattern))
+        yield from (_Place(path, framework.name, False) for path in more)
 
 
 def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_Place]:

@@ -37,6 +37,9 @@ class Framework(NamedTuple):
     """Patterns of the files with its GPU code, of which it uses one."""
     more_code: tuple[str, ...] = ()
     """Those of files for some of its functions, and of directories with files named after processors."""
+    one_of: Mapping[str, str] = MappingProxyType({})
+    """Of its files with versions in their names, it opens the one for PyTorch's version: the regular expression of the
+    names, whose groups are the version, and that of torch/version.py."""
     is_addition: bool = False
     """Whether programs use another framework, and this one with it."""
     releases: Mapping[str, str] = MappingProxyType({})

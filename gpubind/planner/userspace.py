@@ -40,7 +40,7 @@ def with_findings(
         if fit is None or group in fit.own_userspaces:
             return sided
         case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
-        return sided._replace(findings=(*sided.findings, told("userspace-missing", case=case)))
+        return sided._replace(findings=(*sided.findings, told("userspace-missing", case=case, severity="warning")))
     alone = _without_library([file for file in sided.files if file.group == group])
     kept = tuple(file for file in sided.files if file not in alone)
     decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]

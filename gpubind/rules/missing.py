@@ -6,13 +6,16 @@ shell can compute. The job may then run, and a finding about it is a warning, no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from posixpath import basename
 from typing import Optional
 
 from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, named
+from gpubind.loader.container import Failure
+from gpubind.model import Finding, finding, named
+from gpubind.model.rocm import is_rocms, release_with
+from gpubind.model.vendors import ROCM
 from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import ImagePreflight
 
@@ -44,6 +47,29 @@ def rocm_with(preflight: ImagePreflight, name: str) -> Optional[str]:
     others = [(one.subject, one.path or "") for one in preflight.plan.decisions if one.rule == "other-rocm"]
     path = next((path for subject, path in others if subject == name), "")
     return next((release for subject, release in others if subject == release and path.startswith(f"{release}/")), None)
+
+
+def without_userspace(preflight: ImagePreflight, failures: Iterable[Failure], needed_by: str) -> Iterator[Finding]:
+    """Yield `userspace-missing`, as an error, if that is why *needed_by* lacks some libraries of ROCm."""
+    told = next((f for f in preflight.plan.findings if f.code == "userspace-missing" and f.vendor == "amd"), None)
+    missing = [failure for failure in failures if failure.kind == "missing" and is_rocms(failure.name)]
+    if told is None or not missing:
+        return
+    names = tuple(dict.fromkeys(failure.name for failure in missing))
+    release = release_with(names)
+    is_asked = preflight.plan.request.userspace == "image"
+    found = finding(
+        told.code,
+        subject=told.subject,
+        case=("needed", "needed-asked") if is_asked else "needed",
+        vendor="amd",
+        name=ROCM.name,
+        needed_by=needed_by,
+        names=named(names),
+        message=missing[0].message,
+        release=f" {release}" if release else "",
+    )
+    yield softened(found, unseen_libraries(preflight))
 
 
 def _unseen(preflight: ImagePreflight, variable: str) -> tuple[str, ...]:

@@ -15,7 +15,15 @@ from gpubind.image.cuda import wheels_with
 from gpubind.loader.container import Failure, Located
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
 from gpubind.model import Finding, Missing, cases_of, finding
-from gpubind.rules.missing import lacking, rocm_with, softened, unseen_libraries, unseen_programs
+from gpubind.model.rocm import is_rocms, release_with
+from gpubind.rules.missing import (
+    lacking,
+    rocm_with,
+    softened,
+    unseen_libraries,
+    unseen_programs,
+    without_userspace,
+)
 from gpubind.rules.preflight import ProgramPreflight, search_path
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
@@ -116,8 +124,16 @@ def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """Yield a library that the program is linked with and the loader does not find."""
-    for failure, program in _failures(preflight, "missing"):
+    """Yield a library that the program is linked with and the loader does not find.
+
+    Also `userspace-missing`, as an error, in the place of ROCm's, where all of it is missing.
+    """
+    failures = tuple(_failures(preflight, "missing"))
+    whole = tuple(without_userspace(preflight, (failure for failure, _ in failures), preflight.chain.names[-1]))
+    yield from whole
+    for failure, program in failures:
+        if whole and is_rocms(failure.name):
+            continue
         drivers, packages = lacking(preflight, failure.name), known(failure.name).packages
         is_forbidden = failure.why == "forbidden"
         if drivers is not None and drivers.is_told:
@@ -127,7 +143,8 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         if drivers is None and not is_forbidden:
             wheels = wheels_with(preflight.image.tree, preflight.image.facts.env.get("PATH", ""), failure.name)
         own = drivers.case if drivers is not None else "of-wheel" if wheels else "packaged" if packages else None
-        own = "of-rocm" if release else own
+        rocm = release_with([failure.name])
+        own = "of-rocm" if release else "of-release" if rocm else own
         found = finding(
             "program-library-missing",
             subject=failure.name,
@@ -142,6 +159,7 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
             capability=drivers.capability if drivers is not None else None,
             directory=wheels,
             release=release,
+            rocm=rocm,
         )
         yield softened(found, unseen_libraries(preflight))
 

@@ -89,10 +89,11 @@ def _is_about(vendor: Union[str, list[str], None], vendors: Container[str]) -> b
 
 def check(preflight: Preflight) -> tuple[Finding, ...]:
     """Return the findings of the planner, of the runtime and of the rules; errors first, by code."""
-    findings = [*preflight.plan.findings, *(preflight.words.findings if preflight.words else ())]
-    for rule in asked(preflight):
-        if rule.find is not None:
-            findings += rule.find(preflight)
+    of_rules = [one for rule in asked(preflight) if rule.find is not None for one in rule.find(preflight)]
+    # Of the planner's, one that a rule about the program or a framework found to be graver is left out.
+    errors = {(one.code, one.vendor, one.subject) for one in of_rules if one.severity == "error"}
+    planned = (one for one in preflight.plan.findings if (one.code, one.vendor, one.subject) not in errors)
+    findings = [*planned, *(preflight.words.findings if preflight.words else ()), *dict.fromkeys(of_rules)]
     image = preflight.image.tree if preflight.image is not None else None
     findings += (one for one in not_looked_at(preflight.host, image) if one not in findings)
     return tuple(sorted((one for one in findings if not _follows(one, findings)), key=finding_order))

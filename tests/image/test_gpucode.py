@@ -49,6 +49,35 @@ def test_a_frameworks_files_are_found_by_name_each_once(tmp_path: Path) -> None:
     assert of_directory(tmp_path, TORCH) == FOUND
 
 
+BITSANDBYTES: Spec = {
+    f"{SITE}/bitsandbytes/libbitsandbytes_cuda124.so": library("sm_80"),
+    f"{SITE}/bitsandbytes/libbitsandbytes_cuda128.so": library("sm_80", "sm_100"),
+    f"{SITE}/bitsandbytes/libbitsandbytes_rocm64.so": library("gfx90a"),
+    f"{SITE}/bitsandbytes/libbitsandbytes_rocm70.so": library("gfx90a", "gfx950"),
+    f"{SITE}/bitsandbytes/libbitsandbytes_rocm714.so": library("gfx90a", "gfx950", "gfx1031"),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "opened"),
+    [
+        ("cuda: Optional[str] = '12.6'\nhip = None\n", ["cuda124"]),
+        ("cuda = '12.1'\n", ["cuda124"]),
+        ("cuda = '12.8'\n", ["cuda128"]),
+        ("cuda = None\nhip: Optional[str] = '6.4.43484'\n", ["rocm64"]),
+        ("hip = '7.2.26015'\n", ["rocm70"]),
+        ("hip = '7.14.0'\n", ["rocm714"]),
+        ("hip = '5.7.0'\n", []),
+        ("version = '2.9'\n", ["cuda124", "cuda128", "rocm64", "rocm70", "rocm714"]),
+    ],
+)
+def test_of_bitsandbytes_the_library_for_pytorchs_cuda_or_rocm_is_read(
+    tmp_path: Path, text: str, opened: list[str]
+) -> None:
+    found = of_directory(tmp_path, {**BITSANDBYTES, f"{SITE}/torch/version.py": text})
+    assert [file.path.rpartition("_")[2][:-3] for file in found] == opened
+
+
 @pytest.mark.parametrize("kind", ["sif", "plain layer", "gzip layer", "zstd layer"])
 def test_the_code_of_every_kind_of_image_is_the_same(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "image"

@@ -10,11 +10,14 @@ import pytest
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
 from tests.image.cuda_trees import torch, wheels
+from tests.rules.cases_amd import amd, cxx
 from tests.rules.cases_image import CUDNN, HOST, LIB, PYTHON, SITE, broken_torch
 from tests.rules.situations import Situation, found, started
+from tests.support.amd import kernel
 from tests.support.elf import elf
-from tests.support.images import glibc, image, sandbox
-from tests.support.trees import File, Link, Spec, recorded_tree
+from tests.support.gpucode import bundle
+from tests.support.images import glibc, image, image_with_bytes, sandbox
+from tests.support.trees import File, Item, Link, Spec, recorded_tree
 
 ENV = "/work/env"
 PACKAGES = "lib/python3.11/site-packages"
@@ -195,6 +198,103 @@ def test_of_jax_for_rocm_the_plugin_is_looked_at() -> None:
     (told,) = about({**PYTHON, f"{SITE}/jax_plugins/xla_rocm60/xla_rocm_plugin.so": plugin}, "python3")
     assert told.what.startswith("JAX needs librccl.so.1, libMIOpen.so.1, neither")
     assert told.severity == "warning"  # it runs on the CPU
+
+
+CUPY7 = {"cupy_backends/cuda/api/runtime.cpython-311-x86_64-linux-gnu.so": ("libamdhip64.so.7", "librocfft.so.0")}
+JAX7 = {"jax_plugins/xla_rocm7/xla_rocm_plugin.so": ("librocprofiler-sdk.so.1", "librocblas.so.5", "libamdhip64.so.7")}
+MIGRAPHX = {"onnxruntime/capi/libonnxruntime_providers_migraphx.so": ("libmigraphx_c.so.3", "libamdhip64.so.7")}
+BNB7 = {
+    "bitsandbytes/libbitsandbytes_rocm64.so": ("libhipblas.so.2", "libhipblaslt.so.0"),
+    "bitsandbytes/libbitsandbytes_rocm71.so": ("libhipblas.so.3", "libhipblaslt.so.1"),
+    "bitsandbytes/libbitsandbytes_rocm714.so": ("libhipblas.so.3", "libhipblaslt.so.1", "librocrand.so.1"),
+}
+LLAMA = {
+    "llama_cpp/lib/libllama.so": ("libggml-hip.so",),
+    "llama_cpp/lib/libggml-hip.so": ("libamdhip64.so.7", "libhipblas.so.3"),
+}
+"""What cupy-rocm-7-0 14.2.0, jax-rocm7-pjrt 0.12.0, onnxruntime-migraphx 1.27.1, bitsandbytes 0.50.2 and a
+llama-cpp-python for HIP need."""
+
+
+def with_rocm(
+    files: Mapping[str, tuple[str, ...]], *more: Spec, host: bool = True, userspace: str = "auto"
+) -> list[Finding]:
+    """What is told of the libraries in *files*, on a host with ROCm 6.2.4 or, without *host*, none."""
+    spec: dict[str, Item] = {f"{SITE}/torch/version.py": "hip = '7.2.26015'\ncuda = None\n"}
+    for path, needed in files.items():
+        spec[f"{SITE}/{path}"] = elf(path.rpartition("/")[2], needed=needed, runpath="$ORIGIN")
+    there = cxx(more={**PYTHON, **spec, **{path: item for one in more for path, item in one.items()}})
+    situation = amd(image=there, userspace=userspace)._replace(program="python3")
+    bare = situation._replace(parts=(kernel(),))
+    told = found(situation if host else bare)
+    return [f for f in told if f.code in ("framework-library", "userspace-missing", "program-library-missing")]
+
+
+@pytest.mark.parametrize(
+    ("files", "severity", "what"),
+    [
+        (CUPY7, "error", "CuPy needs libamdhip64.so.7, librocfft.so.0 of ROCm 7, neither"),
+        (JAX7, "warning", "JAX needs librocprofiler-sdk.so.1, librocblas.so.5, libamdhip64.so.7 of ROCm 7, neither"),
+        (MIGRAPHX, "warning", "ONNX Runtime needs libmigraphx_c.so.3, libamdhip64.so.7 of ROCm 7, neither"),
+        (BNB7, "warning", "bitsandbytes needs libhipblas.so.3, libhipblaslt.so.1 of ROCm 7, neither"),
+        (LLAMA, "error", "llama-cpp-python needs libamdhip64.so.7, libhipblas.so.3 of ROCm 7, neither"),
+    ],
+    ids=["cupy", "jax", "onnxruntime", "bitsandbytes", "llama-cpp-python"],
+)
+def test_libraries_of_a_newer_rocm_are_missing_and_the_finding_names_the_release(
+    files: dict[str, tuple[str, ...]], severity: str, what: str
+) -> None:
+    (told,) = with_rocm(files)
+    assert (told.code, told.severity) == ("framework-library", severity)
+    assert told.what.startswith(what)
+    assert told.hint == "use an image with ROCm 7, or install that release's packages in the image"
+
+
+@pytest.mark.parametrize("files", [CUPY7, LLAMA], ids=["cupy", "llama-cpp-python"])
+def test_a_framework_that_needs_rocm_where_there_is_none_is_one_error(files: dict[str, tuple[str, ...]]) -> None:
+    (told,) = with_rocm(files, host=False)
+    assert (told.code, told.severity) == ("userspace-missing", "error")
+    assert "needs libamdhip64.so.7, lib" in told.what
+    assert told.hint == "use an image with ROCm 7"
+
+
+def test_a_framework_that_runs_on_the_cpu_does_not_need_rocm() -> None:
+    assert [f.severity for f in with_rocm(JAX7, host=False)] == ["warning", "warning"]
+
+
+def test_rocm_that_the_user_kept_out_is_an_error_with_the_option_that_lets_it_in() -> None:
+    (told,) = with_rocm(IMPORTS_OF_ROCM6, userspace="image")
+    assert (told.code, told.severity) == ("userspace-missing", "error")
+    assert "--userspace auto" in (told.hint or "")
+
+
+def test_a_program_that_needs_rocm_where_there_is_none_is_one_error() -> None:
+    solve: Spec = {"/usr/bin/solve": File(elf(needed=("libamdhip64.so.6", "librccl.so.1"), kind=2), 0o755)}
+    situation = amd(image=cxx(more=solve))._replace(parts=(kernel(),), program="solve")
+    (told,) = [f for f in found(situation) if f.severity == "error"]
+    assert (told.code, told.what) == (
+        "userspace-missing",
+        "neither the image nor the host has ROCm, and solve needs libamdhip64.so.6, librccl.so.1 of it",
+    )
+
+
+IMPORTS_OF_ROCM6 = {"torch/lib/libtorch_hip.so": ("libamdhip64.so.6",)}
+
+
+@pytest.mark.parametrize("place", ["torch/lib", "_rocm_sdk_core/lib"])
+def test_libraries_of_rocm_in_wheels_are_found(place: str) -> None:
+    own: Spec = {f"{SITE}/{place}/libamdhip64.so.7": elf("libamdhip64.so.7")}
+    assert with_rocm({"torch/lib/libtorch_hip.so": ("libamdhip64.so.7",)}, own) == []
+
+
+def test_a_library_of_another_package_that_lacks_rocms_is_a_warning() -> None:
+    extension = elf("_C.so", needed=("libtorch_hip.so", "libamdhip64.so.7"), more={".hip_fatbin": bundle("gfx942")})
+    record = "newkernels/_C.so,sha256=x,131072\n"
+    spec: Spec = {f"{SITE}/newkernels/_C.so": extension, f"{SITE}/newkernels-1.0.dist-info/RECORD": record}
+    image = image_with_bytes(glibc(), {**PYTHON, **spec})
+    told = [f for f in found(amd(image=image)._replace(program="python3")) if f.code == "framework-library"]
+    assert [(f.severity, f.subject) for f in told] == [("warning", "libamdhip64.so.7")]
+    assert told[0].what.startswith("newkernels needs libamdhip64.so.7 of ROCm 7")  # libtorch_hip is PyTorch's
 
 
 @pytest.mark.parametrize(

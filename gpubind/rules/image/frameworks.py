@@ -6,50 +6,22 @@ Which they are, and where each has its libraries, is in data/cuda.json.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from posixpath import basename, dirname
 from typing import Optional
 
+from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import framework_libraries, frameworks_in, packages_of, wheel_directories
 from gpubind.loader.container import Failure
-from gpubind.model import Finding, finding
-from gpubind.model.cuda import Framework
-from gpubind.rules.missing import lacking, softened, unseen_libraries
+from gpubind.model import Finding, Missing, Severity, cases_of, finding
+from gpubind.model.cuda import Framework, framework_called
+from gpubind.model.rocm import is_rocms, release_with
+from gpubind.rules.missing import lacking, rocm_with, softened, unseen_libraries, without_userspace
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
 
 _INTERPRETER = re.compile(r"java|julia|lua[0-9.]*|node|octave(-cli)?|perl[0-9.]*|R|Rscript|ruby[0-9.]*")
 """Interpreters other than Python."""
-
-
-def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield a framework's library that does not load: something that it is linked with is missing, or too old."""
-    every = _every(preflight)
-    refused = tuple(_refused(preflight, every))
-    broken = {one.framework.name for one in refused}
-    works = any(not framework.is_addition and framework.name not in broken for framework, _ in every)
-    for one in refused:
-        missing = [failure for failure in one.failures if failure.kind == "missing"]
-        first = (missing or one.failures)[0]
-        may_use_another = works and not isinstance(preflight, ProgramPreflight)
-        is_sure = one.module is not None and not one.framework.is_addition and not may_use_another
-        found = finding(
-            "framework-library",
-            subject=first.name,
-            case="missing" if missing else None,
-            severity="error" if is_sure and _imports_frameworks(preflight) else "warning",
-            where=one.library,
-            framework=one.framework.name,
-            names=", ".join(dict.fromkeys(failure.name for failure in missing)),
-            message=first.message,
-            without=one.framework.without if one.module is None else f"`import {one.module}` fails",
-        )
-        yield softened(found, unseen_libraries(preflight))
-
-
-def _imports_frameworks(preflight: ImagePreflight) -> bool:
-    """Return whether the program is a Python, or is not known."""
-    return preflight.imports is not None or not isinstance(preflight, ProgramPreflight)
 
 
 class _Refused(NamedTuple):
@@ -60,6 +32,55 @@ class _Refused(NamedTuple):
     module: Optional[str]
     """The module whose import loads it; None if the framework does without it."""
     failures: tuple[Failure, ...]
+    needed: tuple[str, ...] = ()
+    """What it is linked with."""
+
+
+def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield a framework's library that does not load: something that it is linked with is missing, or too old.
+
+    Also `userspace-missing`, as an error, in its place, where ROCm is missing as a whole.
+    """
+    every = _every(preflight)
+    refused = tuple(_refused(preflight, every))
+    broken = {one.framework.name for one in refused}
+    works = any(not framework.is_addition and framework.name not in broken for framework, _ in every)
+    for one in refused:
+        may_use_another = works and not isinstance(preflight, ProgramPreflight)
+        is_sure = one.module is not None and not one.framework.is_addition and not may_use_another
+        is_error = is_sure and _imports_frameworks(preflight)
+        whole = tuple(without_userspace(preflight, one.failures, one.framework.name)) if is_error else ()
+        yield from whole or (_finding(preflight, one, "error" if is_error else "warning"),)
+    for one in _refused_packages(preflight):
+        yield _finding(preflight, one, "warning")
+
+
+def _finding(preflight: ImagePreflight, refused: _Refused, severity: Severity) -> Finding:
+    """Return the finding about *refused*."""
+    missing = [failure for failure in refused.failures if failure.kind == "missing"]
+    first = (missing or refused.failures)[0]
+    names = tuple(dict.fromkeys(failure.name for failure in missing))
+    release, directory = release_with((*names, *refused.needed)), rocm_with(preflight, first.name)
+    of_rocm = any(map(is_rocms, names))
+    found = finding(
+        "framework-library",
+        subject=first.name,
+        case=cases_of(("missing", missing), ("of-release", of_rocm and release), ("on-host", directory)),
+        severity=severity,
+        where=refused.library,
+        framework=refused.framework.name,
+        names=", ".join(names),
+        release=release,
+        directory=directory,
+        message=first.message,
+        without=refused.framework.without if refused.module is None else f"`import {refused.module}` fails",
+    )
+    return softened(found, unseen_libraries(preflight))
+
+
+def _imports_frameworks(preflight: ImagePreflight) -> bool:
+    """Return whether the program is a Python, or is not known."""
+    return preflight.imports is not None or not isinstance(preflight, ProgramPreflight)
 
 
 def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
@@ -76,10 +97,14 @@ def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
     """Return the frameworks and their directories: those that the program imports from, else the image's."""
-    imports, tree = preflight.imports, preflight.container.tree
+    return tuple(frameworks_in(preflight.container.tree, _packages(preflight)))
+
+
+def _packages(preflight: ImagePreflight) -> tuple[str, ...]:
+    """Return the directories of packages that the program imports from, else the image's."""
+    imports = preflight.imports
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
-    places = packages_of(tree, path) if imports is None else imports.packages
-    return tuple(frameworks_in(tree, places))
+    return packages_of(preflight.container.tree, path) if imports is None else tuple(imports.packages)
 
 
 def _refused(preflight: ImagePreflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
@@ -87,8 +112,7 @@ def _refused(preflight: ImagePreflight, every: Sequence[tuple[Framework, str]]) 
     if preflight.image.tree.restarts:
         return
     tree = preflight.container.tree
-    places = dict.fromkeys(packages for _, packages in every)
-    wheels = [wheel for packages in places for wheel in wheel_directories(tree, packages)]
+    wheels = _wheels(tree, (packages for _, packages in every))
     for framework, packages in every:
         own = [place if place.startswith("/") else f"{packages}/{place}" for place in framework.beside]
         # Of conda's Python, everything that it opens sees its own libraries.
@@ -97,5 +121,29 @@ def _refused(preflight: ImagePreflight, every: Sequence[tuple[Framework, str]]) 
             failures = preflight.container.load_beside(library, directories).failures
             theirs = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
             if theirs:
-                yield _Refused(framework, library, module, theirs)
+                elf = tree.elf(library)
+                yield _Refused(framework, library, module, theirs, () if isinstance(elf, Missing) else elf.needed)
                 break
+
+
+def _refused_packages(preflight: ImagePreflight) -> Iterator[_Refused]:
+    """Yield the first library of each package outside of data/cuda.json that lacks some of ROCm's libraries."""
+    tree, seen = preflight.container.tree, set[Optional[str]]()
+    files = [file for file in preflight.gpu_code if file.framework and "amd" in file.gpu_code.vendors]
+    others = [file for file in files if framework_called(file.framework) is None]
+    if not others or preflight.image.tree.restarts:
+        return
+    places = _packages(preflight)
+    directories = (*(f"{place}/torch/lib" for place in places), *_wheels(tree, places))
+    for file in others:
+        failures = preflight.container.load_beside(file.path, directories).failures
+        theirs = tuple(failure for failure in failures if failure.kind == "missing" and is_rocms(failure.name))
+        if theirs and file.framework not in seen:
+            seen.add(file.framework)
+            framework = Framework(file.framework or "", without="its functions for GPUs fail")
+            yield _Refused(framework, file.path, None, theirs)
+
+
+def _wheels(tree: Tree, places: Iterable[str]) -> list[str]:
+    """Return the directories of the vendors' wheels in the directories *places* of packages."""
+    return [wheel for packages in dict.fromkeys(places) for wheel in wheel_directories(tree, packages)]
