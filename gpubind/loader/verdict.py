@@ -98,6 +98,8 @@ class ImageFit(NamedTuple):
     """The vendor-neutral groups of which the image has its own copy, each with whether it is for 32-bit programs."""
     own_userspaces: Mapping[Group, str] = MappingProxyType({})
     """By group, the library that shows that the image has that user space."""
+    for_video: tuple[Group, ...] = ()
+    """The user spaces that the image neither has nor needs: what it has for the GPUs is video, and needs nodes only."""
     theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
     """By path, why a file of the host's user space is left out in favour of the image's."""
     conflicts: tuple[Conflict, ...] = ()

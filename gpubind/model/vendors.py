@@ -26,6 +26,10 @@ class Userspace(NamedTuple):
     places: tuple[str, ...] = ()
     """Patterns of the directories in which an image may have the runtime where its loader does not look; empty: the
     image's facts name it."""
+    users: tuple[str, ...] = ()
+    """Patterns of what an image has that computes with it: absolute, else below the directories of its loader."""
+    video: tuple[str, ...] = ()
+    """Patterns of what an image has that uses the GPUs without it, for video."""
 
 
 class VendorRow(NamedTuple):
@@ -60,6 +64,19 @@ COMPUTE_RUNTIME = Userspace(
     places=("/usr/lib/*/intel-opencl", "/usr/lib64/intel-opencl", "/usr/lib/intel-opencl", "/opt/intel/opencl/lib64"),
     core=("libze_intel_gpu.so.1", "libigdrcl.so", "libigc.so"),
     blind="Level Zero or OpenCL lists no GPU",
+    users=(
+        *("libze_loader.so.1", "libsycl.so.*", "/opt/intel/oneapi"),
+        *(
+            f"{prefix}/python3*/{packages}/{name}"
+            for prefix in ("/usr/lib", "/usr/local/lib", "/opt/*/lib", "/opt/*/envs/*/lib")
+            for packages in ("dist-packages", "site-packages")
+            for name in ("dpctl", "openvino", "pyopencl", "torch", "onnxruntime")
+        ),
+    ),
+    video=(
+        *("dri/iHD_drv_video.so", "dri/i965_drv_video.so", "libvpl.so.2", "libmfx.so.1"),
+        "/usr/lib/jellyfin-ffmpeg/lib/dri/iHD_drv_video.so",
+    ),
     fails="zeInit gives ZE_RESULT_ERROR_UNINITIALIZED, clGetPlatformIDs CL_PLATFORM_NOT_FOUND_KHR (-1001), or "
     "libze_loader.so.1: cannot open shared object file",
 )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from gpubind.loader.verdict import Conflict, ImageFit, Unfit
-from gpubind.model import VENDOR_ROWS, Finding, HostFile, Request, Userspace, Vendor, cases_of, finding
+from gpubind.model import VENDOR_ROWS, Finding, Group, HostFile, Request, Userspace, Vendor, cases_of, finding
 from gpubind.planner.sides import Sided, left_out
 
 
@@ -40,7 +40,9 @@ def with_findings(
         if fit is None or group in fit.own_userspaces:
             return sided
         case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
-        return sided._replace(findings=(*sided.findings, told("userspace-missing", case=case, severity="warning")))
+        mild = _is_for_video(group, request, fit)
+        case, severity = ("video", "note") if mild else (case, "warning")
+        return sided._replace(findings=(*sided.findings, told("userspace-missing", case=case, severity=severity)))
     alone = _without_library([file for file in sided.files if file.group == group])
     kept = tuple(file for file in sided.files if file not in alone)
     decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]
@@ -49,7 +51,10 @@ def with_findings(
         helps = fit.libc.helps if fit.libc is not None else ()
         left = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
         helped = len([file for file, _ in left if file.path in helps])
-        findings += [told("userspace-left-out", **_left_out(userspace, left, request, helped))] if left else []
+        facts_left = _left_out(userspace, left, request, helped) if left else {}
+        if left and _is_for_video(group, request, fit):
+            facts_left.update(case="video", severity="note")
+        findings += [told("userspace-left-out", **facts_left)] if left else []
         findings += [told("userspace-conflict", **_of_conflict(conflict)) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
         served: dict[str, str] = {}  # of two files with one name, the first one is bound
@@ -59,6 +64,12 @@ def with_findings(
         count = len(set(served.values()))
         findings += [told("userspace-unknown", count=count)] if count else []
     return sided._replace(files=kept, decisions=(*sided.decisions, *decisions), findings=tuple(findings))
+
+
+def _is_for_video(group: Group, request: Request, fit: ImageFit) -> bool:
+    """Return whether the image does without *group*, and the caller did not name what needs it."""
+    is_named = request.userspace == "host" or (request.caps_named and "compute" in request.capabilities)
+    return group in fit.for_video and not is_named
 
 
 def _of_conflict(conflict: Conflict) -> dict[str, str]:

@@ -71,11 +71,23 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     )
     if not request.vendors and request.userspace != "host":
         why = "the host's user space was not asked for: --intel, or --userspace host"
+    elif request.userspace != "host" and _are_gaudis(found):
+        why = "the host has no GPU that Level Zero lists: Gaudi has software of its own, which is the image's"
+    else:
+        why = ""
+    if why:
         left = (claim.decision("left-out", "not-asked", why, step="choice") for claim in claims)
         return inventory._replace(decisions=(*inventory.decisions, *left), nodes_only=True)
     if not listfile.shipped:
         claims += shipped.claims("completion", "intel", outside=True, group=COMPUTE_RUNTIME.group)
     return _with_userspace(inventory, host, request, shipped, claims)
+
+
+def _are_gaudis(found: IntelDevices) -> bool:
+    """Return whether all devices are Gaudi accelerators: an NPU's node is of no GPU, and Level Zero lists it."""
+    gpus = found.devices.gpus
+    renders = any("/dri/" in (gpu.render or "") for gpu in gpus)
+    return bool(gpus) and not renders and all(node.gpu is not None for node in found.devices.nodes)
 
 
 def _with_userspace(
