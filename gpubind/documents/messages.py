@@ -2,8 +2,8 @@
 
 A message is known by phrases, which are looked for in lines without regard to case, quotes, colours and blanks. In a
 phrase `*` stands for a run of characters without a blank, `...` for anything within the line; `{library}`, `{number}`,
-`{hip}` and `{xid}` for a name or number that chooses the message; and a phrase that begins with `=` is the whole of
-what was asked.
+`{hip}`, `{xid}` and the like for a name or number that chooses the message; and a phrase that begins with `=` is the
+whole of what was asked. Of a code that no message explains better, `codes.py` has the meaning.
 
 A wrong answer costs more than no answer. So these rules decide which message of a line is meant:
 
@@ -30,6 +30,7 @@ from itertools import islice
 from math import sqrt
 from typing import Any, Literal, Optional
 
+from gpubind.documents.codes import Code, code_named, code_numbered, code_words, is_more_exact, may_have_codes
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.frozen import NamedTuple
 from gpubind.model.data import read_data
@@ -50,6 +51,10 @@ _COMPLAINTS = 20
 """The last lines of a log that tell of an error: so many are kept, for the nearest message."""
 _PLACES = 3
 """Places of a phrase in a line that are looked at: one may stand within a harmless message."""
+_CODES = "Codes"
+"""The group of what no message is about."""
+_KINDS = ("number", "hip", "xid")
+"""Numbers that messages are about; of other kinds there are only codes."""
 _FEW = 3
 """Words of a phrase that may be no more than a name."""
 _TRIES = 1_000_000
@@ -78,7 +83,7 @@ _WORD = re.compile(rb"[a-z0-9_]{3,}")
 _WORDS = re.compile(r"[A-Za-z0-9_]+")
 _NO_WORD_BEFORE = rb"(?<![a-z0-9_])"
 _WORD_CHARACTER = re.compile(rb"[a-z0-9_]")
-_PART = re.compile(rb"(\{library\}|\{number\}|\{hip\}|\{xid\}|\*?\.\.\.|\*)")
+_PART = re.compile(rb"(\{(?:library|number|hip|xid|nvml|nccl|hsa|ze|vk|cl)\}|\*?\.\.\.|\*)")
 _NUMBER = re.compile(rb"[ (=-][0-9]+(?![a-z_])")
 _AROUND_ANYTHING = re.compile(rb" ?\.\.\. ?")
 _PARTS = {
@@ -86,6 +91,12 @@ _PARTS = {
     b"{number}": rb"(?P<number>[0-9]{1,4})",
     b"{hip}": rb"(?P<hip>[0-9]{1,4})",
     b"{xid}": rb"(?P<xid>[0-9]{1,4})",
+    b"{nvml}": rb"(?P<nvml>[0-9]{1,3})(?![0-9.])",
+    b"{nccl}": rb"(?P<nccl>[0-9])(?![0-9.])",
+    b"{hsa}": rb"(?P<hsa>0x[0-9a-f]{1,4}|[0-9]{1,4})",
+    b"{ze}": rb"(?P<ze>0x7[0-9a-f]{7}|[0-9]{10})",
+    b"{vk}": rb"(?P<vk>-[0-9]{1,10})",
+    b"{cl}": rb"(?P<cl>-[0-9]{1,4})",
     b"...": rb"[^\n]{0,160}",
     b"*": rb"[^ \n]{0,120}",
     b"*...": rb"[^\n]{0,160}",  # two patterns would have 120 times as many ways to match
@@ -210,7 +221,7 @@ def folded(text: bytes) -> bytes:
 def phrases() -> tuple[Phrase, ...]:
     """Return every phrase of every message, and those in which a name or number chooses it."""
     data = _data()
-    kinds = ("library_forms", "number_forms", "hip_forms", "xid_forms")
+    kinds = ("library_forms", "number_forms", "hip_forms", "xid_forms", "code_forms")
     forms = [form for kind in kinds for form in data[kind]]
     made = [_phrase(form) for form in forms if not form.startswith("=")]
     return (*made, *(_phrase(like, row) for row in messages() for like in row.like if not like.startswith("=")))
@@ -280,9 +291,13 @@ def search(blocks: Iterable[bytes]) -> Log:
     not_searched: Optional[int] = None
     count = 0
     is_within = False
+    codes: set[bytes] = set()
     for raw in blocks:
         originals = raw.split(b"\n")
-        for number, line in _filled_lines(raw) if not_searched is None else ():
+        block = folded(raw) if not_searched is None else b""
+        if not codes and may_have_codes(block):
+            codes = set(code_words())
+        for number, line in _filled_lines(block):
             if budget.left < 0:
                 not_searched = count + number + 1
                 break
@@ -290,7 +305,10 @@ def search(blocks: Iterable[bytes]) -> Log:
                 words = frozenset(_WORD.findall(piece))
                 if not words.isdisjoint(_failure_words()[0]):
                     complaints.append(piece[:_LINE])
-                best = _best(piece, words, found, budget)
+                if words.isdisjoint(codes):
+                    best = _best(piece, words, found, budget)
+                else:
+                    best = _best_or_code(piece, words, codes, budget)
                 if best is not None and best.message.name not in found:
                     text = originals[number][start : start + 2 * _LINE].decode("utf-8", "replace")
                     library = _as_written(best.library, text)
@@ -303,9 +321,9 @@ def search(blocks: Iterable[bytes]) -> Log:
     return Log(tuple(ranked), count + is_within, texts, not_searched)
 
 
-def _filled_lines(raw: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the folded lines of *raw* that are not empty, each with its number from 0."""
-    return ((number, line) for number, line in enumerate(folded(raw).split(b"\n")) if line)
+def _filled_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of *block* that are not empty, each with its number from 0."""
+    return ((number, line) for number, line in enumerate(block.split(b"\n")) if line)
 
 
 def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
@@ -331,6 +349,35 @@ def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage
     return max(
         meant, key=lambda hit: (-RANKS.index(hit.message.rank), hit.weight, hit.message.name, hit.span), default=None
     )
+
+
+def _best_or_code(line: bytes, words: frozenset[bytes], codes: set[bytes], budget: _Budget) -> Optional[_Hit]:
+    """Return what is meant in the folded *line*: the code of *codes* that it has, where no message says as much.
+
+    A code of success is only meant where nothing else in the line tells of a failure. A code that is told of leaves
+    *codes*: other lines with it say no more.
+    """
+    hit = _best(line, words, {}, budget)
+    for word in sorted(words & codes, key=line.find):
+        code = code_named(word)
+        is_success = code.rank == "harmless"
+        if is_success or hit is None or hit.message.rank not in _COVERING:
+            codes.discard(word)
+        is_meant = not is_success or not _says_failure(line.replace(word, b" "), words - {word})
+        if is_meant and (hit is None or is_more_exact(word, hit.message.name, hit.message.like)):
+            start = line.find(word)
+            return _Hit(_message_of(code), len(word), (start, start + len(word)), None)
+    return hit
+
+
+@lru_cache(maxsize=256)
+def _message_of(code: Code) -> Message:
+    """Return the message about the name of *code*; the meaning of the code where there is none."""
+    known = next((row for row in messages() if code.name.lower() in row.like), None)
+    if known is not None:
+        return known
+    name = re.sub(r"[^a-z0-9]+", "-", code.name.lower())
+    return Message(name, _CODES, code.name, code.means, code.do, (), (), code.rank)
 
 
 def _may_match(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> bool:
@@ -393,7 +440,11 @@ def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
     (kind, value), *_ = ((kind, value.decode()) for kind, value in names.items() if value is not None)
     if kind == "library":
         return _about_library(value)
-    return _by_number(kind).get(value) or _by_number(kind).get("*")
+    known = _by_number(kind) if kind in _KINDS else {}
+    if value in known:
+        return known[value]
+    code = code_numbered(kind, value)
+    return known.get("*") if code is None else _message_of(code)
 
 
 @lru_cache(maxsize=1024)
@@ -460,7 +511,10 @@ def example(found: FoundMessage) -> Optional[str]:
     """Return the known message, with the version and the library that were seen, where what was seen is a part of it.
 
     None where the line itself says as much: the facts of an example (addresses, numbers) are not those of the line.
+    None for a code: its meaning has name and number.
     """
+    if found.message.group == _CODES:
+        return None
     known = _with_names(found)
     seen, whole = (folded(text.encode("utf-8", "surrogateescape")).strip() for text in (found.text, known))
     numbers = {word for word in _WORDS.findall(found.matched) if word.isdigit()}

@@ -20,6 +20,7 @@ from gpubind.cli.commands import command_of
 from gpubind.cli.commands import explain as command
 from gpubind.cli.reader import read_line
 from gpubind.documents import messages as module
+from gpubind.documents.codes import tables
 from gpubind.documents.explanation import mentioned
 from gpubind.documents.messages import (
     FoundMessage,
@@ -74,7 +75,27 @@ def messages_page() -> str:
         for row in messages():
             if row.group == group:
                 lines += _section(row)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_tables()]) + "\n"
+
+
+def _tables() -> list[str]:
+    """The part of the page about the codes that no message is about."""
+    families = [
+        f"| {family['title']} | {len(family['codes'])} | {family['header']} of {family['package']} |"
+        for family in tables()["families"]
+    ]
+    return [
+        "",
+        '## <a id="codes"></a>Codes',
+        "",
+        "`gpubind explain` knows every code of these families, by its name and by its number, for example "
+        "`gpubind explain 'CUDA error 717'`. Where a message above is about a code, that message is the answer. "
+        "A code that says that a call was successful or is not done yet is never called a failure.",
+        "",
+        "| family | codes | source of names and numbers |",
+        "| --- | --- | --- |",
+        *families,
+    ]
 
 
 def _section(row: Message) -> list[str]:
@@ -262,7 +283,8 @@ def test_a_message_that_somebody_saw_leads_to_its_findings(seen: str, code: str)
     ("seen", "name"),
     [
         ("NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=a", "xid-application"),
-        ("NVRM: Xid (PCI:0000:3b:00): 130, pid=1", "xid-other"),
+        ("NVRM: Xid (PCI:0000:3b:00): 130, pid=1", "xid-130"),
+        ("NVRM: Xid (PCI:0000:3b:00): 900, pid=1", "xid-other"),
         ("CUDA error 803", "driver-combination"),
         ("CUDA error 8030", "-"),
         ("209", "no-kernel-image"),

@@ -272,8 +272,10 @@ def _short(name: str) -> str:
 
 def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence[str] = ()) -> UsageError:
     """Return the error that nothing is known about *lines*, with what is *near*, else with the nearest messages."""
+    from gpubind.documents.codes import near_codes
     from gpubind.documents.messages import nearest_messages
 
+    near = near_codes(lines) or near
     if near:
         hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
     else:

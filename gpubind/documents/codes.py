@@ -1,0 +1,153 @@
+"""Codes of the interfaces to a GPU, by name and by number: what a code means that no message explains better.
+
+data/codes.json has every code of each family, as its header defines it. Whose code it is decides what there is to do.
+The file is read only for a text with the beginning of such a name, or with a number in a form that names its family.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Literal, Optional
+
+from gpubind.frozen import NamedTuple
+from gpubind.model.data import read_data
+
+_BEGINS = re.compile(
+    rb"cuda_?(?:error|success)|hip(?:error|success)|nvml_(?:error|success)"
+    rb"|nccl(?:success|unhandled|system|internal|invalid|remote|inprogress|timeout)|hsa_(?:ext_)?status|ze_result_"
+    rb"|vk_(?:success|not_|timeout|event_|incomp|error_|pipeline_|suboptimal|thread_|operation_)|cl_[a-z]"
+)
+"""How the names of codes begin, folded."""
+_ALMOST = re.compile(r"\b(?:cuda|hip|nvml|nccl|hsa_|ze_|vk_|cl_)[a-z0-9_]{4,60}\b", re.IGNORECASE)
+"""Words that may be meant as one."""
+_FEW = 3
+_LONG = 1 << 17
+"""Bytes of a text for which it takes as long to look for a beginning as to read the tables."""
+_HEXADECIMAL = ("hsa", "level-zero")
+"""Families whose numbers programs print so."""
+_NUMBERED = {
+    "number": ("cuda-driver", "cuda-runtime"),
+    "hip": ("hip",),
+    "xid": ("xid",),
+    "nvml": ("nvml",),
+    "nccl": ("nccl",),
+    "hsa": ("hsa",),
+    "ze": ("level-zero",),
+    "vk": ("vulkan",),
+    "cl": ("opencl",),
+}
+"""The families that a form of a number is about: the first that has the number."""
+_EARLIER = ("note", "follow", "action", "unused", "none", "new")
+"""Kinds of Xid of which another line may have the cause."""
+
+Rank = Literal["cause", "general", "warning", "harmless"]
+_RANKS: dict[str, Rank] = {"ok": "harmless", "warning": "warning"}
+"""Kinds that are not of a failure."""
+
+
+class Code(NamedTuple):
+    """A code, and its meaning."""
+
+    name: str
+    means: str
+    do: str
+    rank: Rank
+
+
+@lru_cache(maxsize=1)
+def tables() -> dict[str, Any]:
+    """Return data/codes.json."""
+    loaded: dict[str, Any] = json.loads(read_data("model/data/codes.json"))
+    return loaded
+
+
+def may_have_codes(text: bytes) -> bool:
+    """Return whether the folded *text* may have the name of a code."""
+    return len(text) > _LONG or _BEGINS.search(text) is not None
+
+
+@lru_cache(maxsize=1)
+def _names() -> dict[str, tuple[int, int]]:
+    """Return the family and row of each name, folded. The names of Xids are left out: kernel logs have the number."""
+    found: dict[str, tuple[int, int]] = {}
+    for number, family in enumerate(tables()["families"]):
+        if family["name"] != "xid":
+            rows = {row[0]: index for index, row in enumerate(family["codes"]) if row[0]}
+            found.update({name.lower(): (number, index) for name, index in rows.items()})
+            for alias, name in family.get("aliases", {}).items():
+                found[alias.lower()] = (number, rows[name])
+    return found
+
+
+@lru_cache(maxsize=1)
+def code_words() -> frozenset[bytes]:
+    """Return the names of codes, folded."""
+    return frozenset(name.encode() for name in _names())
+
+
+def code_named(word: bytes) -> Code:
+    """Return the code whose folded name is *word*, one of `code_words`."""
+    family, index = _names()[word.decode()]
+    chosen = tables()["families"][family]
+    return _code(chosen, chosen["codes"][index])
+
+
+@lru_cache(maxsize=256)
+def code_numbered(kind: str, text: str) -> Optional[Code]:
+    """Return the code that *text* is the number of, in a form of *kind*."""
+    number = int(text, 16 if text.lower().startswith("0x") else 10)
+    for name in _NUMBERED[kind]:
+        family = next(family for family in tables()["families"] if family["name"] == name)
+        row = next((row for row in family["codes"] if row[1] == number), None)
+        if row is not None:
+            return _code(family, row)
+    return None
+
+
+def _code(family: dict[str, Any], row: list[Any]) -> Code:
+    name, number, *_ = row
+    kind, meaning, causes = [*_own_or_of_cuda(row), ""][:3]
+    shown = f"{number:#x}" if family["name"] in _HEXADECIMAL else str(number)
+    is_xid = family["name"] == "xid"
+    known = f"Xid {shown}, {name}." if is_xid else f"{name} is number {shown} of {family['type']}."
+    means = f"{known if name else ''} {meaning}{_causes(causes)}".strip()
+    is_cause = is_xid and kind not in _EARLIER
+    rank = _RANKS.get(kind) or ("cause" if is_cause else "general")
+    title = f"Xid {number}" if is_xid else name or f"{family['title']} error {number}"
+    return Code(title, means, tables()["do"][family["do"]][kind], rank)
+
+
+def _own_or_of_cuda(row: list[Any]) -> list[str]:
+    """Return kind and meaning of *row*; those of the code of CUDA with its number, if it has none."""
+    if len(row) > 2:
+        return row[2:]
+    driver, runtime = tables()["families"][:2]
+    return next(other[2:] for other in (*driver["codes"], *runtime["codes"]) if other[1] == row[1] and len(other) > 2)
+
+
+def _causes(letters: str) -> str:
+    named = [tables()["causes"][letter] for letter in letters]
+    return f" NVIDIA's table names as possible causes: {', '.join(named)}." if named else ""
+
+
+def is_more_exact(word: bytes, message: str, like: Iterable[str]) -> bool:
+    """Return whether the code *word* says more than *message*, which has the phrases *like*."""
+    return message in tables()["general"] and not any(word.decode() in phrase for phrase in like)
+
+
+def near_codes(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of codes that words of *texts* are almost, the first three."""
+    from difflib import get_close_matches  # only where a name means nothing
+
+    almost = [word.lower() for text in texts for word in _ALMOST.findall(text)][:_FEW]
+    near = (name for word in almost for name in get_close_matches(word, _names(), n=1, cutoff=0.85))
+    return tuple(dict.fromkeys(_as_defined(name) for name in near))
+
+
+def _as_defined(folded: str) -> str:
+    family, index = _names()[folded]
+    row: str = tables()["families"][family]["codes"][index][0]
+    return row

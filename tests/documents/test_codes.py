@@ -1,0 +1,255 @@
+"""The tables of error codes, and what `explain` says of a code that no message is about."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from gpubind.cli.commands import command_of
+from gpubind.cli.reader import read_line
+from gpubind.documents.codes import Code, code_named, code_numbered, code_words, near_codes, tables
+from gpubind.documents.messages import find_message, messages, search
+from tests.documents.test_messages import name_of
+from tests.support.codes import FILE, HEADERS, dumped, parse_codes
+from tests.support.commands import HOST, gpubind
+
+FAMILIES = {family["name"]: family for family in tables()["families"]}
+COUNTS = {
+    "cuda-driver": 106,
+    "cuda-runtime": 138,
+    "nvml": 32,
+    "nccl": 9,
+    "xid": 176,
+    "hip": 79,
+    "hsa": 53,
+    "level-zero": 62,
+    "vulkan": 50,
+    "opencl": 103,
+}
+KINDS = ("number", "hip", "xid", "nvml", "nccl", "hsa", "ze", "vk", "cl")
+
+
+def every_code() -> list[Code]:
+    """Each code by its name, and each Xid by its number."""
+    xids = [code_numbered("xid", str(row[1])) for row in FAMILIES["xid"]["codes"]]
+    return [*map(code_named, sorted(code_words())), *(xid for xid in xids if xid is not None)]
+
+
+def test_each_family_is_complete_and_has_no_name_or_number_twice() -> None:
+    assert {name: len(family["codes"]) for name, family in FAMILIES.items()} == COUNTS
+    assert set(FAMILIES) == set(HEADERS)
+    for family in FAMILIES.values():
+        assert max(Counter(row[1] for row in family["codes"]).values()) == 1, family["name"]
+        assert max(Counter(row[0] for row in family["codes"]).values()) == 1, family["name"]
+        names = {row[0] for row in family["codes"]}
+        assert set(family.get("aliases", {}).values()) <= names
+        assert not names & set(family.get("aliases", {}))
+    every = [row[0].lower() for family in FAMILIES.values() for row in family["codes"] if row[0]]
+    assert max(Counter(every).values()) == 1
+
+
+def test_each_code_has_a_meaning_and_a_command() -> None:
+    for code in every_code():
+        assert re.search(r"\. [A-Za-z].*\.$", code.means), code
+        assert re.search(r"`[^`]+`", code.do), code
+    for family in FAMILIES.values():
+        assert {row[2] for row in family["codes"] if len(row) > 2} <= set(tables()["do"][family["do"]]), family["name"]
+
+
+def test_the_file_has_a_line_for_each_code_as_its_generator_writes_it() -> None:
+    assert FILE.read_text() == dumped(json.loads(FILE.read_text()))
+
+
+def test_names_of_codes_are_not_those_of_messages() -> None:
+    names = {re.sub(r"[^a-z0-9]+", "-", code.name.lower()) for code in every_code()}
+    assert not names & {row.name for row in messages()}
+
+
+COMMANDS = {
+    line for todo in tables()["do"].values() for text in todo.values() for line in re.findall(r"`([^`]+)`", text)
+}
+
+
+@pytest.mark.parametrize("line", sorted(line for line in COMMANDS if re.match(r"gpubind \w+ -", line)))
+def test_the_commands_that_a_code_names_are_read(line: str) -> None:
+    _, name, *words = line.split()
+    assert read_line(command_of(name), words, {}) is not None
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        ("RuntimeError: CUDA error: CUDA_ERROR_INVALID_PC", "cuda-error-invalid-pc"),
+        ("cudaGraphLaunch: cudaErrorInvalidConfiguration", "cudaerrorinvalidconfiguration"),
+        ("nvmlDeviceGetHandleByIndex: NVML_ERROR_RESET_TYPE_NOT_SUPPORTED", "nvml-error-reset-type-not-supported"),
+        ("ncclTimeout", "nccltimeout"),
+        ("hipErrorInvalidContext in ihipModule", "hiperrorinvalidcontext"),
+        ("returned HSA_STATUS_ERROR_INVALID_ISA_NAME:", "hsa-status-error-invalid-isa-name"),
+        ("ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "ze-result-error-out-of-device-memory"),
+        ("Level-Zero error: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "ze-result-error-out-of-device-memory"),
+        ("VkResult: VK_ERROR_FRAGMENTED_POOL", "vk-error-fragmented-pool"),
+        ("clEnqueueCopyBuffer: CL_MEM_COPY_OVERLAP", "cl-mem-copy-overlap"),
+        ("CL_INVALID_SEMAPHORE_KHR", "cl-invalid-semaphore-khr"),
+    ],
+)
+def test_a_line_with_the_name_of_a_code_is_answered(seen: str, name: str) -> None:
+    assert name_of(seen) == name
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        ("CUDA error 717", "cuda-error-invalid-address-space"),
+        ("CUDA error 9", "cudaerrorinvalidconfiguration"),
+        ("cuInit failed: 201", "cuda-error-invalid-context"),
+        ("nvmlInit_v2 failed: 23", "nvml-error-insufficient-resources"),
+        ("NCCL error: 8", "nccltimeout"),
+        ("NVRM: Xid (PCI:0000:3b:00): 109, pid=1, name=a", "xid-109"),
+        ("Xid 46", "xid-46"),
+        ("hipError 201", "hiperrorinvalidcontext"),
+        ("hsa_status_t 4119", "hsa-status-error-invalid-isa-name"),
+        ("zeInit returned 0x78000005", "ze-result-error-invalid-null-handle"),
+        ("ze_result_t 2013265925", "ze-result-error-invalid-null-handle"),
+        ("vkQueueSubmit failed: -12", "vk-error-fragmented-pool"),
+        ("clEnqueueNDRangeKernel failed with error -54", "cl-invalid-work-group-size"),
+    ],
+)
+def test_a_number_in_a_form_of_its_family_is_answered(seen: str, name: str) -> None:
+    assert name_of(seen) == name
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        ("CUDA error 803", "driver-combination"),
+        ("cuInit failed: 999", "cuda-unknown"),
+        ("CUDA_ERROR_NOT_PERMITTED", "imex"),
+        ("NVML_ERROR_LIB_RM_VERSION_MISMATCH", "driver-mismatch"),
+        ("nvmlInit failed: 18", "driver-mismatch"),
+        ("hipError 98", "hip-no-code"),
+        ("Xid 79", "xid-bus"),
+        ("ncclSystemError", "nccl-failed"),
+        ("VkResult(-4)", "vulkan-device-lost"),
+        ("ZE_RESULT_ERROR_UNINITIALIZED", "intel-no-device"),
+        ("zeInit returned 0x78000001", "intel-no-device"),
+        ("opencl error -9999", "opencl-context"),
+        ("HSA_STATUS_ERROR_OUT_OF_RESOURCES", "hip-no-device"),
+        ("NVRM: Xid (PCI:0000:3b:00): 900, pid=1", "xid-other"),
+    ],
+)
+def test_a_message_about_a_code_is_the_better_answer(seen: str, name: str) -> None:
+    assert name_of(seen) == name
+
+
+SUCCESSES = re.split(
+    r"\s+",
+    """CUDA_SUCCESS CUDA_ERROR_NOT_READY cudaSuccess cudaErrorNotReady NVML_SUCCESS ncclSuccess ncclInProgress
+hipSuccess hipErrorNotReady HSA_STATUS_SUCCESS HSA_STATUS_INFO_BREAK ZE_RESULT_SUCCESS ZE_RESULT_NOT_READY VK_SUCCESS
+VK_INCOMPLETE VK_SUBOPTIMAL_KHR VK_TIMEOUT VK_NOT_READY CL_SUCCESS""",
+)
+
+
+@pytest.mark.parametrize("name", SUCCESSES)
+def test_a_code_of_success_is_not_called_a_failure(name: str) -> None:
+    for seen in (name, f"cuCtxCreate: {name}", f"call returned {name} after 3 ms"):
+        assert [one.message.rank for one in find_message(seen)] == ["harmless"], seen
+    for seen in (f"Check failed: status == {name}", f"expected {name}, got garbage: error"):
+        assert [one.message.rank for one in find_message(seen) if one.message.rank == "harmless"] == [], seen
+    assert [one.message.rank for one in search([f"{name}\nbug: CUDA_ERROR_INVALID_PC\n".encode()]).found] == [
+        "general",
+        "harmless",
+    ]
+
+
+def test_every_positive_code_of_vulkan_and_every_zero_is_not_called_a_failure() -> None:
+    zero = [code_numbered(kind, "0") for kind in KINDS if kind != "xid"]
+    positive = [code_numbered("vk", str(row[1])) for row in FAMILIES["vulkan"]["codes"] if row[1] > 0]
+    assert {code and code.rank for code in (*zero, *positive)} == {"harmless"}
+
+
+def test_a_line_with_a_success_and_a_failure_is_about_the_failure() -> None:
+    assert name_of("expected CUDA_SUCCESS, got CUDA_ERROR_INVALID_PC") == "cuda-error-invalid-pc"
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("CUDA_ERROR_NODEVICE", "CUDA_ERROR_NO_DEVICE"),
+        ("cudaErrorIlegalAddress", "cudaErrorIllegalAddress"),
+        ("NVML_ERROR_NOPERMISSION", "NVML_ERROR_NO_PERMISSION"),
+        ("ncclSytemError", "ncclSystemError"),
+        ("hipErrorInvalidImages", "hipErrorInvalidImage"),
+        ("HSA_STATUS_ERROR_OUT_OF_RESOURCE", "HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
+        ("ZE_RESULT_ERROR_UNINITIALISED", "ZE_RESULT_ERROR_UNINITIALIZED"),
+        ("VK_ERROR_INCOMPATIBLE_DRIVERS", "VK_ERROR_INCOMPATIBLE_DRIVER"),
+        ("CL_DEVICE_NOTAVAILABLE", "CL_DEVICE_NOT_AVAILABLE"),
+    ],
+)
+def test_a_name_that_is_almost_a_code_is_answered_with_the_code(asked: str, name: str) -> None:
+    assert near_codes([f"{asked} was returned"]) == (name,)
+
+
+def test_explain_suggests_the_code_that_was_almost_named() -> None:
+    done = gpubind("explain", "CUDA_ERROR_NODEVICE", "--host", HOST)
+    assert done.returncode == 2
+    assert "did you mean `CUDA_ERROR_NO_DEVICE`?" in done.stderr
+
+
+def test_the_vendor_of_a_code_decides_on_the_tools() -> None:
+    nvidia = re.compile("compute-sanitizer|nvidia-|CUDA_LAUNCH_BLOCKING|Xid")
+    amd = re.compile("rocm|AMD_|amdgpu")
+    for vendor, todo in tables()["do"].items():
+        texts = " ".join(todo.values())
+        assert bool(nvidia.search(texts)) == (vendor in ("nvidia", "xid")), vendor
+        assert bool(amd.search(texts)) == (vendor == "amd"), vendor
+
+
+def test_only_what_nvidias_catalogue_drains_is_drained() -> None:
+    assert [kind for kind, text in tables()["do"]["xid"].items() if "drain" in text] == ["ecc", "action"]
+    assert [row[1] for row in FAMILIES["xid"]["codes"] if row[2] in ("ecc", "action")] == [48, 154]
+
+
+def test_the_tables_are_read_only_for_a_text_with_the_beginning_of_a_name() -> None:
+    tables.cache_clear()
+    search([b"NCCL INFO Channel 0 via P2P on cuda:0, hip, vulkan, opencl\nerror: no\n"])
+    assert tables.cache_info().currsize == 0
+    search([b"VK_ERROR_FRAGMENTED_POOL\n"])
+    code_words()
+    assert name_of("VK_ERROR_FRAGMENTED_POOL") == "vk-error-fragmented-pool"
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "codes"),
+    [
+        (
+            "cuda-driver",
+            "typedef enum cudaError_enum {\n  CUDA_SUCCESS = 0, /** */\n  CUDA_ERROR_A = 7\n} CUresult;\nCUDA_B = 1\n",
+            [("CUDA_SUCCESS", 0), ("CUDA_ERROR_A", 7)],
+        ),
+        (
+            "nccl",
+            "typedef enum { ncclSuccess   =  0,\n   ncclA  =  1,\n  ncclNumResults = 2 } ncclResult_t;",
+            [("ncclSuccess", 0), ("ncclA", 1)],
+        ),
+        (
+            "opencl",
+            "#define CL_SUCCESS 0\n#define CL_A -30\n#define CL_BUILD_ERROR -2\n#define CL_TRUE 1\n",
+            [("CL_SUCCESS", 0), ("CL_A", -30)],
+        ),
+        (
+            "vulkan",
+            "typedef enum VkResult {\n VK_A = -1000,\n VK_B = VK_A,\n VK_RESULT_MAX_ENUM = 0x7\n} VkResult;\n",
+            [("VK_A", -1000)],
+        ),
+        (
+            "level-zero",
+            "typedef enum _ze_result_t\n{\n ZE_RESULT_A = 0x70000001, ///< x\n} ze_result_t;\n",
+            [("ZE_RESULT_A", 0x70000001)],
+        ),
+    ],
+)
+def test_the_codes_of_a_header_are_read(family: str, text: str, codes: list[tuple[str, int]]) -> None:
+    assert parse_codes(family, text) == codes
