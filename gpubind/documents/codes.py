@@ -133,9 +133,15 @@ def _causes(letters: str) -> str:
     return f" NVIDIA's table names as possible causes: {', '.join(named)}." if named else ""
 
 
+def says_less(message: str) -> bool:
+    """Return whether the number of a code says more than *message*."""
+    return message in tables()["general"] or message in tables()["partial"]
+
+
 def is_more_exact(word: bytes, message: str, like: Iterable[str]) -> bool:
     """Return whether the code *word* says more than *message*, which has the phrases *like*."""
-    return message in tables()["general"] and not any(word.decode() in phrase for phrase in like)
+    is_about = any(word.decode() in phrase for phrase in like)
+    return message in tables()["general"] or (message in tables()["partial"] and not is_about)
 
 
 def near_codes(texts: Iterable[str]) -> tuple[str, ...]:

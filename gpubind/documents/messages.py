@@ -30,7 +30,15 @@ from itertools import islice
 from math import sqrt
 from typing import Any, Literal, Optional
 
-from gpubind.documents.codes import Code, code_named, code_numbered, code_words, is_more_exact, may_have_codes
+from gpubind.documents.codes import (
+    Code,
+    code_named,
+    code_numbered,
+    code_words,
+    is_more_exact,
+    may_have_codes,
+    says_less,
+)
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.frozen import NamedTuple
 from gpubind.model.data import read_data
@@ -373,7 +381,7 @@ def _best_or_code(line: bytes, words: frozenset[bytes], codes: set[bytes], budge
 @lru_cache(maxsize=256)
 def _message_of(code: Code) -> Message:
     """Return the message about the name of *code*; the meaning of the code where there is none."""
-    known = next((row for row in messages() if code.name.lower() in row.like), None)
+    known = next((row for row in messages() if code.name.lower() in row.like and not says_less(row.name)), None)
     if known is not None:
         return known
     name = re.sub(r"[^a-z0-9]+", "-", code.name.lower())

@@ -134,14 +134,33 @@ def test_a_number_in_a_form_of_its_family_is_answered(seen: str, name: str) -> N
         ("ncclSystemError", "nccl-failed"),
         ("VkResult(-4)", "vulkan-device-lost"),
         ("ZE_RESULT_ERROR_UNINITIALIZED", "intel-no-device"),
-        ("zeInit returned 0x78000001", "intel-no-device"),
+        ("VK_ERROR_INCOMPATIBLE_DRIVER", "vulkan-no-driver"),
         ("opencl error -9999", "opencl-context"),
         ("HSA_STATUS_ERROR_OUT_OF_RESOURCES", "hip-no-device"),
         ("NVRM: Xid (PCI:0000:3b:00): 900, pid=1", "xid-other"),
     ],
 )
-def test_a_message_about_a_code_is_the_better_answer(seen: str, name: str) -> None:
+def test_a_message_that_is_about_a_code_is_the_better_answer(seen: str, name: str) -> None:
     assert name_of(seen) == name
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        ("RuntimeError: HIP error: hipErrorInvalidValue", "hiperrorinvalidvalue"),
+        ("RuntimeError: CUDA error: CUDA_ERROR_INVALID_HANDLE", "cuda-error-invalid-handle"),
+        ("NCCL error: 5", "ncclinvalidusage"),
+        ("zeInit returned 0x78000001", "ze-result-error-uninitialized"),
+        ("vkGetPhysicalDeviceSurfaceFormatsKHR failed, VkResult=-3", "vk-error-initialization-failed"),
+    ],
+)
+def test_a_code_says_more_than_a_message_that_only_says_that_a_call_failed(seen: str, name: str) -> None:
+    assert name_of(seen) == name
+
+
+def test_a_code_is_found_once_in_a_log() -> None:
+    log = search([b"a VK_ERROR_FRAGMENTED_POOL\nb VK_ERROR_FRAGMENTED_POOL\nNVML_ERROR_NO_DATA\n" * 3]).found
+    assert [(one.line, one.message.name) for one in log] == [(1, "vk-error-fragmented-pool"), (3, "nvml-error-no-data")]
 
 
 SUCCESSES = re.split(
