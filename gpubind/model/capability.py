@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal, Optional
 
 from gpubind.frozen import NamedTuple
+from gpubind.model.cuda import branch_of
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import arch_of_capability, arch_order
 
@@ -36,7 +37,7 @@ class Chip(NamedTuple):
 
     def refusal(self, version: str, modules: Optional[Modules] = None) -> Optional[Refusal]:
         """Return why driver *version* with these *modules* does not support this chip; None if nothing is known."""
-        branch = int(version.partition(".")[0])
+        branch = branch_of(version)
         if self.last is not None and branch > self.last:
             return "driver-too-new"
         if self.first is not None and branch < (self.doubtful or self.first):

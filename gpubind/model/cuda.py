@@ -99,6 +99,11 @@ def cuda_max(version: Optional[str]) -> Optional[str]:
     return served[-1] if served else None
 
 
+def branch_of(driver: str) -> int:
+    """Return the branch of a driver: `550.54.14` -> 550."""
+    return int(driver.partition(".")[0])
+
+
 def minor_floor(cuda: str) -> Optional[str]:
     """Return the oldest driver on which every toolkit of the major version of *cuda* runs: `12.4` -> `525.60.13`."""
     return _table()["minor_compatible"].get(cuda.partition(".")[0])
@@ -108,6 +113,14 @@ def minor_compatible(driver: str, cuda: str) -> bool:
     """Return whether a toolkit of version *cuda* runs on *driver* by minor-version compatibility."""
     floor = minor_floor(cuda)
     return floor is not None and version_key(driver) >= version_key(floor)
+
+
+def compat_branches(cuda: str) -> tuple[int, ...]:
+    """Return the branches of the kernel module for which NVIDIA has a compat package with the major version of *cuda*.
+
+    Branches on which its toolkits run by themselves are not among them.
+    """
+    return tuple(_table()["compat_branches"].get(cuda.partition(".")[0], ()))
 
 
 def minimum_driver(cuda: str) -> Optional[str]:

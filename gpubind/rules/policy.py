@@ -13,7 +13,7 @@ from gpubind.errors import FormatError
 from gpubind.formats.driver.require import drivers_of, holds, of_driver
 from gpubind.image.needs import CAPABILITIES_VARIABLE, ImageNeeds
 from gpubind.model import Finding, architecture, finding
-from gpubind.model.cuda import cuda_max, is_addition, minimum_driver, version_key
+from gpubind.model.cuda import branch_of, cuda_max, is_addition, minimum_driver, version_key
 from gpubind.model.gpucode import best_share, by_owner, sum_of
 from gpubind.model.policy import Policy
 
@@ -77,7 +77,7 @@ def _driver(needs: ImageNeeds, policy: Policy, key: str, driver: Optional[str]) 
     elif version_key(driver) < version_key(least):
         asks = f"CUDA {cuda} needs driver {least}{needs.because_of_ptx}"
         asks += ", which the driver compiles" if needs.only_ptx else ""
-        if any(library.note is None or _branch(driver) in library.note.drivers for library in needs.facts.compat):
+        if any(library.note is None or branch_of(driver) in library.note.drivers for library in needs.facts.compat):
             yield _undecided(policy, key, f"{asks}; the image's own libcuda may serve it, on data-center GPUs")
         else:
             yield _violated(policy, key, asks, f"hosts may have {policy.driver or f'CUDA {policy.cuda}'}")
@@ -89,10 +89,6 @@ def _least_of(policy: Policy) -> Optional[str]:
         return policy.driver if "." in policy.driver else policy.driver + _NEWEST
     cuda = policy.cuda or ""
     return minimum_driver(cuda if "." in cuda else f"{cuda}.0")
-
-
-def _branch(driver: str) -> int:
-    return int(driver.partition(".")[0])
 
 
 def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> Iterator[Finding]:

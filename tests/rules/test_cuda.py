@@ -9,19 +9,23 @@ import pytest
 from gpubind.model import CudaNote, Finding
 from tests.image.cuda_trees import SITE, conda, torch
 from tests.planner.cases_compat import COMPAT, NOTE, NOTE_13, built_for, package
+from tests.rules.cases_host import on_the_bus
 from tests.rules.situations import Situation, found
 from tests.support.driver import kernel, rhel
-from tests.support.images import glibc, image, sandbox
-from tests.support.trees import Spec
+from tests.support.images import glibc, image
+from tests.support.trees import Item, Spec
 
 FIRST = f"export LD_LIBRARY_PATH={COMPAT}"
 NEWER = {**built_for("12.9.0"), **package()}
 NEWER_13 = {**built_for("13.1.0"), **package("590.44.01", NOTE_13)}
+PACKAGE = "NVIDIA's cuda-compat package"
 CODES = ("compat-harmful", "compat-ignored", "compat-used", "cuda-minor-version", "cuda-too-new")
 
 
-def said(spec: Spec, driver: str = "550.54.14", model: str = "", **request: Any) -> dict[str, Finding]:
-    side = dict(kernel(driver))
+def said(
+    spec: Spec, driver: str = "550.54.14", model: str = "", device: str = "", **request: Any
+) -> dict[str, Finding]:
+    side: dict[str, Item] = {**kernel(driver), **(on_the_bus(device, module="nvidia") if device else {})}
     for path, item in side.items():
         if model and isinstance(item, str):
             side[path] = item.replace("NVIDIA A100", model)
@@ -88,7 +92,51 @@ def test_cuda_too_new_says_why_the_images_own_package_does_not_serve() -> None:
     hint = said(NEWER_13, model="NVIDIA GeForce RTX 4090")["cuda-too-new"].hint or ""
     assert f"{COMPAT}/libcuda.so.590.44.01" in hint
     assert "(804)" in hint
-    assert "NVIDIA's cuda-compat package" in (said({**built_for("13.1.0"), **sandbox()})["cuda-too-new"].hint or "")
+    assert PACKAGE not in hint
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "model", "device", "is_offered"),
+    [
+        pytest.param("13.1.0", "550.54.14", "NVIDIA A100-SXM4-40GB", "0x20b0", True, id="data-centre"),
+        pytest.param("13.1.0", "550.54.14", "NVIDIA A100-SXM4-40GB", "", True, id="unknown-device"),
+        pytest.param("13.1.0", "550.54.14", "Made-up GPU", "", True, id="unknown-model"),
+        pytest.param("13.1.0", "550.54.14", "NVIDIA GeForce RTX 4090", "", False, id="consumer"),
+        pytest.param("13.1.0", "550.54.14", "NVIDIA RTX A6000", "", False, id="workstation"),
+        pytest.param("13.0.0", "535.261.03", "Tesla V100-SXM2-16GB", "0x1db1", True, id="volta-up-to-580"),
+        pytest.param("13.0.0", "545.29.06", "NVIDIA H100 PCIe", "0x2331", False, id="branch-without-a-package"),
+        pytest.param("13.0.0", "470.256.02", "Tesla V100-SXM2-16GB", "0x1db1", False, id="13-on-470"),
+        pytest.param("12.4.0", "470.256.02", "Tesla P100-PCIE-16GB", "0x15f8", True, id="12-on-470"),
+        pytest.param("12.4.0", "470.256.02", "Tesla K80", "0x102d", False, id="12-on-470-with-kepler"),
+        pytest.param("12.4.0", "470.256.02", "NVIDIA GeForce GTX 1080", "0x1b80", False, id="12-on-470-with-geforce"),
+        pytest.param("12.4.0", "510.108.03", "NVIDIA A100-SXM4-40GB", "0x20b0", False, id="12-on-510"),
+        pytest.param("11.8.0", "390.157", "Tesla V100-SXM2-16GB", "0x1db1", False, id="11-on-390"),
+        pytest.param("11.8.0", "418.226.00", "Tesla V100-SXM2-16GB", "0x1db1", True, id="11-on-418"),
+        pytest.param("99.0.0", "550.54.14", "NVIDIA A100-SXM4-40GB", "0x20b0", False, id="unknown-cuda"),
+    ],
+)
+def test_nvidias_compat_package_is_offered_where_it_works(
+    cuda: str, driver: str, model: str, device: str, is_offered: bool
+) -> None:
+    for spec in (built_for(cuda), {**built_for(cuda, FIRST), **package("384.111", None)}):
+        hint = said(spec, driver, model, device)["cuda-too-new"].hint or ""
+        assert (PACKAGE in hint, ", or a host with" in hint) == (is_offered, not is_offered)
+
+
+def test_a_driver_that_does_not_support_the_gpu_is_offered_with_another_gpu() -> None:
+    hint = said(built_for("12.4.0"), "470.256.02", "Tesla K80", "0x102d")["cuda-too-new"].hint
+    assert hint == (
+        "use an image for CUDA 11.4 or older, or a host with driver 525.60.13 or newer, and a GPU that it supports"
+    )
+
+
+def test_a_compat_libcuda_that_no_longer_supports_the_gpu_does_not_help() -> None:
+    image_with_one = {**built_for("12.4.0"), **package("550.54.14", CudaNote("12.4", (470, 535, 550)))}
+    assert set(said(image_with_one, "470.256.02", "Tesla P100-PCIE-16GB", "0x15f8")) == {"compat-used"}
+    with_kepler = said(image_with_one, "470.256.02", "Tesla K80", "0x102d")
+    assert set(with_kepler) == {"compat-harmful", "cuda-too-new"}
+    assert "branch 470 are the last for the GPU" in (with_kepler["compat-harmful"].why or "")
+    assert PACKAGE not in (with_kepler["cuda-too-new"].hint or "")
 
 
 def test_a_compat_libcuda_of_the_image_is_no_stand_in_of_the_hosts() -> None:
@@ -103,7 +151,7 @@ def test_a_compat_libcuda_of_the_drivers_own_version_would_not_help() -> None:
 
 
 def test_where_no_driver_is_known_for_a_cuda_a_newer_one_is_what_it_takes() -> None:
-    assert ", a host with a newer driver, or" in (said(built_for("99.1.0"))["cuda-too-new"].hint or "")
+    assert ", or a host with a newer driver" in (said(built_for("99.1.0"))["cuda-too-new"].hint or "")
     assert ", a host with driver 580.65.06 or newer, or" in (said(built_for("13.0.0"))["cuda-too-new"].hint or "")
 
 

@@ -16,7 +16,7 @@ from typing import Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.model import Driver, Gpu, ImageCuda, ImageLibrary
-from gpubind.model.cuda import cuda_max, version_key
+from gpubind.model.cuda import branch_of, compat_branches, cuda_max, minor_floor, version_key
 
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 _WORKSTATION = re.compile(r"\b(Quadro|RTX|NVS|GTX)\b", re.IGNORECASE)
@@ -56,14 +56,14 @@ def refusal(library: ImageLibrary, node: Node) -> Optional[str]:
     """Return the error that CUDA would report with *library* on *node*; None if none is known."""
     if library.version == node.driver:
         return None  # the driver's own libcuda, wherever it lies
-    branch = int(node.driver.partition(".")[0])
+    branch = branch_of(node.driver)
     if library.note is not None and library.note.drivers:
         if branch not in library.note.drivers:
             drivers = ", ".join(map(str, library.note.drivers))
             return f"{_MISMATCH}; it is made for the drivers {drivers}, here is {branch}"
         if library.version is not None and version_key(library.version) < version_key(node.driver):
             return f"{_MISMATCH}; it is {library.version}, older than the host's {node.driver}"
-    elif library.version is not None and int(library.version.partition(".")[0]) <= branch:
+    elif library.version is not None and branch_of(library.version) <= branch:
         return f"{_MISMATCH}; it is {library.version}, and the host's branch is {branch}"
     consumer = next((model for model in node.models if _CONSUMER.search(model)), None)
     return None if consumer is None else f"{_NOT_ON_DEVICE}; the GPU is a {consumer}"
@@ -85,6 +85,22 @@ def is_newer(wanted: str, served: Optional[str]) -> bool:
     return served is not None and version_key(wanted) > version_key(served)
 
 
+def has_package(wanted: str, node: Node, last: Optional[int] = None) -> bool:
+    """Return whether NVIDIA has a compat package for CUDA *wanted* on the driver of *node*, and, as far as their models
+    tell, on its GPUs. *last* is the last branch of the driver that supports them, if there is one.
+    """
+    first = minor_floor(wanted)
+    is_served = last is None or (first is not None and branch_of(first) <= last)
+    in_time = branch_of(node.driver) in compat_branches(wanted)
+    return is_served and in_time and not any(map(_is_of_desktop, node.models))
+
+
 def is_data_centre(model: str) -> bool:
     """Return whether GPUs called *model* are known to take part in forward compatibility."""
-    return bool(_DATA_CENTRE.search(model)) and ("Server Edition" in model or not _WORKSTATION.search(model))
+    return bool(_DATA_CENTRE.search(model)) and not _is_of_desktop(model)
+
+
+def _is_of_desktop(model: str) -> bool:
+    """Return whether GPUs called *model* are for consumers or workstations; RTX for servers are not."""
+    is_workstations = bool(_WORKSTATION.search(model)) and "Server Edition" not in model
+    return is_workstations or bool(_CONSUMER.search(model))

@@ -20,6 +20,7 @@ from gpubind.inventory.search import LD_CACHE, ldconfig
 from gpubind.model import ContainerPath, Decision, Finding, Severity, cases_of, counted, finding
 from gpubind.model.answers import ABSENT
 from gpubind.model.capability import Chip, Refusal, chip_of
+from gpubind.model.cuda import branch_of
 from gpubind.model.layouts import STANDARD_PROGRAMS, programs_beside
 from gpubind.rules.preflight import Preflight
 
@@ -220,7 +221,7 @@ def companion_missing(preflight: Preflight) -> Iterator[Finding]:
     version = preflight.driver.version if preflight.driver is not None else None
     if version is None:
         return
-    branch = int(version.partition(".")[0])
+    branch = branch_of(version)
     decisions = preflight.plan.decisions  # a damaged one has its own finding
     damaged = {library_stem(one.subject) for one in decisions if one.rule in DAMAGED and one.verdict == "rejected"}
     for companion in COMPANIONS:

@@ -12,11 +12,20 @@ from posixpath import dirname
 from typing import Optional
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
+from gpubind.formats.driver.cuda_compat import (
+    has_package,
+    is_newer,
+    node_of,
+    refusal,
+    serves,
+    wanted_cuda,
+)
 from gpubind.formats.driver.require import holds, requirements_of
 from gpubind.frozen import NamedTuple
+from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing, cases_of, finding
-from gpubind.model.cuda import minimum_driver, minor_compatible, minor_floor
+from gpubind.model.capability import chip_of
+from gpubind.model.cuda import branch_of, minimum_driver, minor_compatible, minor_floor
 from gpubind.planner.compat import RULE
 from gpubind.rules.preflight import ImagePreflight
 
@@ -53,7 +62,7 @@ def _too_new(preflight: ImagePreflight, cuda: Libcuda, wanted: str, every: tuple
     helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
     harm = _harm(preflight, compat[0]) if compat else None
     by_hand = preflight.plan.layout == "cdi"
-    refused = ("own-refused" if harm else "own-too-old") if compat else ""
+    is_offered = _has_package(preflight, wanted)
     served = [found for found in every if _is_served(found.version, cuda)]
     is_imported = preflight.imports is not None and every is preflight.imported_cuda
     oldest = minor_floor(wanted) or minimum_driver(wanted)
@@ -61,9 +70,10 @@ def _too_new(preflight: ImagePreflight, cuda: Libcuda, wanted: str, every: tuple
         "cuda-too-new",
         subject=wanted,
         case=cases_of(
-            ("of-program", is_imported),
+            ("package", is_offered),
+            ("of-program-package" if is_offered else "of-program", is_imported),
             ("own-by-hand" if by_hand else "own", helpful),
-            (refused, refused and not helpful),
+            ("own-refused-package" if is_offered else "own-refused", compat and not helpful),
             ("of-package", every[0].origin not in ("toolkit", "variable")),
             ("among-others", served),
             ("imported", is_imported and not served),
@@ -75,11 +85,19 @@ def _too_new(preflight: ImagePreflight, cuda: Libcuda, wanted: str, every: tuple
         other=served[0].version if served else None,
         libcuda=cuda.name,
         serves=cuda.serves,
-        driver=f"driver {oldest} or newer" if oldest else "a newer driver",
+        driver=_driver_for(oldest, _last_branch(preflight)),
         directory=dirname(helpful[0].path) if helpful else "",
         compat=compat[0].path if compat else "",
-        harm=harm,
+        harm=harm or "it is too old",
     )
+
+
+def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
+    """Return the driver to use, *oldest* or newer, where the GPU has drivers up to branch *last*."""
+    if oldest is None:
+        return "a newer driver"
+    of_gpu = "" if last is None or branch_of(oldest) <= last else ", and a GPU that it supports"
+    return f"driver {oldest} or newer{of_gpu}"
 
 
 def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -209,6 +227,20 @@ def _used_compat(preflight: ImagePreflight) -> Optional[ImageLibrary]:
     return next((library for library in preflight.image.facts.compat if library.path == found.at), None)
 
 
+def _has_package(preflight: ImagePreflight, wanted: str) -> bool:
+    """Return whether NVIDIA supports a compat package for CUDA *wanted* here; False if that is not known."""
+    driver = preflight.driver
+    node = node_of(driver, preflight.plan.gpus, None) if driver else None
+    return node is not None and has_package(wanted, node, _last_branch(preflight))
+
+
+def _last_branch(preflight: ImagePreflight) -> Optional[int]:
+    """Return the last branch of the driver that supports all GPUs of the container; None if the newest does."""
+    texts = (preflight.host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") for gpu in preflight.gpus)
+    chips = (chip_of(text or "") for text in texts)
+    return min((chip.last for chip in chips if chip is not None and chip.last is not None), default=None)
+
+
 def _harm(preflight: ImagePreflight, library: ImageLibrary) -> Optional[str]:
     """Return the error that the loader or CUDA would report about a compat libcuda; None if none is known."""
     failures = preflight.container.failures(library.path)
@@ -216,4 +248,8 @@ def _harm(preflight: ImagePreflight, library: ImageLibrary) -> Optional[str]:
         return failures[0].message
     driver, cuda = preflight.driver, _cuda(preflight)
     node = node_of(driver, preflight.plan.gpus, cuda.serves if cuda else None) if driver else None
-    return None if node is None else refusal(library, node)
+    why = None if node is None else refusal(library, node)
+    last = _last_branch(preflight)
+    if why is None and last is not None and library.version is not None and branch_of(library.version) > last:
+        return f"it is {library.version}, and NVIDIA's drivers of branch {last} are the last for the GPU"
+    return why
