@@ -111,12 +111,28 @@ def _number(host: Host, address: str) -> tuple[int, str]:
     return (min(numbers, default=1 << 20), address)
 
 
-def _known(host: Host, address: str) -> tuple[str, int]:
-    """Return the name of the device at *address*, and how many tiles it has; by its PCI IDs if it is not known."""
+def platform(host: Host, address: str) -> Optional[str]:
+    """Return the platform of the GPU at *address*, as the compute runtime names it: `bmg`; None if it is not known."""
+    row = _platform(_pci_id(host, address))
+    return row and row["platform"]
+
+
+def _platform(pci_id: str) -> Optional[dict[str, str]]:
+    maker, _, device = pci_id.partition(":")
+    rows = _table()["platforms"] if maker == KINDS[0][0][2:] else ()
+    return next((row for row in rows if device in row["devices"].split()), None)
+
+
+def _pci_id(host: Host, address: str) -> str:
     base, dev = f"{nodes.PCI_DEVICES}/{address}", host.lenient.dev
     found = (_PCI_ID.fullmatch(dev.text(f"{base}/{name}") or "") for name in ("vendor", "device"))
-    pci_id, table = ":".join(match[1] if match else "????" for match in found), _table()
-    maker = pci_id.partition(":")[0]
+    return ":".join(match[1] if match else "????" for match in found)
+
+
+def _known(host: Host, address: str) -> tuple[str, int]:
+    """Return the name of the device at *address*, and how many tiles it has; by its PCI IDs if it is not known."""
+    pci_id, table = _pci_id(host, address), _table()
+    maker, row = pci_id.partition(":")[0], _platform(pci_id)
     kind = "Gaudi" if maker == KINDS[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
-    name: str = table["names"].get(pci_id) or f"{kind} {pci_id}"
-    return f"Intel {name}", table["tiles"].get(pci_id, 1)
+    unnamed = f"{row['name']} graphics" if row else f"{kind} {pci_id}"
+    return f"Intel {table['names'].get(pci_id, unnamed)}", table["tiles"].get(pci_id, 1)

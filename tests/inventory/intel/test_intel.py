@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import gpubind
 from gpubind.errors import NothingToBindError
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Inventory, Plan, Request, Vendor
+from gpubind.model.data import read_data
 from gpubind.planner.planning import Query, plan_host
 from tests.support.amd import LIB, debian, merged, opt
 from tests.support.amd import kernel as amd_kernel
@@ -39,7 +42,7 @@ def vendors(planned: Plan) -> list[Vendor]:
 def test_gpus_are_in_the_order_of_their_addresses_whatever_their_driver() -> None:
     planned = plan(gpu("0000:4d:00.0", 0, 128), gpu("0000:03:00.0", 1, 129, "0xe20b", "xe"), OWN_LATER)
     assert [(one.pci, one.model) for one in planned.gpus] == [
-        ("0000:00:02.0", "Intel integrated GPU 8086:a7a0"),
+        ("0000:00:02.0", "Intel Iris Xe Graphics (Raptor Lake-P)"),
         ("0000:03:00.0", "Intel Arc B580"),
         ("0000:4d:00.0", "Intel Arc A770"),
     ]
@@ -48,6 +51,32 @@ def test_gpus_are_in_the_order_of_their_addresses_whatever_their_driver() -> Non
 def test_a_gpu_that_the_table_lacks_is_called_by_its_pci_ids() -> None:
     (one,) = plan(gpu("0000:03:00.0", 0, 128, "0x1234")).gpus
     assert one.model == "Intel GPU 8086:1234"
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("0xb080", "Arc B390"),
+        ("0xb081", "Arc B370"),
+        ("0x56b0", "Arc Pro A30M"),
+        ("0x56b2", "Arc Pro A60M"),
+        ("0x64a0", "Arc Graphics (Lunar Lake)"),
+        ("0x7d55", "Arc Graphics (Meteor Lake)"),
+        ("0x7d45", "Meteor Lake graphics"),
+        ("0x0b69", "Data Center GPU Max 1450"),
+        ("0x1912", "Skylake graphics"),
+    ],
+)
+def test_a_gpu_is_called_by_its_makers_name_or_by_its_platform(device: str, name: str) -> None:
+    (one,) = plan(gpu("0000:00:02.0", 0, 128, device)).gpus
+    assert one.model == f"Intel {name}"
+
+
+def test_each_device_has_one_platform() -> None:
+    table = json.loads(read_data("model/data/intel_gpus.json"))
+    devices = [device for row in table["platforms"] for device in row["devices"].split()]
+    assert len(devices) == len(set(devices))
+    assert {name.partition(":")[2] for name in table["names"] if name.startswith("8086:")} <= set(devices)
 
 
 def test_a_gpu_whose_ids_cannot_be_read_is_one_all_the_same() -> None:
