@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from posixpath import basename
+from posixpath import basename, dirname
 from typing import Optional
 
 from gpubind.files import Tree, glob_or_note
 from gpubind.formats.driver.cuda_packages import cuda_of_library
-from gpubind.formats.gpucode.hip import parse_names
+from gpubind.formats.gpucode.hip import ARCHIVES, IN_ARCHIVES, parse_archives, parse_names
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import frameworks_in, matching, newest_first, opened_of, packages_of
 from gpubind.image.facts import Image
@@ -72,13 +72,18 @@ def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...
     """
     codes = {path: code for path in paths if (code := code_in(tree, path))}
     has_own = paths[0] in codes if paths else False
-    mains = {basename(pattern): framework for framework in frameworks().values() for pattern in framework.code}
+    owners = ((path, _owner(path), code) for path, code in codes.items())
     return tuple(
-        CodeFile(path, mains[basename(path)].name, True, code)
-        if basename(path) in mains
-        else CodeFile(path, None, path == paths[0] or not has_own, code)
-        for path, code in codes.items()
+        CodeFile(path, owner, owner is not None or path == paths[0] or not has_own, code)
+        for path, owner, code in owners
     )
+
+
+def _owner(path: str) -> Optional[str]:
+    """Return the framework of which *path* is a main library: by its whole path, else by its name."""
+    elsewhere = ((pattern, one.name) for one in frameworks_elsewhere() for pattern in one.code)
+    mains = ((f"*/{basename(pattern)}", one.name) for one in frameworks().values() for pattern in one.code)
+    return next((name for pattern, name in (*elsewhere, *mains) if fnmatchcase(path, pattern)), None)
 
 
 def code_in(tree: Tree, path: str) -> GpuCode:
@@ -89,6 +94,8 @@ def code_in(tree: Tree, path: str) -> GpuCode:
     code = tree.gpu_code(path)
     if isinstance(code, Missing):
         return GpuCode() if code.why in ("absent", "unrecorded") else GpuCode(unread=code.detail or code.why)
+    if code.unread == IN_ARCHIVES:
+        return parse_archives(name for place in ARCHIVES for name in tree.names(f"{dirname(path)}/{place}")) or code
     return code
 
 

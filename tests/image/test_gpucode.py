@@ -11,7 +11,8 @@ import pytest
 
 from gpubind.api import check, check_document, open_host, plan
 from gpubind.files.opened import PACKED
-from gpubind.image.gpucode import LEAST_SIZE, read_gpu_code
+from gpubind.formats.gpucode.hip import IN_ARCHIVES
+from gpubind.image.gpucode import LEAST_SIZE, gpu_code_of_program, read_gpu_code
 from gpubind.image.open import open_image
 from gpubind.model import Missing, Request
 from gpubind.model.budget import current, one_command
@@ -47,6 +48,75 @@ def of_directory(tmp_path: Path, spec: Spec) -> tuple[CodeFile, ...]:
 
 def test_a_frameworks_files_are_found_by_name_each_once(tmp_path: Path) -> None:
     assert of_directory(tmp_path, TORCH) == FOUND
+
+
+DEBIAN = "/usr/lib/x86_64-linux-gnu"
+SYSTEM: Spec = {
+    f"{DEBIAN}/ggml/backends0/libggml-hip.so": library("gfx90a", "gfx1030"),
+    f"{DEBIAN}/librocblas.so.4": Link("librocblas.so.4.4"),
+    f"{DEBIAN}/librocblas.so.4.4": library("gfx803", "gfx90a"),
+    f"{DEBIAN}/rocblas/4.4.0/library/Kernels.so-000-gfx906.hsaco": "",
+    f"{DEBIAN}/libMIOpen.so.1": library("gfx90a"),
+    f"{DEBIAN}/librocfft.so.0": library("gfx90a"),
+    "/opt/rocm-7.0.0/lib/hipblaslt/library/Kernels.so-000-gfx942.hsaco": "",
+    "/opt/rocm-7.0.0/lib/librocblas.so.5": library("gfx942"),
+}
+"""Debian's llama.cpp and librocblas4 6.4, and AMD's packages."""
+
+
+def test_code_outside_of_python_is_found_in_a_distributions_directories_and_amds(tmp_path: Path) -> None:
+    found = of_directory(tmp_path, SYSTEM)
+    assert [(file.framework, file.path.rpartition("/")[2], file.gpu_code.code) for file in found] == [
+        ("llama.cpp", "libggml-hip.so", ("gfx90a", "gfx1030")),
+        ("rocBLAS", "library", ("gfx906",)),
+        ("rocBLAS", "librocblas.so.5", ("gfx942",)),
+        ("rocBLAS", "librocblas.so.4", ("gfx803", "gfx90a")),
+        ("hipBLASLt", "library", ("gfx942",)),
+        ("MIOpen", "libMIOpen.so.1", ("gfx90a",)),
+        ("rocFFT", "librocfft.so.0", ("gfx90a",)),
+    ]
+
+
+def test_a_systems_library_is_not_that_of_a_python_package(tmp_path: Path) -> None:
+    path = f"{DEBIAN}/ggml/backends0/libggml-hip.so"
+    make_tree(tmp_path / "image", {**glibc(), **SYSTEM}).close()
+    with open_image(str(tmp_path / "image")) as opened:
+        assert [one.framework for one in gpu_code_of_program([path], opened.tree)] == ["llama.cpp"]
+
+
+def test_helpers_of_jax_and_cupy_for_rocm_are_read(tmp_path: Path) -> None:
+    spec: Spec = {
+        f"{SITE}/jax_plugins/xla_rocm60/xla_rocm_plugin.so": library("gfx90a", "gfx1101"),
+        f"{SITE}/jax_rocm60_plugin/_prng.so": library("gfx90a"),
+        f"{SITE}/cupy_backends/__init__.py": "",
+        f"{SITE}/cupy/random/_generator_api.cpython-311-x86_64-linux-gnu.so": library("gfx90a"),
+    }
+    assert {(one.framework, one.path.rpartition("/")[2]) for one in of_directory(tmp_path, spec)} == {
+        ("JAX", "xla_rocm_plugin.so"),
+        ("JAX", "_prng.so"),
+        ("CuPy", "_generator_api.cpython-311-x86_64-linux-gnu.so"),
+    }
+
+
+IN_ARCHIVE = elf("libtorch_hip.so", more={".rocm_kpack_ref": b"\x81\xb2kpack_search_paths\x91"})
+"""Its code is in archives: rocm-kpack leaves this section."""
+
+
+@pytest.mark.parametrize(
+    ("archives", "expected"),
+    [
+        (("gfx1201", "gfx942"), GpuCode((module("gfx942", "gfx1201"),))),
+        (("gfx1201", "gfx110X"), GpuCode(unread=IN_ARCHIVES)),
+        ((), GpuCode(unread=IN_ARCHIVES)),
+    ],
+    ids=["beside", "of-a-family", "absent"],
+)
+def test_code_in_archives_is_that_of_their_names_or_is_said_to_be_unread(
+    tmp_path: Path, archives: tuple[str, ...], expected: GpuCode
+) -> None:
+    files: Spec = {f"{SITE}/torch/.kpack/torch_{arch}.kpack": "" for arch in archives}
+    (found,) = of_directory(tmp_path, {f"{SITE}/torch/lib/libtorch_hip.so": IN_ARCHIVE, **files})
+    assert found.gpu_code == expected
 
 
 BITSANDBYTES: Spec = {

@@ -225,6 +225,35 @@ def test_modules_for_one_architecture_are_not_missed_on_others(gpu: str) -> None
     assert findings(host(gpu), image_with_bytes(glibc(), VLLM)) == []
 
 
+DEBIAN = "/usr/lib/x86_64-linux-gnu"
+HIP: Spec = {f"{DEBIAN}/libamdhip64.so.6": elf("libamdhip64.so.6")}
+
+
+def test_code_of_a_distributions_library_is_compared_with_the_gpus() -> None:
+    llama = f"{DEBIAN}/ggml/backends0/libggml-hip.so"
+    spec = {**HIP, f"{DEBIAN}/librocblas.so.4": code("gfx90a gfx1030"), llama: code("gfx90a")}
+    image = image_with_bytes(glibc(), spec)
+    found = findings(host("MI300X"), image)
+    assert [(one.subject, one.severity) for one in found] == [("llama.cpp", "error"), ("librocblas.so.4", "warning")]
+    assert findings(host("MI210"), image) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "program", "expected"),
+    [
+        (HIP, None, ["libamdhip64.so.6"]),
+        ({}, None, []),
+        ({**HIP, f"{DEBIAN}/librocblas.so.4": code("gfx942")}, None, []),
+        ({**HIP, PROGRAM: File(elf(kind=2, needed=("libamdhip64.so.6",)), 0o755)}, PROGRAM, ["libamdhip64.so.6"]),
+        ({**HIP, PROGRAM: File(elf(kind=2), 0o755)}, PROGRAM, []),
+    ],
+    ids=["image", "without-hip", "with-code", "program", "another-program"],
+)
+def test_hip_of_which_no_code_was_found_is_a_note(spec: Spec, program: Optional[str], expected: list[str]) -> None:
+    found = findings(host("MI300X"), image_with_bytes(glibc(), spec), program, about="gpu-code-unread")
+    assert [(one.severity, one.subject) for one in found] == [("note", name) for name in expected]
+
+
 def test_an_addition_does_not_excuse_the_framework_that_it_belongs_to() -> None:
     spec = {**torch("sm_70 sm_90"), f"{SITE}/vllm/_C.abi3.so": code("sm_52 compute_52")}
     found = findings(host("RTX 5090"), image_with_bytes(glibc(), spec))

@@ -1,7 +1,8 @@
 """AMD's GPU code: offload bundles in the section `.hip_fatbin`, and the names of Tensile's files.
 
 Source: LLVM, "Clang Offload Bundler" (the bundle, the compressed bundle, IDs of entries), and
-`clang/lib/Driver/OffloadBundler.cpp`; Tensile and hipBLASLt name a file after the processor that it is for.
+`clang/lib/Driver/OffloadBundler.cpp`; Tensile and hipBLASLt name a file after the processor that it is for; so does
+rocm-kpack an archive (`docs/multi_arch_packaging_with_kpack.md`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from gpubind.formats.gpucode.fatbin import Charge, Read
 from gpubind.model.gpucode import SPIRV, GpuCode, Ptx, gpu_code
 
 SECTION = ".hip_fatbin"
+ARCHIVE_SECTION = ".rocm_kpack_ref"
+"""What a file has instead of code that is in archives: their paths, relative to the directory of the file."""
+ARCHIVES = (".kpack", "../.kpack")
+"""Where these are: `torch/.kpack/torch_gfx1201.kpack` of `torch/lib/libtorch_hip.so`."""
+IN_ARCHIVES = "its code is in .kpack archives, which were not found"
 MAGIC, PACKED_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
 ALIGNMENT = 4096
 """Of each bundle in its section."""
@@ -100,6 +106,16 @@ def arch_in_name(name: str) -> Optional[str]:
 def parse_names(names: Iterable[str]) -> GpuCode:
     """Return the processors that files with these *names* are for."""
     return gpu_code([((arch for name in names if (arch := arch_in_name(name)) is not None), ())])
+
+
+def parse_archives(names: Iterable[str]) -> GpuCode:
+    """Return the processors that archives with these *names* are for: `blas_lib_gfx1151.kpack`.
+
+    Nothing, where one is for another thing: a family of processors.
+    """
+    found = [re.fullmatch(rf".*_({_IN_NAME.pattern})\.kpack", name) for name in names if name.endswith(".kpack")]
+    archs = [match.group(1).replace("-xnack", ":xnack") for match in found if match]
+    return gpu_code([(archs, ())] if len(archs) == len(found) else [])
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int, str]]:

@@ -8,7 +8,7 @@ from gpubind.formats.elf.dynamic import OFFSET_LIMIT, SHT_NOBITS, find_sections
 from gpubind.formats.gpucode import fatbin, hip
 from gpubind.model.gpucode import GpuCode
 
-_NAMES = (*fatbin.SECTIONS, hip.SECTION)
+_NAMES = (*fatbin.SECTIONS, hip.SECTION, hip.ARCHIVE_SECTION)
 
 
 def parse_gpu_code(stream: BinaryIO, charge: fatbin.Charge = lambda _: None) -> GpuCode:
@@ -28,6 +28,8 @@ def parse_gpu_code(stream: BinaryIO, charge: fatbin.Charge = lambda _: None) -> 
     for name in fatbin.SECTIONS:
         if name in found:
             return fatbin.parse_fatbins(read, found[name].offset, found[name].size, charge)
+    if hip.ARCHIVE_SECTION in found:
+        return GpuCode(unread=hip.IN_ARCHIVES)
     if hip.SECTION in found:
         return hip.parse_bundles(read, found[hip.SECTION].offset, found[hip.SECTION].size, charge)
     return GpuCode()

@@ -8,7 +8,7 @@ library that is linked in may have brought a few for architectures that all othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from posixpath import basename
+from posixpath import basename, dirname
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
@@ -31,6 +31,9 @@ from gpubind.model.layouts import ALL_GPUS
 from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 
+HIP = "libamdhip64.so."
+"""How the name of HIP's library begins."""
+
 
 def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a framework, a library of it, or the program, that has no code for a GPU that the container gets.
@@ -38,6 +41,10 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     Also `ptx-too-new`, where the driver refuses to compile the code, and `gpu-code-unread`, where that is not known.
     """
     files = preflight.gpu_code
+    if preflight.looks_at_gpu_code and not any(
+        "amd" in file.gpu_code.vendors or file.gpu_code.unread for file in files
+    ):
+        yield from _hip_alone(preflight)
     gpus = _gpus(preflight) if files else ()
     known = tuple(gpu for gpu in gpus if gpu.arch is not None)
     if len(known) < len(gpus):
@@ -60,6 +67,22 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
             if found is not None and found.share.modules:
                 yield _finding(found, "warning")
     yield from _unread(known, files)
+
+
+def _hip_alone(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield the HIP that the program, or the image, has without any code for AMD's GPUs."""
+    gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen]
+    file = preflight.chain.file if isinstance(preflight, ProgramPreflight) else None
+    if isinstance(preflight, ProgramPreflight):
+        loaded = preflight.container.load(file.path).files if file is not None else ()
+        found = [one.path for one in loaded if basename(one.path).startswith(HIP)]
+    else:
+        runtime = preflight.image.facts.rocm_runtime
+        places = (*preflight.image.loader.directories, *([dirname(runtime)] if runtime else ()))
+        names = ((place, name) for place in places for name in preflight.image.tree.names(place))
+        found = [f"{place}/{name}" for place, name in names if name.startswith(HIP)]
+    if gpus and found:
+        yield finding("gpu-code-unread", subject=basename(found[0]), case="of-hip", where=found[0])
 
 
 class _Shortage(NamedTuple):
