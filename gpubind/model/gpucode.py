@@ -21,6 +21,11 @@ OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 """The variable that makes ROCm take every GPU for another one: `10.3.0` is gfx1030."""
 XNACK = "HSA_XNACK"
 """The variable that turns retries of page faults on (1) or off (0), for which code is made apart."""
+XNACK_OFF = ("gfx90a", "gfx942", "gfx950")
+"""The processors of which each process chooses that, and which have it off by default.
+
+Source: Linux `amdgpu_gmc.c`, `amdgpu_gmc_noretry_set`, and `kfd_process.c`, `kfd_process_xnack_mode`.
+"""
 SPIRV = "amdgcnspirv"
 """AMD's code for every GPU: ROCm compiles it when it is loaded, as NVIDIA's driver compiles PTX."""
 GENERIC = {

@@ -225,6 +225,27 @@ def test_modules_for_one_architecture_are_not_missed_on_others(gpu: str) -> None
     assert findings(host(gpu), image_with_bytes(glibc(), VLLM)) == []
 
 
+@pytest.mark.parametrize(
+    ("archs", "value", "severity"),
+    [
+        ("gfx90a:xnack+", None, "warning"),
+        ("gfx90a:xnack+", "1", None),
+        ("gfx90a:xnack+", "0", "error"),
+        ("gfx90a:xnack+ gfx90a:xnack-", None, None),
+        ("gfx90a", None, None),
+        ("gfx90a:xnack-", "1", "error"),
+    ],
+)
+def test_code_for_xnack_alone_needs_the_variable_where_that_is_off_by_default(
+    archs: str, value: Optional[str], severity: Optional[str]
+) -> None:
+    on = recorded("mi300x-rocm62", of="MI210", environ={"HSA_XNACK": value} if value else {})
+    found = findings(on, image_with_bytes(glibc(), torch(archs)))
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    if severity == "warning":
+        assert "HSA_XNACK=1" in (found[0].hint or "")
+
+
 DEBIAN = "/usr/lib/x86_64-linux-gnu"
 HIP: Spec = {f"{DEBIAN}/libamdhip64.so.6": elf("libamdhip64.so.6")}
 

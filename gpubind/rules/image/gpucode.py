@@ -19,6 +19,7 @@ from gpubind.model.cuda import cuda_of_isa, framework_called, is_addition, minim
 from gpubind.model.gpucode import (
     OVERRIDE,
     XNACK,
+    XNACK_OFF,
     CodeFile,
     GpuCode,
     Share,
@@ -62,6 +63,9 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
         if found is not None:
             yield _finding(found, _severity(preflight, name, groups, known, libcuda))
             continue
+        found = _shortage([_by_default(gpu) for gpu in known], mains, libcuda)
+        if found is not None:
+            yield _finding(found, "warning", has_xnack=True)
         for file in group:
             found = _shortage(known, [file], libcuda) if file not in mains or name is None else None
             if found is not None and found.share.modules:
@@ -83,6 +87,11 @@ def _hip_alone(preflight: ImagePreflight) -> Iterator[Finding]:
         found = [f"{place}/{name}" for place, name in names if name.startswith(HIP)]
     if gpus and found:
         yield finding("gpu-code-unread", subject=basename(found[0]), case="of-hip", where=found[0])
+
+
+def _by_default(gpu: GpuArch) -> GpuArch:
+    """Return *gpu* with XNACK off, where that is its default and no variable decides."""
+    return gpu._replace(arch=f"{gpu.arch}:xnack-") if gpu.arch in XNACK_OFF else gpu
 
 
 class _Shortage(NamedTuple):
@@ -166,8 +175,8 @@ def _severity(
     return "warning" if works else "error"
 
 
-def _finding(found: _Shortage, severity: Severity) -> Finding:
-    """Return the finding about *found*, with *severity* or a milder one."""
+def _finding(found: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
+    """Return the finding about *found*, with *severity* or a milder one. *has_xnack*: it has code for XNACK alone."""
     first, vendor = found.files[0], found.gpus[0].gpu.vendor
     has = sum_of(found.files)
     archs = list(dict.fromkeys(gpu.arch or "" for gpu in found.gpus))
@@ -181,6 +190,7 @@ def _finding(found: _Shortage, severity: Severity) -> Finding:
         ("partly", found.share.runs),
         ("released", release),
         ("override", override),
+        ("xnack", has_xnack),
         ("of-other-vendor", vendor not in has.vendors),
     )
     return finding(
@@ -194,7 +204,7 @@ def _finding(found: _Shortage, severity: Severity) -> Finding:
         archs=", ".join(archs),
         has=_listed(has),
         release=release,
-        variable=OVERRIDE,
+        variable=XNACK if has_xnack else OVERRIDE,
         override=override,
         share=f"{found.share.runs} of {found.share.modules} modules",
         isa=isa,
