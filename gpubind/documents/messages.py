@@ -101,10 +101,10 @@ _PARTS = {
     b"{xid}": rb"(?P<xid>[0-9]{1,4})",
     b"{nvml}": rb"(?P<nvml>[0-9]{1,3})(?![0-9.])",
     b"{nccl}": rb"(?P<nccl>[0-9])(?![0-9.])",
-    b"{hsa}": rb"(?P<hsa>0x[0-9a-f]{1,4}|[0-9]{1,4})",
-    b"{ze}": rb"(?P<ze>0x7[0-9a-f]{7}|[0-9]{10})",
-    b"{vk}": rb"(?P<vk>-[0-9]{1,10})",
-    b"{cl}": rb"(?P<cl>-[0-9]{1,4})",
+    b"{hsa}": rb"(?P<hsa>0x[0-9a-f]{1,4}|[0-9]{1,4})(?![0-9a-f.])",
+    b"{ze}": rb"(?P<ze>0x7[0-9a-f]{7}|[0-9]{10})(?![0-9a-f.])",
+    b"{vk}": rb"(?P<vk>-[0-9]{1,10})(?![0-9.])",
+    b"{cl}": rb"(?P<cl>-[0-9]{1,4})(?![0-9.])",
     b"...": rb"[^\n]{0,160}",
     b"*": rb"[^ \n]{0,120}",
     b"*...": rb"[^\n]{0,160}",  # two patterns would have 120 times as many ways to match
@@ -231,6 +231,8 @@ def phrases() -> tuple[Phrase, ...]:
     data = _data()
     kinds = ("library_forms", "number_forms", "hip_forms", "xid_forms", "code_forms")
     forms = [form for kind in kinds for form in data[kind]]
+    for kind, calls in data["calls"].items():
+        forms += [f"{form.replace('*', call)}{{{kind}}}" for call in calls for form in data["call_forms"]]
     made = [_phrase(form) for form in forms if not form.startswith("=")]
     return (*made, *(_phrase(like, row) for row in messages() for like in row.like if not like.startswith("=")))
 

@@ -189,6 +189,26 @@ def test_every_positive_code_of_vulkan_and_every_zero_is_not_called_a_failure() 
     assert {code and code.rank for code in (*zero, *positive)} == {"harmless"}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "clone failed: -12",
+        "cluster join failed with error -2",
+        "client returned -5",
+        "cudaGetDeviceCount returned 2",
+        "zeros returned 3",
+        "vkcube failed: -1",
+        "opencl error -5.3 dB",
+        "NVML error 4.5",
+        "CL_DEVICE_NAME NVIDIA A100, CL_DEVICE_AVAILABLE CL_TRUE",
+        "VK_FORMAT_R8G8B8A8_UNORM VK_QUEUE_GRAPHICS_BIT",
+        "cudaErrorHandler registered",
+    ],
+)
+def test_what_only_looks_like_a_code_is_not_one(line: str) -> None:
+    assert name_of(line) == "-"
+
+
 def test_a_line_with_a_success_and_a_failure_is_about_the_failure() -> None:
     assert name_of("expected CUDA_SUCCESS, got CUDA_ERROR_INVALID_PC") == "cuda-error-invalid-pc"
 
