@@ -117,6 +117,12 @@ class OpenedTree(Tree):
 
         return _parsed(self._unbuffered(path), parse_named_libraries)
 
+    def _constants(self, path: str) -> Union[bytes, Missing]:
+        from gpubind.formats.elf.named import read_constants
+
+        data = _parsed(self._unbuffered(path), read_constants)
+        return Missing("unreadable", "its constants are too large, or cut off") if data is None else data
+
 
 def _parsed(stream: Union[BinaryIO, Missing], parse: Callable[[BinaryIO], T]) -> Union[T, Missing]:
     if isinstance(stream, Missing):

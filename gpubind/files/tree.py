@@ -230,6 +230,15 @@ class Tree:
         spend("facts", UNREADABLE_COST if isinstance(answer, Missing) else FILE_COST + answer.size // TEXT_STEP)
         return answer
 
+    def constants(self, path: str) -> Union[bytes, Missing]:
+        """Return the constants of the ELF file *path*, its section `.rodata`; a damaged file is `unreadable`."""
+        here = self._regular(path)
+        if isinstance(here, Missing):
+            return here
+        answer = self._constants(here)
+        spend("facts", UNREADABLE_COST if isinstance(answer, Missing) else FILE_COST + len(answer) // TEXT_STEP)
+        return answer
+
     def is_stub(self, path: str) -> bool:
         """Return whether *path* is a stub of libcuda or NVML, or a small file in a directory called `stubs`."""
         found = self.find(path)
@@ -267,6 +276,9 @@ class Tree:
         raise NotImplementedError
 
     def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
+        raise NotImplementedError
+
+    def _constants(self, path: str) -> Union[bytes, Missing]:
         raise NotImplementedError
 
     def _is_stub(self, path: str) -> bool:
@@ -372,4 +384,7 @@ class FactsTree(Tree):
         return Missing("unrecorded", f"{path} is in a record")
 
     def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
+        return Missing("unrecorded", f"{path} is in a record")
+
+    def _constants(self, path: str) -> Union[bytes, Missing]:
         return Missing("unrecorded", f"{path} is in a record")

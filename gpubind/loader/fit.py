@@ -85,7 +85,7 @@ def fit_files(
         shared = [file for file in files if file.group == userspace.group]
         container = Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
         own = _own_runtime(userspace, image, container, facts)
-        if own is None and _has(image, userspace.video) and not _has(image, userspace.users):
+        if own is None and has_one(image, userspace.video) and not has_one(image, userspace.users):
             fit = fit._replace(for_video=(*fit.for_video, userspace.group))
         fit = fit._replace(own_userspaces={**fit.own_userspaces, **({userspace.group: own} if own else {})})
         fit = _fit_userspace(host, shared, image, container, fit, forced=forced, libc=libc)
@@ -188,7 +188,7 @@ def _own_runtime(userspace: Userspace, image: Loader, container: Container, fact
     return next((path for path in places if isinstance(image.tree.ident(path), ElfIdent)), None)
 
 
-def _has(image: Loader, patterns: Iterable[str]) -> bool:
+def has_one(image: Loader, patterns: Iterable[str]) -> bool:
     """Return whether the image has a file of *patterns*: absolute, else below the directories of its loader."""
     places = ((pattern,) if pattern[0] == "/" else _below(image, pattern) for pattern in patterns)
     return any(glob(image.tree, path) for paths in places for path in paths)

@@ -214,6 +214,9 @@ class MountedTree(Tree):
     def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
         return self._ask(path, lambda tree, at: tree.named_libraries(at))
 
+    def _constants(self, path: str) -> Union[bytes, Missing]:
+        return self._ask(path, lambda tree, at: tree.constants(at))
+
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         return self._ask(path, lambda tree, at: tree.head(at, size))
 

@@ -80,3 +80,11 @@ def test_a_name_after_as_many_as_are_kept_is_said_to_be_missing() -> None:
     more = kept.ljust(named.STEP, b"\0") + b"libcuda.so.1\0"
     found = parse_named_libraries(io.BytesIO(elf("libx.so", more={".rodata": more})))
     assert (len(found.names), found.unread is None) == (named.NAMES_LIMIT, False)
+
+
+def test_the_constants_are_whole_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = elf("libx.so", more={".rodata": b"text\0"})
+    assert named.read_constants(io.BytesIO(whole)) == b"text\0"
+    assert named.read_constants(io.BytesIO(elf("libx.so"))) == b""
+    monkeypatch.setattr(named, "READ_LIMIT", 4)
+    assert named.read_constants(io.BytesIO(whole)) is None

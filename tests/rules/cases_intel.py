@@ -8,13 +8,19 @@ from gpubind.image.facts import Image
 from tests.rules.situations import Case, Situation
 from tests.support.amd import LIB, RENDER, VIDEO
 from tests.support.elf import elf
-from tests.support.images import glibc, image
+from tests.support.images import glibc, image, image_with_bytes
 from tests.support.intel import BASE, gpu
 from tests.support.trees import Spec
 
 TWO = (gpu("0000:03:00.0", 0, 128), gpu("0000:4d:00.0", 1, 129))
 OPENCL = {f"{LIB}/intel-opencl/libigdrcl.so": elf("libigdrcl.so")}
 ICD = {"/etc/OpenCL/vendors/intel.icd": f"{LIB}/intel-opencl/libigdrcl.so\n"}
+
+
+def runtime(platforms: str) -> Spec:
+    """The OpenCL driver with the texts that it has in its constants."""
+    texts = b"".join(b"\0" + name.encode() for name in platforms.split()) + b"\0"
+    return {f"{LIB}/intel-opencl/libigdrcl.so": elf("libigdrcl.so", more={".rodata": texts})}
 
 
 def intel(
@@ -29,6 +35,10 @@ def intel(
 CASES: dict[str, Case] = {
     "intel-groups": Case(intel(backend="podman"), intel(backend="apptainer")),
     "intel-unusable": Case(intel(lacks="/dev/dri/renderD129"), intel(lacks="/dev/dri/card1")),
+    "intel-gpu-unknown": Case(
+        intel(image=image_with_bytes(glibc("2.36"), {**ICD, **runtime("bdw skl bxt glk kbl cfl icllp ehl")})),
+        intel(image=image_with_bytes(glibc("2.36"), {**ICD, **runtime("tgllp rkl adls dg1 dg2 pvc")})),
+    ),
     "level-zero-incomplete": Case(
         intel(image=image(glibc("2.36"), OPENCL)), intel(image=image(glibc("2.36"), {**OPENCL, **ICD}))
     ),

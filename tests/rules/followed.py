@@ -144,6 +144,7 @@ FOLLOWED: dict[str, Followed] = {
     "gpu-code-missing": almost("gpu-code-missing", "use an image in which PyTorch has code for sm_90"),
     "ptx-too-new": almost("ptx-too-new", "machine code for sm_90"),
     "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),
+    "intel-gpu-unknown": almost("intel-gpu-unknown", "use an image with the compute runtime 24.35"),
     "level-zero-incomplete": almost("level-zero-incomplete", "install the driver's package in the image again"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
     "library-version": almost("library-version", "use an image with a newer"),

@@ -9,11 +9,11 @@ import pytest
 from gpubind.image.facts import Image
 from gpubind.model import Finding
 from tests.rules.situations import Situation, found
-from tests.support.amd import LIB, RENDER, VIDEO
+from tests.support.amd import LIB, RENDER, VIDEO, merged
 from tests.support.elf import elf
-from tests.support.images import glibc, image
+from tests.support.images import glibc, image, image_with_bytes
 from tests.support.intel import BASE, gaudi, gpu, userspace
-from tests.support.trees import Spec
+from tests.support.trees import Item, Link, Spec
 
 ARC = gpu("0000:03:00.0", 0, 128)
 HL = gaudi("0000:19:00.0", 0)
@@ -71,3 +71,65 @@ def test_gaudi_needs_no_level_zero() -> None:
     assert codes(HL, image=opened) == []
     assert codes(HL, userspace(), image=opened) == []
     assert codes(HL, ARC, image=opened) == [("warning", "userspace-missing")]
+
+
+def neo(release: str, platforms: str, xe: bool, name: str = "libze_intel_gpu.so.1") -> Spec:
+    """The compute runtime, with the texts that its constants have."""
+    texts = (*platforms.split(), f"{release}.24595", "N3NEO11IoctlHelperE", "N3NEO13IoctlHelperXeE" if xe else "")
+    constants = b"\0" + b"".join(text.encode() + b"\0" for text in texts)
+    return {f"{LIB}/{name}": elf(name.rpartition("/")[2], more={".rodata": constants})}
+
+
+OLD = "bdw skl kbl cfl glk bxt icllp ehl lkf tgllp rkl adls adlp adln dg1 dg2 pvc"
+NEW = "tgllp rkl adls adlp adln dg1 dg2 pvc mtl arl bmg lnl ptl nvls nvlp cri"
+BOOKWORM, SID = neo("22.43", OLD, xe=False), neo("26.27", NEW, xe=True)
+LOADER = library("libze_loader.so.1")
+A770, B580 = ARC, gpu("0000:03:00.0", 0, 128, "0xe20b", "xe")
+METEOR, SKYLAKE = gpu("0000:00:02.0", 0, 128, "0x7d55"), gpu("0000:00:02.0", 0, 128, "0x1912")
+A770_ON_XE, UNHEARD = gpu("0000:03:00.0", 0, 128, driver="xe"), gpu("0000:03:00.0", 0, 128, "0x1234")
+UNKNOWN = "intel-gpu-unknown"
+
+
+@pytest.mark.parametrize(
+    ("host", "runtime", "severity"),
+    [
+        (A770, BOOKWORM, None),
+        (A770, SID, None),
+        (B580, BOOKWORM, "error"),
+        (B580, SID, None),
+        (METEOR, BOOKWORM, "error"),
+        (METEOR, SID, None),
+        (SKYLAKE, BOOKWORM, None),
+        (SKYLAKE, SID, "error"),
+        (A770_ON_XE, BOOKWORM, "error"),
+        (UNHEARD, BOOKWORM, None),
+        (B580, neo("27.01", "tgl-lp battlemage", xe=True), None),  # named in another way: nothing is certain
+        (B580, neo("25.01", OLD + " xbmg", xe=True), None),  # two texts with one end
+        (merged(B580, gpu("0000:4d:00.0", 1, 129)), BOOKWORM, "warning"),
+    ],
+)
+def test_a_runtime_that_does_not_know_the_gpu_is_an_error_only_where_that_is_certain(
+    host: Spec, runtime: Spec, severity: Optional[str]
+) -> None:
+    opened = image_with_bytes(glibc("2.36"), LOADER, runtime)
+    assert [one.severity for one in told(host, image=opened) if one.code == UNKNOWN] == ([severity] if severity else [])
+
+
+def test_of_two_drivers_one_that_knows_the_gpu_is_enough() -> None:
+    opencl = neo("26.27", NEW, xe=True, name="intel-opencl/libigdrcl.so")
+    opened = image_with_bytes(glibc("2.36"), LOADER, BOOKWORM, opencl)
+    assert not [one for one in told(B580, image=opened) if one.code == UNKNOWN]
+
+
+def test_video_works_with_a_runtime_that_does_not_know_the_gpu() -> None:
+    opened = image_with_bytes(glibc("2.36"), LOADER, BOOKWORM, IHD)
+    assert [one.severity for one in told(B580, image=opened) if one.code == UNKNOWN] == ["warning"]
+
+
+def test_the_runtime_of_a_recorded_host_is_known_by_its_build() -> None:
+    runtime = {path: item for path, item in userspace().items() if "intel-opencl" not in path}
+    old: dict[str, Item] = {f"{LIB}/libze_intel_gpu.so.1": Link("libze_intel_gpu.so.1.3.24595")}
+    old[f"{LIB}/libze_intel_gpu.so.1.3.24595"] = elf("libze_intel_gpu.so.1")
+    opened = image(glibc("2.36"), library("libstdc++.so.6"), library("libm.so.6"), library("libgcc_s.so.1"))
+    for gpus, severity in ((B580, ["error"]), (A770, [])):
+        assert [one.severity for one in told(gpus, runtime, old, image=opened) if one.code == UNKNOWN] == severity

@@ -64,3 +64,17 @@ def parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
     if len(names) > NAMES_LIMIT:
         unread = f"it has more than {NAMES_LIMIT} names of libraries"
     return NamedLibraries(tuple(sorted(names)[:NAMES_LIMIT]), nccl, unread, size)
+
+
+def read_constants(stream: BinaryIO) -> Optional[bytes]:
+    """Return the section `.rodata` of the ELF file in *stream*; empty if it has none, None if it is larger than
+    `READ_LIMIT` or cut off. Errors: as `parse_elf`.
+    """
+    section = find_sections(stream, SECTIONS[:1]).get(SECTIONS[0])
+    if section is None or section.kind == SHT_NOBITS:
+        return b""
+    if section.size > READ_LIMIT or section.offset >= OFFSET_LIMIT:
+        return None
+    stream.seek(section.offset)
+    data = stream.read(section.size) or b""
+    return data if len(data) == section.size else None

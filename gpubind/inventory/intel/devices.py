@@ -114,7 +114,24 @@ def _number(host: Host, address: str) -> tuple[int, str]:
 def platform(host: Host, address: str) -> Optional[str]:
     """Return the platform of the GPU at *address*, as the compute runtime names it: `bmg`; None if it is not known."""
     row = _platform(_pci_id(host, address))
-    return row and row["platform"]
+    return row["platform"] if row is not None else None
+
+
+def platforms() -> tuple[str, ...]:
+    """Return all platforms, the oldest first."""
+    return tuple(dict.fromkeys(row["platform"] for row in _table()["platforms"]))
+
+
+def also_served_as(name: str) -> tuple[str, ...]:
+    """Return the platforms as which older releases of the compute runtime may know *name*."""
+    return ("mtl",) if name == "arl" else ()
+
+
+def lacked_by(build: int) -> tuple[str, ...]:
+    """Return the platforms that the compute runtime of *build* certainly does not know, and `xe` if not that driver."""
+    older = (row["older-lack"] for row in _table()["runtimes"] if "older-lack" in row and build <= row["build"])
+    newer = (row["newer-lack"] for row in _table()["runtimes"] if "newer-lack" in row and build >= row["build"])
+    return tuple(name for names in (*older, *newer) for name in names.split())
 
 
 def _platform(pci_id: str) -> Optional[dict[str, str]]:

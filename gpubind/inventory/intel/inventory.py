@@ -72,7 +72,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     if not request.vendors and request.userspace != "host":
         why = "the host's user space was not asked for: --intel, or --userspace host"
     elif request.userspace != "host" and _are_gaudis(found):
-        why = "the host has no GPU that Level Zero lists: Gaudi has software of its own, which is the image's"
+        why = "the host has no GPU that Level Zero lists: Gaudi has other software, which is the image's"
     else:
         why = ""
     if why:

@@ -1,4 +1,4 @@
-"""An image's own user space for Intel's GPUs: what finds its drivers.
+"""The compute runtime for Intel's GPUs in a container: what finds it, and which GPUs and kernel drivers it knows.
 
 Sources: level-zero `source/loader/linux/driver_discovery_lin.cpp` (the loader opens drivers by name); cl_khr_icd.
 """
@@ -6,9 +6,14 @@ Sources: level-zero `source/loader/linux/driver_discovery_lin.cpp` (the loader o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from posixpath import basename
+from typing import Optional
 
 from gpubind.files import Tree, glob
-from gpubind.model import COMPUTE_RUNTIME, Finding, finding
+from gpubind.formats.driver.neo import ComputeRuntime, build_of, parse_runtime
+from gpubind.inventory.intel.devices import addresses, also_served_as, lacked_by, platform, platforms
+from gpubind.loader.fit import has_one
+from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
 from gpubind.rules.preflight import ImagePreflight
 
 LEVEL_ZERO, OPENCL = COMPUTE_RUNTIME.runtime
@@ -17,7 +22,10 @@ LOADER, VENDORS = "libze_loader.so.1", "/etc/OpenCL/vendors"
 
 def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield a driver in the image for Intel's GPUs without what programs find it by: the loader, or the manifest."""
+    gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "intel"]
     if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
+        return
+    if gpus and not any(map(_is_gpu, gpus)):  # Gaudi does not use Level Zero
         return
     image = preflight.image
     planned = {mount.target.rpartition("/")[2] for mount in preflight.plan.mounts}
@@ -27,6 +35,11 @@ def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("level-zero-incomplete", subject=VENDORS, case="manifest", driver=OPENCL)
 
 
+def _is_gpu(gpu: Gpu) -> bool:
+    """Return whether it is a GPU of Intel's: a Gaudi accelerator has no render node."""
+    return gpu.vendor == "intel" and "/dri/" in (gpu.render or "")
+
+
 def _has_opencl(image: Tree) -> bool:
     return any(glob(image, f"{place}/{OPENCL}") for place in COMPUTE_RUNTIME.places)
 
@@ -34,3 +47,62 @@ def _has_opencl(image: Tree) -> bool:
 def _has_manifest(image: Tree) -> bool:
     names = (name for name in image.names(VENDORS) if name.endswith(".icd"))
     return any("igdrcl" in (image.text(f"{VENDORS}/{name}") or "") for name in names)
+
+
+def intel_gpu_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield the GPUs that no driver of Level Zero or OpenCL in the container knows, or whose kernel driver none knows.
+
+    Only what is certain: a library whose platforms cannot be read may know every GPU.
+    """
+    chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
+    gpus = [gpu for gpu in chosen if _is_gpu(gpu)]
+    found = dict(_runtimes(preflight)) if gpus else {}
+    runtimes = [runtime for runtime in found.values() if runtime is not None]
+    if not runtimes or len(runtimes) < len(found):
+        return
+    on_xe = addresses(preflight.host, ("xe",))
+    unknown = [(gpu, case) for gpu in gpus if (case := _unknown(preflight, gpu, runtimes, gpu.pci in on_xe))]
+    for case in dict.fromkeys(case for _, case in unknown):
+        names = dict.fromkeys(gpu.model or "" for gpu, one in unknown if one == case)
+        is_named = "intel" in preflight.plan.request.vendors
+        is_all = is_named and len(unknown) == len(chosen) and not _may_do_without(preflight)
+        yield finding(
+            "intel-gpu-unknown",
+            subject=", ".join(names),
+            case=case,
+            severity="error" if is_all else "warning",
+            where=", ".join(found),
+            release=runtimes[0].release or "of an unknown release",
+        )
+
+
+def _may_do_without(preflight: ImagePreflight) -> bool:
+    """Return whether the image has VA-API, so that its programs may use the GPU for video."""
+    return has_one(preflight.image.loader, COMPUTE_RUNTIME.video)
+
+
+def _unknown(preflight: ImagePreflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_on_xe: bool) -> Optional[str]:
+    """Return why none of *runtimes* knows *gpu*, a case of the finding; None if one does, or may."""
+    name = platform(preflight.host, gpu.pci or "")
+    if name is not None and all({name, *also_served_as(name)} <= {*runtime.lacks} for runtime in runtimes):
+        return "too-old" if platforms().index(name) >= platforms().index("tgllp") else "too-new"
+    return "xe" if is_on_xe and all(runtime.lacks_xe for runtime in runtimes) else None
+
+
+def _runtimes(preflight: ImagePreflight) -> Iterator[tuple[str, Optional[ComputeRuntime]]]:
+    """Yield the path of each driver of Level Zero and OpenCL in the container, and what it is; None if not known."""
+    located = preflight.container.find(LEVEL_ZERO)
+    paths = [located.path] if located is not None else []
+    tree = preflight.container.tree
+    paths += [mount.target for mount in preflight.plan.mounts if basename(mount.target) == OPENCL]
+    paths += [path for place in COMPUTE_RUNTIME.places for path in glob(preflight.image.tree, f"{place}/{OPENCL}")]
+    for path in dict.fromkeys(paths):
+        constants = tree.constants(path)
+        if not isinstance(constants, Missing):
+            yield path, parse_runtime(constants, platforms())
+            continue
+        real = tree.resolve(path)
+        sources = (mount.source or "" for mount in preflight.plan.mounts if mount.target == path)
+        build = build_of(basename(next(sources, "" if isinstance(real, Missing) else real)))
+        lacks = lacked_by(build) if build is not None else ()
+        yield path, ComputeRuntime(None, lacks, "xe" in lacks) if lacks else None
