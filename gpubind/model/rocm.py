@@ -1,4 +1,7 @@
-"""ROCm: the release that has a library. The table is data/rocm.json, which names its sources."""
+"""ROCm: the release that has a library, and those that AMD tests with a kernel driver.
+
+The tables are in data/rocm.json, which names their sources.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,25 @@ def release_with(names: Iterable[str]) -> Optional[str]:
     """Return the major release of ROCm that has the first library of *names* that tells: `libamdhip64.so.7` -> `7`."""
     releases = {name: release for release, known in _table()["sonames"].items() for name in known}
     return next((releases[name] for name in names if name in releases), None)
+
+
+def release_of_kernel(version: str) -> Optional[str]:
+    """Return the release of ROCm that AMD's package of amdgpu *version* is of: `6.8.5` -> `6.2`; None if unknown."""
+    release: Optional[str] = _table()["kernel"].get(version)
+    return release
+
+
+def bounds_of_kernel(release: str) -> tuple[Optional[str], Optional[str]]:
+    """Return the oldest and the newest ROCm that AMD tests with the kernel driver of *release*; None if unknown."""
+    oldest, newest = _table()["tested"].get(release, (None, None))
+    return oldest, newest
+
+
+def is_outside(release: str, oldest: Optional[str], newest: Optional[str]) -> bool:
+    """Return whether ROCm *release* is older than *oldest* or newer than *newest*; of `7`, whether every 7.x is."""
+    here = tuple(map(int, release.split(".")[:2]))
+    before, after = (tuple(map(int, one.split(".")))[: len(here)] if one else here for one in (oldest, newest))
+    return not before <= here <= after
 
 
 @lru_cache(maxsize=1)

@@ -6,12 +6,13 @@ from typing import Any, Optional
 
 from gpubind.image.facts import Image
 from tests.rules.situations import Case, Situation, without
-from tests.support.amd import LIB, RENDER, VIDEO, glibcxx, kernel, opt
+from tests.support.amd import LIB, RENDER, VIDEO, glibcxx, kernel, opt, rocm
 from tests.support.driver import rhel
 from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.trees import Hidden, Spec
 
+AMDGPU = "/sys/module/amdgpu/version"
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 
@@ -62,6 +63,10 @@ CASES: dict[str, Case] = {
         Situation((rhel(),), request={"vendors": ("nvidia", "amd"), "like": "apptainer"}),
     ),
     "rocm-path": Case(amd(environ={"ROCM_PATH": "/opt/rocm-5.0.0"}), amd(environ={"ROCM_PATH": "/opt/rocm-6.2.4"})),
+    "rocm-untested": Case(
+        amd({AMDGPU: "6.2.4\n"}, image=cxx(more=rocm("/opt/rocm-6.2.4", "6.2.4"))),
+        amd({AMDGPU: "6.2.4\n"}, image=cxx(more=rocm("/opt/rocm-6.1.2", "6.1.2"))),
+    ),
     "rocr-visible-cut": Case(
         amd(environ={"ROCR_VISIBLE_DEVICES": "0,1,0"}),
         amd(environ={"ROCR_VISIBLE_DEVICES": "0,7,GPU-7e5f0a1b2c3d4e11"}),

@@ -236,7 +236,7 @@ def test_modules_for_one_architecture_are_not_missed_on_others(gpu: str) -> None
         ("gfx90a:xnack-", "1", "error"),
     ],
 )
-def test_code_for_xnack_alone_needs_the_variable_where_that_is_off_by_default(
+def test_code_that_is_for_xnack_only_needs_the_variable_where_that_is_off_by_default(
     archs: str, value: Optional[str], severity: Optional[str]
 ) -> None:
     on = recorded("mi300x-rocm62", of="MI210", environ={"HSA_XNACK": value} if value else {})

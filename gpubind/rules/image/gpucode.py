@@ -8,7 +8,7 @@ library that is linked in may have brought a few for architectures that all othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from posixpath import basename, dirname
+from posixpath import basename
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
@@ -29,11 +29,9 @@ from gpubind.model.gpucode import (
     sum_of,
 )
 from gpubind.model.layouts import ALL_GPUS
+from gpubind.rules.image.amdgpu import HIP, hip_in
 from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
-
-HIP = "libamdhip64.so."
-"""How the name of HIP's library begins."""
 
 
 def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -45,7 +43,7 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     if preflight.looks_at_gpu_code and not any(
         "amd" in file.gpu_code.vendors or file.gpu_code.unread for file in files
     ):
-        yield from _hip_alone(preflight)
+        yield from _hip_without_code(preflight)
     gpus = _gpus(preflight) if files else ()
     known = tuple(gpu for gpu in gpus if gpu.arch is not None)
     if len(known) < len(gpus):
@@ -73,7 +71,7 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     yield from _unread(known, files)
 
 
-def _hip_alone(preflight: ImagePreflight) -> Iterator[Finding]:
+def _hip_without_code(preflight: ImagePreflight) -> Iterator[Finding]:
     """Yield the HIP that the program, or the image, has without any code for AMD's GPUs."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen]
     file = preflight.chain.file if isinstance(preflight, ProgramPreflight) else None
@@ -81,10 +79,7 @@ def _hip_alone(preflight: ImagePreflight) -> Iterator[Finding]:
         loaded = preflight.container.load(file.path).files if file is not None else ()
         found = [one.path for one in loaded if basename(one.path).startswith(HIP)]
     else:
-        runtime = preflight.image.facts.rocm_runtime
-        places = (*preflight.image.loader.directories, *([dirname(runtime)] if runtime else ()))
-        names = ((place, name) for place in places for name in preflight.image.tree.names(place))
-        found = [f"{place}/{name}" for place, name in names if name.startswith(HIP)]
+        found = list(hip_in(preflight))
     if gpus and found:
         yield finding("gpu-code-unread", subject=basename(found[0]), case="of-hip", where=found[0])
 
@@ -176,7 +171,7 @@ def _severity(
 
 
 def _finding(found: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
-    """Return the finding about *found*, with *severity* or a milder one. *has_xnack*: it has code for XNACK alone."""
+    """Return the finding about *found*, with *severity* or a milder one. *has_xnack*: XNACK is what they lack."""
     first, vendor = found.files[0], found.gpus[0].gpu.vendor
     has = sum_of(found.files)
     archs = list(dict.fromkeys(gpu.arch or "" for gpu in found.gpus))
