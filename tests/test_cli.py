@@ -455,7 +455,7 @@ def test_explain_alone_lists_every_code() -> None:
 
 def test_explain_in_json_fits_its_schema() -> None:
     validator = jsonschema.Draft202012Validator(json.loads(read_data("model/data/explain.schema.json")))
-    for asked in ([""], ["uvm-missing"], ["999"], ["libcuda.so.1"]):
+    for asked in ([""], ["uvm-missing"], ["999"], ["libcuda.so.1"], ["VK_ERROR_FRAGMENTED_POOL"], ["Xid 46"]):
         validator.validate(json.loads(gpubind("explain", *asked, "--json", "--host", HOST).stdout))
 
 

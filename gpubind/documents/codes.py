@@ -88,6 +88,11 @@ def code_words() -> frozenset[bytes]:
     return frozenset(name.encode() for name in _names())
 
 
+@lru_cache(maxsize=1)
+def _squeezed() -> dict[str, bytes]:
+    return {name.decode().replace("_", ""): name for name in sorted(code_words(), reverse=True)}
+
+
 def code_named(word: bytes) -> Code:
     """Return the code whose folded name is *word*, one of `code_words`."""
     family, index = _names()[word.decode()]
@@ -97,7 +102,13 @@ def code_named(word: bytes) -> Code:
 
 @lru_cache(maxsize=256)
 def code_numbered(kind: str, text: str) -> Optional[Code]:
-    """Return the code that *text* is the number of, in a form of *kind*."""
+    """Return the code that *text* is the number of, in a form of *kind*; or its name, as other languages have it.
+
+    PyOpenCL writes `OUT_OF_RESOURCES` for `CL_OUT_OF_RESOURCES`, C++ `ErrorDeviceLost` for `VK_ERROR_DEVICE_LOST`.
+    """
+    if re.match(r"[a-z_]+$", text):
+        word = _squeezed().get((kind + text).replace("_", "").replace("vkeerror", "vkerror"))
+        return None if word is None else code_named(word)
     number = int(text, 16 if text.lower().startswith("0x") else 10)
     for name in _NUMBERED[kind]:
         family = next(family for family in tables()["families"] if family["name"] == name)

@@ -1,8 +1,9 @@
 """`gpubind explain`: why a file is in the plan or not, the meaning of a code or a message; as text or JSON.
 
 A file has its Decisions, a code its page in data/findings.json or data/errors.json, a message its row in
-data/messages.json (`messages.py`) with the findings that predict it. docs/findings.md, docs/errors.md and
-docs/messages.md are written from the same data.
+data/messages.json (`messages.py`) with the findings that predict it; a code of CUDA and the like that no message is
+about, its row in data/codes.json (`codes.py`). docs/findings.md, docs/errors.md and docs/messages.md are written from
+the same data.
 """
 
 from __future__ import annotations

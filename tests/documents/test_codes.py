@@ -115,6 +115,9 @@ def test_a_line_with_the_name_of_a_code_is_answered(seen: str, name: str) -> Non
         ("ze_result_t 2013265925", "ze-result-error-invalid-null-handle"),
         ("vkQueueSubmit failed: -12", "vk-error-fragmented-pool"),
         ("clEnqueueNDRangeKernel failed with error -54", "cl-invalid-work-group-size"),
+        ("pyopencl._cl.RuntimeError: clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES", "cl-out-of-resources"),
+        ("vk::Device::allocateDescriptorSets: ErrorFragmentedPool", "vk-error-fragmented-pool"),
+        ("vk::Queue::submit: eErrorDeviceLost", "vulkan-device-lost"),
     ],
 )
 def test_a_number_in_a_form_of_its_family_is_answered(seen: str, name: str) -> None:
@@ -203,6 +206,8 @@ def test_every_positive_code_of_vulkan_and_every_zero_is_not_called_a_failure() 
         "CL_DEVICE_NAME NVIDIA A100, CL_DEVICE_AVAILABLE CL_TRUE",
         "VK_FORMAT_R8G8B8A8_UNORM VK_QUEUE_GRAPHICS_BIT",
         "cudaErrorHandler registered",
+        "vk::Device::allocateMemory: ErrorHandler installed",
+        "clBuildProgram failed: my_own_word",
     ],
 )
 def test_what_only_looks_like_a_code_is_not_one(line: str) -> None:
