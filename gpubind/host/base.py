@@ -22,7 +22,13 @@ GPUDIRECT_VARIABLES = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
 """Each requests the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
 MIG_VARIABLES = ("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES")
 """Each, with the value `all`, requests the right to configure or to monitor MIG. Source: as above."""
-HSA_VARIABLES = ("HSA_OVERRIDE_GFX_VERSION", "HSA_XNACK")
+KFD_NODES = 16
+"""Number of nodes of KFD's topology, with the processors, that a variable may be about."""
+HSA_VARIABLES = (
+    "HSA_OVERRIDE_GFX_VERSION",
+    *(f"HSA_OVERRIDE_GFX_VERSION_{number}" for number in range(KFD_NODES)),
+    "HSA_XNACK",
+)
 """Variables that change which code ROCm takes for a GPU's."""
 REQUIRE_JETPACK = "NVIDIA_REQUIRE_JETPACK"
 PLAN_VARIABLES = (

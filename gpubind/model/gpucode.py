@@ -209,11 +209,16 @@ def arch_of_capability(capability: str) -> Optional[str]:
 
 def arch_of_override(value: str) -> Optional[str]:
     """Return the architecture that a value of `OVERRIDE` means: `10.3.0` -> `gfx1030`; None for no such value."""
-    match = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{1,2})", value.strip())
+    match = re.fullmatch(r"\s*([0-9]{1,2})\.\s*([0-9]{1,3})\.\s*([0-9]{1,3})", value)
     if match is None:
         return None
     major, minor, stepping = map(int, match.groups())
-    return f"gfx{major}{minor:x}{stepping:x}"
+    return f"gfx{major}{minor:x}{stepping:x}" if major < 64 and minor < 256 and stepping < 256 else None
+
+
+def instruction_set(arch: str) -> str:
+    """Return the generation of an AMD processor, each of which has other instructions: `gfx1032` -> `gfx10`."""
+    return arch.partition(":")[0][:-2]
 
 
 def is_of_board(arch: str) -> bool:

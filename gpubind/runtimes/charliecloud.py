@@ -36,7 +36,7 @@ from gpubind.runtimes.edits import (
     unsayable_path,
     unsayable_value,
 )
-from gpubind.runtimes.environment import LIBRARY_PATH, Values, compose, is_added_to, known
+from gpubind.runtimes.environment import LIBRARY_PATH, PROGRAM_VARIABLES, Values, compose, is_added_to, known
 from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
 
 OVERLAY_VERSION = (0, 32)
@@ -129,6 +129,7 @@ class Charliecloud(Runtime):
         options = start.user.options
         shared = [path for path in HOST_DIRECTORIES if path != "/tmp" or "private-tmp" not in options.values]
         users = {name: _users(start, name) or "" for name in ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD")}
+        users |= {name: value for name in PROGRAM_VARIABLES if (value := _users(start, name)) is not None}
         if "/bin" not in users["PATH"].split(":"):
             users["PATH"] = f"{users['PATH']}:/bin".lstrip(":")
         binds = (*same_place(shared), *own_binds(options.all("bind")))

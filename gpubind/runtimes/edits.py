@@ -14,6 +14,7 @@ from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
 from gpubind.model.findings import counted, finding
 from gpubind.planner.sides import BY_DEFAULT
+from gpubind.runtimes.environment import PROGRAM_VARIABLES
 
 NO_MOUNT_POINT = "no-mount-point"
 
@@ -122,13 +123,15 @@ def own_mounts_of(
 ) -> OwnMounts:
     """Return the own mounts of a container that starts in *directory*, with *binds*.
 
-    *variables* has the values of PATH, LD_LIBRARY_PATH and LD_PRELOAD in that container without a plan.
+    *variables* has the values of PATH, LD_LIBRARY_PATH, LD_PRELOAD and `PROGRAM_VARIABLES` in that container without a
+    plan.
     """
     env = [EnvVar("PATH", "set", variables.get("PATH", ""), None, "user")]
     if variables.get("LD_LIBRARY_PATH"):
         env.append(EnvVar("LD_LIBRARY_PATH", "prepend", variables["LD_LIBRARY_PATH"], ":", "user"))
     if variables.get("LD_PRELOAD"):
         env.append(EnvVar("LD_PRELOAD", "set", variables["LD_PRELOAD"], None, "caller"))
+    env += [EnvVar(name, "set", variables[name], None, "user") for name in PROGRAM_VARIABLES if name in variables]
     place = ContainerPath(directory) if directory.startswith("/") else None
     return OwnMounts(tuple(binds), tuple(env), place, unseen)
 

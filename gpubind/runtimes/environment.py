@@ -20,6 +20,9 @@ from gpubind.model import EnvVar, Plan
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
+PROGRAM_VARIABLES = (*PYTHON_VARIABLES, *HSA_VARIABLES)
+"""Variables that decide where Python looks for packages, and which code ROCm takes."""
+
 
 class Values(NamedTuple):
     """The variables that a container would have without a plan."""
@@ -107,7 +110,7 @@ def own_variables(
             env.append(EnvVar(name, "set", search_path(name, operations, Values(users)), None, "user"))
         elif name in users:
             env.append(EnvVar(name, "unset", None, None, "user"))
-    for name in ("HOME", *PYTHON_VARIABLES, *HSA_VARIABLES):
+    for name in ("HOME", *PROGRAM_VARIABLES):
         if name in users:
             env.append(EnvVar(name, "set", users[name] or "", None, "user"))
         elif name in passed:

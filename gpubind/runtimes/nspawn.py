@@ -18,7 +18,7 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import Plan
 from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_binds, own_mounts_of, unsayable_value
-from gpubind.runtimes.environment import Values, compose, known, library_path
+from gpubind.runtimes.environment import PROGRAM_VARIABLES, Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
 
 AUTOPIPE_VERSION = (256,)
@@ -75,7 +75,9 @@ class Nspawn(Runtime):
 
     def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         options = start.user.options
-        users = {name: options.env[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in options.env}
+        users = {
+            name: options.env[name] for name in ("PATH", "LD_LIBRARY_PATH", *PROGRAM_VARIABLES) if name in options.env
+        }
         names = ("overlay", "overlay-ro", "tmpfs")
         unseen = tuple(f"--{name}={value}" for name in names for value in options.all(name))
         return own_mounts_of(_own_binds(start), {"PATH": DEFAULT_PATH, **users}, options.last("chdir") or "/", unseen)

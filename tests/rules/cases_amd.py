@@ -52,6 +52,10 @@ CASES: dict[str, Case] = {
         amd(environ={"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1"}),
         amd(environ={"HIP_VISIBLE_DEVICES": "1"}),
     ),
+    "hsa-override": Case(
+        amd(image=WITH_ROCM, environ={"HSA_OVERRIDE_GFX_VERSION": "gfx942"}),
+        amd(image=WITH_ROCM, environ={"HSA_OVERRIDE_GFX_VERSION": "9.0.10"}),
+    ),
     # A processor's properties say nothing of GPUs.
     "kfd-hidden": Case(amd({f"{NODES}/3/properties": Hidden()}), amd({f"{NODES}/1/properties": Hidden()})),
     "kfd-missing": Case(

@@ -120,6 +120,7 @@ FOLLOWED: dict[str, Followed] = {
     "hip-visible-composed": Followed(
         "set only one of them: ROCR_VISIBLE_DEVICES", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "3"})
     ),
+    "hsa-override": Followed("or take it away", cases_amd.amd(image=cases_amd.WITH_ROCM)),
     "mig-mode": almost("mig-mode", "CUDA_VISIBLE_DEVICES=MIG-<UUID>"),
     "mig-unresolved": almost("mig-unresolved", "MIG-GPU-<uuid>/1/0"),
     "rocm-path": Followed("unset the variable", cases_amd.amd()),

@@ -23,14 +23,18 @@ from gpubind.model import EnvVar, Finding, Request
 from gpubind.model.capability import compute_capability
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import arch_of_capability
+from gpubind.planner.placement import GPUBIND, SINGULARITY
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check
+from gpubind.runtimes.runtime import Start
 from tests.layouts.families.windows import STORE, TOLD, store, wsl
 from tests.layouts.families.windows import cache as cache_of_wsl
+from tests.support import amd as amd_gpus
 from tests.support.driver import host as machine_with
 from tests.support.elf import elf
 from tests.support.gpucode import container, library, library_of, module
 from tests.support.images import glibc, image_with_bytes
+from tests.support.starts import start
 from tests.support.trees import File, Link, Spec
 
 NVIDIA = {
@@ -328,6 +332,93 @@ def test_of_amd_the_override_of_a_near_processor_is_named_and_one_that_is_set_is
     set_by_user = OwnMounts(env=(EnvVar("HSA_OVERRIDE_GFX_VERSION", "set", "10.3.0", None, "user"),))
     assert findings(gfx1032, image, own_mounts=set_by_user) == []
     assert findings(_with_gfx(100302, {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}), image, own_mounts=OwnMounts()) != []
+
+
+def _overridden(image: Image, **environ: str) -> list[str]:
+    """What is found on a host of 8 x gfx1032: KFD's nodes are two processors, then the GPUs."""
+    machine = _with_gfx(100302, environ)
+    found = [one for about in ("hsa-override", "gpu-code-missing") for one in findings(machine, image, about=about)]
+    return [f"{one.severity} {one.code} {one.subject}" for one in found]
+
+
+def test_a_nodes_own_override_comes_before_that_of_all() -> None:
+    image, alone = image_with_bytes(glibc(), torch("gfx1030 gfx1100")), "HSA_OVERRIDE_GFX_VERSION"
+    assert _overridden(image, **{f"{alone}_{number}": "10.3.0" for number in range(2, 10)}) == []
+    assert _overridden(image, **{f"{alone}_{number}": "10.3.0" for number in range(2, 9)}) != []
+    assert _overridden(image, **{f"{alone}_{number}": "10.3.0" for number in range(8)}) != []  # 0 and 1 are processors
+    assert _overridden(image, **{alone: "10.3.0", f"{alone}_3": "10.3.1"}) == ["error gpu-code-missing PyTorch"]
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("10.3.0", []),
+        (" 10.3.0", []),
+        ("10.1.0", ["error gpu-code-missing PyTorch"]),
+        ("11.0.0", ["warning hsa-override HSA_OVERRIDE_GFX_VERSION"]),
+        ("gfx1030", ["error hsa-override HSA_OVERRIDE_GFX_VERSION", "error gpu-code-missing PyTorch"]),
+        ("10.3", ["error hsa-override HSA_OVERRIDE_GFX_VERSION", "error gpu-code-missing PyTorch"]),
+        ("10.3.0x", ["error hsa-override HSA_OVERRIDE_GFX_VERSION", "error gpu-code-missing PyTorch"]),
+        ("10.300.0", ["error hsa-override HSA_OVERRIDE_GFX_VERSION", "error gpu-code-missing PyTorch"]),
+    ],
+)
+def test_a_wrong_override_is_a_finding(value: str, wanted: list[str]) -> None:
+    image = image_with_bytes(glibc(), torch("gfx1030 gfx1100"))
+    assert sorted(_overridden(image, HSA_OVERRIDE_GFX_VERSION=value)) == sorted(wanted)
+
+
+def test_an_empty_override_of_the_user_is_refused_by_rocm() -> None:
+    empty = OwnMounts(env=(EnvVar("HSA_OVERRIDE_GFX_VERSION", "set", "", None, "user"),))
+    image = image_with_bytes(glibc(), torch("gfx1030"))
+    assert len(findings(_with_gfx(100300), image, own_mounts=empty, about="hsa-override")) == 1
+
+
+def test_of_many_partitions_the_first_nodes_alone_have_a_variable() -> None:
+    whole = [amd_gpus.kfd_node(number, 126 + number, bus=number) for number in range(2, 40)]
+    machine = amd_gpus.amd_host(amd_gpus.opt(), amd_gpus.kernel(gpus=0), *whole)
+    assert findings(machine, image_with_bytes(glibc(), torch("gfx942"))) == []
+
+
+def test_an_override_of_a_node_counts_the_nodes_that_the_container_can_open() -> None:
+    image = image_with_bytes(glibc(), torch("gfx1030"))
+    for gpus, layout, number in (("3", GPUBIND, 2), ("3", SINGULARITY, 5)):
+        machine = _with_gfx(100302, {f"HSA_OVERRIDE_GFX_VERSION_{number}": "10.3.0"})
+        made = plan(machine, Request(gpus=gpus), image=image, layout=layout)
+        assert [one for one in check(preflight(machine, made, image)) if one.code == "gpu-code-missing"] == []
+
+
+VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
+STARTS: dict[str, tuple[Start, bool]] = {
+    "apptainer --env": (start("--env", f"{VARIABLE}=10.3.0"), True),
+    "apptainer --env-file": (start(env_files={VARIABLE: "10.3.0"}), True),
+    "apptainer's prefix": (start(environ={f"APPTAINERENV_{VARIABLE}": "10.3.0"}), True),
+    "apptainer, the caller's": (start(environ={VARIABLE: "10.3.0"}), True),
+    "apptainer --cleanenv": (start("--cleanenv", environ={VARIABLE: "10.3.0"}), False),
+    "apptainer, a node's": (start(environ={f"{VARIABLE}_{number}": "10.3.0" for number in range(2, 10)}), True),
+    "podman -e": (start("-e", f"{VARIABLE}=10.3.0", program="podman"), True),
+    "podman -e, the caller's": (start("-e", VARIABLE, program="podman", environ={VARIABLE: "10.3.0"}), True),
+    "podman --env-file": (start(program="podman", env_files={VARIABLE: "10.3.0"}), True),
+    "podman, the caller's": (start(program="podman", environ={VARIABLE: "10.3.0"}), False),
+    "docker --env": (start(f"--env={VARIABLE}=10.3.0", program="docker"), True),
+    "docker, the caller's": (start(program="docker", environ={VARIABLE: "10.3.0"}), False),
+    "bwrap, the caller's": (start(program="bwrap", environ={VARIABLE: "10.3.0"}), True),
+    "bwrap --clearenv": (start("--clearenv", program="bwrap", environ={VARIABLE: "10.3.0"}), False),
+    "ch-run, the caller's": (start(program="ch-run", environ={VARIABLE: "10.3.0"}), True),
+    "ch-run --unset-env": (start("--unset-env=HSA_*", program="ch-run", environ={VARIABLE: "10.3.0"}), False),
+    "proot, the caller's": (start(program="proot", environ={VARIABLE: "10.3.0"}), True),
+    "systemd-nspawn --setenv": (start(f"--setenv={VARIABLE}=10.3.0", program="systemd-nspawn"), True),
+    "systemd-nspawn, the caller's": (start(program="systemd-nspawn", environ={VARIABLE: "10.3.0"}), False),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_every_runtime_takes_the_override_of_the_user_and_the_callers_where_it_passes_it_on(name: str) -> None:
+    begun, reaches = STARTS[name]
+    image, machine = image_with_bytes(glibc(), torch("gfx1030")), _with_gfx(100302, dict(begun.caller.environ))
+    made = plan(machine, Request(), image=image)
+    own_mounts = begun.runtime.own_mounts(made, begun._replace(tree=image.tree))
+    found = check(preflight(machine, made, image, own_mounts=own_mounts))
+    assert ("gpu-code-missing" not in [one.code for one in found]) is reaches
 
 
 def _with_gfx(version: int, environ: Optional[dict[str, str]] = None) -> RecordedHost:

@@ -61,11 +61,19 @@ def read_topology(host: Host) -> Topology:
 
 
 def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], str]]]:
-    """Yield each GPU's node in the topology, with its properties, or why they cannot be read; gpu_id 0 is a CPU's."""
+    """Yield each GPU's node in the topology, with its properties, or why they cannot be read."""
+    return ((base, found) for base, found in _nodes(host) if found is not None)
+
+
+def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], str, None]]]:
+    """Yield each node in the topology as `_gpu_properties`; with None that of a processor, whose gpu_id is 0."""
     for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural):
         base = f"{TOPOLOGY}/{number}"
         gpu_id = host.dev.read_text(f"{base}/gpu_id")
-        if not re.fullmatch(r"[0-9]{1,6}", number) or (isinstance(gpu_id, str) and gpu_id.strip() == "0"):
+        if not re.fullmatch(r"[0-9]{1,6}", number):
+            continue
+        if isinstance(gpu_id, str) and gpu_id.strip() == "0":
+            yield base, None
             continue
         text = gpu_id if isinstance(gpu_id, Missing) else host.dev.read_text(f"{base}/properties")
         if isinstance(text, Missing):
@@ -96,6 +104,12 @@ def read_processors(host: Host) -> dict[Optional[int], str]:
         for _, properties in _gpu_properties(host)
         if not isinstance(properties, str) and (gfx := gfx_of(properties)) is not None
     }
+
+
+def read_numbers(host: Host) -> tuple[Optional[int], ...]:
+    """Return the minor of each GPU's render node, and None for each processor, in libhsakmt's order of nodes."""
+    found = (properties for _, properties in _nodes(host) if not isinstance(properties, str))
+    return tuple(None if each is None else each.get("drm_render_minor", 0) for each in found)
 
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:

@@ -23,6 +23,7 @@ from gpubind.model import EnvVar, Gpu, Inventory
 from gpubind.planner.gpus.choice import Choice, same_model, usable, uuids_of
 
 CUDA, ROCR, HIP = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.HIP_VISIBLE_DEVICES
+ORDINAL = variables.GPU_DEVICE_ORDINAL
 NO_GPU = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
 _PLAIN = re.compile(r"[\w,:/.*;! -]{1,4096}", re.ASCII)
@@ -38,7 +39,9 @@ def container_variables(
     containers = [_Container(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)]
     env = [tuple(one.visible_devices()) for one in containers]
     sets_cuda = any(variable.name == CUDA and variable.op == "set" for variable in chain.from_iterable(env))
-    return [(*own, *one.hip_visible_devices(sets_cuda)) for one, own in zip(containers, env)]
+    return [
+        (*own, *one.hip_visible_devices(sets_cuda), *one.gpu_device_ordinal(own)) for one, own in zip(containers, env)
+    ]
 
 
 class _Container(NamedTuple):
@@ -100,9 +103,25 @@ class _Container(NamedTuple):
             return
         is_chosen = choice.gpus is not None or choice.everything
         if sets_cuda or (is_chosen and not self.is_inherited and (HIP in self.environ or CUDA in self.environ)):
-            count = len(usable(self.inventory) if choice.gpus is None else choice.gpus)
+            count = self._count()
             if count:
                 yield _set(HIP, ",".join(map(str, range(count))))
+
+    def gpu_device_ordinal(self, own: Sequence[EnvVar]) -> Iterator[EnvVar]:
+        """Yield GPU_DEVICE_ORDINAL with every GPU that ROCr shows, where the caller's names others.
+
+        OpenCL numbers these from 0. *own* is what the plan sets for ROCr: without that, nothing changes for OpenCL.
+        """
+        value = self.environ.get(ORDINAL)
+        if value is None or self.choice.forwarded or not any(one.name == ROCR and one.op == "set" for one in own):
+            return
+        numbers = [str(number) for number in range(self._count())]
+        if numbers and any(name not in numbers for name in variables.split_visible(value)):
+            yield _set(ORDINAL, ",".join(numbers))
+
+    def _count(self) -> int:
+        """Return how many of AMD's GPUs ROCr shows."""
+        return len(usable(self.inventory) if self.choice.gpus is None else self.choice.gpus)
 
     def _named(self, variable: str) -> Iterator[EnvVar]:
         """Yield the chosen GPUs, in their order: by UUID or by number, by the module's rule."""

@@ -7,6 +7,7 @@
 | ROCR_VISIBLE_DEVICES             | AMD              | a place in KFD's order       | some of the job's, in its order |
 | HIP_VISIBLE_DEVICES              | AMD              | a place in what ROCr shows   | some of those that ROCR leaves  |
 | CUDA_VISIBLE_DEVICES             | AMD, no NVIDIA   | -                            | nothing: HIP reads it itself    |
+| GPU_DEVICE_ORDINAL               | AMD              | a place in what ROCr shows   | nothing: OpenCL reads it itself |
 | NVIDIA_VISIBLE_DEVICES           | NVIDIA           | an index                     | which of all these may stay     |
 | AMD_VISIBLE_DEVICES              | AMD              | a place in PCI order         | which of all these may stay     |
 

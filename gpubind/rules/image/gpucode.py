@@ -23,7 +23,6 @@ from gpubind.model.gpucode import (
     CodeFile,
     GpuCode,
     Share,
-    arch_of_override,
     best_share,
     override_for,
     sum_of,
@@ -31,6 +30,7 @@ from gpubind.model.gpucode import (
 from gpubind.model.layouts import ALL_GPUS
 from gpubind.rules.image.amdgpu import HIP, hip_in
 from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
+from gpubind.rules.image.rocm import as_rocm_sees
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 
 
@@ -130,25 +130,10 @@ def _gpus(preflight: ImagePreflight) -> tuple[GpuArch, ...]:
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     if any(node.vendor == "nvidia" and node.target in ALL_GPUS for node in preflight.plan.devices):
         chosen += asked_gpus(preflight.host)
-    override = arch_of_override(_variable(preflight, OVERRIDE) or "")
-    xnack = {"0": ":xnack-", "1": ":xnack+"}.get(_variable(preflight, XNACK) or "", "")
     on_tegra = {planned.driver.vendor for planned in preflight.plan.drivers if planned.driver.kind == "tegra"}
     return tuple(
-        one._replace(arch=f"{override or one.arch}{xnack}") if one.gpu.vendor == "amd" and one.arch else one
-        for one in architectures(preflight.host, chosen)
-        if one.gpu.vendor not in on_tegra
+        one for one in as_rocm_sees(preflight, architectures(preflight.host, chosen)) if one.gpu.vendor not in on_tegra
     )
-
-
-def _variable(preflight: ImagePreflight, name: str) -> Optional[str]:
-    """Return the value of *name* in the container; where the runtime is not known, also that of the caller."""
-    value = preflight.image.facts.env.get(name)
-    if preflight.own_mounts is None:
-        return value or preflight.host.variable(name) or None
-    for variable in preflight.own_mounts.env:
-        if variable.name == name and (variable.op != "default" or not value):
-            value = variable.value
-    return value
 
 
 def _severity(

@@ -12,12 +12,13 @@ from posixpath import basename, join, normpath
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts, UserBind
+from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.options import is_contained, specified, stays_outside
 from gpubind.runtimes.cmdline.values import parse_mount
 from gpubind.runtimes.edits import Bind
+from gpubind.runtimes.environment import PROGRAM_VARIABLES
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Start
 
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
@@ -57,14 +58,14 @@ def own_mounts(plan: Plan, start: Start) -> OwnMounts:
             continue
         if text is not None:
             env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
-    return OwnMounts(tuple(binds), (*env, *_pythons(start)), _working_directory(start), tuple(unseen))
+    return OwnMounts(tuple(binds), (*env, *_programs(start)), _working_directory(start), tuple(unseen))
 
 
-def _pythons(start: Start) -> Iterator[EnvVar]:
-    """Yield the variables that decide where Python looks: of the user, or of the caller where the image has none."""
+def _programs(start: Start) -> Iterator[EnvVar]:
+    """Yield HOME and `PROGRAM_VARIABLES`: of the user, or of the caller where the image has none."""
     source, _, target = (start.user.options.last("home") or start.caller.home or "").partition(":")
     yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
-    for name in PYTHON_VARIABLES:
+    for name in PROGRAM_VARIABLES:
         own = specified(start, name)
         if own is not None and own.text is not None:
             yield EnvVar(name, "set", own.text, None, "user")

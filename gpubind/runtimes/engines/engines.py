@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
+from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, DeviceNode, Missing, Plan, finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
@@ -28,7 +28,7 @@ from gpubind.runtimes.cmdline.tables import options_of
 from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, unsayable_path
 from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
-from gpubind.runtimes.environment import own_variables
+from gpubind.runtimes.environment import PROGRAM_VARIABLES, own_variables
 from gpubind.runtimes.runtime import Call, Command, Limits, Pull, Runtime, Start, When, version_in
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Docker(Runtime):
 
     def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         users: dict[str, Optional[str]] = {
-            **{name: value for name in ("HOME", *PYTHON_VARIABLES) if (value := specified(start, name)) is not None},
+            **{name: value for name in ("HOME", *PROGRAM_VARIABLES) if (value := specified(start, name)) is not None},
             **{name: value for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH") if (value := specified(start, name))},
         }
         directory = start.user.options.last("workdir")

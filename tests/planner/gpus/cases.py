@@ -9,6 +9,7 @@ from tests.planner.gpus.hosts import hexid, uuid
 
 CUDA, ORDER, NVIDIA = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
 ROCR, HIP, AMD = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
+ORDINAL = "GPU_DEVICE_ORDINAL"
 STEP, JOB = "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"
 ALL = "*"
 """Every node of the host."""
@@ -416,6 +417,25 @@ ROWS: dict[str, Row] = {
     "ROCR without unique_id": Row("amd-untold", None, {ROCR: h(1)}, ALL, {ROCR: h(1)}, "note gpu-uuid-unknown"),
     "ROCR hides": Row("amd", None, {ROCR: "-1"}, "", {ROCR: "-1"}, "warning visible-devices-none"),
     "ROCR in a cgroup": Row("amd-cgroup", None, {ROCR: "1"}, ALL, {ROCR: "1"}, "warning gpu-order-unknown"),
+    "OpenCL's, as Slurm sets it": Row(
+        "amd", None, {ROCR: "2", ORDINAL: "2"}, "kfd dri/renderD130", {ROCR: "0", ORDINAL: "0"}
+    ),
+    "OpenCL's, of several": Row(
+        "amd",
+        None,
+        {ROCR: "0,2", ORDINAL: "0,2"},
+        "kfd dri/renderD128 dri/renderD130",
+        {ROCR: "0,1", ORDINAL: "0,1"},
+    ),
+    "OpenCL's, among those that ROCr shows": Row(
+        "amd", None, {ROCR: "3,2", ORDINAL: "1"}, "kfd dri/renderD130 dri/renderD131", {ROCR: "1,0"}
+    ),
+    "OpenCL's, and --gpus": Row("amd", "3", {ORDINAL: "3"}, "kfd dri/renderD131", {ROCR: "0", ORDINAL: "0"}),
+    "OpenCL's, where --gpus hides all": Row("amd", "none", {ORDINAL: "3"}, "", {ROCR: "-1"}),
+    "OpenCL's alone": Row("amd", None, {ORDINAL: "2"}, ALL),
+    "OpenCL's, where the caller's choose": Row(
+        "amd", None, {ROCR: "2", ORDINAL: "2"}, "kfd dri/renderD130", isolated=False
+    ),
     "HIP alone": Row("amd", None, {HIP: "1"}, "kfd dri/renderD129", {ROCR: "0", HIP: "0"}),
     "HIP counts in ROCR's": Row(
         "amd", None, {ROCR: "1,3,2", HIP: "2,0"}, "kfd dri/renderD129 dri/renderD130", {ROCR: "1,0", HIP: "0,1"}

@@ -1,0 +1,89 @@
+"""The variables by which ROCm takes a GPU for another one, or makes other code of it.
+
+Source: ROCR-Runtime `libhsakmt/src/topology.c`: a node's own variable comes before that of all; nodes are counted
+without those whose render device cannot be opened; the runtime does not start with a value that is not a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from gpubind.frozen import NamedTuple
+from gpubind.host.base import HSA_VARIABLES
+from gpubind.inventory.amd.devices import read_numbers
+from gpubind.inventory.architectures import GpuArch, architectures
+from gpubind.model import Finding, Gpu, Plan, finding
+from gpubind.model.gpucode import OVERRIDE, XNACK, arch_of_override, instruction_set
+from gpubind.rules.preflight import ImagePreflight
+
+
+class Override(NamedTuple):
+    """A variable that makes ROCm take a GPU for another one."""
+
+    variable: str
+    value: str
+
+    @property
+    def arch(self) -> Optional[str]:
+        """Return the architecture that it names; None if the value is not a version."""
+        return arch_of_override(self.value)
+
+
+def hsa_override(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield a variable that ROCm refuses, or that makes it load code of another generation of processors."""
+    gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen and gpu.index is not None]
+    wrong: dict[Override, list[GpuArch]] = {}
+    for one in architectures(preflight.host, gpus):
+        override = override_of(preflight, one.gpu)
+        if override is None or one.arch is None:
+            continue
+        if override.arch is None or instruction_set(override.arch) != instruction_set(one.arch):
+            wrong.setdefault(override, []).append(one)
+    for override, of_gpus in wrong.items():
+        yield finding(
+            "hsa-override",
+            subject=override.variable,
+            case="invalid" if override.arch is None else "generation",
+            severity="error" if override.arch is None else "warning",
+            where=f"the environment of the container: {override.variable}={override.value[:80]}",
+            value=override.value[:80],
+            gpus=", ".join(dict.fromkeys(one.name for one in of_gpus)),
+            arch=override.arch,
+            generation=instruction_set(of_gpus[0].arch or ""),
+        )
+
+
+def as_rocm_sees(preflight: ImagePreflight, gpus: Iterable[GpuArch]) -> Iterator[GpuArch]:
+    """Yield *gpus* with the architectures for which ROCm in the container takes code."""
+    xnack = {"0": ":xnack-", "1": ":xnack+"}.get(variable_of(preflight, XNACK) or "", "")
+    for one in gpus:
+        if one.gpu.vendor != "amd" or not one.arch:
+            yield one
+            continue
+        override = override_of(preflight, one.gpu)
+        yield one._replace(arch=f"{(override and override.arch) or one.arch}{xnack}")
+
+
+def override_of(preflight: ImagePreflight, gpu: Gpu) -> Optional[Override]:
+    """Return the variable of the container that is about *gpu*; None if there is none."""
+    numbers = [number for number in read_numbers(preflight.host) if number is None or _opens(preflight.plan, number)]
+    own = f"{OVERRIDE}_{numbers.index(gpu.minor)}" if gpu.minor is not None and gpu.minor in numbers else ""
+    values = ((name, variable_of(preflight, name)) for name in (own, OVERRIDE) if name in HSA_VARIABLES)
+    return next((Override(name, value) for name, value in values if value is not None), None)
+
+
+def _opens(plan: Plan, number: int) -> bool:
+    """Return whether a process in the container can open the render node with this *number*."""
+    return not plan.isolated or any(node.target == f"/dev/dri/renderD{number}" for node in plan.devices)
+
+
+def variable_of(preflight: ImagePreflight, name: str) -> Optional[str]:
+    """Return the value of *name* in the container; where the runtime is not known, also that of the caller."""
+    value = preflight.image.facts.env.get(name)
+    if preflight.own_mounts is None:
+        return (preflight.host.variable(name) or None) if value is None else value
+    for variable in preflight.own_mounts.env:
+        if variable.name == name and (variable.op != "default" or value is None):
+            value = variable.value
+    return value
