@@ -6,7 +6,7 @@ Its schema is data/needs.schema.json.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from posixpath import dirname
+from posixpath import basename, dirname
 from typing import Any
 
 from gpubind import __version__
@@ -64,8 +64,12 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
     yield from _driver(needs)
     if facts.rocm or facts.rocm_runtime:
         yield "ROCm", facts.rocm or "not known", dirname(facts.rocm_runtime or "/opt/rocm/lib")
+    if needs.rocm is not None:
+        release, soname, by = needs.rocm
+        yield "linked with ROCm", f"{release}: {soname}", by
     for name, files in by_owner(needs.gpu_code, "the program").items():
         yield f"GPU code: {name}", _code(files), files[0].path
+        yield from _of_parts(needs, name, files)
     if needs.capabilities:
         named = (name if is_sure else f"{name} if it is opened" for name, is_sure, _ in needs.capabilities)
         yield "capabilities", ", ".join(named), ", ".join(dict.fromkeys(by for _, _, by in needs.capabilities))
@@ -75,6 +79,8 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         yield "brings a driver", f"{own.soname}: it fits one version of the kernel module only", own.path
     for name in needs.missing:
         yield "missing", name, needs.program or ""
+    for name, by in needs.lacking:
+        yield "missing", name, by
     for fabric in needs.fabric:
         lacks = "" if fabric.is_there else "opened by name, and not in the image; "
         yield f"{fabric.name} {fabric.version or ''}".rstrip(), f"{lacks}{fabric.host}", fabric.path
@@ -131,6 +137,15 @@ def _code(files: Sequence[CodeFile]) -> str:
     parts = [f"only {share.runs} of {share.modules} modules: {' '.join(archs)}" for share, archs in few.items()]
     ptx = f"PTX {' '.join(whole.ptx)}" if whole.ptx else ""
     return "; ".join(filter(None, (" ".join(enough), ptx, *parts))) or "not known"
+
+
+def _of_parts(needs: ImageNeeds, name: str, mains: Sequence[CodeFile]) -> Iterator[Row]:
+    """Yield AMD's architectures of the other files of framework *name* that differ from those of *mains*."""
+    whole = {code for file in mains for code in file.gpu_code.code}
+    for file in needs.gpu_code:
+        code = file.gpu_code
+        if file.framework == name and file not in mains and "amd" in code.vendors and {*code.code} != whole:
+            yield f"... in {basename(file.path)}", _code([file]), file.path
 
 
 def _library(library: DriverLibrary) -> Iterator[Row]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import islice
+from posixpath import dirname
 from typing import Literal, Optional
 
 from gpubind.files import Tree
@@ -123,6 +124,13 @@ def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:
     names = tree.names(f"{packages}/nvidia")
     nvidias = tuple(place for name in names if tree.names(place := f"{packages}/nvidia/{name}/lib"))
     return (*nvidias, *matching(tree, packages, "_rocm_sdk_*/lib"))
+
+
+def directories_for(framework: Framework, packages: str, wheels: Iterable[str]) -> tuple[str, ...]:
+    """Return where *framework* in the directory *packages* finds libraries besides its own RPATH."""
+    own = (place if place.startswith("/") else f"{packages}/{place}" for place in framework.beside)
+    # Of conda's Python, everything that it opens sees its own libraries.
+    return (*own, *wheels, dirname(dirname(packages)))
 
 
 def wheels_with(tree: Tree, path: str, soname: str) -> Optional[str]:

@@ -23,7 +23,14 @@ from gpubind.formats.driver.require import least_driver, requirements_of
 from gpubind.formats.elf.elf import ElfFacts, split_library_path
 from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import framework_libraries, frameworks_in, matching, packages_of
+from gpubind.image.cuda import (
+    directories_for,
+    framework_libraries,
+    frameworks_in,
+    matching,
+    packages_of,
+    wheel_directories,
+)
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
 from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code, with_code
@@ -36,6 +43,7 @@ from gpubind.model.cuda import cuda_of_isa, minimum_driver, minor_floor, version
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import CodeFile, by_owner, sum_of
 from gpubind.model.plain import plain
+from gpubind.model.rocm import is_rocms, release_with
 
 FILES_LIMIT = 512
 """Files of an image in which libraries of the driver are looked for."""
@@ -109,6 +117,10 @@ class ImageNeeds(NamedTuple):
     libraries: tuple[DriverLibrary, ...]
     missing: tuple[str, ...]
     """Libraries that the program needs, that the image lacks, and that are not a driver's."""
+    lacking: tuple[tuple[str, str], ...]
+    """Those that libraries of frameworks need, each with the library that needs it first."""
+    rocm: Optional[tuple[str, str, str]]
+    """The major release of ROCm that something is linked with, the library of it that tells, and the file."""
     fabric: tuple[Fabric, ...]
     unread: tuple[tuple[str, str], ...]
     """What was not looked at, and why."""
@@ -139,7 +151,7 @@ class ImageNeeds(NamedTuple):
     @property
     def is_for_gpus(self) -> bool:
         """Return whether anything in it uses a GPU."""
-        own = self.cuda or self.facts.rocm or self.facts.rocm_runtime
+        own = self.cuda or self.facts.rocm or self.facts.rocm_runtime or self.rocm
         return bool(own or self.gpu_code or self.libraries or self.requires)
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,6 +174,8 @@ class ImageNeeds(NamedTuple):
             "capabilities": [{"name": one, "sure": sure, "by": by} for one, sure, by in self.capabilities],
             "libraries": plain(self.libraries),
             "missing": list(self.missing),
+            "lacking": [{"name": name, "by": by} for name, by in self.lacking],
+            "rocm": dict(zip(("release", "library", "by"), self.rocm)) if self.rocm else None,
             "fabric": plain(self.fabric),
             "unread": [{"path": path, "why": why} for path, why in self.unread],
         }
@@ -182,6 +196,8 @@ class _Looked:
         """The first file that names a library, by its name."""
         self.unread: dict[str, str] = {}
         self._seen: set[str] = set()
+        self._rocms: dict[str, str] = {}
+        """The first file that is linked with a library of ROCm's, by its name."""
 
     def look(self, path: str) -> None:
         """Look into the file *path*, once: what it is linked with, and which libraries it names."""
@@ -213,14 +229,21 @@ class _Looked:
     def _linked(self, path: str, elf: ElfFacts) -> None:
         for name in elf.needed:
             self.use(name, "linked", path)
+            if is_rocms(name):
+                self._rocms.setdefault(name, path)
         for need in elf.version_needs:
             self._versions.setdefault(need.library, {}).update(dict.fromkeys(need.versions))
             if not is_member(elf.soname or ""):
                 self._needs += need.versions
 
     def use(self, name: str, use: Strength, path: str) -> None:
-        """Note that the file *path* uses the library *name*, if it is a driver's and no name of that file itself."""
-        if _about(name) is not None and not basename(path).startswith(name):
+        """Note that the file *path* uses the library *name*, if it is a driver's and no name of that file itself.
+
+        HIP and AMD's OpenCL open libGL for programs that share buffers with it: that says nothing of the image.
+        """
+        about = _about(name)
+        is_for_sharing = about is not None and about[0] == "any" and use == "opened" and is_rocms(basename(path))
+        if about is not None and not is_for_sharing and not basename(path).startswith(name):
             self._uses.setdefault((name, use), {})[path] = None
 
     @property
@@ -236,6 +259,12 @@ class _Looked:
             strength: Strength = "opened" if vendor == "any" else use  # it may find another vendor's
             versions = tuple(sorted(self._versions.get(name, ())))
             yield DriverLibrary(name, vendor, capability, strength, versions, tuple(sorted(paths)))
+
+    @property
+    def rocm(self) -> Optional[tuple[str, str, str]]:
+        """Return the newest release of ROCm that a file is linked with, the library that tells, and the file."""
+        found = ((release, name, path) for name, path in self._rocms.items() if (release := release_with([name])))
+        return max(found, key=lambda one: (version_key(one[0]), one[1].startswith("libamdhip64")), default=None)
 
     def newest(self, prefix: str) -> Optional[str]:
         return newest(self._needs, prefix)
@@ -277,6 +306,9 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     if is_for_all:
         code = (*code, *read_gpu_code(image))
         _look_everywhere(looked, places)
+    for file in code:
+        if isinstance(image.tree.list(file.path), Missing):
+            looked.look(file.path)
     fabric = tuple(_fabric(looked, places)) if is_for_all else ()
     cuda = with_code(image.tree, facts.every_cuda, code)
     only_ptx = _only_ptx(code)
@@ -304,6 +336,8 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         libstdcxx=looked.newest("GLIBCXX"),
         libraries=tuple(looked.libraries),
         missing=missing,
+        lacking=tuple(_lacking(image, places.packages)) if is_for_all else (),
+        rocm=looked.rocm,
         fabric=fabric,
         unread=tuple(sorted(unread.items())),
     )
@@ -311,7 +345,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
 
 def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     """Return the files that *program* is linked with, itself first; what is missing; and whether it is a Python."""
-    container = Container(image.loader, image.tree, (), (), image.facts.env.get("LD_LIBRARY_PATH", ""))
+    container = _container(image)
     machine = Caller(image.facts.arch, modes_count=image.facts.kind == "directory")
     chain = follow(container, program, image.facts.env.get("PATH") or DEFAULT_PATH, machine)
     if chain.file is None or chain.stop is not None:
@@ -323,6 +357,27 @@ def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ..
     missing = (one.name for one in closure.missing if _about(one.name) is None)
     files = tuple(here.file.path for here in closure.objects)
     return files, tuple(sorted(set(missing))), is_python(chain.file)
+
+
+def _lacking(image: Image, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the libraries that frameworks in the directories *places* need, and what needs them, unless a driver's."""
+    tree = image.tree
+    if tree.restarts:
+        return
+    container = _container(image)
+    wheels = [wheel for packages in places for wheel in wheel_directories(tree, packages)]
+    found: dict[str, str] = {}
+    for framework, packages in frameworks_in(tree, places):
+        directories = directories_for(framework, packages, wheels)
+        for library in framework_libraries(tree, packages, framework):
+            for failure in container.load_beside(library, directories).failures:
+                if failure.kind == "missing" and _about(failure.name) is None:
+                    found.setdefault(failure.name, library)
+    yield from sorted(found.items())
+
+
+def _container(image: Image) -> Container:
+    return Container(image.loader, image.tree, (), (), image.facts.env.get("LD_LIBRARY_PATH", ""))
 
 
 def _look_everywhere(looked: _Looked, places: _Places) -> None:

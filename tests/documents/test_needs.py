@@ -17,7 +17,7 @@ from tests.image.cuda_trees import SITE
 from tests.image.test_needs import AVCODEC, FABRIC, PYTORCH
 from tests.support.commands import gpubind as command
 from tests.support.elf import elf
-from tests.support.gpucode import library_of, module
+from tests.support.gpucode import library, library_of, module
 from tests.support.images import glibc, sandbox
 from tests.support.trees import Spec, make_tree
 
@@ -96,3 +96,16 @@ def test_architectures_of_a_few_modules_are_by_themselves_with_the_number_of_the
     tree = {**glibc(), f"{SITE}/paddle/libs/libphi.so": code}
     (row,) = (line for line in render_needs_tsv(of(tmp_path, tree), "x").splitlines() if "PaddlePaddle" in line)
     assert row.split("\t")[1] == "sm_61 sm_86 sm_90 sm_90a; PTX compute_86; only 1 of 10 modules: sm_35"
+
+
+def test_amds_architectures_that_differ_between_the_files_of_a_framework_have_rows(tmp_path: Path) -> None:
+    spec: Spec = {
+        f"{SITE}/jax_plugins/xla_rocm60/xla_rocm_plugin.so": library("gfx90a", "gfx1101"),
+        f"{SITE}/jax_rocm60_plugin/_linalg.so": library("gfx90a", "gfx1101"),
+        f"{SITE}/jax_rocm60_plugin/_prng.so": library("gfx90a"),
+    }
+    lines = [line.split("\t") for line in render_needs_tsv(of(tmp_path, spec), "x").splitlines()]
+    assert [line[:2] for line in lines if "gfx90a" in line[1]] == [
+        ["GPU code: JAX", "gfx90a gfx1101"],
+        ["... in _prng.so", "gfx90a"],
+    ]

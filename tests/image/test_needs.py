@@ -14,7 +14,7 @@ from gpubind.image.open import open_image
 from gpubind.model import ImageCuda
 from tests.image.cuda_trees import SITE, torch
 from tests.support.elf import elf
-from tests.support.gpucode import library
+from tests.support.gpucode import bundle, library
 from tests.support.images import glibc, sandbox
 from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.squashfs import SifObject, sif, squashfs
@@ -96,6 +96,34 @@ def test_rocm_is_asked_of_the_host_only_if_the_image_lacks_it(tmp_path: Path) ->
     (tmp_path / "other").mkdir()
     assert [one.vendor for one in of(tmp_path, user).libraries] == ["amd"]
     assert of(tmp_path / "other", user, {f"{LIB}/libamdhip64.so.6": elf("libamdhip64.so.6")}).libraries == ()
+
+
+JAX7: Spec = {
+    f"{SITE}/jax_plugins/xla_rocm7/xla_rocm_plugin.so": elf(
+        "xla_rocm_plugin.so",
+        needed=("librocprofiler-sdk.so.1", "librccl.so.1", "libamdhip64.so.7"),
+        more={".hip_fatbin": bundle("gfx90a", "gfx1101")},
+    ),
+    f"{SITE}/jax_rocm7_plugin/_prng.so": library("gfx90a"),
+}
+"""Of jax-rocm7-pjrt 0.12.0."""
+
+
+def test_the_release_of_rocm_follows_from_what_a_framework_is_linked_with(tmp_path: Path) -> None:
+    found = of(tmp_path, JAX7)
+    plugin = f"{SITE}/jax_plugins/xla_rocm7/xla_rocm_plugin.so"
+    assert found.rocm == ("7", "libamdhip64.so.7", plugin)
+    assert found.lacking == (("librccl.so.1", plugin), ("librocprofiler-sdk.so.1", plugin))
+    assert [(one.name, one.use) for one in found.libraries] == [("libamdhip64.so.7", "linked")]
+    assert found.is_for_gpus
+
+
+def test_libgl_that_hip_opens_is_no_need_of_the_image(tmp_path: Path) -> None:
+    hip = elf("libamdhip64.so.6", more={".rodata": b"\0libGL.so.1\0"})
+    solve = File(elf(needed=("libamdhip64.so.6",), kind=2), 0o755)
+    found = of(tmp_path, {f"{LIB}/libamdhip64.so.6": hip, "/usr/bin/solve": solve}, program="/usr/bin/solve")
+    assert found.libraries == ()
+    assert found.rocm == ("6", "libamdhip64.so.6", "/usr/bin/solve")
 
 
 def test_a_module_of_python_that_opens_a_library_is_known_by_its_name(tmp_path: Path) -> None:

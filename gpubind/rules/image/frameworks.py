@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from posixpath import basename, dirname
+from posixpath import basename
 from typing import Optional
 
 from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import framework_libraries, frameworks_in, packages_of, wheel_directories
+from gpubind.image.cuda import directories_for, framework_libraries, frameworks_in, packages_of, wheel_directories
 from gpubind.loader.container import Failure
 from gpubind.model import Finding, Missing, Severity, cases_of, finding
 from gpubind.model.cuda import Framework, framework_called
@@ -114,9 +114,7 @@ def _refused(preflight: ImagePreflight, every: Sequence[tuple[Framework, str]]) 
     tree = preflight.container.tree
     wheels = _wheels(tree, (packages for _, packages in every))
     for framework, packages in every:
-        own = [place if place.startswith("/") else f"{packages}/{place}" for place in framework.beside]
-        # Of conda's Python, everything that it opens sees its own libraries.
-        directories = (*own, *wheels, dirname(dirname(packages)))
+        directories = directories_for(framework, packages, wheels)
         for library, module in framework_libraries(tree, packages, framework).items():
             failures = preflight.container.load_beside(library, directories).failures
             theirs = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
