@@ -63,7 +63,7 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         yield "GPU", _NOTHING, ""
     yield from _driver(needs)
     if facts.rocm or facts.rocm_runtime:
-        yield "ROCm", facts.rocm or "not known", dirname(facts.rocm_runtime or "/opt/rocm/lib")
+        yield "ROCm", facts.rocm or "not known", dirname(facts.rocm_runtime or "")
     if needs.rocm is not None:
         release, soname, by = needs.rocm
         yield "linked with ROCm", f"{release}: {soname}", by
@@ -79,8 +79,10 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         yield "brings a driver", f"{own.soname}: it fits one version of the kernel module only", own.path
     for name in needs.missing:
         yield "missing", name, needs.program or ""
+    lacking: dict[str, list[str]] = {}
     for name, by in needs.lacking:
-        yield "missing", name, by
+        lacking.setdefault(by, []).append(name)
+    yield from (("missing", ", ".join(names), by) for by, names in lacking.items())
     for fabric in needs.fabric:
         lacks = "" if fabric.is_there else "opened by name, and not in the image; "
         yield f"{fabric.name} {fabric.version or ''}".rstrip(), f"{lacks}{fabric.host}", fabric.path

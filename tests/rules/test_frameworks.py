@@ -13,7 +13,7 @@ from tests.image.cuda_trees import torch, wheels
 from tests.rules.cases_amd import amd, cxx
 from tests.rules.cases_image import CUDNN, HOST, LIB, PYTHON, SITE, broken_torch
 from tests.rules.situations import Situation, found, started
-from tests.support.amd import kernel
+from tests.support.amd import kernel, rocm
 from tests.support.elf import elf
 from tests.support.gpucode import bundle
 from tests.support.images import glibc, image, image_with_bytes, sandbox
@@ -200,6 +200,7 @@ def test_of_jax_for_rocm_the_plugin_is_looked_at() -> None:
     assert told.severity == "warning"  # it runs on the CPU
 
 
+SERVES = {"ROCM_PATH": "/opt/rocm-6.2.4"}
 CUPY7 = {"cupy_backends/cuda/api/runtime.cpython-311-x86_64-linux-gnu.so": ("libamdhip64.so.7", "librocfft.so.0")}
 JAX7 = {"jax_plugins/xla_rocm7/xla_rocm_plugin.so": ("librocprofiler-sdk.so.1", "librocblas.so.5", "libamdhip64.so.7")}
 MIGRAPHX = {"onnxruntime/capi/libonnxruntime_providers_migraphx.so": ("libmigraphx_c.so.3", "libamdhip64.so.7")}
@@ -248,6 +249,17 @@ def test_libraries_of_a_newer_rocm_are_missing_and_the_finding_names_the_release
     assert (told.code, told.severity) == ("framework-library", severity)
     assert told.what.startswith(what)
     assert told.hint == "use an image with ROCm 7, or install that release's packages in the image"
+
+
+def test_the_release_that_a_host_has_and_that_does_not_serve_is_named() -> None:
+    spec = {f"{SITE}/{path}": elf(needed=needed) for path, needed in CUPY7.items()}
+    there = cxx(more={**PYTHON, **spec})
+    situation = amd(rocm("/opt/rocm-7.0.1", "7.0.1", "libamdhip64.so.7"), image=there, environ=SERVES)
+    (told,) = [f for f in found(situation._replace(program="python3")) if f.code == "framework-library"]
+    assert (
+        told.hint
+        == "the host has ROCm 7 in /opt/rocm-7.0.1, and another one serves: plan with ROCM_PATH=/opt/rocm-7.0.1"
+    )
 
 
 @pytest.mark.parametrize("files", [CUPY7, LLAMA], ids=["cupy", "llama-cpp-python"])

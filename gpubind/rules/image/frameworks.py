@@ -60,12 +60,13 @@ def _finding(preflight: ImagePreflight, refused: _Refused, severity: Severity) -
     missing = [failure for failure in refused.failures if failure.kind == "missing"]
     first = (missing or refused.failures)[0]
     names = tuple(dict.fromkeys(failure.name for failure in missing))
-    release, directory = release_with((*names, *refused.needed)), rocm_with(preflight, first.name)
+    release = release_with((*names, *refused.needed))
+    directory = next(filter(None, (rocm_with(preflight, name) for name in names)), None)
     of_rocm = any(map(is_rocms, names))
     found = finding(
         "framework-library",
         subject=first.name,
-        case=cases_of(("missing", missing), ("of-release", of_rocm and release), ("on-host", directory)),
+        case=cases_of(("missing", missing), ("of-release", of_rocm and release), ("on-host", release and directory)),
         severity=severity,
         where=refused.library,
         framework=refused.framework.name,
