@@ -17,6 +17,12 @@ from gpubind.model import Gpu
 from gpubind.model.capability import compute_capability
 from gpubind.model.gpucode import arch_of_capability
 
+_INTELS = {
+    "tgllp": "tgl", "icllp": "icl", "bxt": "apl", "adls": "adl-s", "adlp": "adl-p", "adln": "adl-n", "nvls": "nvl-s",
+    "nvlp": "nvl-p",
+}  # fmt: skip
+"""What Intel's compilers call platforms for which its compute runtime has another name."""
+
 
 class GpuArch(NamedTuple):
     """A GPU, and its architecture."""
@@ -35,7 +41,8 @@ class GpuArch(NamedTuple):
 def architectures(host: Host, gpus: Iterable[Gpu]) -> tuple[GpuArch, ...]:
     """Return the architecture of each of *gpus*; *host* is a lenient one."""
     every = tuple(gpus)
-    return (*_nvidias(host, [gpu for gpu in every if gpu.vendor == "nvidia"]), *_amds(host, every))
+    nvidias = [gpu for gpu in every if gpu.vendor == "nvidia"]
+    return (*_nvidias(host, nvidias), *_amds(host, every), *_intels(host, every))
 
 
 def _nvidias(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
@@ -52,3 +59,13 @@ def _amds(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
     processors = read_processors(host) if of_amd else {}
     for gpu in of_amd:
         yield GpuArch(gpu, processors.get(gpu.minor))
+
+
+def _intels(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
+    """Yield Intel's GPUs that are in the table: code for them is usually compiled when it is loaded."""
+    of_intel = [gpu for gpu in gpus if gpu.vendor == "intel"]
+    if of_intel:
+        from gpubind.inventory.intel.devices import platform  # few hosts have such a device
+
+        known = ((gpu, platform(host, gpu.pci or "")) for gpu in of_intel)
+        yield from (GpuArch(gpu, _INTELS.get(name, name)) for gpu, name in known if name is not None)

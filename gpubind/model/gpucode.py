@@ -28,6 +28,13 @@ Source: Linux `amdgpu_gmc.c`, `amdgpu_gmc_noretry_set`, and `kfd_process.c`, `kf
 """
 SPIRV = "amdgcnspirv"
 """AMD's code for every GPU: ROCm compiles it when it is loaded, as NVIDIA's driver compiles PTX."""
+SPIR64 = "spir64"
+"""Intel's code for every GPU: the compute runtime compiles it when it is loaded."""
+INTEL = (
+    "bdw", "skl", "apl", "glk", "kbl", "cfl", "icl", "ehl", "tgl", "rkl", "dg1", "adl-s", "adl-p", "adl-n", "dg2",
+    "pvc", "mtl", "arl", "lnl", "bmg", "ptl", "nvl-s", "nvl-p", "cri",
+)  # fmt: skip
+"""Intel's GPUs, as its compilers name them, the oldest first."""
 GENERIC = {
     "gfx9-generic": "900 902 904 906 909 90c",
     "gfx9-4-generic": "940 941 942 950",
@@ -119,7 +126,7 @@ class GpuCode(NamedTuple):
     @property
     def vendors(self) -> frozenset[Vendor]:
         """Return the vendors whose GPUs run some of it."""
-        return frozenset("nvidia" if _CUDA.fullmatch(one) else "amd" for one in (*self.code, *self.ptx))
+        return frozenset(map(vendor_of, (*self.code, *self.ptx)))
 
     def share(self, arch: str, cuda: Optional[str] = None) -> Share:
         """Return how many modules a GPU of *arch*, `sm_86` or `gfx90a`, runs with a driver for *cuda*.
@@ -167,6 +174,11 @@ def by_owner(files: Iterable[CodeFile], program: str = "") -> dict[str, list[Cod
     for file in files:
         groups.setdefault(file.framework or program or file.path, []).append(file)
     return {name: [file for file in group if file.is_main] or group for name, group in groups.items()}
+
+
+def vendor_of(arch: str) -> Vendor:
+    """Return the vendor of the GPUs that run code for *arch*."""
+    return "nvidia" if _CUDA.fullmatch(arch) else "intel" if arch in (*INTEL, SPIR64) else "amd"
 
 
 def arch_order(arch: str) -> tuple[int, str]:
@@ -247,7 +259,10 @@ def _runs(arch: str, code: str) -> bool:
     """Return whether a GPU of *arch* runs machine code for *code*."""
     gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu is None or made_for is None:
-        return gpu is made_for and _amd_runs(arch, code)
+        # An Arrow Lake may have the cores of Meteor Lake.
+        return gpu is made_for and (
+            _amd_runs(arch, code) or (arch in INTEL and code in (arch, {"arl": "mtl"}.get(arch)))
+        )
     here, there = int(gpu.group(1)), int(made_for.group(1))
     if made_for.group(2) == "a" or there in _TEGRA or here in _TEGRA:
         return here == there
@@ -258,7 +273,7 @@ def _compiles(arch: str, code: str) -> bool:
     """Return whether the driver of a GPU of *arch* compiles *code* for it."""
     gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu is None or made_for is None:
-        return gpu is None and made_for is None and code == SPIRV
+        return code == (SPIR64 if arch in INTEL else SPIRV) and gpu is None
     here, there, suffix = int(gpu.group(1)), int(made_for.group(1)), made_for.group(2)
     if suffix == "a":
         return here == there

@@ -21,7 +21,7 @@ class Policy(NamedTuple):
     glibc: Optional[str] = None
     """The oldest glibc, for programs of an image that has none."""
     gpus: tuple[str, ...] = ()
-    """The architectures of the GPUs: `sm_90`, `gfx90a`."""
+    """The architectures of the GPUs: `sm_90`, `gfx90a`, `bmg`."""
     arch: tuple[str, ...] = ()
     """The architectures of the machines: `x86_64`."""
     capabilities: Optional[tuple[str, ...]] = None

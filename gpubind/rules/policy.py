@@ -14,7 +14,7 @@ from gpubind.formats.driver.require import drivers_of, holds, of_driver
 from gpubind.image.needs import CAPABILITIES_VARIABLE, ImageNeeds
 from gpubind.model import Finding, architecture, finding
 from gpubind.model.cuda import branch_of, cuda_max, is_addition, minimum_driver, version_key
-from gpubind.model.gpucode import best_share, by_owner, sum_of
+from gpubind.model.gpucode import best_share, by_owner, sum_of, vendor_of
 from gpubind.model.policy import Policy
 
 _NEWEST = ".999999"
@@ -159,7 +159,7 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     cuda = policy.cuda or cuda_max(_least_of(policy))
     for name, files in by_owner(needs.gpu_code).items():
         code = sum_of(files)
-        asked = [gpu for gpu in policy.gpus if ("nvidia" if gpu.startswith("sm_") else "amd") in code.vendors]
+        asked = [gpu for gpu in policy.gpus if vendor_of(gpu) in code.vendors]
         shares = {gpu: best_share(files, gpu, cuda) for gpu in asked or policy.gpus}
         lacking = [gpu for gpu, share in shares.items() if not share.is_enough]
         if not lacking or code.unread:

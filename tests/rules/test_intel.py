@@ -6,11 +6,14 @@ from typing import Any, Optional
 
 import pytest
 
+from gpubind.formats.gpucode.sycl import GENERATED
 from gpubind.image.facts import Image
 from gpubind.model import Finding
+from tests.formats.test_sycl import archive
 from tests.rules.situations import Situation, found
 from tests.support.amd import LIB, RENDER, VIDEO, merged
 from tests.support.elf import elf
+from tests.support.gpucode import library as gpu_library
 from tests.support.images import glibc, image, image_with_bytes
 from tests.support.intel import BASE, gaudi, gpu, userspace
 from tests.support.trees import Item, Link, Spec
@@ -133,3 +136,30 @@ def test_the_runtime_of_a_recorded_host_is_known_by_its_build() -> None:
     opened = image(glibc("2.36"), library("libstdc++.so.6"), library("libm.so.6"), library("libgcc_s.so.1"))
     for gpus, severity in ((B580, ["error"]), (A770, [])):
         assert [one.severity for one in told(gpus, runtime, old, image=opened) if one.code == UNKNOWN] == severity
+
+
+def sycl(*names: str) -> Image:
+    """An image with a package for SYCL that has code for *names* in an archive."""
+    code = archive(*names)
+    package = "/usr/lib/python3/dist-packages/bitsandbytes/libbitsandbytes_xpu2026.so"
+    library = elf("libbitsandbytes_xpu2026.so", more={GENERATED: code})
+    return image_with_bytes(glibc("2.36"), {package: library, "/usr/bin/python3": elf(kind=2)})
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "is_reported"),
+    [
+        (A770, ("64.12.55.8", "64.12.60.7"), False),
+        (B580, ("64.12.55.8", "64.12.60.7"), True),
+        (B580, ("64.12.55.8", "generic_ir"), False),
+        (UNHEARD, ("64.12.55.8",), False),
+    ],
+)
+def test_code_for_other_gpus_of_intels_only_is_reported(host: Spec, names: tuple[str, ...], is_reported: bool) -> None:
+    assert ("gpu-code-missing" in [one.code for one in told(host, image=sycl(*names))]) == is_reported
+
+
+def test_an_image_without_code_for_the_graphics_of_a_processor_is_right() -> None:
+    code = {"/usr/lib/python3/dist-packages/bitsandbytes/libbitsandbytes_cuda128.so": gpu_library("sm_90")}
+    opened = image_with_bytes(glibc("2.36"), code, {"/usr/bin/python3": elf(kind=2)})
+    assert "gpu-code-missing" not in [one.code for one in told(METEOR, image=opened)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from gpubind.formats.elf.dynamic import OFFSET_LIMIT, SHT_NOBITS, find_sections
-from gpubind.formats.gpucode import fatbin, hip
-from gpubind.model.gpucode import GpuCode
+from gpubind.formats.gpucode import fatbin, hip, sycl
+from gpubind.model.gpucode import SPIR64, GpuCode, Ptx, gpu_code
 
-_NAMES = (*fatbin.SECTIONS, hip.SECTION, hip.ARCHIVE_SECTION)
+_NAMES = (*fatbin.SECTIONS, hip.SECTION, hip.ARCHIVE_SECTION, sycl.GENERATED, sycl.PORTABLE)
 
 
 def parse_gpu_code(stream: BinaryIO, charge: fatbin.Charge = lambda _: None) -> GpuCode:
@@ -32,4 +32,7 @@ def parse_gpu_code(stream: BinaryIO, charge: fatbin.Charge = lambda _: None) -> 
         return GpuCode(unread=hip.IN_ARCHIVES)
     if hip.SECTION in found:
         return hip.parse_bundles(read, found[hip.SECTION].offset, found[hip.SECTION].size, charge)
-    return GpuCode()
+    if sycl.GENERATED in found:
+        section, has_portable = found[sycl.GENERATED], sycl.PORTABLE in found
+        return sycl.parse_generated(read, section.offset, section.size, charge, has_portable=has_portable)
+    return gpu_code([((), [Ptx(SPIR64)])]) if sycl.PORTABLE in found else GpuCode()

@@ -19,7 +19,7 @@ from gpubind.formats.text.toml import parse_toml
 from gpubind.model import CAPABILITIES
 from gpubind.model.arch import WITH_DRIVERS
 from gpubind.model.capability import known_architectures
-from gpubind.model.gpucode import arch_order, is_of_board
+from gpubind.model.gpucode import INTEL, arch_order, is_of_board
 from gpubind.model.policy import KEYS, Policy
 
 _WHAT = "malformed policy"
@@ -86,14 +86,15 @@ def _known(table: dict[str, Any], key: str, known: tuple[str, ...]) -> tuple[str
 def _gpus(text: str) -> Iterator[str]:
     """Yield the architectures that *text* stands for."""
     name, known = text.removesuffix("+"), known_architectures()
-    if _AMD.fullmatch(text):
+    if _AMD.fullmatch(text) or text in INTEL:
         yield text
     elif name in known:
         above = known[known.index(name) :] if name != text else (name,)
         yield from (gpu for gpu in above if gpu == name or not is_of_board(gpu))
     else:
-        is_amds = name != text and _AMD.fullmatch(name)
-        hint = "AMD's architectures have no order: name each" if is_amds else one_of((*known, "gfx90a"), text)
+        is_others = name != text and (_AMD.fullmatch(name) or name in INTEL)
+        known = (*known, "gfx90a", *INTEL)
+        hint = "AMD's and Intel's architectures have no order: name each" if is_others else one_of(known, text)
         raise _malformed(f"`gpus` names `{text[:_SHOWN]}`", hint)
 
 

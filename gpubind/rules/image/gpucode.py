@@ -106,7 +106,9 @@ def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[
     if not has or has.unread is not None:
         return None
     # An image for the other vendor as well is right.
-    asked = [gpu for gpu in gpus if gpu.gpu.vendor in has.vendors] or list(gpus)
+    asked = [gpu for gpu in gpus if gpu.gpu.vendor in has.vendors]
+    # Many processors have graphics, for which no code is expected.
+    asked = asked or [gpu for gpu in gpus if gpu.gpu.vendor != "intel"]
     for refusing in (None, libcuda):
         cuda = refusing.serves if refusing is not None else None
         shares = {gpu: best_share(files, gpu.arch or "", cuda) for gpu in asked}
