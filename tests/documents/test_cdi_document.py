@@ -268,6 +268,13 @@ def test_amds_gpus_have_the_numbers_of_amds_toolkit_and_the_spec_is_not_stale() 
     made = plan(amd_host(*parts), Request(vendors=("amd",)))
     spec = spec_of(made)
     paths = {one["name"]: [node["path"] for node in one["containerEdits"]["deviceNodes"]] for one in spec["devices"]}
+    assert [path for path in paths["GPU-0000000000000002"] if "render" in path] == [
+        "/dev/dri/renderD129",
+        "/dev/dri/renderD130",
+    ]
+    by_name = plan(amd_host(*parts), Request(vendors=("amd",), gpus="GPU-0000000000000002"))
+    own = {node.target for node in by_name.devices if node.target != "/dev/kfd"}
+    assert sorted(paths["GPU-0000000000000002"]) == sorted(own)
     renders = [next(path for path in paths[name] if "render" in path) for name in "012"]
     assert renders == [f"/dev/dri/renderD{minor}" for minor in (129, 130, 128)]
     with_it = amd_host(*parts, {"/etc/cdi/amd.json": json.dumps(spec)})

@@ -56,7 +56,8 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         nodes = [_node(node) for node in own[gpu.index]]
         devices[str(numbers.get(gpu.index, gpu.index))] = nodes
         if gpu.uuid and is_device_name(gpu.uuid):
-            devices[gpu.uuid] = nodes
+            # The partitions of one of AMD's may share it: then it names all of them, as --gpus does.
+            devices[gpu.uuid] = [*devices.get(gpu.uuid, ()), *nodes]
     whole = [_node(node) for nodes in (*own.values(), strays) for node in nodes]
     common: dict[str, Any] = {}
     if whole or not shared:

@@ -25,6 +25,13 @@ DISPLAY_CLASSES = ("0x03", "0x12")
 """Display controllers, and processing accelerators: the MI300 family calls itself so."""
 
 
+FOUND_BY_DISCOVERY = "ip discovery"
+"""What KFD reports as the name of a GPU whose parts amdgpu reads from the GPU itself: it says nothing about the model.
+
+Source: Linux `kfd_topology.c`, which takes it from `amdgpu_asic_name` in `amdgpu_device.c`.
+"""
+
+
 class Topology(NamedTuple):
     """The GPUs that KFD shows to this process, and the nodes that it hides."""
 
@@ -52,7 +59,8 @@ def read_topology(host: Host) -> Topology:
         if isinstance(properties, str):
             hidden.append(properties)
             continue
-        name, gfx = host.dev.text(f"{base}/name") or None, gfx_of(properties)
+        name, gfx = host.dev.text(f"{base}/name") or "", gfx_of(properties)
+        name = "" if name.strip() == FOUND_BY_DISCOVERY else name
         model = f"{name} ({gfx})" if name and gfx else name or gfx
         minor = properties.get("drm_render_minor") or None
         render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None

@@ -322,6 +322,11 @@ def test_without_a_topology_the_pci_bus_tells() -> None:
     ]
 
 
+def test_the_name_of_every_gpu_that_is_found_by_discovery_is_not_a_model() -> None:
+    name = {f"{NODES}/2/name": "ip discovery\n"}
+    assert planned(opt(), kernel(gpus=1), name).gpus[0].model == "gfx942"
+
+
 def test_a_chip_without_an_id_has_no_uuid() -> None:
     assert planned(opt(), kernel(gpus=1), kfd_node(2, 128, bus=5, unique=0)).gpus[0].uuid is None
 
