@@ -30,12 +30,13 @@ LIBRARY_VARIABLES = (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEV
 TOOLKIT_VARIABLES = {"nvidia": NVIDIA_VISIBLE_DEVICES, "amd": AMD_VISIBLE_DEVICES}
 """The variable that each vendor's tools outside of containers read."""
 ZE_AFFINITY_MASK, ZE_HIERARCHY = "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY"
+HABANA_VISIBLE_DEVICES = "HABANA_VISIBLE_DEVICES"
 ZE_PCI_ORDER = "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
 INTEL_VARIABLES = (
     *(ZE_AFFINITY_MASK, ZE_HIERARCHY, ZE_PCI_ORDER, "ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER"),
-    *("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"),
+    *(HABANA_VISIBLE_DEVICES, "HABANA_VISIBLE_MODULES"),
 )
-"""The variables about Intel's GPUs: they choose none of the nodes, and a container gets them as they are."""
+"""The variables about Intel's GPUs: a container gets them as they are. Only HABANA_VISIBLE_DEVICES chooses nodes."""
 GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, GPU_DEVICE_ORDINAL, *TOOLKIT_VARIABLES.values(), *INTEL_VARIABLES)
 """The variables that list GPUs, in the order in which they are read."""
 

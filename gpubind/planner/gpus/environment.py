@@ -10,6 +10,7 @@
 | GPU_DEVICE_ORDINAL               | AMD              | a place in what ROCr shows   | nothing: OpenCL reads it itself |
 | NVIDIA_VISIBLE_DEVICES           | NVIDIA           | an index                     | which of all these may stay     |
 | AMD_VISIBLE_DEVICES              | AMD              | a place in PCI order         | which of all these may stay     |
+| HABANA_VISIBLE_DEVICES           | Gaudi            | that of a device file        | the accelerators                |
 
 Which names each variable understands is in `RULES` of `gpubind.formats.driver.gpu_names`. A variable is read as its
 vendor's library would read it. Where that is not certain, everything stays and the variable is handed on: the library
@@ -132,7 +133,7 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
     if not VENDOR_ROWS[inventory.driver.vendor].reader:
         from gpubind.planner.gpus.intel import handed_on  # few hosts have such GPUs
 
-        return handed_on(environ)
+        return handed_on(inventory, environ)
     every = (gpu for other in inventories if other is not inventory for gpu in usable(other))
     others = [gpu for gpu in every if VENDOR_ROWS[gpu.vendor].reader]
     lists = {name: GpuList(name, inventory, environ) for name in gpu_names.RULES if name in environ}

@@ -6,10 +6,12 @@
 | ZE_FLAT_DEVICE_HIERARCHY              | FLAT, COMPOSITE or COMBINED: whether tiles are devices                      |
 | ZE_ENABLE_PCI_ID_DEVICE_ORDER         | 1: devices are counted by PCI address                                       |
 | ONEAPI_DEVICE_SELECTOR                | backends and devices of SYCL; SYCL_DEVICE_FILTER until 2023                 |
-| HABANA_VISIBLE_DEVICES, ..._MODULES   | accelerators, for Gaudi's runtime and for its software                      |
+| HABANA_VISIBLE_DEVICES                | `all`, or the numbers of the nodes of Gaudi accelerators                    |
+| HABANA_VISIBLE_MODULES                | the modules of accelerators, which no file names                            |
 
 The caller's own stay: all nodes are planned and the variables are handed on, so that they mean in the container what
-they mean on the host. With `--gpus`, a minimal /dev has the nodes of the chosen GPUs only; else ZE_AFFINITY_MASK lists
+they mean on the host. Only HABANA_VISIBLE_DEVICES chooses nodes, as it does with Gaudi's container runtime: those of
+the accelerators that it lists, if it lists nothing else. With `--gpus`, a minimal /dev has the nodes of the chosen GPUs only; else ZE_AFFINITY_MASK lists
 them. Sources: Level Zero specification, "Environment Variables"; Intel, "Exposing the Device Hierarchy"; DPC++
 `EnvironmentVariables.md`; compute-runtime `shared/source/execution_environment`; Gaudi documentation, "Docker
 Installation".
@@ -19,15 +21,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpubind.formats.driver.gpu_names import INTEL_VARIABLES, ZE_AFFINITY_MASK, ZE_HIERARCHY, ZE_PCI_ORDER
-from gpubind.model import EnvVar, Inventory
-from gpubind.planner.gpus.choice import Choice
+from gpubind.formats.driver.gpu_names import (
+    HABANA_VISIBLE_DEVICES,
+    INTEL_VARIABLES,
+    ZE_AFFINITY_MASK,
+    ZE_HIERARCHY,
+    ZE_PCI_ORDER,
+)
+from gpubind.model import EnvVar, Gpu, Inventory
+from gpubind.planner.gpus.choice import Choice, Chosen, usable
 
 
-def handed_on(environ: Mapping[str, str]) -> Choice:
-    """Return the choice of all of Intel's GPUs, with the variables of the caller's *environ* that are about them."""
+def handed_on(inventory: Inventory, environ: Mapping[str, str]) -> Choice:
+    """Return the choice of all of Intel's GPUs, or of the accelerators that are listed.
+
+    The container gets the variables of the caller's *environ* that are about them.
+    """
     forwarded = tuple((name, environ[name]) for name in INTEL_VARIABLES if name in environ)
-    return Choice(forwarded[0][0] if forwarded else "", None, forwarded, already_set=bool(forwarded))
+    by = forwarded[0][0] if forwarded else ""
+    listed = _listed(inventory, environ.get(HABANA_VISIBLE_DEVICES, ""))
+    if listed:
+        others = (Chosen(gpu) for gpu in usable(inventory) if not _is_gaudi(gpu))
+        return Choice(HABANA_VISIBLE_DEVICES, (*others, *listed), forwarded, already_set=True)
+    return Choice(by, None, forwarded, already_set=bool(forwarded))
+
+
+def _listed(inventory: Inventory, value: str) -> tuple[Chosen, ...]:
+    """Return the accelerators that *value* lists; none if it is `all`, or names anything else."""
+    gaudis = {str(gpu.minor): Chosen(gpu) for gpu in usable(inventory) if _is_gaudi(gpu)}
+    names = dict.fromkeys(name.strip() for name in value.split(","))
+    return tuple(gaudis[name] for name in names) if gaudis.keys() >= names.keys() else ()
+
+
+def _is_gaudi(gpu: Gpu) -> bool:
+    """Return whether *gpu* is an accelerator: it has no render node."""
+    return not (gpu.render or "").startswith("/dev/dri/")
 
 
 def affinity(choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool) -> Iterator[EnvVar]:
@@ -51,7 +79,7 @@ def _numbers(choice: Choice, inventory: Inventory, environ: Mapping[str, str]) -
     numbers: list[int] = []
     first = 0
     for gpu, tiles in zip(inventory.gpus, inventory.tiles):
-        if gpu.render is None or not gpu.render.startswith("/dev/dri/"):
+        if _is_gaudi(gpu):
             continue
         if gpu.index in inventory.hidden:
             continue  # Level Zero does not list it

@@ -73,3 +73,21 @@ def test_the_nodes_of_the_others_stay_behind() -> None:
     host = intel_host(*PARTS)
     (selection,) = select([read_inventory(host, Request())], "1", {}, isolated=True)
     assert [node.target for node in selection.inventory.devices] == ["/dev/dri/card1", "/dev/dri/renderD129"]
+
+
+@pytest.mark.parametrize(
+    ("value", "numbers"),
+    [("0", "0"), ("1,0", "01"), ("1, 1", "1"), ("all", "01"), ("", "01"), ("0,2", "01"), ("0,x", "01")],
+)
+def test_habana_visible_devices_chooses_accelerators_by_their_nodes(value: str, numbers: str) -> None:
+    from gpubind.inventory.intel.inventory import read_inventory
+
+    host = intel_host(PARTS[0], gaudi("0000:90:00.0", 0), gaudi("0000:91:00.0", 1))
+    environ = {"HABANA_VISIBLE_DEVICES": value}
+    (selection,) = select([read_inventory(host, Request())], None, environ, isolated=True)
+    nodes = [node.target for node in selection.inventory.devices]
+    assert [target for target in nodes if "/accel/accel" in target and "_" not in target] == [
+        f"/dev/accel/accel{number}" for number in numbers
+    ]
+    assert "/dev/dri/renderD128" in nodes
+    assert [(one.name, one.value) for one in selection.env] == ([("HABANA_VISIBLE_DEVICES", value)] if value else [])
