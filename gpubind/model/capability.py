@@ -20,6 +20,21 @@ Refusal = Literal["driver-too-new", "driver-too-old", "needs-open", "needs-propr
 """Why a driver does not support a chip."""
 
 
+_GENERATIONS = {
+    "GF": "Fermi",
+    "GK": "Kepler",
+    "GM": "Maxwell",
+    "GP": "Pascal",
+    "GV": "Volta",
+    "TU": "Turing",
+    "GA": "Ampere",
+    "AD": "Ada",
+    "GH": "Hopper",
+    "GB": "Blackwell",
+}
+"""By the first letters of a chip."""
+
+
 class Chip(NamedTuple):
     """A chip of GPUs."""
 
@@ -34,6 +49,11 @@ class Chip(NamedTuple):
     """The last branch that supports it; None: the newest does."""
     modules: Optional[Modules] = None
     """The only kind of kernel modules that supports it; None: both do."""
+
+    @property
+    def title(self) -> str:
+        """The chip, for people: `GK210, Kepler`."""
+        return f"{self.name}, {_GENERATIONS[self.name[:2]]}"
 
     def refusal(self, version: str, modules: Optional[Modules] = None) -> Optional[Refusal]:
         """Return why driver *version* with these *modules* does not support this chip; None if nothing is known."""

@@ -226,7 +226,7 @@ def test_a_note_about_a_gpu_explains_no_error_about_the_others() -> None:
 def test_gpus_of_one_chip_are_one_finding_with_the_driver_to_install() -> None:
     two = the("gpu-unsupported", rhel(), kernel(None, gpus=0), on_the_bus(K80), on_the_bus(K80, 2))
     assert two.subject == "0000:01:00.0, 0000:02:00.0"
-    assert two.what == "the driver 550.54.14 does not support 2 GPUs of this host, with the chip GK210"
+    assert two.what == "the driver 550.54.14 does not support 2 GPUs of this host (GK210, Kepler)"
     assert two.hint == "install a driver of branch 470, or use another host"
     new = the("gpu-unsupported", rhel(), kernel(None, gpus=0), on_the_bus(RTX_5090))
     assert new.hint == "install a driver of branch 570 or newer"

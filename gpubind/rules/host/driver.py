@@ -76,7 +76,7 @@ def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
             where=", ".join(f"{PCI_DEVICES}/{address}/device" for address in ours),
             version=driver.version,
             gpus=counted(len(ours), "GPU"),
-            chip=chip.name,
+            chip=chip.title,
             branch=chip.last if why == "driver-too-new" else chip.first,
         )
 

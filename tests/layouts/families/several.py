@@ -17,6 +17,8 @@ PCI: Spec = {
     for number in (1, 2)
     for name, text in (("vendor", "0x10de\n"), ("class", "0x030200\n"))
 }
+KEPLER: Spec = {f"/sys/bus/pci/devices/0000:0{number}:00.0/device": "0x102d\n" for number in (1, 2)}
+"""The two chips of a Tesla K80."""
 NODES, GPUS = nodes(), ("0", "1")
 LEFT_BY_UPGRADE: Spec = {f"{LIB}/libnvidia-glsi.so.{OLD}": Link(f"/opt/none/libnvidia-glsi.so.{OLD}")}
 
@@ -65,6 +67,17 @@ LAYOUTS = (
         gpus=(),
         findings=("nouveau",),
         remark="CUDA cannot work with nouveau: load NVIDIA's module.",
+    ),
+    HostLayout(
+        name="gpu-too-old",
+        who="a Tesla K80 and a newer driver, whose module does not load",
+        source="https://github.com/siderolabs/talos/issues/8764",
+        spec={**MERGED, **UBUNTU, **PCI, **KEPLER, "/proc/devices": "Character devices:\n  1 mem\n"},
+        planned=planned(),
+        nodes=(),
+        gpus=(),
+        findings=("gpu-unsupported",),
+        remark="Branch 470 is the last for Kepler.",
     ),
     HostLayout(
         name="no-driver",
