@@ -24,7 +24,10 @@ from gpubind.model.trial import Prediction, Trial, Tried
 from gpubind.rules.missing import unseen_libraries, unseen_programs
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
 
-NO_CUDA = ("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "nouveau", "uvm-missing")
+NO_CUDA = (
+    *("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "gpu-unsupported"),
+    *("nouveau", "uvm-missing"),
+)
 """Errors with which cuInit fails."""
 NO_DEVICE = 3
 """The exit status of `PROBE` where the control node has no kernel driver: nothing was predicted for that."""

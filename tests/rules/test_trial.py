@@ -11,11 +11,11 @@ from gpubind.model.trial import Prediction, Trial
 from gpubind.rules.preflight import ImagePreflight
 from gpubind.rules.table import check
 from gpubind.rules.trial import NO_DEVICE, answered, predictions
-from tests.rules.cases_host import healthy, lacking
+from tests.rules.cases_host import K80, healthy, lacking, on_the_bus
 from tests.rules.cases_image import HOST, LIB, SELF_MADE, needing
 from tests.rules.situations import Situation, found, started
 from tests.rules.test_own_mounts import bringing, setting
-from tests.support.driver import V
+from tests.support.driver import V, kernel, rhel
 from tests.support.elf import elf
 from tests.support.images import GCOMPAT, GLIBC, MUSL, image
 from tests.support.images import glibc as plain_glibc
@@ -154,6 +154,7 @@ def test_a_library_in_the_place_of_the_program_is_only_to_load() -> None:
         (healthy(), True, ""),
         (lacking("/dev/nvidiactl"), False, "control-node-missing: "),
         (lacking("/dev/nvidia-uvm"), False, "uvm-missing: "),
+        ((rhel(), kernel(None, gpus=0), on_the_bus(K80)), False, "gpu-unsupported: "),
         (healthy(needing("libcuda", needed=("libz.so",))), False, "libcuda.so.1 does not load"),
     ],
 )
