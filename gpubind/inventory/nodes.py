@@ -87,8 +87,19 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
             # A scheduler rightly forbids the GPUs of other jobs: what is chosen decides (planner/gpus/selection.py).
             if gpu is not None or "/nvidia-caps" in path:
                 continue
-        findings += _permission_finding(node, is_forbidden=node.target in forbidden)
+        by_group = _is_groups(host, RootedPath(path))
+        findings += _permission_finding(node, by_group=by_group, is_forbidden=node.target in forbidden)
     return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings), forbidden=tuple(forbidden))
+
+
+def _is_groups(host: Host, path: RootedPath) -> bool:
+    """Return whether a member of its group may read and write the node *path*."""
+    found = host.dev.find(path)
+    if isinstance(found, Missing):
+        return False
+    return any(
+        (tag, number) == ("group", found.stat.gid) and bits & 6 == 6 for tag, number, bits in found.stat.rights()
+    )
 
 
 def is_forbidden(host: Host, path: RootedPath, access: str) -> bool:
@@ -183,7 +194,7 @@ def _number_finding(
     )
 
 
-def _permission_finding(node: DeviceNode, *, is_forbidden: bool) -> Iterator[Finding]:
+def _permission_finding(node: DeviceNode, *, by_group: bool, is_forbidden: bool) -> Iterator[Finding]:
     if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
         return
     # MIG's management nodes are root's by design; a render node matters to graphics only, except on a Jetson.
@@ -191,7 +202,6 @@ def _permission_finding(node: DeviceNode, *, is_forbidden: bool) -> Iterator[Fin
     severity: Severity = "note" if is_seldom_used(node.target) else "warning"
     if needed and ("/dri/" not in node.target or node.capability is None):
         severity = "error"
-    for_group = node.mode & 0o060 == 0o060
     if node.vendor != "nvidia":  # compute goes through render nodes; a GPU whose node is closed is not listed
         severity = "warning" if "/card" in node.target or "/infiniband/" in node.target else "error"
     yield finding(
@@ -199,7 +209,7 @@ def _permission_finding(node: DeviceNode, *, is_forbidden: bool) -> Iterator[Fin
         case=cases_of(
             ("amd", node.vendor == "amd"),
             ("intel", node.vendor == "intel"),
-            ("group", for_group),
+            ("group", by_group),
             ("forbidden", is_forbidden),
         ),
         severity=severity,
