@@ -12,9 +12,9 @@
 The caller's own stay: all nodes are planned and the variables are handed on, so that they mean in the container what
 they mean on the host. Only HABANA_VISIBLE_DEVICES chooses nodes, as it does with Gaudi's container runtime: those of
 the accelerators that it lists, if it lists nothing else. With `--gpus`, a minimal /dev has the nodes of the chosen GPUs
-only; else ZE_AFFINITY_MASK lists them. Sources: Level Zero specification, "Environment Variables"; Intel, "Exposing the Device Hierarchy"; DPC++
-`EnvironmentVariables.md`; compute-runtime `shared/source/execution_environment`; Gaudi documentation, "Docker
-Installation".
+only; else ZE_AFFINITY_MASK lists them. Sources: Level Zero specification, "Environment Variables"; Intel, "Exposing the
+Device Hierarchy"; DPC++ `EnvironmentVariables.md`; compute-runtime `shared/source/execution_environment`; Gaudi
+documentation, "Docker Installation".
 """
 
 from __future__ import annotations
