@@ -67,6 +67,9 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
     if needs.rocm is not None:
         release, soname, by = needs.rocm
         yield "linked with ROCm", f"{release}: {soname}", by
+    for one in needs.intel:
+        has = f"its own driver: {one.driver}" if one.driver else "the image has no driver for Intel's GPUs"
+        yield one.name, has, one.by
     for name, files in by_owner(needs.gpu_code, "the program").items():
         yield f"GPU code: {name}", _code(files), files[0].path
         yield from _of_parts(needs, name, files)

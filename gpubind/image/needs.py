@@ -93,6 +93,17 @@ class Fabric(NamedTuple):
     """Whether the image has it."""
 
 
+class IntelRuntime(NamedTuple):
+    """A way in which programs use Intel's GPUs."""
+
+    name: str
+    """`Level Zero`."""
+    by: str
+    """A file that shows that they do."""
+    driver: Optional[str]
+    """The image's driver for Intel's GPUs; None if it has none."""
+
+
 class ImageNeeds(NamedTuple):
     """What an image asks of a host."""
 
@@ -121,6 +132,7 @@ class ImageNeeds(NamedTuple):
     """Those that libraries of frameworks need, each with the library that needs it first."""
     rocm: Optional[tuple[str, str, str]]
     """The major release of ROCm that something is linked with, the library of it that tells, and the file."""
+    intel: tuple[IntelRuntime, ...]
     fabric: tuple[Fabric, ...]
     unread: tuple[tuple[str, str], ...]
     """What was not looked at, and why."""
@@ -152,7 +164,7 @@ class ImageNeeds(NamedTuple):
     def is_for_gpus(self) -> bool:
         """Return whether anything in it uses a GPU."""
         own = self.cuda or self.facts.rocm or self.facts.rocm_runtime or self.rocm
-        return bool(own or self.gpu_code or self.libraries or self.requires)
+        return bool(own or self.gpu_code or self.libraries or self.requires or self.intel)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members of the document `gpubind.needs/1`."""
@@ -176,6 +188,7 @@ class ImageNeeds(NamedTuple):
             "missing": list(self.missing),
             "lacking": [{"name": name, "by": by} for name, by in self.lacking],
             "rocm": dict(zip(("release", "library", "by"), self.rocm)) if self.rocm else None,
+            "intel": plain(self.intel),
             "fabric": plain(self.fabric),
             "unread": [{"path": path, "why": why} for path, why in self.unread],
         }
@@ -310,6 +323,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         if isinstance(image.tree.list(file.path), Missing):
             looked.look(file.path)
     fabric = tuple(_fabric(looked, places)) if is_for_all else ()
+    intel = tuple(_intel(places)) if is_for_all else ()
     cuda = with_code(image.tree, facts.every_cuda, code)
     only_ptx = _only_ptx(code)
     wanted = wanted_cuda(cuda)
@@ -338,6 +352,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         missing=missing,
         lacking=tuple(_lacking(image, places.packages)) if is_for_all else (),
         rocm=looked.rocm,
+        intel=intel,
         fabric=fabric,
         unread=tuple(sorted(unread.items())),
     )
@@ -413,6 +428,17 @@ class _Places:
         for directory in below:
             found = matching(self._tree, directory, pattern.removeprefix(_SITE))
             yield from islice(found, FILES_LIMIT + 1)  # one more than is looked at, to say so
+
+
+def _intel(places: _Places) -> Iterator[IntelRuntime]:
+    """Yield each way in which the image may use Intel's GPUs, and its driver for that."""
+    for row in _table()["intel"]:
+        drivers = (path for pattern in row["drivers"] for path in places.matching(pattern))
+        users = (path for pattern in row["users"] for path in places.matching(pattern))
+        driver = next(drivers, None)
+        by = next(users, driver)
+        if by is not None:
+            yield IntelRuntime(row["name"], by, driver)
 
 
 def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:

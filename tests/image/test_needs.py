@@ -231,3 +231,20 @@ def test_every_kind_of_image_asks_the_same(tmp_path: Path, kind: str) -> None:
     expected.pop("image")
     found.pop("image")
     assert found == expected
+
+
+def test_an_image_says_how_it_uses_intels_gpus_and_whether_it_has_the_driver(tmp_path: Path) -> None:
+    lib = "/usr/lib/x86_64-linux-gnu"
+    names = ("libze_loader.so.1", "libze_intel_gpu.so.1", "dri/iHD_drv_video.so")
+    found = of(tmp_path, {f"{lib}/{name}": elf(name) for name in names}, {f"{lib}/libva.so.2": elf("libva.so.2")})
+    assert found.is_for_gpus
+    assert [(one.name, one.by, one.driver) for one in found.intel] == [
+        ("Level Zero", f"{lib}/{names[0]}", f"{lib}/{names[1]}"),
+        ("VA-API on Intel's GPUs", f"{lib}/{names[2]}", f"{lib}/{names[2]}"),
+    ]
+
+
+def test_a_package_of_openvino_uses_opencl_without_a_driver_of_its_own(tmp_path: Path) -> None:
+    plugin = f"{SITE}/openvino/libs/libopenvino_intel_gpu_plugin.so"
+    (found,) = of(tmp_path, PYTORCH, {plugin: elf("x.so")}).intel
+    assert (found.name, found.by, found.driver) == ("OpenCL on Intel's GPUs", plugin, None)
