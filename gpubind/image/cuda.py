@@ -180,7 +180,11 @@ def _toolkit(tree: Tree) -> Optional[str]:
         version = None
     if isinstance(version, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){1,3}", version):
         return version
-    return version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version ")
+    if version := version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version "):
+        return version
+    real = tree.resolve("/usr/local/cuda")
+    match = None if isinstance(real, Missing) else re.fullmatch(r".*/cuda-([0-9]{1,3}\.[0-9]{1,3})", real)
+    return match.group(1) if match else None
 
 
 def _of_framework(tree: Tree, packages: str, framework: Framework, find: Find) -> Iterator[ImageCuda]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from posixpath import basename, dirname
 from typing import Optional
 
@@ -24,7 +25,7 @@ from gpubind.model.gpucode import CodeFile, GpuCode
 FILES_LIMIT = 768
 """Files of an image that are examined: of all frameworks at once there are 60, and then come `LIBRARIES_LIMIT`."""
 RECORD_LIMIT = 8 << 20
-"""Bytes of a package's list of files that are read. PyTorch's has 2 MB."""
+"""Bytes of the packages' lists of files that are read, of all together. PyTorch's has 2 MB, most have some 10 KB."""
 LEAST_SIZE = 128 << 10
 """Bytes that a library with GPU code has at least."""
 LIBRARIES_LIMIT = 512
@@ -126,20 +127,22 @@ def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_Place]:
     """Yield the largest libraries of the packages that are not in data/cuda.json, and not of NVIDIA's own."""
     listed = (pattern for one in frameworks().values() for pattern in (*one.code, *one.more_code))
     known = {*frameworks(), *(pattern.partition("/")[0] for pattern in listed), "nvidia"}
+    is_known = lru_cache(maxsize=None)(lambda top: any(fnmatchcase(top, one) for one in known))
     found: list[tuple[int, str, str]] = []
+    room = RECORD_LIMIT
     for directory in packages:
         for name in tree.names(directory):
             record = f"{directory}/{name}/RECORD"
-            data = tree.read(record, RECORD_LIMIT) if name.endswith(".dist-info") else b""
+            data = tree.read(record, room) if name.endswith(".dist-info") else b""
             package = name.partition("-")[0]
             if isinstance(data, Missing):
                 if data.why != "absent":
                     yield _Place(record, package, False, data.detail or data.why)
                 continue
+            room -= len(data)
             for match in _LIBRARY.finditer(data):
                 path, size = match.group(1).decode("utf-8", "surrogateescape"), int(match.group(2))
-                top = path.partition("/")[0]
-                if size >= LEAST_SIZE and path[:1] not in "/." and not any(fnmatchcase(top, one) for one in known):
+                if size >= LEAST_SIZE and path[:1] not in "/." and not is_known(path.partition("/")[0]):
                     found.append((-size, f"{directory}/{path}", package))
     for _, path, package in sorted(found)[:LIBRARIES_LIMIT]:
         yield _Place(path, package, True)

@@ -102,6 +102,17 @@ def test_entries_without_end_cost_a_bounded_number_of_reads() -> None:
     assert read.reads <= fatbin.ENTRIES_LIMIT + 1
 
 
+def test_architectures_and_kinds_of_modules_are_bounded() -> None:
+    many = "".join(f" sm_{number}" for number in range(1, 3000)).split()
+    code = of_section(container(*many))
+    assert len(code.code) == fatbin.ARCHITECTURES_LIMIT + 1
+    assert code.unread == "over 128 architectures and versions of PTX"
+    few = [f"sm_{number}" for number in range(10, 90)]
+    kinds = b"".join(container(one, other) for at, one in enumerate(few) for other in few[at + 1 :][:3])
+    code = of_section(kinds)
+    assert (len(code.modules), code.unread) == (fatbin.ARCHITECTURES_LIMIT, "over 128 kinds of modules")
+
+
 def test_zeros_cost_a_bounded_number_of_reads() -> None:
     read = Counted(bytes(1 << 20))
     assert fatbin.parse_fatbins(read, 0, 1 << 20, free).unread is not None

@@ -80,3 +80,9 @@ def test_the_directory_of_a_wheel_that_has_a_library_is_found() -> None:
 )
 def test_a_version_of_thousands_of_digits_is_none(spec: Spec) -> None:
     assert image(glibc(), spec).facts.cuda is None
+
+
+def test_the_version_of_a_toolkit_without_its_version_files_is_that_of_its_directory() -> None:
+    tree: Spec = {"/usr/local/cuda": Link("cuda-13.0"), "/usr/local/cuda-13.0/lib64/libcudart.so.13": b""}
+    assert every_cuda(tree) == (ImageCuda("13.0", "toolkit", "/usr/local/cuda"),)
+    assert every_cuda({"/usr/local/cuda": Link("cuda-old"), "/usr/local/cuda-old/x": ""}) == ()

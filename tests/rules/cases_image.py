@@ -79,6 +79,8 @@ def with_code(*archs: str, lacks: int = 0) -> Image:
     return image_with_bytes(glibc(), {f"{SITE}/torch/lib/libtorch_cuda.so": torch})
 
 
+ROCM_RELEASE: Spec = {"/opt/rocm/.info/version": "6.2.0"}
+CUDA_RELEASE: Spec = {"/usr/local/cuda/version.txt": "CUDA Version 12.4"}
 OLDER = (glibc("2.36"), c_library("2.36"))
 
 
@@ -186,6 +188,9 @@ IMAGES: dict[str, Case] = {
         newer(image(*OLDER), libraries=("libm.so.6",), libc="image"),
     ),
     "libc-without-image": Case(newer(None), newer(image(*OLDER))),
+    "image-of-other-vendor": Case(
+        Situation(HOST, image(glibc(), ROCM_RELEASE)), Situation(HOST, image(glibc(), ROCM_RELEASE, CUDA_RELEASE))
+    ),
     "image-without-glibc": Case(Situation(HOST, image(MUSL)), Situation(HOST, image(glibc()))),
     "image-env-undecided": Case(
         Situation(HOST, image(glibc(), sandbox("export LD_LIBRARY_PATH=$(find / -name lib)"))),

@@ -143,6 +143,7 @@ FOLLOWED: dict[str, Followed] = {
     "image-gcompat": almost("image-gcompat", "use an image with glibc"),
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
     "gpu-code-missing": almost("gpu-code-missing", "use an image in which PyTorch has code for sm_90"),
+    "image-of-other-vendor": almost("image-of-other-vendor", "use an image that was built for the GPUs of the host"),
     "ptx-too-new": almost("ptx-too-new", "machine code for sm_90"),
     "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),
     "intel-gpu-unknown": almost("intel-gpu-unknown", "use an image with the compute runtime 24.35"),

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Optional
+from typing import Optional, Union
 
 from gpubind.frozen import NamedTuple
 from gpubind.model.gpucode import GpuCode, Ptx, gpu_code
@@ -29,6 +29,8 @@ PTX, CUBIN, SEVERAL = 1, 2, 256
 ARCH_SPECIFIC, FAMILY_SPECIFIC = 1 << 20, 1 << 21
 ENTRIES_LIMIT = 1 << 16
 """Entries and containers of a file, also packed ones: the largest known has 4,000."""
+ARCHITECTURES_LIMIT = 128
+"""Architectures of a file, with their versions of PTX, and kinds of modules: all that CUDA has known are fewer."""
 HEADER_LIMIT = 1 << 16
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQ4xIHHI8xQ16x")
@@ -64,6 +66,7 @@ def parse_fatbins(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
     Never raises by itself.
     """
     modules: list[tuple[set[str], set[Ptx]]] = []
+    known: set[Union[str, Ptx]] = set()
     unread = None
     try:
         for entry in _entries(read, start, start + size, charge):
@@ -76,9 +79,15 @@ def parse_fatbins(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
                 code.add(f"sm_{entry.arch}{suffix}")
             elif entry.kind == PTX:
                 ptx.add(Ptx(f"compute_{entry.arch}{suffix}", f"{entry.major}.{entry.minor}"))
+            known |= {*code, *ptx}
+            if len(known) > ARCHITECTURES_LIMIT:
+                raise _DamageError(f"over {ARCHITECTURES_LIMIT} architectures and versions of PTX")
     except _DamageError as error:
         unread = str(error)
-    return gpu_code(modules, unread)
+    made = gpu_code(modules, unread)
+    if len(made.modules) > ARCHITECTURES_LIMIT:
+        return GpuCode(made.modules[:ARCHITECTURES_LIMIT], f"over {ARCHITECTURES_LIMIT} kinds of modules")
+    return made
 
 
 def _entries(read: Read, at: int, end: int, charge: Charge) -> Iterator[Optional[_Image]]:

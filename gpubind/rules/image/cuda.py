@@ -115,6 +115,19 @@ def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
     )
 
 
+def image_of_other_vendor(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield an image for CUDA or for ROCm, where the container only gets the driver of another vendor.
+
+    Where GPU code was found, `gpu-code-missing` says so.
+    """
+    facts, vendors = preflight.image.facts, {planned.driver.vendor for planned in preflight.plan.drivers}
+    platforms = {"nvidia": preflight.every_cuda and "CUDA", "amd": (facts.rocm or facts.rocm_runtime) and "ROCm"}
+    wanted = {vendor: str(name) for vendor, name in platforms.items() if name}
+    if vendors and wanted and not preflight.gpu_code and vendors.isdisjoint(wanted):
+        has = " and ".join(planned.title for planned in preflight.plan.drivers)
+        yield finding("image-of-other-vendor", subject=" and ".join(wanted.values()), has=has)
+
+
 def _wanted(preflight: ImagePreflight) -> Optional[str]:
     """Return the CUDA of the packages that the program imports, else of the image; None if it is not known."""
     return wanted_cuda(preflight.imported_cuda or preflight.every_cuda)
