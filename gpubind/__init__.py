@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from gpubind.image.needs import DriverLibrary as DriverLibrary
     from gpubind.image.needs import Fabric as Fabric
     from gpubind.image.needs import ImageNeeds as ImageNeeds
+    from gpubind.image.needs import IntelRuntime as IntelRuntime
     from gpubind.image.needs import Requirement as Requirement
     from gpubind.image.open import open_image as open_image
     from gpubind.launch.recording import record as record
@@ -113,7 +114,7 @@ _NAMES = {
     "gpubind.host.live": "LiveHost",
     "gpubind.host.recorded": "RecordedHost",
     "gpubind.image.facts": "Image",
-    "gpubind.image.needs": "DriverLibrary Fabric ImageNeeds Requirement",
+    "gpubind.image.needs": "DriverLibrary Fabric ImageNeeds IntelRuntime Requirement",
     "gpubind.image.open": "open_image",
     "gpubind.model": """
         Capability ContainerPath CudaNote Decision DeviceNode Driver EnvVar Finding Gpu HostPath ImageCuda
