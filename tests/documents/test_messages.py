@@ -472,7 +472,14 @@ def test_the_name_of_a_file_is_explained_as_its_log(tmp_path: Path) -> None:
         found = run(name)
         assert found.returncode == 0
         assert found.stdout != expected
-    assert run("program").returncode == run("no-such.log").returncode == 2
+    assert run("program").returncode == 2
+    for name in ("jo.log", "./jo.log"):
+        missing = run(name)
+        assert missing.returncode == 4
+        assert missing.stderr.startswith(f"error: unreadable-file: a log cannot be read\n  where: {name}\n".encode())
+        assert b"job.log" in missing.stderr
+    (tmp_path / "cut.log").write_bytes(bytes(5000) + b"\n" + log)
+    assert b"cuInit err: 999" in run("cut.log").stdout
     (tmp_path / "healthy.log").write_bytes(b"epoch 1\n")
     assert b"no line of the 1 of healthy.log is a message" in run("healthy.log").stderr
 

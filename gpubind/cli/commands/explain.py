@@ -67,7 +67,7 @@ def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[st
 
     if not what.strip():
         return Answer(None, codes=tuple(code for code, _ in codes()))
-    if what.startswith(("./", "../")) and _is_log_file(what):
+    if what.startswith(("./", "../")) and (_is_log_file(what) or _looks_like_a_log(what)):
         return _of_log_file(what)
     page = explain_code(what)
     if page is not None:
@@ -80,6 +80,8 @@ def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[st
         return Answer(what, codes=about)
     if _is_log_file(what):
         return _of_name_or_log(options, what, like, image)
+    if _looks_like_a_log(what):
+        return _of_log_file(what)
     if _NAME.fullmatch(what) is None:
         raise _unknown(f"`{_short(what)}` is neither a code nor a message that gpubind knows", [what])
     return _of_plan(options, what, like, image)
@@ -94,18 +96,22 @@ def _of_name_or_log(options: PlanOptions, path: str, like: Optional[str], image:
 
 
 def _of_log_file(path: str) -> Answer:
+    """Return the answer to the log *path*. Errors: as `_of_log`, `HostReadError` (code `unreadable-file`)."""
     from gpubind.files.regular import open_regular
-    from gpubind.model.answers import could_not_look
+    from gpubind.image.open import nearest
+    from gpubind.model.answers import could_not_look, lexists
 
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             return _of_log(path, _blocks(file, path))
     except OSError as error:
-        raise could_not_look(path, error, "a log cannot be read") from error
+        unread = could_not_look(path, error, "a log cannot be read")
+        unread.hint = unread.hint if lexists(path) else nearest(path)
+        raise unread from error
 
 
 def _is_log_file(path: str) -> bool:
-    """Return whether *path* is a regular file without a NUL byte at its beginning, or one that may not be read."""
+    """Return whether *path* is a regular file and no program, or one that may not be read."""
     from gpubind.files.regular import open_regular
     from gpubind.model.answers import is_file
 
@@ -113,9 +119,14 @@ def _is_log_file(path: str) -> bool:
         return False
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            return b"\0" not in file.read(_LOOK)
+            return file.read(len(_PROGRAM)) != _PROGRAM
     except OSError:
         return True  # reading all of it says why
+
+
+def _looks_like_a_log(path: str) -> bool:
+    """Return whether *path* is the name of a log, though there is no such file, or what is there is none."""
+    return path.endswith(_LOGS) and _NAME.fullmatch(path) is not None
 
 
 def _of_log(name: str, blocks: Iterator[bytes]) -> Answer:
@@ -200,8 +211,10 @@ _ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
 _LONGEST = 200
 """Characters of a name or message that an error repeats."""
 _BLOCK = 1 << 20
-_LOOK = 4096
-"""Bytes at the beginning of a file that tell a log from a program."""
+_PROGRAM = b"\x7fELF"
+"""The first bytes of a program or library: no log has them."""
+_LOGS = (".log", ".out", ".err", ".txt")
+"""How the names of logs end, as Slurm and people write them."""
 _NULL_DEVICE = os.makedev(1, 3)
 _LONGEST_LOG = 64 << 20
 """Bytes of a log that are read."""
