@@ -75,7 +75,9 @@ def test_any_text_is_a_list_or_an_error_of_usage(text: str) -> None:
 
 
 def test_every_variable_that_lists_gpus_has_its_rule() -> None:
-    assert (*RULES, *variables.INTEL_VARIABLES) == variables.GPU_VARIABLES
+    passed_through = {*variables.INTEL_VARIABLES, variables.GPU_DEVICE_ORDINAL}
+    assert {*RULES, *passed_through} == {*variables.GPU_VARIABLES}
+    assert passed_through.isdisjoint(RULES)
 
 
 @pytest.mark.parametrize(
