@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from gpubind.memo.answer import Unfinished
 
 
+_UNLOADED = (MemoryError, ImportError, OSError, SystemError)
+"""Errors of loading what reports an error, with too many open files or too little memory; the last is CPython's own."""
+
+
 def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:
     """Run `gpubind` with *argv* within *recorder*, and return the exit code. No exception gets out."""
     words = sys.argv[1:] if argv is None else argv
@@ -150,11 +154,11 @@ def _report(error: GpubindError, words: list[str]) -> int:
         from gpubind.documents.text import render_error
 
         _complain(render_error(error))
-    except (MemoryError, ImportError, OSError):  # too little memory to load what reports it
+    except _UNLOADED:
         os.write(2, f"error: {error.code}: {error.what}\n".encode("ascii", "replace"))
     try:
         _answer_in_form(words, error)
-    except (OSError, MemoryError, ImportError):  # too many open files, or too little memory, to load what writes it
+    except _UNLOADED:
         pass
     except GpubindError:  # it has no reader, or no room; the error itself is written above
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
