@@ -17,7 +17,8 @@ from textwrap import TextWrapper
 from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.documents.messages import FoundMessage, Rank, example, heading
+from gpubind.documents.codes import Rank
+from gpubind.documents.messages import FoundMessage, example, heading
 from gpubind.documents.text import printable
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.frozen import NamedTuple

@@ -28,10 +28,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from math import sqrt
-from typing import Any, Literal, Optional
+from typing import Any, Optional
 
 from gpubind.documents.codes import (
     Code,
+    Rank,
     code_named,
     code_numbered,
     code_words,
@@ -69,7 +70,6 @@ _TRIES = 1_000_000
 """Places at which phrases may be tried in one text: 2 s of processor time. Each line of an ordinary log has few."""
 _SCAN = 16
 """Characters of a line that cost as much as a place, for a phrase that may begin with any."""
-Rank = Literal["cause", "general", "warning", "harmless"]
 RANKS: tuple[Rank, ...] = ("cause", "general", "warning", "harmless")
 """general: another line says why; warning: the program goes on without it; harmless: nothing is wrong."""
 _COVERING: tuple[Rank, ...] = ("warning", "harmless")

@@ -87,6 +87,11 @@ class Share(NamedTuple):
     modules: int
 
     @property
+    def ratio(self) -> float:
+        """Return the part of the modules that run, from 0 to 1."""
+        return self.runs / max(self.modules, 1)
+
+    @property
     def is_enough(self) -> bool:
         """Return whether programs can be expected to work: some modules are for newer GPUs on purpose."""
         return 2 * self.runs >= self.modules > 0
@@ -203,7 +208,7 @@ def gpu_code(modules: Iterable[tuple[Iterable[str], Iterable[Ptx]]], unread: Opt
 def best_share(files: Iterable[CodeFile], arch: str, cuda: Optional[str] = None) -> Share:
     """Return the best share of *files*, of which a framework uses one: as `GpuCode.share`."""
     shares = [file.gpu_code.share(arch, cuda) for file in files]
-    return max(shares, key=lambda one: one.runs / max(one.modules, 1), default=Share(0, 0))
+    return max(shares, key=lambda one: one.ratio, default=Share(0, 0))
 
 
 def sum_of(files: Iterable[CodeFile]) -> GpuCode:

@@ -204,6 +204,7 @@ class ImagePreflight(Preflight):
         """The image with the plan in place."""
         self.looks_at_gpu_code = job.looks_at_gpu_code
         self._gpu_code: Optional[tuple[CodeFile, ...]] = None
+        self._every_cuda: Optional[tuple[ImageCuda, ...]] = None
         self.known_cuda = image.facts.every_cuda
         """The CUDA of the image, and of everything outside its usual places that the program may use."""
 
@@ -221,8 +222,10 @@ class ImagePreflight(Preflight):
 
     @property
     def every_cuda(self) -> tuple[ImageCuda, ...]:
-        """Return `known_cuda` and the CUDA of the GPU code, the newest first."""
-        return with_code(self.container.tree, self.known_cuda, self.gpu_code)
+        """Return `known_cuda` and the CUDA of the GPU code, the newest first; computed when it is first asked for."""
+        if self._every_cuda is None:
+            self._every_cuda = with_code(self.container.tree, self.known_cuda, self.gpu_code)
+        return self._every_cuda
 
     def _read_gpu_code(self) -> tuple[CodeFile, ...]:
         path = search_path(self.image, self.plan, self.own_mounts)

@@ -76,10 +76,13 @@ def parse_fatbins(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
             suffix = "a" if entry.flags & ARCH_SPECIFIC else "f" if entry.flags & FAMILY_SPECIFIC else ""
             code, ptx = modules[-1]
             if entry.kind == CUBIN:
-                code.add(f"sm_{entry.arch}{suffix}")
+                arch = f"sm_{entry.arch}{suffix}"
+                code.add(arch)
+                known.add(arch)
             elif entry.kind == PTX:
-                ptx.add(Ptx(f"compute_{entry.arch}{suffix}", f"{entry.major}.{entry.minor}"))
-            known |= {*code, *ptx}
+                compiled = Ptx(f"compute_{entry.arch}{suffix}", f"{entry.major}.{entry.minor}")
+                ptx.add(compiled)
+                known.add(compiled)
             if len(known) > ARCHITECTURES_LIMIT:
                 raise _DamageError(f"over {ARCHITECTURES_LIMIT} architectures and versions of PTX")
     except _DamageError as error:

@@ -114,7 +114,7 @@ def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[
         shares = {gpu: best_share(files, gpu.arch or "", cuda) for gpu in asked}
         lacking = tuple(gpu for gpu, share in shares.items() if not share.is_enough)
         if lacking:
-            worst = min((shares[gpu] for gpu in lacking), key=lambda share: share.runs / max(share.modules, 1))
+            worst = min((shares[gpu] for gpu in lacking), key=lambda share: share.ratio)
             return _Shortage(files, lacking, worst, refusing)
     return None
 
