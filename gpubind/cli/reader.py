@@ -63,7 +63,7 @@ def read_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, s
 def _resolved(
     option: Option, given: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapping[str, Any]
 ) -> tuple[Any, Origin]:
-    """Return the value of *option*, and where it comes from. A variable that gives none has the value None."""
+    """Return the value of *option* and its origin. The value is None for a variable that sets none."""
     name, text = option.parameter, environ.get(option.variable)
     if name in given:
         return given[name], "line"

@@ -41,7 +41,7 @@ _NUMBERED = {
 }
 """The families that a form of a number is about: the first that has the number."""
 _EARLIER = ("note", "follow", "action", "unused", "none", "new")
-"""Kinds of Xid of which another line may have the cause."""
+"""Kinds of Xid whose cause may be in another line."""
 
 Rank = Literal["cause", "general", "warning", "harmless"]
 _RANKS: dict[str, Rank] = {"ok": "harmless", "warning": "warning"}
@@ -102,7 +102,7 @@ def code_named(word: bytes) -> Code:
 
 @lru_cache(maxsize=256)
 def code_numbered(kind: str, text: str) -> Optional[Code]:
-    """Return the code that *text* is the number of, in a form of *kind*; or its name, as other languages have it.
+    """Return the code whose number is *text*, in a form of *kind*, or whose name is, as other languages write it.
 
     PyOpenCL writes `OUT_OF_RESOURCES` for `CL_OUT_OF_RESOURCES`, C++ `ErrorDeviceLost` for `VK_ERROR_DEVICE_LOST`.
     """

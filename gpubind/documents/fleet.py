@@ -32,7 +32,7 @@ _NAMED = 4
 _VERSION = 60
 """Characters of a version that are shown."""
 _QUOTED = 200
-"""Characters of the reason of a failed answer."""
+"""Maximum length of the reason for a failed answer, in characters."""
 
 
 class NodeDriver(NamedTuple):

@@ -81,7 +81,7 @@ def is_bundle(directory: str) -> bool:
 
 
 def parse_reference(text: str, runtime: Optional[Starter] = None) -> ImageReference:
-    """Return the parts of *text*, a word of gpubind's own command line, for *runtime*, if that is known.
+    """Parse *text*, an argument of gpubind's command line, for *runtime*, if that is known.
 
     `podman:NAME` and `docker:NAME` always name an image of that store. A plain name is one of the store of *runtime*,
     as that reads it, except where it ends like a file. Errors: `UsageError` (`bad-image-name`; `other-store` for a
@@ -103,7 +103,7 @@ def parse_reference(text: str, runtime: Optional[Starter] = None) -> ImageRefere
 
 
 def native_reference(text: str, runtime: Optional[Starter] = None) -> ImageReference:
-    """Return the parts of *text*, a word of the command line of *runtime*, as its program reads them.
+    """Parse *text*, an argument of the command line of *runtime*, as its program does.
 
     An existing path takes precedence over what its name looks like, except with a runtime that has a store: to that,
     only a word that begins with a slash or a dot is a path. Errors: `UnseenError` where the path cannot be inspected.

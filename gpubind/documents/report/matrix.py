@@ -23,7 +23,7 @@ class Cell(NamedTuple):
     id: str
     verdict: str
     codes: tuple[str, ...]
-    """Of the worst findings; where all is well, what a job gets instead of full support."""
+    """The codes of the worst findings. Without any, the support that a job gets, if it is not full support."""
 
 
 class FoundIn(NamedTuple):

@@ -84,7 +84,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 
 def _are_gaudis(found: IntelDevices) -> bool:
-    """Return whether all devices are Gaudi accelerators: an NPU's node is of no GPU, and Level Zero lists it."""
+    """Return whether all devices are Gaudi accelerators: an NPU is none, and Level Zero lists it."""
     gpus = found.devices.gpus
     renders = any("/dri/" in (gpu.render or "") for gpu in gpus)
     return bool(gpus) and not renders and all(node.gpu is not None for node in found.devices.nodes)

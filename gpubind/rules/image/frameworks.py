@@ -102,7 +102,7 @@ def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
 
 
 def _packages(preflight: ImagePreflight) -> tuple[str, ...]:
-    """Return the directories of packages that the program imports from, else the image's."""
+    """Return the package directories from which the program imports, else those of the image."""
     imports = preflight.imports
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     return packages_of(preflight.container.tree, path) if imports is None else tuple(imports.packages)
@@ -144,5 +144,5 @@ def _refused_packages(preflight: ImagePreflight) -> Iterator[_Refused]:
 
 
 def _wheels(tree: Tree, places: Iterable[str]) -> list[str]:
-    """Return the directories of the vendors' wheels in the directories *places* of packages."""
+    """Return the wheel directories of the vendors in the package directories *places*."""
     return [wheel for packages in dict.fromkeys(places) for wheel in wheel_directories(tree, packages)]
