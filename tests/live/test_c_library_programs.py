@@ -33,7 +33,7 @@ TOOLS = {
     "compiled": "cd /tmp; echo 'int main(void) { return 7; }' > x.c; gcc x.c -o x && ./x; echo $?",
     # Which thread stops first is the kernel's choice.
     "debugged": f"{GDB} {INSIDE}/program 2>&1 | grep -v -e LWP -e process -e 'controlling terminal'"
-    " | sed -E 's/(Thread |number=0x)[0-9]+/\\1N/'",
+    " | sed -E 's/(Thread |number=0x)[0-9]+/\\1N/g'",
 }
 SIDES = ("image", "host")
 RUN = """
