@@ -18,6 +18,8 @@ from gpubind.model.data import read_data
 _BEGINS = re.compile(
     rb"cuda_?(?:error|success)|hip(?:error|success)|nvml_(?:error|success)"
     rb"|nccl(?:success|unhandled|system|internal|invalid|remote|inprogress|timeout)|hsa_(?:ext_)?status|ze_result_"
+    rb"|syn(?:success|invalid|cbfull|outof|object|command|nodevice|device|fail|unsupp|wrong|name|busy|all|unavail|unini)"
+    rb"|syn(?:already|synapse|assert|mapping|timeout|resource)"
     rb"|vk_(?:success|not_|timeout|event_|incomp|error_|pipeline_|suboptimal|thread_|operation_)|cl_[a-z]"
 )
 """How the names of codes begin, folded."""
@@ -36,6 +38,7 @@ _NUMBERED = {
     "nccl": ("nccl",),
     "hsa": ("hsa",),
     "ze": ("level-zero",),
+    "syn": ("synapse",),
     "vk": ("vulkan",),
     "cl": ("opencl",),
 }

@@ -91,7 +91,7 @@ _WORD = re.compile(rb"[a-z0-9_]{3,}")
 _WORDS = re.compile(r"[A-Za-z0-9_]+")
 _NO_WORD_BEFORE = rb"(?<![a-z0-9_])"
 _WORD_CHARACTER = re.compile(rb"[a-z0-9_]")
-_PART = re.compile(rb"(\{(?:library|number|hip|xid|nvml|nccl|hsa|ze|vk|cl)\}|\*?\.\.\.|\*)")
+_PART = re.compile(rb"(\{(?:library|number|hip|xid|nvml|nccl|hsa|ze|syn|vk|cl)\}|\*?\.\.\.|\*)")
 _NUMBER = re.compile(rb"[ (=-][0-9]+(?![a-z_])")
 _AROUND_ANYTHING = re.compile(rb" ?\.\.\. ?")
 _PARTS = {
@@ -103,6 +103,7 @@ _PARTS = {
     b"{nccl}": rb"(?P<nccl>[0-9])(?![0-9.])",
     b"{hsa}": rb"(?P<hsa>0x[0-9a-f]{1,4}|[0-9]{1,4})(?![0-9a-f.])",
     b"{ze}": rb"(?P<ze>0x7[0-9a-f]{7}|[0-9]{10})(?![0-9a-f.])",
+    b"{syn}": rb"(?P<syn>[0-9]{1,2})(?![0-9.])",
     b"{vk}": rb"(?P<vk>-[0-9]{1,10}(?![0-9.])|e?error_?[a-z_]{4,60})",
     b"{cl}": rb"(?P<cl>-[0-9]{1,4}(?![0-9.])|[a-z]{2,16}_[a-z0-9_]{2,60})",
     b"...": rb"[^\n]{0,160}",

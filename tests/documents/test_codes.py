@@ -26,10 +26,11 @@ COUNTS = {
     "hip": 79,
     "hsa": 53,
     "level-zero": 62,
+    "synapse": 44,
     "vulkan": 50,
     "opencl": 103,
 }
-KINDS = ("number", "hip", "xid", "nvml", "nccl", "hsa", "ze", "vk", "cl")
+KINDS = ("number", "hip", "xid", "nvml", "nccl", "hsa", "ze", "syn", "vk", "cl")
 
 
 def every_code() -> list[Code]:
@@ -90,6 +91,7 @@ def test_the_commands_that_a_code_names_are_read(line: str) -> None:
         ("returned HSA_STATUS_ERROR_INVALID_ISA_NAME:", "hsa-status-error-invalid-isa-name"),
         ("ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "ze-result-error-out-of-device-memory"),
         ("Level-Zero error: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "ze-result-error-out-of-device-memory"),
+        ("synLaunch: synFailedSectionValidation", "synfailedsectionvalidation"),
         ("VkResult: VK_ERROR_FRAGMENTED_POOL", "vk-error-fragmented-pool"),
         ("clEnqueueCopyBuffer: CL_MEM_COPY_OVERLAP", "cl-mem-copy-overlap"),
         ("CL_INVALID_SEMAPHORE_KHR", "cl-invalid-semaphore-khr"),
@@ -113,6 +115,8 @@ def test_a_line_with_the_name_of_a_code_is_answered(seen: str, name: str) -> Non
         ("hsa_status_t 4119", "hsa-status-error-invalid-isa-name"),
         ("zeInit returned 0x78000005", "ze-result-error-invalid-null-handle"),
         ("ze_result_t 2013265925", "ze-result-error-invalid-null-handle"),
+        ("RuntimeError: synStatus=17 [Device in reset] Graph launch failed.", "syndevicereset"),
+        ("synLaunch failed: 42", "syntimeout"),
         ("vkQueueSubmit failed: -12", "vk-error-fragmented-pool"),
         ("clEnqueueNDRangeKernel failed with error -54", "cl-invalid-work-group-size"),
         ("pyopencl._cl.RuntimeError: clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES", "cl-out-of-resources"),
@@ -292,6 +296,11 @@ def test_the_tables_are_read_only_for_a_text_with_the_beginning_of_a_name() -> N
             "level-zero",
             "typedef enum _ze_result_t\n{\n ZE_RESULT_A = 0x70000001, ///< x\n} ze_result_t;\n",
             [("ZE_RESULT_A", 0x70000001)],
+        ),
+        (
+            "synapse",
+            "typedef enum synStatus\n{\n    synA = 0,\n    synB = 1,\n    synStatusLast = synB\n} synStatus;\n",
+            [("synA", 0), ("synB", 1)],
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """The tables of error codes against the headers of today, which are downloaded: every code of a header is known.
 
-NCCL's wheel (300 MB for nine codes) and NVIDIA's kernel module are left out: `python -m tests.support.codes`, by hand.
+NCCL's wheel (300 MB for nine codes), SynapseAI and NVIDIA's kernel module are left out: `python -m tests.support.codes`,
+by hand.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def downloaded(family: str, directory: Path) -> None:
 
 
 def test_the_families_that_are_left_out_are_those_without_a_small_package() -> None:
-    assert set(HEADERS) - {*WHEELS, *DEBS} == {"nccl", "xid"}
+    assert set(HEADERS) - {*WHEELS, *DEBS} == {"nccl", "synapse", "xid"}
 
 
 @pytest.mark.parametrize("family", [*WHEELS, *DEBS])
