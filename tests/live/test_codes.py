@@ -1,7 +1,7 @@
 """The tables of error codes against the headers of today, which are downloaded: every code of a header is known.
 
-NCCL's wheel (300 MB for nine codes), SynapseAI and NVIDIA's kernel module are left out: `python -m tests.support.codes`,
-by hand.
+NCCL's wheel (300 MB for nine codes), SynapseAI and NVIDIA's kernel module are left out:
+`python -m tests.support.codes`, by hand.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ HEADERS = {
     "hip": Header("hip_runtime_api.h", r"hip(?:Success|Error\w+)", r"(?s:enum [\w ]*hipError_t.*?\} hipError_t)"),
     "hsa": Header("hsa*.h", r"HSA_(?:EXT_)?STATUS_\w+"),
     "level-zero": Header("ze_api.h", r"ZE_RESULT_(?!FORCE)\w+", r"(?s:enum _ze_result_t\s*\{.*?\} ze_result_t)"),
-    "synapse": Header("synapse_common_types.h", r"syn(?!StatusLast)[A-Z]\w+", r"enum synStatus\s*\{[^}]*\}"),
+    "synapse": Header("synapse_common_types.h", r"syn(?!StatusLast)[A-Z]\w*", r"enum synStatus\s*\{[^}]*\}"),
     "vulkan": Header("vulkan_core.h", r"VK_(?!RESULT_MAX)\w+", r"(?s:enum VkResult \{.*?\} VkResult)"),
     "opencl": Header(
         "cl*.h", r"CL_(?:SUCCESS|(?!BUILD_(?:NONE|ERROR|IN_PROGRESS)\b|\w*LIST_END|\w+_MIN(?:_\w*EXP)?\b)\w+)"
