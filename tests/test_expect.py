@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from gpubind import open_host, plan, record
 from gpubind.documents.check.report import report_of
+from gpubind.documents.expectation import render_expectation
 from gpubind.formats.text.record import dump_record
-from gpubind.model import Finding
+from gpubind.model import Finding, Request
 from gpubind.planner.expected import expectation_of
 from tests.rules.situations import without
+from tests.support import amd
 from tests.support.commands import gpubind
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.surveys import survey
@@ -39,7 +42,6 @@ def good(tmp_path: Path) -> str:
 def lines(tmp_path: Path, good: str) -> str:
     """The file that a good node's administrator keeps."""
     plan = json.loads(gpubind("plan", "--nv", "--host", good, "--json").stdout)
-    from gpubind.documents.expectation import render_expectation
     from gpubind.model import Plan
 
     path = tmp_path / "node.toml"
@@ -98,6 +100,21 @@ def test_a_library_that_a_good_node_has_is_expected_with_its_name(good: str, tmp
     assert json.loads(done.stdout)["checked"]["expected"] == good
 
 
+def test_another_mode_of_amds_gpus_is_one_error_and_their_number_is_not_compared(tmp_path: Path) -> None:
+    divided = [amd.partition(f"0000:{bus:02x}:00.0", "CPX", "NPS4") for bus in amd.BUSES]
+    whole, parts = (tmp_path / name for name in ("whole.json", "parts.json"))
+    whole.write_text(record(amd.amd_host(amd.opt(), amd.kernel())))
+    parts.write_text(record(amd.amd_host(amd.opt(), amd.kernel(gpus=4), *divided)))
+    path = tmp_path / "node.toml"
+    path.write_text(render_expectation(expectation_of(plan(open_host(str(whole)), Request()))))
+    assert 'partition = "SPX/NPS1"\ngpus = { "AMD Instinct MI300X (gfx942)" = 8 }\n' in path.read_text()
+    words = ("check", "--rocm", "--format", "slurm", "--ignore", "userspace-unknown", "--host")
+    assert gpubind(*words, str(whole), "--expect", str(path)).stdout == "gpubind: ok\n"
+    for expected in (path, whole):
+        done = gpubind(*words, str(parts), "--expect", str(expected))
+        assert done.stdout == "gpubind: expected-partition(SPX/NPS1)\n"
+
+
 def test_what_a_node_without_a_driver_lacks_is_told_once(good: str, tmp_path: Path) -> None:
     empty = node(tmp_path / "empty.json", {"/usr/lib64": Link("lib")})
     assert told("--host", empty, "--expect", good) == "gpubind: nothing-to-bind(host)"
@@ -108,6 +125,7 @@ def test_what_a_node_without_a_driver_lacks_is_told_once(good: str, tmp_path: Pa
     [
         ("gpus = 'many'", "bad-expectation", 5),
         ("cpus = 4", "bad-expectation", 5),
+        ("partition = 'spx'", "bad-expectation", 5),
         ('{"schema": "gpubind.plan/1"}', "bad-plan", 5),
         ('{"schema": "gpubind.host/1"', "bad-record", 5),
         ('{"schema": 1}', "bad-record", 5),

@@ -6,20 +6,22 @@ It begins no table, so that it may stand below `[require]` of a configuration fi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpubind.documents.text import printable
 from gpubind.model.expectation import Expectation
 
 
 def render_expectation(expectation: Expectation, comment: str = "") -> str:
-    """Return drivers, GPUs and capabilities of *expectation*, below *comment*. The libraries are a record's matter."""
+    """Return *expectation* without its libraries, which are a record's matter, below *comment*."""
     drivers = expectation.drivers
     lines = [f"# {printable(comment)}"] if comment else []
     lines.append("# gpubind check --expect FILE: what such a node is to have")
     if drivers:
-        lines.append(f"driver = {_text(drivers[0]) if len(drivers) == 1 else _list(drivers)}")
+        lines.append(f"driver = {_one_or_list(drivers)}")
     lines.append(f"capabilities = {_list(expectation.capabilities)}")
+    if expectation.partitions:
+        lines.append(f"partition = {_one_or_list(expectation.partitions)}")
     unnamed = sum(number for model, number in expectation.gpus if not model)
     if unnamed:  # a model that the driver does not tell: then the number of all says more
         lines.append(f"gpus = {sum(number for _, number in expectation.gpus)}")
@@ -27,6 +29,10 @@ def render_expectation(expectation: Expectation, comment: str = "") -> str:
         models = ", ".join(f"{_text(model)} = {number}" for model, number in expectation.gpus)
         lines.append(f"gpus = {{ {models} }}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _one_or_list(texts: Sequence[str]) -> str:
+    return _text(texts[0]) if len(texts) == 1 else _list(texts)
 
 
 def _list(texts: Iterable[str]) -> str:

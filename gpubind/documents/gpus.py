@@ -23,6 +23,8 @@ _COLUMNS = (
     Column("access", kept=True),
     Column("chosen", kept=True),
 )
+_PARTITION = Column("partition")
+"""After the model, where a GPU has such a mode."""
 UNKNOWN = "-"
 _YES_NO = ("no", "yes")
 
@@ -71,13 +73,20 @@ def render_gpus_json(gpus: Sequence[ListedGpu]) -> str:
 
 def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
     """Return a row a GPU, and below it one for each of its MIG devices, called as `--gpus` takes it."""
+    divided = any(listed.gpu.partition for listed in gpus)
     rows: list[Row] = []
+
+    def row(name: str, gpu: Gpu, *cells: str, mode: str = "") -> None:
+        rows.append((name, gpu.vendor, *cells[:1], *((mode,) if divided else ()), *cells[1:]))
+
     for listed in gpus:
         gpu = listed.gpu
         name = UNKNOWN if gpu.index is None else str(gpu.index)
         known = (gpu.model, gpu.uuid, gpu.pci, gpu.render, listed.access)
-        rows.append((name, gpu.vendor, *(value or UNKNOWN for value in known), _YES_NO[gpu.chosen]))
+        cells = (value or UNKNOWN for value in known)
+        row(name, gpu, *cells, _YES_NO[gpu.chosen], mode=gpu.partition or UNKNOWN)
         for part in gpu.mig:
             about = ("MIG device", part.uuid or UNKNOWN, "", "", "")
-            rows.append((f"{name}:{part.gi}/{part.ci}", gpu.vendor, *about, _YES_NO[part in listed.mig]))
-    return table_of(_COLUMNS, rows)
+            row(f"{name}:{part.gi}/{part.ci}", gpu, *about, _YES_NO[part in listed.mig])
+    columns = (*_COLUMNS[:3], *((_PARTITION,) if divided else ()), *_COLUMNS[3:])
+    return table_of(columns, rows)

@@ -35,6 +35,8 @@ USERSPACE_NAME = re.compile(
 DEPENDENCIES_LIMIT = 500
 
 _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
+_OF_DISPLAYS = ("class", "vendor", "device", "revision", "current_compute_partition", "current_memory_partition")
+"""Of each PCI device that is a display controller or an accelerator."""
 
 BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd", "intel-opencl")
 """Below each directory of libraries; the first is that directory itself."""
@@ -157,7 +159,7 @@ class _Survey:
         for name in self.list("/sys/bus/pci/devices"):
             base = f"/sys/bus/pci/devices/{name}"
             if (self.tree.text(f"{base}/class") or "").startswith(("0x03", "0x12")):
-                for fact in ("class", "vendor", "device"):
+                for fact in _OF_DISPLAYS:
                     self.tree.look_at(f"{base}/{fact}", text=True)
                 self.tree.look_at(f"{base}/driver")
                 for kind in ("drm", "accel", "habanalabs", "infiniband_verbs"):

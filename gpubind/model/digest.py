@@ -68,7 +68,7 @@ def node_digest(inventories: Iterable[Inventory]) -> str:
                 for d in each.devices
                 if not d.target.startswith(_REQUESTED)
             ),
-            [[gpu.index is None, gpu.model, [[device.gi, device.ci] for device in gpu.mig]] for gpu in each.gpus],
+            [_row_of_gpu(gpu) for gpu in each.gpus],
         ]
         for each in inventories
     ]
@@ -77,6 +77,11 @@ def node_digest(inventories: Iterable[Inventory]) -> str:
 
 def _is_of_node(file: HostFile) -> bool:
     return file.kind not in ("socket", "directory") and not file.compat32 and not file.named_at.startswith("NVIDIA_")
+
+
+def _row_of_gpu(gpu: Gpu) -> list[object]:
+    parts = [[device.gi, device.ci] for device in gpu.mig]
+    return [gpu.index is None, gpu.model, parts, *([] if gpu.partition is None else [gpu.partition])]
 
 
 def _row(file: HostFile) -> str:

@@ -18,3 +18,5 @@ class Expectation(NamedTuple):
     """Those of which there are libraries."""
     libraries: tuple[str, ...] = ()
     """Libraries of the driver, without versions: `libcuda.so`."""
+    partitions: tuple[str, ...] = ()
+    """The modes in which AMD's GPUs may be divided, `CPX/NPS4`; `CPX` stands for every mode of their memory."""

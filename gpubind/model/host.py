@@ -46,6 +46,8 @@ class Gpu(NamedTuple):
     """Whether the container gets it."""
     mig: tuple[MigDevice, ...] = ()
     """Its parts; of a GPU of which parts are chosen, those."""
+    partition: Optional[str] = None
+    """How an AMD GPU and its memory are divided, `CPX/NPS4`, where they can be; each part is a GPU by itself."""
 
     @property
     def node(self) -> Optional[RootedPath]:

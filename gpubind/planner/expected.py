@@ -34,6 +34,7 @@ def expectation_of(plan: Plan, origin: str = "") -> Expectation:
         gpus=tuple(sorted(models.items())),
         capabilities=tuple(name for name in CAPABILITIES if name in capabilities),
         libraries=tuple(sorted({library_stem(name) for _, name in there})),
+        partitions=tuple(sorted({gpu.partition for gpu in plan.gpus if gpu.partition})),
     )
 
 

@@ -95,6 +95,8 @@ SIZES = ("libcuda", "libnvidia-ml", "libnvidia-opticalflow", "libEGL_nvidia", "l
 GONE = ("libnvidia-ptxjitcompiler", "libnvidia-opticalflow", "libnvidia-ml", "libnvidia-allocator", "libcuda")
 VERSIONED = ("libnvidia-eglcore", "libnvidia-glvkspirv", "libnvidia-gpucomp")
 HIP = "/opt/rocm-6.2.4/lib/libamdhip64.so.6.2.60204"
+MI300X, TOPOLOGY = "/sys/devices/pci0000:00/0000:05:00.0", "/sys/class/kfd/kfd/topology/nodes"
+MI325X = str(AMD[f"{TOPOLOGY}/2/properties"]).replace(f"device_id {0x74A1}", f"device_id {0x74A5}")
 ONE_THING: dict[str, tuple[Spec, Changes, str]] = {
     **{f"size of {stem}": (NVIDIA, {file_of(stem): longer(NVIDIA[file_of(stem)])}, stem) for stem in SIZES},
     **{f"without {stem}": (NVIDIA, without(stem), stem) for stem in GONE},
@@ -128,6 +130,9 @@ ONE_THING: dict[str, tuple[Spec, Changes, str]] = {
     "node on Debian": (DEBIAN, other_mode("/dev/nvidia-uvm", DEBIAN, mode=0o600), "/dev/nvidia-uvm"),
     "size of HIP": (AMD, {HIP: longer(AMD[HIP])}, "libamdhip64.so.6"),
     "mode of kfd": (AMD, other_mode("/dev/kfd", AMD, mode=0o600), "/dev/kfd"),
+    "a divided GPU": (AMD, {f"{MI300X}/current_compute_partition": "CPX\n"}, "gpus"),
+    "divided memory": (AMD, {f"{MI300X}/current_memory_partition": "NPS4\n"}, "gpus"),
+    "another GPU of the same chip": (AMD, {f"{TOPOLOGY}/2/properties": MI325X}, "gpus"),
     "without a render node": (AMD, {"/dev/dri/renderD136": None}, "/dev/dri/renderD136|amd-render-missing"),
 }
 

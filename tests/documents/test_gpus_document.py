@@ -51,6 +51,14 @@ def test_of_a_gpu_with_a_chosen_part_every_part_is_listed() -> None:
     assert [row[-1] for row in rows if str(row[0]).startswith("0:")] == ["no", "yes"]
 
 
+def test_the_mode_of_a_divided_gpu_is_a_column_where_one_has_a_mode() -> None:
+    assert "partition" not in [column.title for column in gpus_table(listed("two")).columns]
+    first, second = listed("two")
+    table = gpus_table((first._replace(gpu=first.gpu._replace(partition="CPX/NPS4")), second))
+    at = [column.title for column in table.columns].index("partition")
+    assert [row[at] for row in table.rows] == ["CPX/NPS4", "-"]
+
+
 def test_access_is_what_is_allowed_on_all_nodes_of_the_gpu() -> None:
     (one,) = listed("one")
     nodes = (one.nodes[0], one.nodes[0]._replace(access="r"))

@@ -94,6 +94,7 @@ def site_list(text: str) -> ListFile:
 
 
 UNTOLD = "GPU-????????-????-????-????-????????????"
+AMDS = {"vendors": ("amd",)}
 BOTH = {"vendors": ("nvidia", "amd")}
 ONE = {"gpus": "0000:01:00.0"}
 OTHER_MODEL: Spec = {
@@ -253,6 +254,10 @@ CASES: dict[str, Case] = {
         Situation(lacking(*NVVM), expected=(GOOD,)),
         # Another driver has other libraries.
         Situation(lacking(*NVVM), expected=(GOOD._replace(drivers=("535.54.03",)),)),
+    ),
+    "expected-partition": Case(
+        Situation((opt(), amds_kernel()), expected=(Expectation(partitions=("CPX", "NPS2")),), request=AMDS),
+        Situation((opt(), amds_kernel()), expected=(Expectation(partitions=("CPX/NPS4", "NPS1")),), request=AMDS),
     ),
     "gpu-excluded": Case(Situation(healthy(information(excluded="Yes"))), Situation(healthy(information()))),
     "gpu-node-missing": Case(

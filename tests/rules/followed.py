@@ -113,6 +113,7 @@ FOLLOWED: dict[str, Followed] = {
     "expected-capability": almost("expected-capability", "correct what is expected"),
     "expected-driver": almost("expected-driver", "correct what is expected"),
     "expected-library": with_parts("expected-library", "reinstall the driver's packages", *healthy()),
+    "expected-partition": almost("expected-partition", "correct what is expected"),
     # Variables.
     "gpu-order-unknown": with_environ(
         "gpu-order-unknown", "CUDA_DEVICE_ORDER=PCI_BUS_ID", CUDA_DEVICE_ORDER="PCI_BUS_ID"

@@ -181,11 +181,35 @@ def kernel(gpus: int = 8, version: Optional[str] = "6.8.5", bmc: bool = True, st
         minor = 128 + step * number
         card = step * number + bmc
         spec.update(kfd_node(2 + number, minor, bus=BUSES[number], unique=UNIQUE_IDS[number]))
-        spec.update(drm_device(f"0000:{BUSES[number]:02x}:00.0", card, minor))
+        address = f"0000:{BUSES[number]:02x}:00.0"
+        spec.update(drm_device(address, card, minor))
+        spec.update(of_pci(address, device="0x74a1", revision="0x00"))
+        spec.update(partition(address, "SPX", "NPS1"))
     return spec
 
 
-def kfd_node(number: int, minor: Optional[int], bus: int = 0, unique: int = 0, gfx: int = 90402, part: int = 0) -> Spec:
+def of_pci(address: str, driver: str = "amdgpu", **facts: str) -> Spec:
+    """The kernel driver of a PCI device, and small files of it."""
+    device = f"/sys/devices/pci0000:00/{address}"
+    files: Spec = {f"{device}/{name}": f"{text}\n" for name, text in facts.items()}
+    return {**files, f"{device}/driver": Link(f"../../../bus/pci/drivers/{driver}")} if driver else files
+
+
+def partition(address: str, compute: str, memory: str) -> Spec:
+    """The mode in which a GPU is divided."""
+    return of_pci(address, "", current_compute_partition=compute, current_memory_partition=memory)
+
+
+def kfd_node(
+    number: int,
+    minor: Optional[int],
+    bus: int = 0,
+    unique: int = 0,
+    gfx: int = 90402,
+    part: int = 0,
+    device: int = 0x74A1,
+    name: str = "ip discovery",
+) -> Spec:
     """A node of the KFD topology; a processor's if *minor* is None. *part*: the number of a partition."""
     base = f"/sys/class/kfd/kfd/topology/nodes/{number}"
     if minor is None:
@@ -199,14 +223,14 @@ def kfd_node(number: int, minor: Optional[int], bus: int = 0, unique: int = 0, g
         "simd_count": 1216,
         "gfx_target_version": gfx,
         "vendor_id": 4098,
-        "device_id": 29857,
+        "device_id": device,
         "location_id": bus << 8 | part,
         "domain": 0,
         "drm_render_minor": minor,
         "unique_id": unique,
     }
     text = "".join(f"{name} {value}\n" for name, value in properties.items())
-    return {f"{base}/gpu_id": f"{28000 + number}\n", f"{base}/name": "aqua_vanjaram\n", f"{base}/properties": text}
+    return {f"{base}/gpu_id": f"{28000 + number}\n", f"{base}/name": f"{name}\n", f"{base}/properties": text}
 
 
 def drm_device(

@@ -180,6 +180,9 @@ def _gpus(plan: Plan) -> Iterator[Fact]:
         mig = ", ".join(f"{parts[number]} with {number}" for number in sorted(parts) if number) or "none"
         excluded = sum(gpu.index is None for gpu in same)
         fields: dict[str, Optional[str]] = {"number": str(len(same)), "MIG devices": mig, "excluded": str(excluded)}
+        modes = Counter(gpu.partition for gpu in same if gpu.partition)
+        if modes:  # of AMD's that have such modes
+            fields["partition"] = ", ".join(f"{modes[mode]} in {mode}" for mode in sorted(modes))
         yield Fact("gpus", f"{vendor} {model}", model, fields)
 
 

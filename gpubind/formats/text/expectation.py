@@ -7,7 +7,7 @@
     "NVIDIA A100-SXM4-80GB" = 8
 
 `driver` may be a list, where a node has several, and `550` is every version of that branch. `gpus = 8` means GPUs of
-any model.
+any model. `partition = "CPX/NPS4"` is the mode in which AMD's GPUs are divided; it may be a list, or one of its parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from gpubind.model.expectation import Expectation
 
 _WHAT = "malformed expectation of a node"
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+~_-]{0,60}")
-KEYS = ("driver", "gpus", "capabilities")
+_PARTITION = re.compile(r"[A-Z]PX(/NPS[0-9])?|NPS[0-9]")
+KEYS = ("driver", "gpus", "partition", "capabilities")
 SIZE_LIMIT = 256 << 10
 GPUS_LIMIT = 4096
 """GPUs of a node, and models that it may have."""
@@ -51,12 +52,16 @@ def expectation_of_table(table: Mapping[str, Any], prefix: str = "") -> Expectat
     is_table = isinstance(models, dict) and len(models) <= GPUS_LIMIT
     if not is_table or not all(type(number) is int and 0 <= number <= GPUS_LIMIT for number in models.values()):
         raise _malformed(f"`{prefix}gpus` is not a number of GPUs, or a table of models and numbers")
+    modes = table.get("partition", [])
+    modes = [modes] if isinstance(modes, str) else modes
+    if not _are_texts(modes) or not all(_PARTITION.fullmatch(mode) for mode in modes):
+        raise _malformed(f'`{prefix}partition` is not a mode in quotes, as "SPX/NPS1", or a list of them')
     if not _are_texts(names):
         raise _malformed(f"`{prefix}capabilities` is not a list of texts in quotes")
     unknown = next((name for name in names if name not in CAPABILITIES), None)
     if unknown is not None:
         raise _malformed(f"`{prefix}capabilities` names `{unknown[:_SHOWN]}`", one_of(CAPABILITIES, unknown))
-    return Expectation("", tuple(drivers), tuple(models.items()), tuple(dict.fromkeys(names)))
+    return Expectation("", tuple(drivers), tuple(models.items()), tuple(dict.fromkeys(names)), (), tuple(modes))
 
 
 def _are_texts(value: Any) -> bool:

@@ -16,6 +16,7 @@ from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory import nodes
+from gpubind.inventory.amd.names import name_of
 from gpubind.model import Gpu, Missing, RootedPath
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
@@ -54,18 +55,45 @@ def read_devices(host: Host, more: tuple[str, ...] = ()) -> nodes.Devices:
 def read_topology(host: Host) -> Topology:
     """Return the GPUs of the KFD topology, by node number."""
     gpus: list[Gpu] = []
+    chips: list[tuple[str, dict[str, int]]] = []
     hidden: list[str] = []
     for base, properties in _gpu_properties(host):
         if isinstance(properties, str):
             hidden.append(properties)
             continue
-        name, gfx = host.dev.text(f"{base}/name") or "", gfx_of(properties)
-        name = "" if name.strip() == FOUND_BY_DISCOVERY else name
-        model = f"{name} ({gfx})" if name and gfx else name or gfx
         minor = properties.get("drm_render_minor") or None
         render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None
-        gpus.append(Gpu("amd", len(gpus), uuid_of(properties), pci_of(properties), minor, model, render, True))
-    return Topology(_with_addresses(gpus), tuple(hidden))
+        gpus.append(Gpu("amd", len(gpus), uuid_of(properties), pci_of(properties), minor, None, render, True))
+        chips.append((host.dev.text(f"{base}/name") or "", properties))
+    named = (_described(host, gpu, *chip) for gpu, chip in zip(_with_addresses(gpus), chips))
+    return Topology(tuple(named), tuple(hidden))
+
+
+def _described(host: Host, gpu: Gpu, chip: str, properties: dict[str, int]) -> Gpu:
+    """Return *gpu* with its model, of which KFD knows *chip*, and with the mode in which it is divided."""
+    name = name_of(host, properties.get("device_id"), _pci_number(host, gpu.pci, "revision"))
+    name = name or ("" if chip.strip() == FOUND_BY_DISCOVERY else chip)
+    gfx = gfx_of(properties)
+    model = f"{name} ({gfx})" if name and gfx else name or gfx
+    return gpu._replace(model=model, partition=_partition(host, gpu.pci))
+
+
+def _pci_number(host: Host, address: Optional[str], name: str) -> Optional[int]:
+    """Return the number in the file *name* of the PCI device at *address*: `0x74a1`."""
+    text = host.lenient.dev.text(f"{nodes.PCI_DEVICES}/{address}/{name}") or ""  # older records lack the revision
+    return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,4}", text) else None
+
+
+def _partition(host: Host, address: Optional[str]) -> Optional[str]:
+    """Return how the GPU at *address* and its memory are divided, `CPX/NPS4`; None if it cannot be divided.
+
+    Source: Linux `amdgpu_gfx.c` (`current_compute_partition`), `amdgpu_gmc.c` (`current_memory_partition`).
+    """
+    found = (
+        host.lenient.dev.text(f"{nodes.PCI_DEVICES}/{address}/current_{kind}_partition") or ""
+        for kind in ("compute", "memory")
+    )
+    return "/".join(mode for mode in found if re.fullmatch(r"[A-Z]PX|NPS[0-9]", mode)) or None
 
 
 def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], str]]]:
@@ -128,7 +156,8 @@ def _pci_gpus(host: Host) -> Iterator[Gpu]:
     for index, address in enumerate(addresses):
         render = nodes.render_node(host, address)
         minor = int(render.rpartition("renderD")[2]) if render else None
-        yield Gpu("amd", index, None, address, minor, None, render, True)
+        name = name_of(host, *(_pci_number(host, address, text) for text in ("device", "revision")))
+        yield Gpu("amd", index, None, address, minor, name, render, True)
 
 
 def _wanted(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.DriverNode]:

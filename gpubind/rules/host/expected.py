@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gpubind.model import Finding, Gpu, counted, finding
@@ -40,6 +41,23 @@ def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
                     expected=counted(number, "GPU"),
                     model=f" of the model {model}" if model else "",
                 )
+
+
+def expected_partition(preflight: Preflight) -> Iterator[Finding]:
+    """Yield GPUs of AMD's that are divided in another mode than the expected ones, as far as they have modes."""
+    gpus = (gpu for gpu in preflight.plan.gpus if gpu.index is not None)
+    modes = Counter(gpu.partition for gpu in gpus if gpu.partition)
+    for expected in preflight.expected:
+        others = {mode: modes[mode] for mode in sorted(modes) if not _is_in(expected.partitions, mode)}
+        if expected.partitions and (others or not modes):
+            has = ", ".join(f"{number} in {mode}" for mode, number in others.items()) or "none with such a mode"
+            wanted = " or ".join(expected.partitions)
+            yield finding("expected-partition", subject=wanted, where=expected.origin, has=has)
+
+
+def _is_in(expected: tuple[str, ...], mode: str) -> bool:
+    """Return whether *mode* is one of the *expected*, or has one as a part: `CPX/NPS4` is `CPX`."""
+    return any(one == mode or one in mode.split("/") for one in expected)
 
 
 def _lacks_node(preflight: Preflight, gpu: Gpu) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any, Optional
 
@@ -32,7 +34,9 @@ from tests.support.amd import (
     kfd_node,
     merged,
     mi300x,
+    of_pci,
     opt,
+    partition,
     system,
     xcp_device,
 )
@@ -267,7 +271,7 @@ def test_gpus_are_in_the_order_of_the_topology_with_their_ids() -> None:
     assert [gpu.uuid for gpu in gpus] == [f"GPU-{unique:016x}" for unique in UNIQUE_IDS]
     assert [gpu.pci for gpu in gpus] == [f"0000:{bus:02x}:00.0" for bus in BUSES]
     assert gpus[1].render == "/dev/dri/renderD136"
-    assert gpus[0].model == "aqua_vanjaram (gfx942)"
+    assert gpus[0].model == "AMD Instinct MI300X (gfx942)"
 
 
 @pytest.mark.parametrize("bmc", [True, False])
@@ -292,7 +296,8 @@ def test_the_partitions_of_a_gpu_are_gpus_at_its_one_address(unique: tuple[int, 
         *(xcp_device(at, 2 + 2 * at, 129 + 2 * at) for at in range(2)),
     ]
     host = (opt(), kernel(gpus=0, bmc=False), *parts)
-    made = planned(*host)
+    made = planned(*host, partition("0000:26:00.0", "DPX", "NPS2"))
+    assert [gpu.partition for gpu in made.gpus] == [None, None, "DPX/NPS2", "DPX/NPS2"]
     assert [(gpu.index, gpu.pci, gpu.minor) for gpu in made.gpus] == [
         (0, "0000:05:00.0", 128),
         (1, "0000:05:00.0", 129),
@@ -322,9 +327,99 @@ def test_without_a_topology_the_pci_bus_tells() -> None:
     ]
 
 
+def one_gpu(device: int, revision: Optional[str], gfx: int, name: str = "ip discovery", *more: Spec) -> Optional[str]:
+    """The model of the one GPU of a host; without a *revision* it is of a record that has none."""
+    gpu = merged(kernel(gpus=0), kfd_node(2, 128, bus=5, gfx=gfx, device=device, name=name))
+    drm = drm_device("0000:05:00.0", 1, 128, kind="0x030000")
+    facts = of_pci("0000:05:00.0", **({} if revision is None else {"revision": revision}))
+    (gpu_found,) = planned(opt(), gpu, drm, facts, *more).gpus
+    return gpu_found.model
+
+
+@pytest.mark.parametrize(
+    ("device", "revision", "gfx", "model"),
+    [
+        (0x74A1, "0x00", 90402, "AMD Instinct MI300X (gfx942)"),
+        (0x74A5, "0x00", 90402, "AMD Instinct MI325X (gfx942)"),
+        (0x74B5, "0x00", 90402, "AMD Instinct MI300X VF (gfx942)"),
+        (0x740F, "0x02", 90010, "AMD Instinct MI210 (gfx90a)"),
+        (0x738C, "0x01", 90008, "AMD Instinct MI100 (gfx908)"),
+        (0x75A3, "0x00", 90500, "AMD Instinct MI355X (gfx950)"),
+        (0x7448, "0x00", 110000, "AMD Radeon Pro W7900 (gfx1100)"),
+        (0x744C, "0xc8", 110000, "AMD Radeon RX 7900 XTX (gfx1100)"),
+        (0x744C, "0xcc", 110000, "AMD Radeon RX 7900 XT (gfx1100)"),
+        (0x1586, "0xc1", 110501, "AMD Radeon 8060S Graphics (gfx1151)"),
+        (0x7550, "0xc3", 120001, "AMD Radeon RX 9070 (gfx1201)"),
+    ],
+)
+def test_a_gpu_is_called_as_its_pci_device_and_revision(device: int, revision: str, gfx: int, model: str) -> None:
+    assert one_gpu(device, revision, gfx) == model
+
+
+def test_a_revision_matters_only_where_the_names_of_a_device_differ() -> None:
+    assert one_gpu(0x74A1, None, 90402) == one_gpu(0x74A1, "0x7f", 90402) == "AMD Instinct MI300X (gfx942)"
+    assert one_gpu(0x744C, None, 110000) == one_gpu(0x744C, "0x7f", 110000) == "gfx1100"
+
+
+@pytest.mark.parametrize("path", ["/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids"])
+def test_the_hosts_own_table_has_the_name_of_a_gpu_that_ours_lacks_and_a_record_keeps_it(path: str) -> None:
+    ids = {path: "# comment\n1.0.0\n7FFE,\tC0,\tAMD Radeon Next\n74A1,\t00,\tanother name\n"}
+    assert one_gpu(0x7FFE, "0xc0", 130000, "ip discovery", ids) == "AMD Radeon Next (gfx1300)"
+    assert one_gpu(0x7FFE, "0xc1", 130000, "ip discovery", ids) == "gfx1300"
+    assert one_gpu(0x74A1, "0x00", 90402, "ip discovery", ids) == "AMD Instinct MI300X (gfx942)"
+    host = amd_host(opt(), kernel(gpus=1), of_pci("0000:05:00.0", revision="0xc0"), ids)
+    unknown = amd_host(
+        opt(),
+        kernel(gpus=0),
+        kfd_node(2, 128, bus=5, device=0x7FFE),
+        drm_device("0000:05:00.0", 1, 128),
+        of_pci("0000:05:00.0", revision="0xc0", device="0x7ffe"),
+        ids,
+    )
+    for each in (host, unknown):
+        again = RecordedHost(parse_record(gpubind.record(each).encode()), "again")
+        assert plan(again, Request(vendors=AMD)).gpus == plan(each, Request(vendors=AMD)).gpus
+
+
+def test_an_older_kernels_name_of_a_chip_serves_where_no_table_has_one() -> None:
+    assert one_gpu(0x7FFE, "0x00", 90006, "vega20") == "vega20 (gfx906)"
+
+
 def test_the_name_of_every_gpu_that_is_found_by_discovery_is_not_a_model() -> None:
-    name = {f"{NODES}/2/name": "ip discovery\n"}
-    assert planned(opt(), kernel(gpus=1), name).gpus[0].model == "gfx942"
+    assert one_gpu(0x7FFE, "0x00", 90402) == "gfx942"
+
+
+def test_each_device_and_revision_has_one_name() -> None:
+    names = json.loads(read_data("model/data/amd_gpus.json"))["names"]
+    pairs = [
+        (device, revision)
+        for words in names.values()
+        for device, _, revisions in (word.partition(":") for word in words.split())
+        for revision in revisions.split(",")
+    ]
+    assert len(pairs) == len(set(pairs))
+    assert all(re.fullmatch(r"[0-9a-f]{4}[0-9a-f]{0,2}", device + revision) for device, revision in pairs)
+    assert not [name for name in names if not name.startswith(("AMD ", "ATI "))]
+
+
+@pytest.mark.parametrize(
+    ("compute", "memory", "mode"),
+    [
+        ("SPX", "NPS1", "SPX/NPS1"),
+        ("CPX", "NPS4", "CPX/NPS4"),
+        ("DPX", "", "DPX"),
+        ("UNKNOWN", "NPS1", "NPS1"),
+        ("UNKNOWN", "UNKNOWN", None),
+        ("", "", None),
+    ],
+)
+def test_a_gpu_has_the_mode_in_which_it_and_its_memory_are_divided(
+    compute: str, memory: str, mode: Optional[str]
+) -> None:
+    host = (opt(), kernel(gpus=1), partition("0000:05:00.0", compute, memory))
+    assert [gpu.partition for gpu in planned(*host).gpus] == [mode]
+    again = RecordedHost(parse_record(dump_record(survey(amd_host(*host)), "1").encode()), "again")
+    assert [gpu.partition for gpu in plan(again, Request(vendors=AMD)).gpus] == [mode]
 
 
 def test_a_chip_without_an_id_has_no_uuid() -> None:

@@ -1,0 +1,46 @@
+"""The names of AMD's GPUs, by PCI device ID and revision: KFD's own name is that of a chip, or says nothing.
+
+Our table comes first, and the host's `amdgpu.ids` is only for what it lacks: libdrm has changed names between releases,
+and equal nodes are to have equal names.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Optional
+
+from gpubind.formats.driver.amdgpu_ids import name_in
+from gpubind.host import Host
+from gpubind.model.data import read_data
+
+IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
+"""That of AMD's own packages, and the distribution's."""
+
+
+def name_of(host: Host, device: Optional[int], revision: Optional[int]) -> Optional[str]:
+    """Return the name of the GPU with these IDs: `AMD Instinct MI300X`; None if no table has it.
+
+    A *revision* that is unknown to our table does not matter for a device whose revisions have one name.
+    """
+    if device is None:
+        return None
+    known = _table().get(device, {})
+    name = known.get(revision)
+    if name is None and revision is not None:
+        texts = (host.driver.lenient.text(path) or "" for path in IDS)  # older records do not have it
+        name = next(filter(None, (name_in(text, device, revision) for text in texts)), None)
+    names = set(known.values())
+    return name or (names.pop() if len(names) == 1 else None)
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[int, dict[Optional[int], str]]:
+    """Return the names by device and revision; for every revision with None."""
+    table: dict[int, dict[Optional[int], str]] = {}
+    for name, devices in json.loads(read_data("model/data/amd_gpus.json"))["names"].items():
+        for words in devices.split():
+            device, _, revisions = words.partition(":")
+            each = [int(text, 16) for text in revisions.split(",")] if revisions else [None]
+            table.setdefault(int(device, 16), {}).update(dict.fromkeys(each, name))
+    return table
