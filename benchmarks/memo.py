@@ -15,7 +15,7 @@ from node import INSIDE_CONTAINERS, measured, node_for
 
 SANDBOX, SIF = f"{INSIDE_CONTAINERS}/bookworm-sb", f"{INSIDE_CONTAINERS}/bookworm.sif"
 GPUBIND = ["python3", "-c", "import sys; from gpubind.__main__ import main; sys.exit(main())"]
-"""As the console script does it: `python -m` loads more."""
+"""As the installed program does it: `python -m` loads more."""
 PYTHON = ["python3", "-c", "pass"]
 NV = {"sandbox": ["apptainer", "exec", "--nv", SANDBOX, "true"], "SIF": ["apptainer", "exec", "--nv", SIF, "true"]}
 STARTS = {name: [*GPUBIND, "exec", "-q", "--backend", "apptainer", words[3], "true"] for name, words in NV.items()}
@@ -29,6 +29,13 @@ ROWS = [
     ("exec, bwrap", "memo", BWRAP, "bwrap + python", "1.6"),
     ("check --image, directory", "memo", [*GPUBIND, "check", "-q", "--image", SANDBOX], "python", "2"),
     ("check --image, SIF", "memo", [*GPUBIND, "check", "-q", "--image", SIF], "python", "2"),
+    (
+        "wrap -- apptainer --version",
+        "passed",
+        [*GPUBIND, "wrap", "--", "apptainer", "--version"],
+        "apptainer --version",
+        "",
+    ),
     ("plan --json", "cold", [*GPUBIND, "plan", "--json"], "python", "7"),
     ("--version", "cold", [*GPUBIND, "--version"], "python", "4"),
     ("exec, apptainer, sandbox", "cold", STARTS["sandbox"], "nv sandbox", "2"),
@@ -101,6 +108,7 @@ def main() -> None:
         return
     rows = [
         ("python", "cold", PYTHON),
+        ("apptainer --version", "cold", ["apptainer", "--version"]),
         *((f"nv {name}", "cold", words) for name, words in NV.items()),
         ("bwrap words", "words", BWRAP),
         ("apptainer words", "words", STARTS["sandbox"]),

@@ -208,28 +208,43 @@ def test_a_variable_that_asks_for_gpus_counts_as_the_flag(machine: Machine) -> N
 
 def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
     code = (
-        "import sys, gpubind.cli.main, gpubind.launch.execute, gpubind.launch.wrap.passing\n"
-        "def stop(*_): print(*sys.modules); raise SystemExit\n"
-        "gpubind.launch.wrap.passing.execute_line = stop\n"
-        "gpubind.cli.main.main(sys.argv[1:])"
+        "import sys, gpubind.__main__, gpubind.launch.wrap.passing\n"
+        "def stop(*_): print(*sys.modules); sys.stdout.flush(); raise SystemExit\n"
+        "gpubind.launch.wrap.passing.become = stop\n"
+        "gpubind.__main__.main(sys.argv[1:])"
     )
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
-    command = [sys.executable, "-c", code, "wrap", "-q", "--", "singularity", "exec", "img.sif", "true"]
-    loaded = subprocess.run(command, capture_output=True, text=True, env=environ, check=True).stdout.split()
-    ours = {name for name in loaded if name.startswith("gpubind")}
+    environ = {"PATH": f"{machine.directory}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def loaded(code: str) -> set[str]:
+        command = [sys.executable, "-c", code, "wrap", "-q", "--", "singularity", "exec", "img.sif", "true"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, check=True)
+        return set(done.stdout.split())
+
+    found = loaded(code) - loaded("import sys; print(*sys.modules)")
     rooms = {
-        "gpubind",
-        "gpubind.cli",
-        "gpubind.cli.main",
-        "gpubind.launch",
-        "gpubind.launch.wrap.passing",
-        "gpubind.errors",
-        "gpubind.frozen",
-        "gpubind.launch.execute",
+        *("gpubind", "gpubind.__main__", "gpubind.memo"),
+        *(f"gpubind.memo.{name}" for name in ("answer", "files", "questions")),
+        *("gpubind.launch", "gpubind.launch.named", "gpubind.launch.wrap", "gpubind.launch.wrap.passing"),
     }
-    memo = {"gpubind.memo", "gpubind.observe", "gpubind.memo.questions"}
-    assert ours == {*rooms, *memo, "gpubind.launch.wrap"}
-    assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
+    assert {name for name in found if name.startswith("gpubind")} == rooms
+    assert not {"collections.abc", "errno", "re", "typing"} & found
+
+
+def test_the_installed_program_loads_nothing_before_the_memo_is_asked(machine: Machine) -> None:
+    script = Path(__file__).parent.parent / "packaging" / "gpubind"
+    assert script.stat().st_mode & 0o777 == 0o755
+    environ = {"PATH": f"{machine.directory}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script), "wrap", "--", "apptainer", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ)
+    assert (done.returncode, done.stdout) == (0, "apptainer version 1.4.5\n")
+    assert script.read_text().split("\n")[1:] == [
+        "import sys",
+        "",
+        "from gpubind.__main__ import main",
+        "",
+        "sys.exit(main())",
+        "",
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's programs are anybody's")

@@ -1,6 +1,6 @@
 """Entry point: run the command line, and turn every error into text and an exit code, in one place.
 
-What reports an error is loaded where there is one: a command line that `wrap` passes through must not wait for it.
+What reports an error is loaded where there is one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,6 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
     words = sys.argv[1:] if argv is None else argv
 
     def run() -> int:
-        if words[:1] == ["wrap"]:
-            from gpubind.launch.wrap.passing import pass_through
-
-            pass_through(words)
         with recorder or nullcontext():
             from gpubind.cli.reader import run_line
             from gpubind.model.budget import VARIABLE, one_command, times_of

@@ -1,19 +1,17 @@
-"""Find a program in PATH, ask its version, replace this process by it. The only exec in the tree.
-
-A command line that `wrap` passes through loads this module and next to nothing else.
-"""
+"""Find a program in PATH, ask its version, replace this process by it."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
-from _signal import SIG_DFL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]  # `signal` is slow
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
 from gpubind import observe
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
+from gpubind.launch.named import named
+from gpubind.memo.answer import become as take_over
 from gpubind.memo.questions import ask
 from gpubind.observe import becomes, cannot_sign
 
@@ -123,12 +121,9 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
         if stream is not None:
             stream.flush()
     becomes(path, tuple(argv), environ)
-    # Python ignores these signals, and a program inherits that: `| head` would not end it.
-    for name in (SIGPIPE, SIGXFSZ):
-        signal(name, SIG_DFL)
     try:
         try:
-            os.execve(path, tuple(argv), environ)
+            take_over(path, tuple(argv), environ)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
@@ -144,9 +139,7 @@ def execute_line(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
     """
     name = words[0]
-    places = [name] if "/" in name else [f"{part or '.'}/{name}" for part in environ.get("PATH", os.defpath).split(":")]
-    files = [path for path in places if os.path.isfile(path)]
-    program = next((path for path in files if os.access(path, os.X_OK)), None)
+    program, files = named(name, environ)
     if program is None:
         code, what = ("not-executable", "may not be executed") if files else ("no-such-command", "is not there")
         where = files[0] if files else name if "/" in name else environ.get("PATH", "")

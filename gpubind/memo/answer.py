@@ -16,7 +16,7 @@ from gpubind.memo.questions import digest, first_change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn, Optional, Union
 
     Start = tuple[str, tuple[str, ...], dict[str, str]]
@@ -102,7 +102,7 @@ def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfini
     return why
 
 
-def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoReturn:
+def become(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
     """Replace this process by the program *path*. Python ignores two signals, which the program must not.
 
     Errors: `OSError`.

@@ -1,16 +1,22 @@
 """`gpubind wrap` of a command line that asks for no GPU: it starts unchanged, and next to nothing is loaded for it.
 
 An alias makes every command of a runtime go through `wrap`; those that are not about GPUs must not wait. So the look of
-the words decides, by names of programs, options and files in this module, which a test compares with the runtimes.
+the words decides, before the memo is asked, by names of programs, options and files in this module, which a test
+compares with the runtimes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Optional
 
-from gpubind.launch.execute import callers_environ, execute_line
+from gpubind.launch.named import named
+from gpubind.memo.answer import become
+from gpubind.memo.questions import ask
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Optional
 
 _SWITCHES = ("--check", "--no-check", "--quiet", "--require-gpu", "--verbose", "-q", "-qv", "-v", "-vq", "-vv")
 """Options of `wrap` without a value, which change nothing for a line that is passed through."""
@@ -25,20 +31,27 @@ _COMPOSED, _CDI = {"create", "run", "up", "watch"}, ".com/gpu"
 """What `without_plan` has to see: commands of Compose that make containers, and a GPU of CDI in a build."""
 VARIABLES = tuple(f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in ("NV", "NVCCLI", "ROCM"))
 """The variables that ask Apptainer and SingularityCE for GPUs, as the flags do."""
-_ACTIONS = ("exec", "run", "shell", "test", "instance")
+ACTIONS = ("exec", "run", "shell", "test", "instance")
+"""The words of Apptainer and SingularityCE without one of which no container is started."""
 
 
 def pass_through(argv: Sequence[str]) -> None:
-    """Become the command line after `wrap` in *argv*, if it asks for no GPU at a glance; else do nothing.
+    """Become the command line after `wrap` in *argv*, if it asks for no GPU at a glance.
 
-    Errors: as `execute_line`.
+    Return if it may ask for one, or if it cannot be started: who reads it then says why.
     """
     line = _line(argv)
-    if line is None:
+    if line is None or not asks_for_no_gpu(line, os.environ) or site_switches(line):
         return
-    environ = callers_environ()
-    if asks_for_no_gpu(line, environ) and not site_switches(line):
-        execute_line(line, environ)
+    environ = dict(os.environ)
+    if ask("locale", ""):
+        del environ["LC_CTYPE"]
+    program, _ = named(line[0], environ)
+    if program is not None:
+        try:
+            become(program, line, environ)
+        except OSError:
+            return
 
 
 def asks_for_no_gpu(words: Sequence[str], environ: Mapping[str, str]) -> bool:
@@ -50,7 +63,9 @@ def asks_for_no_gpu(words: Sequence[str], environ: Mapping[str, str]) -> bool:
         return False
     if ("compose" in words and not _COMPOSED.isdisjoint(words)) or any(_CDI in word for word in words):
         return False
-    return not any(word.startswith(_BEGINNINGS) for word in words) and not any(name in environ for name in VARIABLES)
+    if any(word.startswith(_BEGINNINGS) for word in words):
+        return False
+    return not any(name in environ for name in VARIABLES) or not _may_start(words)
 
 
 def site_switches(words: Sequence[str]) -> tuple[str, ...]:
@@ -58,8 +73,7 @@ def site_switches(words: Sequence[str]) -> tuple[str, ...]:
 
     A file that cannot be read adds none: the program itself will report it.
     """
-    programs = {word.rpartition("/")[2] for word in words}
-    if programs.isdisjoint(WITH_SITE) or programs.isdisjoint(_ACTIONS):
+    if not _may_start(words):
         return ()
     names: dict[str, None] = {}
     for path in SITES:
@@ -76,6 +90,12 @@ def site_switches(words: Sequence[str]) -> tuple[str, ...]:
             if value == b"yes" and directive in (b"always use nv", b"always use rocm"):
                 names[directive.rpartition(b" ")[2].decode()] = None
     return tuple(names)
+
+
+def _may_start(words: Sequence[str]) -> bool:
+    """Return whether *words* may start a container of Apptainer or SingularityCE."""
+    names = {word.rpartition("/")[2] for word in words}
+    return not (names.isdisjoint(WITH_SITE) or names.isdisjoint(ACTIONS))
 
 
 def _line(argv: Sequence[str]) -> Optional[tuple[str, ...]]:

@@ -276,9 +276,13 @@ def test_no_runtime_is_a_prefix(name: str) -> None:
 
 
 @given(
-    st.sampled_from(("apptainer", "/usr/bin/singularity", "docker", "podman")), st.lists(st.sampled_from(INTERESTING))
+    st.sampled_from(("apptainer", "/usr/bin/singularity", "docker", "podman")),
+    st.lists(st.sampled_from(INTERESTING)),
+    ENVIRON,
 )
-def test_what_asks_for_no_gpu_at_a_glance_is_passed_through_when_it_is_read(program: str, rest: list[str]) -> None:
+def test_what_asks_for_no_gpu_at_a_glance_is_passed_through_when_it_is_read(
+    program: str, rest: list[str], environ: dict[str, str]
+) -> None:
     words = [program, *rest]
-    if asks_for_no_gpu(words, {}):
-        assert parse_command(words, {}) is None
+    if asks_for_no_gpu(words, environ):
+        assert parse_command(words, environ) is None

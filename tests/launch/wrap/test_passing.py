@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,9 @@ def test_an_alias_costs_next_to_nothing(words: str) -> None:
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_a_variable_for_gpus_has_the_line_read(name: str) -> None:
+def test_a_variable_for_gpus_has_a_line_read_that_may_start_a_container(name: str) -> None:
     assert not asks_for_no_gpu(["apptainer", "exec", "img", "true"], {name: "1"})
+    assert asks_for_no_gpu(["apptainer", "--version"], {name: "1"})
 
 
 def test_the_site_counts_where_a_container_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +38,30 @@ def test_the_glance_knows_every_program_with_flags_or_a_configuration() -> None:
     assert (tuple(with_site), tuple(with_site.values())) == (passing.WITH_SITE, passing.SITES)
     with_flags = {name for name in WRAPPED if PROGRAMS[name].asks_by_flag}
     assert with_flags == set(passing.WITH_GPU_FLAGS)
+
+
+@pytest.mark.parametrize("name", passing.WITH_SITE)
+def test_the_glance_knows_every_word_with_which_a_container_is_started(name: str) -> None:
+    assert {words[0] for words in PROGRAMS[name].subcommands} == set(passing.ACTIONS)
+
+
+HOWTO = (Path(__file__).parents[3] / "docs" / "howto.md").read_text()
+
+
+def test_the_file_in_path_of_the_docs_knows_the_words_that_start_a_container(tmp_path: Path) -> None:
+    file = re.search(r"    #!/bin/sh\n    case .*?singularity \"\$@\"\n(?=\n)", HOWTO, re.DOTALL)
+    assert file is not None
+    assert re.findall(r'" (\w+) "\*', file[0]) == list(passing.ACTIONS)
+    for name in ("gpubind", "singularity"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+
+    def said(*words: str) -> str:
+        script = file[0].replace("/usr/bin/singularity", str(tmp_path / "singularity"))
+        command = ["sh", "-c", script, "sh", *words]
+        return subprocess.run(command, capture_output=True, text=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}).stdout
+
+    assert said("--version") == "singularity --version\n"
+    assert said("-q", "exec", "img.sif", "true").startswith("gpubind wrap -- ")
+    starts = {words[-1] for words, start in PROGRAMS["docker"].subcommands.items() if start.shape != "joined"}
+    assert f"the words are {' and '.join(f'`{word}`' for word in sorted(starts, reverse=True))}." in HOWTO
