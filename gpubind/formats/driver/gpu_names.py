@@ -36,7 +36,7 @@ INTEL_VARIABLES = (
     *(ZE_AFFINITY_MASK, ZE_HIERARCHY, ZE_PCI_ORDER, "ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER"),
     *(HABANA_VISIBLE_DEVICES, "HABANA_VISIBLE_MODULES"),
 )
-"""The variables about Intel's GPUs: a container gets them as they are. Only HABANA_VISIBLE_DEVICES chooses nodes."""
+"""The variables about Intel's GPUs, which a container gets. The mask and HABANA_VISIBLE_DEVICES may choose nodes."""
 GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, GPU_DEVICE_ORDINAL, *TOOLKIT_VARIABLES.values(), *INTEL_VARIABLES)
 """The variables that list GPUs, in the order in which they are read."""
 

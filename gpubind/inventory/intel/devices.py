@@ -39,7 +39,7 @@ class IntelDevices(NamedTuple):
 
     devices: nodes.Devices
     tiles: tuple[int, ...]
-    """How many devices Level Zero counts of each GPU, by default."""
+    """How many devices Level Zero counts of each GPU, by default; 0 if that is not known."""
     unusable: tuple[tuple[str, str], ...]
     """The PCI addresses of those that no program can use, with the reason: `no-driver`, `no-node`."""
 
@@ -147,9 +147,10 @@ def _pci_id(host: Host, address: str) -> str:
 
 
 def _known(host: Host, address: str) -> tuple[str, int]:
-    """Return the name of the device at *address*, and how many tiles it has; by its PCI IDs if it is not known."""
+    """Return the name of the device at *address*, and how many tiles it has; its PCI IDs and 0 if it is not known."""
     pci_id, table = _pci_id(host, address), _table()
     maker, row = pci_id.partition(":")[0], _platform(pci_id)
     kind = "Gaudi" if maker == KINDS[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
     unnamed = f"{row['name']} graphics" if row else f"{kind} {pci_id}"
-    return f"Intel {table['names'].get(pci_id, unnamed)}", table["tiles"].get(pci_id, 1)
+    is_known = row is not None or pci_id in table["names"]
+    return f"Intel {table['names'].get(pci_id, unnamed)}", table["tiles"].get(pci_id, int(is_known))

@@ -11,6 +11,7 @@
 | NVIDIA_VISIBLE_DEVICES           | NVIDIA           | an index                     | which of all these may stay     |
 | AMD_VISIBLE_DEVICES              | AMD              | a place in PCI order         | which of all these may stay     |
 | HABANA_VISIBLE_DEVICES           | Gaudi            | that of a device file        | the accelerators                |
+| ZE_AFFINITY_MASK                 | Intel            | a GPU, or a tile             | some of them, where certain     |
 
 Which names each variable understands is in `RULES` of `gpubind.formats.driver.gpu_names`. A variable is read as its
 vendor's library would read it. Where that is not certain, everything stays and the variable is handed on: the library

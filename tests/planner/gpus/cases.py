@@ -10,6 +10,7 @@ from tests.planner.gpus.hosts import hexid, uuid
 CUDA, ORDER, NVIDIA = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
 ROCR, HIP, AMD = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
 ORDINAL = "GPU_DEVICE_ORDINAL"
+MASK, HIERARCHY = "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY"
 STEP, JOB = "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"
 ALL = "*"
 """Every node of the host."""
@@ -590,4 +591,13 @@ ROWS: dict[str, Row] = {
         "silent", "3", {}, f"nvidia1 nvidia3 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "3"}, isolated=False
     ),
     "it and another": Row("silent", "3,2", {}, f"nvidia1 nvidia2 nvidia3 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "2,1"}),
+    # Level Zero's mask, which Slurm sets; tests/planner/gpus/test_intel.py has more.
+    "a mask": Row("intel", None, {MASK: "1", STEP: "1"}, "dri/renderD129", {MASK: "0"}),
+    "a mask of tiles": Row(
+        "intel-tiles", None, {MASK: "3", HIERARCHY: "FLAT"}, "dri/renderD129", {MASK: "1", HIERARCHY: "FLAT"}
+    ),
+    "a mask of other models": Row("intel-models", None, {MASK: "1"}, ALL, {MASK: "1"}, "note gpu-order-unknown"),
+    "a mask of tiles or GPUs": Row("intel-tiles", None, {MASK: "1"}, ALL, {MASK: "1"}, "note gpu-order-unknown"),
+    "a mask that is no list": Row("intel", None, {MASK: "gpu"}, ALL, {MASK: "gpu"}, "note gpu-order-unknown"),
+    "a mask beyond the last": Row("intel", None, {MASK: "7"}, ALL, {MASK: "7"}, "warning visible-devices-unknown"),
 }

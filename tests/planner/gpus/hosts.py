@@ -125,6 +125,20 @@ def amd_parts(gpus: int, parts: int, *, same_ids: bool = True, backwards: bool =
     return whole._replace(gpus=made)
 
 
+def intel(*models: str, tiles: int = 1) -> Inventory:
+    """A GPU of each of *models*, by PCI address."""
+    gpus = tuple(
+        Gpu("intel", number, None, f"0000:{number:02x}:02.0", 128 + number, model, RootedPath(node_of(number)), True)
+        for number, model in enumerate(models)
+    )
+    nodes = tuple(node("intel", node_of(number)[5:], number) for number in range(len(models)))
+    return inventory("intel", gpus, nodes)._replace(tiles=(tiles,) * len(models))
+
+
+def node_of(number: int) -> str:
+    return f"/dev/dri/renderD{128 + number}"
+
+
 MIG: dict[int, tuple[tuple[int, int], ...]] = {0: ((1, 0), (2, 0)), 1: ((5, 0), (5, 1))}
 KNOWN = (MigName("MIG-aaaa", 0, 2, 0), MigName("0:1", 0, 2, 0))
 
@@ -159,4 +173,7 @@ HOSTS: dict[str, tuple[Inventory, ...]] = {
     "amd-parts-ids": (amd_parts(2, 2, same_ids=False),),
     "amd-backwards": (amd_parts(3, 1, backwards=True),),
     "both": (nvidia(2), amd(2)),
+    "intel": (intel("Arc", "Arc", "Arc"),),
+    "intel-models": (intel("UHD", "Arc"),),
+    "intel-tiles": (intel("Max", "Max", tiles=2),),
 }

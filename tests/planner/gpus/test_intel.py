@@ -10,6 +10,7 @@ import pytest
 from gpubind.model import Request
 from gpubind.planner.gpus.selection import select
 from tests.support.intel import INTEGRATED, MAX_1550, gaudi, gpu, intel_host
+from tests.support.trees import Spec
 
 PARTS = (gpu("0000:00:02.0", 0, 128, INTEGRATED), gpu("0000:18:00.0", 1, 129, MAX_1550), gpu("0000:2a:00.0", 2, 130))
 ORDER = ("set", "ZE_ENABLE_PCI_ID_DEVICE_ORDER", "1")
@@ -91,3 +92,114 @@ def test_habana_visible_devices_chooses_accelerators_by_their_nodes(value: str, 
     ]
     assert "/dev/dri/renderD128" in nodes
     assert [(one.name, one.value) for one in selection.env] == ([("HABANA_VISIBLE_DEVICES", value)] if value else [])
+
+
+ARCS = tuple(gpu(f"0000:{bus}:00.0", number, 128 + number) for number, bus in enumerate(("03", "04", "4d")))
+MAXES = tuple(gpu(f"0000:{bus}:00.0", number, 128 + number, MAX_1550) for number, bus in enumerate(("18", "2a")))
+MIXED = (gpu("0000:00:02.0", 0, 128, INTEGRATED), gpu("0000:03:00.0", 1, 129))
+MASK, HIERARCHY, PCI_ORDER, SELECTOR = (
+    "ZE_AFFINITY_MASK",
+    "ZE_FLAT_DEVICE_HIERARCHY",
+    "ZE_ENABLE_PCI_ID_DEVICE_ORDER",
+    "ONEAPI_DEVICE_SELECTOR",
+)
+
+
+def masked(parts: tuple[Spec, ...], environ: Mapping[str, str]) -> tuple[str, dict[str, Optional[str]], list[str]]:
+    """The numbers of the cards in a minimal /dev, the variables there, and the findings."""
+    from gpubind.inventory.intel.inventory import read_inventory
+
+    host = intel_host(*parts, environ=environ)
+    (selection,) = select([read_inventory(host, Request())], None, host.environ, isolated=True)
+    cards = [node.target[-1] for node in selection.inventory.devices if "/card" in node.target]
+    findings = [f"{one.severity} {one.code}" for one in selection.inventory.findings]
+    return "".join(cards), {one.name: one.value for one in selection.env}, findings
+
+
+@pytest.mark.parametrize(
+    ("parts", "environ", "cards", "mask"),
+    [
+        (ARCS, {MASK: "1"}, "1", "0"),
+        (ARCS, {MASK: "2,0"}, "02", "1,0"),
+        (ARCS, {MASK: "1", "SLURM_STEP_GPUS": "1", SELECTOR: "level_zero:0"}, "1", "0"),
+        (ARCS, {MASK: "1.0", HIERARCHY: "COMPOSITE"}, "1", "0.0"),
+        (MAXES, {MASK: "1", HIERARCHY: "COMPOSITE"}, "1", "0"),
+        (MAXES, {MASK: "1.1", HIERARCHY: "COMPOSITE"}, "1", "0.1"),
+        (MAXES, {MASK: "3", HIERARCHY: "FLAT"}, "1", "1"),
+        (MAXES, {MASK: "0,1", HIERARCHY: "COMBINED"}, "0", "0,1"),
+        (MIXED, {MASK: "1", PCI_ORDER: "1"}, "1", "0"),
+        (MIXED, {MASK: "0,1"}, "01", "0,1"),
+        (MAXES, {MASK: "0,2", HIERARCHY: "FLAT"}, "01", "0,2"),
+        (ARCS, {MASK: ""}, "012", ""),
+        (ARCS, {MASK: "default"}, "012", "default"),
+        (ARCS[:1], {MASK: "0"}, "0", "0"),
+    ],
+)
+def test_a_mask_chooses_nodes_where_its_numbers_are_certain_and_is_renumbered(
+    parts: tuple[Spec, ...], environ: Mapping[str, str], cards: str, mask: str
+) -> None:
+    others = {name: value for name, value in environ.items() if name in (HIERARCHY, PCI_ORDER, SELECTOR)}
+    there = {**others, MASK: mask} if mask else others
+    assert masked(parts, environ) == (cards, there, [])
+
+
+@pytest.mark.parametrize(
+    ("parts", "environ", "code"),
+    [
+        (MIXED, {MASK: "1"}, "note gpu-order-unknown"),
+        (MIXED, {MASK: "1", PCI_ORDER: "0"}, "note gpu-order-unknown"),
+        (MAXES, {MASK: "1"}, "note gpu-order-unknown"),
+        (MAXES, {MASK: "1.0"}, "note gpu-order-unknown"),
+        (ARCS, {MASK: "0.1"}, "note gpu-order-unknown"),
+        (ARCS, {MASK: "level_zero"}, "note gpu-order-unknown"),
+        (ARCS, {MASK: "1, 2"}, "note gpu-order-unknown"),
+        (
+            tuple(gpu(f"0000:0{number}:00.0", number, 128 + number, "0x1234") for number in range(2)),
+            {MASK: "1"},
+            "note gpu-order-unknown",
+        ),
+        (ARCS, {MASK: "1,3"}, "warning visible-devices-unknown"),
+    ],
+)
+def test_of_a_mask_that_is_not_certain_all_nodes_stay_and_its_value(
+    parts: tuple[Spec, ...], environ: Mapping[str, str], code: str
+) -> None:
+    cards, there, findings = masked(parts, environ)
+    assert len(cards) == len(parts)
+    assert there.get(MASK) == environ[MASK]
+    assert findings == [code]
+
+
+@pytest.mark.parametrize(
+    "environ", [{SELECTOR: "level_zero:1"}, {SELECTOR: "*:gpu;!level_zero:0"}, {"SLURM_STEP_GPUS": "1"}]
+)
+def test_selectors_of_sycl_and_slurms_places_in_gres_conf_choose_no_nodes(environ: Mapping[str, str]) -> None:
+    own = {SELECTOR: environ[SELECTOR]} if SELECTOR in environ else {}
+    assert masked(ARCS, environ) == ("012", own, [])
+
+
+def test_a_mask_counts_the_gpus_that_can_be_opened() -> None:
+    closed = gpu("0000:04:00.0", 1, 129, mode=0o600)
+    cards, there, findings = masked((ARCS[0], closed, ARCS[2]), {MASK: "1"})
+    assert (cards, there[MASK]) == ("2", "0")
+    assert "gpu-order-unknown" not in "".join(findings)
+
+
+def test_a_mask_and_habana_visible_devices_choose_together() -> None:
+    from gpubind.inventory.intel.inventory import read_inventory
+
+    environ = {MASK: "1", "HABANA_VISIBLE_DEVICES": "1"}
+    host = intel_host(*ARCS, gaudi("0000:90:00.0", 0), gaudi("0000:91:00.0", 1), environ=environ)
+    (selection,) = select([read_inventory(host, Request())], None, host.environ, isolated=True)
+    nodes = [node.target for node in selection.inventory.devices]
+    assert nodes == ["/dev/dri/card1", "/dev/dri/renderD129", "/dev/accel/accel1", "/dev/accel/accel_controlD1"]
+    assert {one.name: one.value for one in selection.env} == {MASK: "0", "HABANA_VISIBLE_DEVICES": "1"}
+
+
+def test_a_shared_dev_keeps_the_callers_mask() -> None:
+    from gpubind.inventory.intel.inventory import read_inventory
+
+    host = intel_host(*ARCS, environ={MASK: "1"})
+    (selection,) = select([read_inventory(host, Request())], None, host.environ, isolated=False)
+    assert selection.env == ()
+    assert [gpu.chosen for gpu in selection.inventory.gpus] == [False, True, False]
