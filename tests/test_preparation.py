@@ -342,6 +342,14 @@ def test_what_bubblewrap_is_told_for_the_container_chooses_there_and_nothing_els
     assert ("CUDA_VISIBLE_DEVICES" not in host_for(host, start, None).environ) == chosen
 
 
+def test_an_instance_gets_all_gpus_because_later_commands_bring_variables_of_their_own() -> None:
+    host = copy(open_host(HOST))
+    host.environ, host.local = {**host.environ, "CUDA_VISIBLE_DEVICES": "1"}, host.driver
+    begun = begin(RUNTIMES["apptainer"], None, ("--contain",), host.environ, host)
+    assert host_for(host, begun, None).environ["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "CUDA_VISIBLE_DEVICES" not in host_for(host, begun._replace(is_entered=True), None).environ
+
+
 @pytest.mark.parametrize(("words", "there", "runtime", "image"), [
     (("--rm", "-e", "A=b", "podman:debian:12", "true"), EVERY, "podman", "debian:12"),
     (("--rm", "-eA=b", "docker:debian:12", "true"), EVERY, "docker", "debian:12"),

@@ -21,9 +21,11 @@ from tests.support.amd import amd_host, drm_device, kernel, kfd_node, merged, op
 from tests.support.commands import gpubind
 from tests.support.driver import host as machine_with
 from tests.support.driver import rhel
+from tests.support.images import glibc
 from tests.support.trees import Spec, make_tree
 
 HOST = HOSTS[0]
+TESTS = Path(__file__).parent
 RECORDER = """#!/bin/sh
 [ "$1" = --version ] && { echo "NAME version 1.4.5"; exit; }
 printf '%s\\0' "$0" "$@" > DIRECTORY/started
@@ -381,6 +383,73 @@ def test_an_empty_element_of_amds_variable_is_no_gpu_of_a_host_without_unique_id
     done = gpubind("wrap", "--dry-run", "--host", str(host), "--", *docker)
     assert done.returncode == 0
     assert {int(number) for number in re.findall(r"/dev/dri/renderD([0-9]+)", done.stdout)} == renders
+
+
+STORAGES = [
+    ((), {"CH_IMAGE_STORAGE": "HERE/storage"}),
+    (("-s", "HERE/storage"), {}),
+    (("--storage=HERE/storage",), {"CH_IMAGE_STORAGE": "/nowhere"}),
+]
+
+
+@pytest.mark.parametrize(("name", "directory"), [("bull:1", "bull+1"), ("host:5000/a/b:1", "host+5000%a%b+1")])
+@pytest.mark.parametrize(("options", "env"), STORAGES, ids=str)
+def test_an_image_by_charliecloud_s_own_name_is_read_in_its_storage_and_handed_over_as_written(
+    tmp_path: Path, name: str, directory: str, options: tuple[str, ...], env: dict[str, str]
+) -> None:
+    make_tree(tmp_path / "storage/img" / directory, glibc())
+    (tmp_path / "bull:1").mkdir()  # a directory of that name comes after the storage
+    options = tuple(word.replace("HERE", str(tmp_path)) for word in options)
+    env = {variable: value.replace("HERE", str(tmp_path)) for variable, value in env.items()}
+    line = ("ch-run", *options, name, "--", "true")
+    done = gpubind("wrap", "--dry-run", "--host", HOST, "--", *line, cwd=tmp_path, env=env)
+    words = shlex.split(done.stdout.replace("\\\n", " "))
+    assert (done.returncode, words[: len(options) + 1], words[-3:]) == (0, ["ch-run", *options], [name, "--", "true"])
+    assert any("libcuda.so" in word for word in words)
+    made = gpubind(
+        "exec", "--dry-run", "--host", HOST, "--backend", "ch-run", "--", *options, name, "true", cwd=tmp_path, env=env
+    )
+    assert (made.returncode, f" {name} -- true" in made.stdout, "libcuda.so" in made.stdout) == (0, True, True)
+
+
+UNREAD = (
+    "ch-run bull:1 -- true",
+    "ch-run ./nowhere -- true",
+    "ch-run ./image.squashfs -- true",
+    "bwrap --ro-bind ./nowhere / true",
+    "crun run -b ./nowhere name",
+    "systemd-nspawn --image=disk.raw true",
+    "proot -R ./nowhere true",
+    "podman run --rootfs --gpus all ./nowhere true",
+)
+
+
+@pytest.mark.parametrize("line", UNREAD)
+def test_a_line_with_an_image_that_cannot_be_read_starts_as_it_is_with_a_note(tmp_path: Path, line: str) -> None:
+    (tmp_path / "image.squashfs").write_bytes((TESTS / "data/images/lz4.squashfs").read_bytes())
+    (tmp_path / "disk.raw").write_bytes(b"\0" * 4096)
+    done = gpubind("wrap", "--dry-run", "--host", HOST, "--", *line.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{line}\n")
+    assert done.stderr.startswith("note: image-unknown: ")
+    assert done.stderr.endswith("; started without a plan\n")
+
+
+@pytest.mark.parametrize("line", ["apptainer exec --nv ./nowhere.sif true", "singularity run --nv ./nowhere"])
+def test_a_missing_file_is_apptainers_to_report(machine: Machine, line: str) -> None:
+    done = machine.run(*driver(machine), "--", *line.split())
+    assert (done.returncode, done.stderr.startswith("note: image-unknown: ./nowhere")) == (42, True)
+    program, *words = line.split()
+    assert machine.started == [f"{machine.directory}/{program}", *words]
+
+
+@pytest.mark.parametrize("line", UNREAD)
+@pytest.mark.parametrize("more", ["--check", "--require-gpu", "--gpus=0"])
+def test_an_image_that_cannot_be_read_is_an_error_for_who_needs_a_gpu(tmp_path: Path, line: str, more: str) -> None:
+    (tmp_path / "image.squashfs").write_bytes((TESTS / "data/images/lz4.squashfs").read_bytes())
+    (tmp_path / "disk.raw").write_bytes(b"\0" * 4096)
+    done = gpubind("wrap", more, "--dry-run", "--host", HOST, "--", *line.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "error: " in done.stderr
 
 
 @pytest.mark.parametrize("image", ["img", "./img"])

@@ -62,13 +62,13 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
     """Return *host* to plan for: without the caller's variables that choose GPUs, if others choose in the container.
 
     As with --nv: `--env CUDA_VISIBLE_DEVICES=1` of the user's, or such a line in an environment file of the image,
-    numbers all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
+    numbers all GPUs, so all of them must be there. So do the variables of each command that enters an instance.
+    With --cleanenv the caller's variables stay outside.
     """
     facts = image.facts if image is not None else None
     images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()
-    if host.local is None or not (images or any(start.runtime.overrides(start, name) for name in GPU_VARIABLES)):
-        return host
-    return without_choice(host)
+    others = start.is_entered or images or any(start.runtime.overrides(start, name) for name in GPU_VARIABLES)
+    return without_choice(host) if host.local is not None and others else host
 
 
 def without_choice(host: Host) -> Host:

@@ -30,7 +30,8 @@ def make_command(request: StartRequest, action: Action, line: StartLine) -> Comm
     Errors: `CheckError`, `CommandError`, and those of opening, planning and preparing.
     """
     runtime, argv = line.runtime, line.argv
-    request = request._replace(arguments=(*request.arguments, *line.options))
+    is_entered = line.image.prefix == "instance"
+    request = request._replace(arguments=(*request.arguments, *line.options), is_entered=is_entered)
     try:
         command = with_target(
             request, runtime, runtime.name, line.image, lambda target: _planned(request, action, line, target)
@@ -76,7 +77,7 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
     """
     runtime, image, query = target.runtime, target.image, request.query
     start = begin(runtime, target.program, request.arguments, request.environ, target.host, request.own)
-    start = start.allowing(request.allow_writable)
+    start = start.allowing(request.allow_writable)._replace(is_entered=request.is_entered)
     if image is None and runtime.store is not None and query.request.userspace == "auto":
         # Only the nodes of AMD's and Intel's, as these programs give them by themselves.
         query = query._replace(request=query.request._replace(userspace="image"))

@@ -64,6 +64,10 @@ class StartRequest(NamedTuple):
     require_gpu: bool = False
     check: bool = False
     allow_writable: bool = False
+    is_entered: bool = False
+    """As of `Start`."""
+    keeps_line: bool = False
+    """Whether the user's own command line is started as it is where its image cannot be read."""
     reasons: Reasons = MappingProxyType({})
     """Why a check ignores findings."""
     severities: Severities = MappingProxyType({})
@@ -89,6 +93,8 @@ class StartTarget(NamedTuple):
     """None where its files cannot be inspected."""
     options: tuple[str, ...] = ()
     """More options of the runtime, after those of the plan: they keep it from starting another image."""
+    is_unread: bool = False
+    """Whether nothing can be planned for the image, and a message says why."""
 
     def close(self) -> None:
         """Close the image."""
@@ -115,7 +121,32 @@ def open_target(request: StartRequest, runtime: Runtime, program: str, image: Op
         checked, unknown = Notice("warning", "image-not-checked", text), Notice("note", "image-unknown", text)
         request.report(checked if request.check else unknown)
         return target
-    return target._replace(image=_open_path(request, target, image))
+    try:
+        return target._replace(image=_open_path(request, target, _in_storage(request, runtime, image)))
+    except (HostReadError, *DAMAGE) as error:
+        return _unread(request, target, error)
+
+
+def _unread(request: StartRequest, target: StartTarget, error: GpubindError) -> StartTarget:
+    """Return *target* for the user's own command line, which starts as it is: its runtime may read what gpubind cannot.
+
+    Errors: *error*, where the user asks for more than that.
+    """
+    if not request.keeps_line or request.check or request.require_gpu or request.names_gpu:
+        raise error
+    text = f"{error.where}: {error.what}{f': {error.why}' if error.why else ''}; started without a plan"
+    request.report(Notice("note", "image-unknown", text))
+    return target._replace(is_unread=True)
+
+
+def _in_storage(request: StartRequest, runtime: Runtime, image: ImageReference) -> ImageReference:
+    """Return *image*, by its directory where its name is that of an image in the storage of *runtime*.
+
+    The runtime itself takes such a name first, and no path into its storage.
+    """
+    options = runtime.options_of(request.arguments, request.environ)
+    place = runtime.stored_image(image.text, options, request.environ)
+    return ImageReference(place, "directory") if place is not None and lexists(place) else image
 
 
 def with_target(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from posixpath import dirname
+from posixpath import dirname, join
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -80,6 +80,10 @@ class Charliecloud(Runtime):
         patterns = start.user.options.all("unset-env")
         return name in start.user.options.env or any(fnmatchcase(name, pattern) for pattern in patterns)
 
+    def stored_image(self, name: str, options: Options, environ: Mapping[str, str]) -> Optional[str]:
+        storage = options.last("storage") or environ.get("CH_IMAGE_STORAGE") or f"/var/tmp/{_user(environ)}.ch"
+        return f"{storage}/img/{name.replace('/', '%').replace(':', '+')}"
+
     def skeleton(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
         """Return the files for which the image has no place, and one can be made."""
         if not _makes_places(start) and not _has(start.tree, GPUBIND_ROOT):
@@ -114,13 +118,12 @@ class Charliecloud(Runtime):
     def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
         if "-W" in words.options or "write-fake" in start.user.options.values:
-            path = call.image if call.image.startswith("/") else f"{start.caller.working_directory or ''}/{call.image}"
-            _need_visible(path)
+            given = join(start.caller.working_directory or "/", call.image)
+            _need_visible(start.tree.root if start.tree is not None else given)
         environ = start.caller.environ
         if "USER" not in environ:
             # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
-            name = environ.get("LOGNAME") or (start.caller.home or "/user").rpartition("/")[2] or "user"
-            environ = changed(environ, values={"USER": name})
+            environ = changed(environ, values={"USER": _user({"HOME": start.caller.home or "", **environ})})
         return Command(
             (call.program, *start.user.arguments, *words.options, call.image, "--", *start.in_directory(call)), environ
         )
@@ -134,6 +137,11 @@ class Charliecloud(Runtime):
             users["PATH"] = f"{users['PATH']}:/bin".lstrip(":")
         binds = (*same_place(shared), *own_binds(options.all("bind")))
         return own_mounts_of(binds, users, options.last("cd") or "/")
+
+
+def _user(environ: Mapping[str, str]) -> str:
+    """Return the caller's name, as far as variables tell it."""
+    return environ.get("USER") or environ.get("LOGNAME") or environ.get("HOME", "").rpartition("/")[2] or "user"
 
 
 def _makes_places(start: Start) -> bool:

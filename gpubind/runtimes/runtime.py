@@ -205,6 +205,8 @@ class Start(NamedTuple):
     """The files of the image, if they could be read."""
     bundle: Optional[Bundle] = None
     """The configuration of the image, if that is an OCI bundle."""
+    is_entered: bool = False
+    """Whether later commands enter the container, and bring the variables of their callers."""
 
     def allowing(self, writable: bool) -> Start:
         """Return the start with the user's word on *writable* files of the driver."""
@@ -322,6 +324,10 @@ class Runtime(ABC):
         """Return what sends it to another machine: a variable, a file of the caller's, or an option of *own*, those
         before its subcommand. None if nothing does. *read* returns the text of a file of this machine, or None.
         """
+        return None
+
+    def stored_image(self, name: str, options: Options, environ: Mapping[str, str]) -> Optional[str]:
+        """Return the directory that would hold the image called *name*, where it keeps images as directories."""
         return None
 
     def pull(self, options: Options, own: Mapping[str, str], image: str) -> Pull:

@@ -86,6 +86,26 @@ def test_a_line_of_its_own_gives_the_driver_that_exec_gives(trixie: Machine, way
     assert json.loads(done.stdout)["status"] == look(trixie, way, "bookworm")["status"]
 
 
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [(["-s", "/storage"], {}), ([], {"CH_IMAGE_STORAGE": "/storage"}), ([], {})],
+    ids=["option", "variable", "default"],
+)
+def test_ch_run_by_name_starts_the_image_of_its_storage_with_the_driver(
+    trixie: Machine, options: list[str], env: dict[str, str]
+) -> None:
+    storage = "/storage" if options or env else "/var/tmp/user.ch"
+    stored = Bind(f"{RIG}/ct/bookworm", f"{storage}/img/host+5000%bull+1")
+    line = ("ch-run", *options, "host:5000/bull:1", "--", "/usr/bin/python3", "-c", PROBE)
+    assert json.loads(trixie.run(line, user=True, binds=[stored], env=env).stdout)["status"]["cuInit"] != 100
+    done = trixie.tried("wrap", "--", *line, user=True, driver=True, binds=[stored], env=env)
+    assert json.loads(done.stdout)["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
+    missing = ("wrap", "--", "ch-run", *options, "nobody:1", "--", "true")
+    done = trixie.tried(*missing, user=True, driver=True, binds=[stored], env=env, status=1)
+    assert "note: image-unknown: " in done.stderr
+    assert "can't stat: nobody:1" in done.stderr
+
+
 @WAY
 @IMAGE
 def test_no_file_of_the_driver_can_be_written_where_that_is_promised(

@@ -192,3 +192,35 @@ def test_podmans_line_for_amds_gpus_gets_their_node_and_the_hosts_rocm(trixie: M
     rig = ("--network=none", "--ulimit=nofile=20000:20000", "--ulimit=nproc=32768:32768")
     words = ("podman", "run", "--rm", *rig, *asked, "--rootfs", f"{image('trixie')}:O", "sh", "-c", AMDS)
     assert wrap(trixie, *words, user=False).split() == ["/dev/kfd", "101"]
+
+
+INSTANCE = """
+{start} instance start {options} --no-privs --nv {image} made > /dev/null 2>&1
+{enter} exec --no-privs --nv instance://made sh -c 'echo $CUDA_VISIBLE_DEVICES; echo /dev/nvidia[0-9]'
+apptainer instance stop made > /dev/null 2>&1
+"""
+WRAP = "python3 -m gpubind wrap"
+
+
+def in_instance(machine: Machine, start: str, enter: str, *options: str, env: Mapping[str, str] = {}) -> list[str]:
+    script = INSTANCE.format(start=start, enter=enter, options=" ".join(options), image=image("bookworm-sb"))
+    binds = [*machine.modules, CONTAINERS]
+    done = machine.run(["sh", "-c", script], driver=True, binds=binds, env={**PYTHON_ENV, **env})
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("options", [("--contain",), ("--containall",), ()], ids=" ".join)
+@pytest.mark.parametrize("value", ["1", "GPU-00000001", "0,1", None])
+def test_a_command_that_enters_an_instance_sees_the_gpus_that_its_caller_chooses_as_with_nv(
+    trixie: Machine, options: tuple[str, ...], value: str | None
+) -> None:
+    env = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
+    plain = in_instance(trixie, "apptainer", "apptainer", *options, env=env)
+    assert plain == [value or "", "/dev/nvidia0 /dev/nvidia1"]
+    assert in_instance(trixie, f"{WRAP} -- apptainer", f"{WRAP} -- apptainer", *options, env=env) == plain
+    assert in_instance(trixie, f"{WRAP} -- apptainer", "apptainer", *options, env=env) == plain
+
+
+def test_an_instance_is_limited_by_an_option_of_wrap_alone(trixie: Machine) -> None:
+    start = f"{WRAP} --gpus 1 -- apptainer"
+    assert in_instance(trixie, start, f"{WRAP} -- apptainer", "--contain") == ["", "/dev/nvidia1"]

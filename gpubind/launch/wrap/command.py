@@ -87,6 +87,11 @@ class Wrapped(NamedTuple):
         return path if path.startswith(("/", ".")) else f"./{path}"
 
     @property
+    def is_entered(self) -> bool:
+        """Whether it starts an instance, which later commands enter."""
+        return PROGRAMS[self.runtime].subcommands[self.subcommand].shape == "instance"
+
+    @property
     def own(self) -> dict[str, str]:
         """The last value of each option that the program takes before its subcommand; podman takes some after it."""
         known = PROGRAMS[self.runtime].known.names

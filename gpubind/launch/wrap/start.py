@@ -18,6 +18,7 @@ from gpubind.model import Gpu, by_address
 from gpubind.observe import has_command
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.lost_choice import choice_by_count
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command
 
 _ACTIONS: dict[str, Action] = {"exec": "exec", "shell": "shell"}
@@ -29,7 +30,7 @@ def wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
     Errors: as `make_command`.
     """
     runtime = WRAPPED[line.runtime]
-    request = request._replace(arguments=arguments_of(line), own=line.own)
+    request = request._replace(arguments=arguments_of(line), own=line.own, is_entered=line.is_entered, keeps_line=True)
     image = native_reference(line.image_place, runtime) if line.image_place is not None else None
     try:
         program = line.words[line.program_at]
@@ -43,7 +44,11 @@ def wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
 
 
 def _command(request: StartRequest, line: Wrapped, target: StartTarget) -> Optional[Command]:
-    """As `_planned`; None, with a message, for a line that brings its GPUs by itself and cannot get a plan."""
+    """As `_planned`; None, with a message, where no plan can be made and the line starts without one: its image cannot
+    be read, or it brings its GPUs by itself.
+    """
+    if target.is_unread:
+        return None
     if not line.gpus.brings_nodes or request.check or request.require_gpu:
         return _planned(request, line, target)
     if target.image is None:
@@ -74,6 +79,9 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         request.report(as_written(error, gpus))  # docker itself gives all then
         asked = _asked(request, gpus._replace(gpus="all"))
         prepared = prepare_start(asked, target, in_line=True)
+    if gpus.by_count and asked.query.request.gpus == gpus.gpus and not request.elsewhere:
+        for one in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].words)):
+            request.report(one)
     has_command_word = line.subcommand[-1:] == ("exec",) and line.command
     inspect_start(asked, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:

@@ -22,7 +22,7 @@ from gpubind.runtimes.apptainer import binds, environment, options
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, named_binds, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word
 from gpubind.runtimes.apptainer.exports import changes_for, lines_of, without_gpu_switches, without_variables
-from gpubind.runtimes.apptainer.options import dev_of, is_fixed, is_since, specified
+from gpubind.runtimes.apptainer.options import dev_of, is_fixed, is_since, specified, stays_outside
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
 from gpubind.runtimes.edits import (
@@ -34,6 +34,7 @@ from gpubind.runtimes.edits import (
     unsayable_path,
     vendor_of,
 )
+from gpubind.runtimes.lost_choice import choice_of_others, choice_outside
 from gpubind.runtimes.runtime import Call, Command, Limits, Prepared, Runtime, Start, one_line, version_in
 
 LAYOUT = placement.SINGULARITY
@@ -191,6 +192,14 @@ def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
         yield finding("image-unknown", subject="image")
     if plan.mounts and start.facts.directive("user bind control", "yes") == "no":
         yield finding("binds-forbidden", subject="user bind control", vendor=vendor_of(plan))
+    environ = start.caller.environ if start.caller.on_host else {}
+    if start.is_entered:
+        yield from choice_of_others(plan, environ)
+    else:
+        options = start.user.options
+        yield from choice_outside(
+            plan, environ, lambda name: stays_outside(options, name) and specified(start, name) is None
+        )
 
 
 APPTAINER = Apptainer()

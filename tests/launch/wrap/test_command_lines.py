@@ -148,3 +148,20 @@ def test_the_own_options_of_exec_are_those_of_a_start(runtime: str, words: str) 
     own, rest = own_options(runtime, "exec", words.split())
     assert (*own, *rest) == tuple(words.split())
     assert rest == ("img", "true")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_entered"),
+    [
+        ("apptainer instance start --nv img.sif name", True),
+        ("singularity instance run --nv img.sif name", True),
+        ("apptainer exec --nv img.sif true", False),
+        ("docker run -d --gpus all img", False),  # `docker exec` has the variables of the container
+        ("crun run name", False),
+        ("ch-run img -- true", False),
+    ],
+)
+def test_later_commands_bring_their_own_variables_into_an_instance_only(line: str, is_entered: bool) -> None:
+    wrapped = parse_command(line.split())
+    assert wrapped is not None
+    assert wrapped.is_entered == is_entered

@@ -1,0 +1,67 @@
+"""Choices of GPUs by the caller's variables that a container does not follow."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+
+from gpubind.api import plan
+from gpubind.model import Finding, Request
+from gpubind.runtimes.apptainer.singularity import LAYOUT
+from gpubind.runtimes.lost_choice import choice_by_count
+from tests.support.driver import host, kernel, rhel
+from tests.support.starts import start, words
+
+
+def lost(*options: str, gpus: Optional[str] = None, entered: bool = False, **environ: str) -> list[Finding]:
+    """What a start by Apptainer says, of a caller with *environ*, on a host with two GPUs."""
+    begun = start(*options, environ=environ, on_host=True)._replace(is_entered=entered)
+    layout = LAYOUT._replace(isolated=begun.runtime.layout(begun).isolated)
+    made = plan(host(rhel(), kernel()), Request(gpus=gpus), layout=layout)
+    return [one for one in words(made, begun).findings if one.code == "lost-choice"]
+
+
+@pytest.mark.parametrize("option", ["--cleanenv", "-e", "--containall", "--compat", "--no-env=CUDA_VISIBLE_DEVICES"])
+def test_a_choice_that_stays_outside_is_told(option: str) -> None:
+    (found,) = lost(option, CUDA_VISIBLE_DEVICES="1")
+    assert found.what == "CUDA_VISIBLE_DEVICES=1 stays outside the container, which gets 2 GPUs"
+    assert '`gpubind wrap --gpus "$CUDA_VISIBLE_DEVICES" -- ...`' in (found.hint or "")
+
+
+def test_a_choice_that_is_followed_or_chooses_all_is_not_told() -> None:
+    assert lost(CUDA_VISIBLE_DEVICES="1") == []
+    assert lost("--contain", CUDA_VISIBLE_DEVICES="1") == []
+    assert lost("--cleanenv") == []
+    assert lost("--cleanenv", CUDA_VISIBLE_DEVICES="0,1") == []
+    assert lost("--cleanenv", CUDA_VISIBLE_DEVICES="1", gpus="1") == []
+    assert lost("--cleanenv", "--env", "CUDA_VISIBLE_DEVICES=1", CUDA_VISIBLE_DEVICES="1") == []
+    assert lost("--cleanenv", ROCR_VISIBLE_DEVICES="1") == []
+
+
+def test_an_instance_with_the_gpus_of_an_option_is_told_of_the_variables_that_later_commands_bring() -> None:
+    (found,) = lost("--contain", gpus="1", entered=True, CUDA_VISIBLE_DEVICES="1")
+    assert found.what.startswith("later commands bring CUDA_VISIBLE_DEVICES=1 of their callers into the instance")
+    assert lost("--contain", gpus="0", entered=True, CUDA_VISIBLE_DEVICES="0") == []
+    assert lost("--contain", gpus="1", entered=True) == []
+    assert lost(gpus="1", entered=True, CUDA_VISIBLE_DEVICES="1") == []  # its /dev is the host's
+
+
+@pytest.mark.parametrize(
+    ("count", "value", "others"),
+    [
+        ("0", "1", True),
+        ("0", "GPU-00000001", True),
+        ("0,1", "1", True),
+        ("0", "0", False),
+        ("0", "1,0", False),
+        ("0", "GPU-00000000", False),
+        ("0", "", False),
+        ("0", "first", False),
+        ("0", "7", False),
+    ],
+)
+def test_a_count_that_gives_other_gpus_than_the_callers_variable_is_told(count: str, value: str, others: bool) -> None:
+    made = plan(host(rhel(), kernel()), Request(gpus=count))
+    found = list(choice_by_count(made, {"CUDA_VISIBLE_DEVICES": value}, "--gpus=1"))
+    assert [one.what.partition(" gives")[0] for one in found] == (["`--gpus=1`"] if others else [])
