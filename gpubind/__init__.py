@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gpubind.api import render as render
     from gpubind.api import start as start
     from gpubind.api import words as words
+    from gpubind.api import wrap as wrap
     from gpubind.documents.diff.comparison import Comparison as Comparison
     from gpubind.documents.diff.comparison import Difference as Difference
     from gpubind.documents.diff.comparison import EqualHosts as EqualHosts
@@ -102,7 +103,7 @@ if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Start as Start
 
 _NAMES = {
-    "gpubind.api": "check check_document diff needs open_host open_layout open_runtime plan render start words",
+    "gpubind.api": "check check_document diff needs open_host open_layout open_runtime plan render start words wrap",
     "gpubind.documents.diff.comparison": "Comparison Difference EqualHosts HostsWith",
     "gpubind.documents.diff.snapshot": "ImageOutcome",
     "gpubind.documents.explanation": "Explanation explain",

@@ -1,7 +1,8 @@
-"""The functions of the library: `plan`, `check`, `needs`, `diff`, `words`, `render`, `start`."""
+"""The functions of the library: `plan`, `check`, `needs`, `diff`, `words`, `render`, `start`, `wrap`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gpubind.image.facts import Image
     from gpubind.image.needs import ImageNeeds
     from gpubind.launch.choose import StartLine
-    from gpubind.launch.target import Message
+    from gpubind.launch.target import Message, StartRequest
     from gpubind.runtimes.edits import RuntimeArguments
     from gpubind.runtimes.runtime import Action, Command, Start
 
@@ -35,6 +36,7 @@ __all__ = [
     "render",
     "start",
     "words",
+    "wrap",
 ]
 
 
@@ -212,32 +214,97 @@ def start(
     `RuntimeLimitError`; `StartError`; those of `open_image` and `plan`.
     """
     from gpubind.launch.choose import read_start
-    from gpubind.launch.prepare import environ_of
     from gpubind.launch.start import become, make_command
-    from gpubind.launch.target import StartRequest
 
     host = host or open_host()
-    elsewhere = host.local is None
-    if elsewhere and not dry_run:
-        raise UsageError("host-to-start", "nothing can be started on a recorded host", hint="add dry_run=True")
-    asked = StartRequest(
-        open_host=lambda: host,
-        query=Query(request, listfile),
-        environ=environ_of(host),
+    asked, found = _asked(
+        host,
+        Query(request, listfile),
+        dry_run=dry_run,
         arguments=tuple(arguments),
-        elsewhere=elsewhere,
+        require_gpu=require_gpu,
+        check=check,
+        allow_writable=allow_writable,
+    )
+    action: Action = "exec" if command else "run"
+    line = read_start(action, (image, *command), backend, asked.environ, elsewhere=asked.elsewhere)
+    result = make_command(asked, action, line)
+    if not dry_run:
+        become(result)
+    return result._replace(findings=tuple(found))
+
+
+@verb
+def wrap(
+    argv: Sequence[str],
+    *,
+    environ: Optional[Mapping[str, str]] = None,
+    host: Optional[Host] = None,
+    request: Request = Request(),  # noqa: B008 - a frozen value
+    listfile: Optional[ListFile] = None,
+    require_gpu: bool = False,
+    check: bool = False,
+    allow_writable: bool = False,
+    dry_run: bool = False,
+) -> Command:
+    """Return *argv*, the command line of a runtime, with the plan in the place of its GPU flags. Nothing is started.
+
+    `changed` is false for a line that `gpubind wrap` would start as it is. *environ* is the environment of the start
+    on this machine; without it, that of *host*, or of this process. An image that is missing is pulled, and generated
+    files are written, unless *dry_run*. Findings and warnings are `findings` of the result; all messages also go to the
+    logger `gpubind`. Errors: `UsageError` (`wrong-use` for both *host* and *environ*; `host-to-start`; those of a line
+    that cannot be read); those of `start`.
+    """
+    from gpubind.launch.start import written
+    from gpubind.launch.wrap.start import command_of_line
+
+    if host is not None and environ is not None:
+        hint = "give the environment to the host: open_host(environ=...)"
+        raise UsageError("wrong-use", "wrap is given both a host and an environment", hint=hint)
+    host = host or open_host(environ=environ)
+    asked, found = _asked(
+        host,
+        Query(request, listfile),
         dry_run=dry_run,
         require_gpu=require_gpu,
         check=check,
         allow_writable=allow_writable,
-        report=_log,
     )
-    action: Action = "exec" if command else "run"
-    line = read_start(action, (image, *command), backend, asked.environ, elsewhere=elsewhere)
-    result = make_command(asked, action, line)
-    if not dry_run:
-        become(result)
-    return result
+    words = tuple(argv)
+
+    def again() -> Sequence[str]:
+        if request != Request() or listfile is not None or require_gpu or check or allow_writable:
+            what = "the line starts its runtime in another environment, where gpubind is only a command line"
+            hint = "wrap the arguments after that program, or leave the request to GPUBIND_... variables"
+            raise UsageError("wrap-elsewhere", what, where=" ".join(words[:1]), hint=hint)
+        return (sys.executable, "-m", "gpubind", "wrap", "--")
+
+    result, _ = command_of_line(words, asked.environ, lambda: asked, again, asked.report)
+    return result._replace(argv=result.argv if dry_run else written(result), findings=tuple(found))
+
+
+def _asked(host: Host, query: Query, *, dry_run: bool, **more: Any) -> tuple[StartRequest, list[Finding]]:
+    """Return the request for a start on *host*, and the list to which its messages go as findings.
+
+    Errors: `UsageError` (code `host-to-start`).
+    """
+    from gpubind.launch.prepare import environ_of
+    from gpubind.launch.target import StartRequest, finding_of
+
+    found: list[Finding] = []
+
+    def report(message: Message) -> None:
+        finding = finding_of(message)
+        if finding is not None:
+            found.append(finding)
+        _log(message)
+
+    elsewhere = host.local is None
+    if elsewhere and not dry_run:
+        raise UsageError("host-to-start", "nothing can be started on a recorded host", hint="add dry_run=True")
+    environ = environ_of(host)
+    request = StartRequest(lambda: host, query, environ, elsewhere=elsewhere, dry_run=dry_run, report=report, **more)
+    return request, found
 
 
 def _log(message: Message) -> None:

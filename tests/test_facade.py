@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import gpubind
@@ -271,6 +272,57 @@ def test_a_start_that_is_not_done_is_that_of_the_command_line() -> None:
     words = ("--backend", "apptainer", "--backend-arg", "--contain", image, "/opt/app/solve")
     printed = command("exec", "--host", HOSTS[0], "--dry-run", *words).stdout
     assert list(made.argv) == shlex.split(printed.replace("\\\n", ""))
+
+
+LINE = ("apptainer", "exec", "--nv", "--contain", "docs/examples/cuda13.sif", "true")
+
+
+def test_a_wrapped_line_is_that_of_the_command_line() -> None:
+    made = gpubind.wrap(LINE, host=HOST, dry_run=True)
+    document = json.loads(command("wrap", "--host", HOSTS[0], "--dry-run", "--json", "--", *LINE).stdout)
+    jsonschema.Draft202012Validator(json.loads(read_data("model/data/command.schema.json"))).validate(document)
+    assert (document["argv"], document["changed"], document["file"]) == (list(made.argv), made.changed, made.file)
+    assert [found["code"] for found in document["findings"]] == [found.code for found in made.findings]
+    assert made.changed
+    assert "--nv" not in made.argv
+
+
+def test_the_document_of_a_line_has_the_differences_of_the_environment() -> None:
+    words = ("wrap", "--host", HOSTS[0], "--dry-run", "--json", "--", *LINE)
+    document = json.loads(command(*words, env={"APPTAINER_NV": "1"}).stdout)
+    assert (document["set"], document["unset"]) == ({}, ["APPTAINER_NV"])
+
+
+def test_the_json_of_a_line_is_not_for_a_start() -> None:
+    done = command("wrap", "--json", "--", "docker", "ps")
+    assert (done.returncode, json.loads(done.stdout)["hint"]) == (2, "add --dry-run")
+
+
+@pytest.mark.parametrize("line", [("docker", "ps"), ("apptainer", "exec", "docs/examples/cuda13.sif", "true")])
+def test_a_line_that_asks_for_no_gpu_stays_as_it_is(line: tuple[str, ...]) -> None:
+    made = gpubind.wrap(list(line), host=HOST, dry_run=True)
+    assert (made.argv, made.changed, made.findings) == (line, False, ())
+
+
+def test_a_line_for_another_environment_is_planned_there() -> None:
+    made = gpubind.wrap(("srun", *LINE), host=HOST, dry_run=True)
+    assert made.argv == ("srun", sys.executable, "-m", "gpubind", "wrap", "--", *LINE)
+    with pytest.raises(UsageError, match="wrap-elsewhere"):
+        gpubind.wrap(("srun", *LINE), host=HOST, check=True, dry_run=True)
+
+
+def test_a_wrapped_line_is_for_one_environment_and_one_machine() -> None:
+    with pytest.raises(UsageError, match="both a host and an environment"):
+        gpubind.wrap(LINE, host=HOST, environ={}, dry_run=True)
+    with pytest.raises(UsageError, match="host-to-start"):
+        gpubind.wrap(LINE, host=HOST)
+
+
+def test_the_environment_of_the_host_is_that_of_a_wrapped_line() -> None:
+    host = gpubind.open_host(HOSTS[0], environ={"CUDA_VISIBLE_DEVICES": "0", "APPTAINER_NV": "1"})
+    made = gpubind.wrap(("apptainer", "exec", "-c", "docs/examples/cuda13.sif", "true"), host=host, dry_run=True)
+    assert made.changed
+    assert "APPTAINER_NV" not in made.environ
 
 
 def test_a_start_without_a_command_runs_what_the_image_runs() -> None:

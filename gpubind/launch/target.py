@@ -16,6 +16,7 @@ from gpubind.launch.execute import find_program, need_program, run_in_front
 from gpubind.model import Finding
 from gpubind.model.answers import is_file, lexists
 from gpubind.model.budget import TIMES_LIMIT, renew, tell
+from gpubind.model.findings import SEVERITIES
 from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime
 
@@ -45,6 +46,17 @@ Message = Union[Finding, GpubindError, Notice]
 
 def ignore(message: Message) -> None:
     """Drop *message*."""
+
+
+def finding_of(message: Message) -> Optional[Finding]:
+    """Return *message* as a finding; None for a detail."""
+    if isinstance(message, Finding):
+        return message
+    if isinstance(message, GpubindError):
+        where, why, hint = (text or None for text in (message.where, message.why, message.hint))
+        return Finding(message.code, "warning", None, message.code, message.what, where, why, hint)
+    severity = next((one for one in SEVERITIES if one == message.severity), None)
+    return None if severity is None else Finding(message.code, severity, None, message.code, message.text)
 
 
 class StartRequest(NamedTuple):

@@ -115,6 +115,10 @@ class Command(NamedTuple):
     """The environment of the program."""
     file: Optional[StagedFile] = None
     """A file that must be written first, to an empty directory, which replaces the word `<generated>`."""
+    findings: tuple[Finding, ...] = ()
+    """Everything that the command line would report about this start."""
+    changed: bool = True
+    """Whether it differs from the line that `wrap` was given."""
 
 
 class CallerFacts(NamedTuple):

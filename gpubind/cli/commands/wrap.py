@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Argument, PlanOptions, Subcommand
-from gpubind.cli.output import progress, warn, write_document
+from gpubind.cli.output import progress, reporter, write_document
+from gpubind.errors import UsageError
+from gpubind.model import Finding
 
 HELP = """Start a runtime's own command line, with the plan in it.
 
@@ -18,44 +20,44 @@ The plan takes the place of the runtime's GPU flags. A line that asks for no GPU
 
 
 def wrap(
-    options: PlanOptions,
-    *,
-    line: Sequence[str],
-    dry_run: bool,
-    quiet: bool,
-    **asked: Any,
+    options: PlanOptions, *, line: Sequence[str], dry_run: bool, json: bool, quiet: bool, verbose: int, **asked: Any
 ) -> None:
     """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
     from gpubind.cli.starting import not_started, start_request
-    from gpubind.launch.execute import callers_environ
+    from gpubind.launch.execute import callers_environ, execute_line
     from gpubind.launch.start import written
-    from gpubind.launch.wrap.command import moved, parse_command, printed
-    from gpubind.launch.wrap.passing import site_switches
-    from gpubind.launch.wrap.start import wrapped_command
-    from gpubind.launch.wrap.unread import without_plan
+    from gpubind.launch.target import Message, StartRequest, finding_of
+    from gpubind.launch.wrap.start import command_of_line
 
-    words = tuple(line)
-    with not_started():
-        environ = callers_environ()
-        parsed = parse_command(words, environ, site_switches(words))
-        if parsed is None:
-            warning = None if quiet else without_plan(words, environ)
-            if warning is not None:
-                warn(warning)
-            _become(words, environ, dry_run=dry_run)
-            return
-        if not parsed.is_here:
-            _become(moved(parsed, _gpubind(len(words))), environ, dry_run=dry_run)
-            return
-        request = start_request(options, dry_run=dry_run, quiet=quiet, **asked)
-        with progress(quiet=quiet):
-            command = wrapped_command(request, parsed)
-        if command is None:
-            _become(words, environ, dry_run=dry_run)  # as it is: the program's own flag goes on, too
-        elif dry_run:
-            write_document(printed(parsed, command.argv), None)
-        else:
-            _become(written(command), command.environ, dry_run=False)
+    if json and not dry_run:
+        raise UsageError("wrong-use", "--json prints a line that is not started", hint="add --dry-run")
+    words, environ, found = tuple(line), callers_environ(), list[Finding]()
+    show = reporter(quiet=quiet, verbose=verbose > 0)
+
+    def report(message: Message) -> None:
+        finding = finding_of(message)
+        found.extend([finding] if finding is not None else [])
+        show(message)
+
+    def request() -> StartRequest:
+        made = start_request(options, dry_run=dry_run, quiet=quiet, verbose=verbose, **asked)
+        return made._replace(report=report)
+
+    with not_started(), progress(quiet=quiet):
+        command, parsed = command_of_line(words, environ, request, lambda: _gpubind(len(words)), report)
+    if json:
+        from gpubind.documents.command import render_command_json
+
+        write_document(render_command_json(command._replace(findings=tuple(found)), environ), None)
+    elif dry_run:
+        import shlex
+
+        from gpubind.launch.wrap.command import printed
+
+        write_document(shlex.join(command.argv) + "\n" if parsed is None else printed(parsed, command.argv), None)
+    else:
+        with not_started():
+            execute_line(written(command), command.environ)
 
 
 def _gpubind(length: int) -> tuple[str, ...]:
@@ -63,21 +65,10 @@ def _gpubind(length: int) -> tuple[str, ...]:
 
     An installed program is named by its path: PATH may be another one after `sudo` or on another machine.
     """
-    program, *own = (word for word in sys.argv[: len(sys.argv) - length] if word != "--dry-run")
+    program, *own = (word for word in sys.argv[: len(sys.argv) - length] if word not in ("--dry-run", "--json"))
     is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
     mine = (sys.executable, "-m", "gpubind") if is_module else (os.path.abspath(program),)
     return (*mine, *own, *(() if own[-1:] == ["--"] else ("--",)))
-
-
-def _become(words: Sequence[str], environ: Mapping[str, str], *, dry_run: bool) -> None:
-    if dry_run:
-        import shlex
-
-        write_document(shlex.join(words) + "\n", None)
-    else:
-        from gpubind.launch.execute import execute_line
-
-        execute_line(words, environ)
 
 
 COMMANDS = {
@@ -90,6 +81,7 @@ COMMANDS = {
             declared.CHECK_FIRST,
             declared.REQUIRE_GPU,
             declared.DRY_RUN._replace(help="Print the command line instead."),
+            declared.JSON._replace(help="With --dry-run, print gpubind.command/1.", stands_for=""),
             declared.QUIET,
             declared.VERBOSE,
         ),

@@ -1,8 +1,8 @@
-"""Start a runtime's own command line with the plan in it: `wrapped_command`."""
+"""Start a runtime's own command line with the plan in it: `command_of_line`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import GpubindError, UsageError
@@ -11,9 +11,11 @@ from gpubind.image.reference import native_reference
 from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
-from gpubind.launch.target import Notice, StartRequest, StartTarget, with_target
-from gpubind.launch.wrap.command import Wrapped, arguments_of, rewritten
+from gpubind.launch.target import Message, Notice, StartRequest, StartTarget, with_target
+from gpubind.launch.wrap.command import Wrapped, arguments_of, moved, parse_command, rewritten
 from gpubind.launch.wrap.gpus import GpuRequest, as_written, with_image
+from gpubind.launch.wrap.passing import site_switches
+from gpubind.launch.wrap.unread import without_plan
 from gpubind.model import Gpu, by_address
 from gpubind.observe import has_command
 from gpubind.runtimes import WRAPPED
@@ -24,11 +26,33 @@ from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command
 _ACTIONS: dict[str, Action] = {"exec": "exec", "shell": "shell"}
 
 
-def wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
-    """Return *line* with the plan in it; None where it is to be started as it is.
+def command_of_line(
+    words: tuple[str, ...],
+    environ: Mapping[str, str],
+    request: Callable[[], StartRequest],
+    again: Callable[[], Sequence[str]],
+    report: Callable[[Message], None],
+) -> tuple[Command, Optional[Wrapped]]:
+    """Return what *words* become in *environ*, and how they were read if the plan is in them.
 
-    Errors: as `make_command`.
+    *request* is called where a plan is made. *again* gives the words that start this program, for a line that starts
+    its runtime in another environment. Errors: as `parse_command` and `make_command`.
     """
+    as_given = Command(words, environ, changed=False)
+    line = parse_command(words, environ, site_switches(words))
+    if line is None:
+        warning = without_plan(words, environ)
+        if warning is not None:
+            report(warning)
+        return as_given, None
+    if not line.is_here:
+        return Command(moved(line, again()), environ), None
+    command = _wrapped_command(request(), line)
+    return (as_given, None) if command is None else (command, line)  # the program's own flag stays
+
+
+def _wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
+    """Return *line* with the plan in it; None where it is to be started as it is. Errors: as `make_command`."""
     runtime = WRAPPED[line.runtime]
     request = request._replace(arguments=arguments_of(line), own=line.own, is_entered=line.is_entered, keeps_line=True)
     image = native_reference(line.image_place, runtime) if line.image_place is not None else None
@@ -91,7 +115,8 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         action = _ACTIONS.get(line.subcommand[-1] if line.subcommand else "exec", "run")
         image = "" if line.is_rootfs else line.image or ""  # how --rootfs treats it, the line says itself
         call = Call(target.program, action, image, line.command, terminal=None)
-        _, environ, file = prepared.start.runtime.command(call, prepared.start, prepared.words)
+        made = prepared.start.runtime.command(call, prepared.start, prepared.words)
+        environ, file = made.environ, made.file
         put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
     return Command(rewritten(line, put_in, without=without), environ, file)
 

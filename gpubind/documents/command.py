@@ -1,0 +1,25 @@
+"""The command line of a start that is not done, as `gpubind.command/1` (data/command.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpubind import __version__
+from gpubind.model.plain import plain, text_of
+from gpubind.runtimes.runtime import Command
+
+SCHEMA = "gpubind.command/1"
+
+
+def render_command_json(command: Command, environ: Mapping[str, str]) -> str:
+    """Return the document: the environment of *command* as its difference to *environ*, the caller's."""
+    own = command.environ
+    members = {
+        "argv": command.argv,
+        "set": {name: own[name] for name in sorted(own) if environ.get(name) != own[name]},
+        "unset": sorted(name for name in environ if name not in own),
+        "file": command.file,
+        "changed": command.changed,
+        "findings": [finding.to_dict() for finding in command.findings],
+    }
+    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, **members}))
