@@ -16,7 +16,9 @@ A wrong answer costs more than no answer. So these rules decide which message of
 4. Of these the most specific one is meant: the one whose phrase has the most characters.
 
 A phrase about a path ends with the error of the system (`permission denied`, `no such file`), if that decides on the
-cause. What is done about a GPU depends on its vendor: a line of ROCm has another message than a line of CUDA.
+cause. What is done about a GPU depends on its vendor: a line of ROCm has another message than a line of CUDA. A line
+with words of AMD or Intel and of no other vendor (`vendor_words` of the data) never gets advice about NVIDIA:
+`instead` names the message of that vendor, and an option of gpubind in what to do is that vendor's.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ from gpubind.documents.codes import (
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.frozen import NamedTuple
 from gpubind.model.data import read_data
+from gpubind.model.host import Vendor
+from gpubind.model.vendors import VENDOR_ROWS
 
 _LINE = 8192
 """Bytes of a line that are looked at together."""
@@ -68,6 +72,8 @@ _FEW = 3
 """Words of a phrase that may be no more than a name."""
 _TRIES = 1_000_000
 """Places at which phrases may be tried in one text: 2 s of processor time. Each line of an ordinary log has few."""
+_OPTION = re.compile(r"--nv(?![a-z-]| --rocm)")
+"""The option for NVIDIA in a command, unless that is for both vendors."""
 _SCAN = 16
 """Characters of a line that cost as much as a place, for a phrase that may begin with any."""
 RANKS: tuple[Rank, ...] = ("cause", "general", "warning", "harmless")
@@ -320,6 +326,7 @@ def search(blocks: Iterable[bytes]) -> Log:
                     best = _best(piece, words, found, budget)
                 else:
                     best = _best_or_code(piece, words, codes, budget)
+                best = best and best._replace(message=_of_vendor(best.message, piece))
                 if best is not None and best.message.name not in found:
                     text = originals[number][start : start + 2 * _LINE].decode("utf-8", "replace")
                     library = _as_written(best.library, text)
@@ -350,7 +357,7 @@ def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage
     """
     by_word = _by_word()
     phrases = [phrase for word in words & by_word.keys() for phrase in by_word[word] if phrase.words <= words]
-    if all(phrase.message is not None and phrase.message.name in known for phrase in phrases):
+    if all(phrase.message is not None and _is_known(phrase.message, line, known) for phrase in phrases):
         return None
     for phrase in phrases:
         budget.spend(phrase, line)
@@ -360,6 +367,69 @@ def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage
     return max(
         meant, key=lambda hit: (-RANKS.index(hit.message.rank), hit.weight, hit.message.name, hit.span), default=None
     )
+
+
+def _is_known(message: Message, line: bytes, known: Mapping[str, FoundMessage]) -> bool:
+    """Return whether what *message* means in *line* is *known*."""
+    if message.name in known or known.keys().isdisjoint(_replacing().get(message.name, ())):
+        return message.name in known
+    own = _instead().get((vendor_of(line), message.name))
+    return own is not None and own.name in known
+
+
+@lru_cache(maxsize=16)
+def vendor_of(line: bytes) -> Optional[Vendor]:
+    """Return the vendor of whose GPUs the folded *line* has words; None if it has none, or those of several."""
+    found = {match.lastgroup for match in _vendor_pattern().finditer(line)}
+    return next((vendor for vendor in VENDOR_ROWS if {vendor} == found), None)
+
+
+def vendor_of_lines(lines: Iterable[str]) -> Optional[Vendor]:
+    """Return the vendor of whose GPUs *lines* have words; None if they have none, or those of several."""
+    return vendor_of(folded("\n".join(lines).encode("utf-8", "surrogateescape")))
+
+
+@lru_cache(maxsize=1)
+def _vendor_pattern() -> re.Pattern[bytes]:
+    known: dict[str, list[str]] = _data()["vendor_words"]
+    words = {vendor: "|".join(word.replace("*", "[a-z0-9_]*") for word in words) for vendor, words in known.items()}
+    groups = "|".join(f"(?P<{vendor}>{word})" for vendor, word in words.items())
+    return re.compile(rf"(?<![a-z0-9_])(?:{groups})(?![a-z0-9_])".encode())
+
+
+@lru_cache(maxsize=1)
+def _instead() -> dict[tuple[Optional[str], str], Message]:
+    """Return the message of a vendor that is meant instead of another, by the vendor and the name of that one."""
+    by_name = {row.name: row for row in messages()}
+    tables: dict[str, dict[str, list[str]]] = _data()["instead"]
+    return {
+        (vendor, name): by_name[own] for vendor, rows in tables.items() for own, names in rows.items() for name in names
+    }
+
+
+@lru_cache(maxsize=1)
+def _replacing() -> dict[str, tuple[str, ...]]:
+    """Return the names of the messages that are meant instead of another in lines of some vendor, by the other's."""
+    found: dict[str, tuple[str, ...]] = {}
+    for (_, name), own in _instead().items():
+        found[name] = (*found.get(name, ()), own.name)
+    return found
+
+
+def _of_vendor(message: Message, line: bytes) -> Message:
+    """Return what *message* means in the folded *line*: for a GPU of AMD or Intel, that vendor's message or option."""
+    if message.name not in _replacing() and not _OPTION.search(message.do):
+        return message
+    vendor = vendor_of(line)
+    if vendor is None or vendor == "nvidia":
+        return message
+    own = _instead().get((vendor, message.name), message)
+    return own._replace(do=_OPTION.sub(vendor_option(vendor), own.do))
+
+
+def vendor_option(vendor: Vendor) -> str:
+    """Return the option of gpubind for GPUs of *vendor*."""
+    return f"--{VENDOR_ROWS[vendor].option}"
 
 
 def _best_or_code(line: bytes, words: frozenset[bytes], codes: set[bytes], budget: _Budget) -> Optional[_Hit]:
@@ -551,7 +621,11 @@ def nearest_messages(seen: Iterable[str], count: int = 2) -> tuple[str, ...]:
 
     A message is near only if it has the rare words of the line too: `slurmstepd: error:` is in many lines.
     """
-    known = [(row.message, [row.message, *(line for _, line, _ in row.seen)]) for row in messages()]
+    seen = tuple(seen)
+    vendor = vendor_of_lines(seen)
+    is_any = vendor in (None, "nvidia")
+    rows = [row for row in messages() if is_any or vendor_of_lines([row.message]) == vendor]
+    known = [(row.message, [row.message, *(line for _, line, _ in row.seen)]) for row in rows]
     sets = [(message, [_words(line) for line in lines]) for message, lines in known]
     often: dict[bytes, float] = {}
     for _, lines in sets:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.documents.explanation import Answer, render_text
-from gpubind.documents.messages import Message, find_message, messages, search
+from gpubind.documents.messages import Message, find_message, messages, search, vendor_of_lines
 from tests.documents.test_messages import LINES, SEEN, name_of
 from tests.support.commands import gpubind
 
@@ -39,8 +39,8 @@ def test_a_line_that_names_a_file_or_a_function_without_a_failure_is_not_called_
 
 
 def test_healthy_lines_of_public_logs_are_not_called_a_failure() -> None:
-    answered = [(line, one.message.name) for line in HEALTHY for one in find_message(line)]
-    assert [one for one in answered if RANK[one[1]] not in ("harmless", "warning")] == []
+    answered = [(line, one.message) for line in HEALTHY for one in find_message(line)]
+    assert [(line, row.name) for line, row in answered if row.rank not in ("harmless", "warning")] == []
 
 
 def test_what_stands_within_a_harmless_message_is_harmless_and_what_stands_beside_it_counts() -> None:
@@ -87,6 +87,66 @@ def test_a_line_about_an_amd_gpu_is_not_answered_with_tools_of_nvidia_only() -> 
     for line in of_amd:
         row = find_message(line)[0].message
         assert not TOOLS_OF_NVIDIA.search(row.do) or re.search(r"rocm|amd", row.do), (line, row.name)
+
+
+OPTION_OF_NVIDIA = re.compile(r"--nv(?![a-z-]| --rocm)")
+OPTIONS = {"amd": "--rocm", "intel": "--intel"}
+OF_OTHERS = [
+    (line, vendor_of_lines([line]))
+    for line in dict.fromkeys(
+        [*(row.message for row in messages()), *(line for _, line in SEEN), *(one[1] for one in LINES)]
+    )
+    if vendor_of_lines([line]) in OPTIONS
+]
+"""Lines of AMD and Intel, each with the vendor."""
+
+
+def of_nvidia(message: Message) -> list[str]:
+    """What of *message* is only for GPUs of NVIDIA."""
+    is_for_others = re.search(r"rocm|amd|intel|sycl|i915", message.do, re.IGNORECASE)
+    tools = [] if is_for_others else TOOLS_OF_NVIDIA.findall(message.do)
+    return tools + OPTION_OF_NVIDIA.findall(message.do)
+
+
+def test_a_line_of_amd_or_intel_never_gets_advice_about_nvidia() -> None:
+    assert len(OF_OTHERS) > 150
+    assert {vendor for _, vendor in OF_OTHERS} == set(OPTIONS)
+    wrong = [(line, one.message.name, of_nvidia(one.message)) for line, _ in OF_OTHERS for one in find_message(line)]
+    assert [one for one in wrong if one[2]] == []
+
+
+@pytest.mark.parametrize("row", messages(), ids=lambda row: row.name)
+def test_any_message_in_a_line_of_amd_or_intel_is_answered_for_that_vendor(row: Message) -> None:
+    for word, vendor in (("gfx1100: ", "amd"), ("level_zero: ", "intel")):
+        line = word + row.message
+        if vendor_of_lines([line]) == vendor:
+            found = find_message(line)
+            assert [OPTION_OF_NVIDIA.findall(one.message.do) for one in found] == [[]] * len(found), line
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("rocFFT error: the frobnicator of gfx90a quuxed", "--rocm "),
+        ("RuntimeError: openvino failed to quux", "--intel "),
+        ("xe 0000:03:00.0: [drm] *ERROR* frobnication failed", "--intel "),
+        ("NVRM: frobnication failed", "--nv "),
+        ("frobnication failed for amdgpu and nvidia", ""),
+        ("frobnication failed", ""),
+    ],
+)
+def test_an_unknown_line_gets_the_option_of_its_vendor_as_advice(line: str, option: str) -> None:
+    done = gpubind("explain", line)
+    assert done.returncode == 2
+    assert f"`gpubind check {option}--image IMAGE`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["AMD EPYC 7763 64-Core Processor", "Intel(R) Xeon(R) Platinum 8480+", "whip hippo ship", "axe xerox", "fixed xes"],
+)
+def test_a_processor_or_a_word_that_is_alike_names_no_vendor_of_gpus(line: str) -> None:
+    assert vendor_of_lines([line]) is None
 
 
 @pytest.mark.parametrize(

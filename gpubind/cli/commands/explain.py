@@ -286,7 +286,7 @@ def _short(name: str) -> str:
 def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence[str] = ()) -> UsageError:
     """Return the error that nothing is known about *lines*, with what is *near*, else with the nearest messages."""
     from gpubind.documents.codes import near_codes
-    from gpubind.documents.messages import nearest_messages
+    from gpubind.documents.messages import nearest_messages, vendor_of_lines, vendor_option
 
     near = near_codes(lines) or near
     if near:
@@ -294,7 +294,9 @@ def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence
     else:
         nearest = nearest_messages(lines)
         known = f"did you mean {' or '.join(f'`{one}`' for one in nearest)}? " if nearest else ""
-        hint = f"{known}`gpubind check --nv --image IMAGE`, on the node of the job, looks for the cause"
+        vendor = vendor_of_lines(lines)
+        option = f"{vendor_option(vendor)} " if vendor is not None else ""
+        hint = f"{known}`gpubind check {option}--image IMAGE`, on the node of the job, looks for the cause"
     return UsageError("unknown-code", what, where=where, hint=hint)
 
 
