@@ -89,12 +89,15 @@ def frameworks_in(tree: Tree, packages: Iterable[str]) -> Iterator[tuple[Framewo
 
 
 def framework_libraries(tree: Tree, packages: str, framework: Framework) -> dict[str, Optional[str]]:
-    """Return the libraries of *framework* in the directory *packages*, with the module whose import loads each."""
+    """Return the libraries of *framework* in the directory *packages*, with the module whose import loads each.
+
+    All of which it may open one, where it is not known which.
+    """
     patterns = [(module, pattern) for module, patterns in framework.imports.items() for pattern in patterns]
     every = (*patterns, *((None, pattern) for pattern in framework.libraries))
     found = {path: module for module, pattern in every for path in matching(tree, packages, pattern)}
     opened = opened_of(tree, packages, framework, found)
-    return {path: found[path] for path in opened or ()} if framework.one_of else found
+    return found if opened is None else {path: found[path] for path in opened}
 
 
 def opened_of(tree: Tree, packages: str, framework: Framework, paths: Iterable[str]) -> Optional[tuple[str, ...]]:

@@ -217,11 +217,18 @@ LLAMA = {
 llama-cpp-python for HIP need."""
 
 
+TORCH7 = "hip = '7.2.26015'\ncuda = None\n"
+
+
 def with_rocm(
-    files: Mapping[str, tuple[str, ...]], *more: Spec, host: bool = True, userspace: str = "auto"
+    files: Mapping[str, tuple[str, ...]],
+    *more: Spec,
+    host: bool = True,
+    userspace: str = "auto",
+    torch: Optional[str] = TORCH7,
 ) -> list[Finding]:
     """What is told of the libraries in *files*, on a host with ROCm 6.2.4 or, without *host*, none."""
-    spec: dict[str, Item] = {f"{SITE}/torch/version.py": "hip = '7.2.26015'\ncuda = None\n"}
+    spec: dict[str, Item] = {f"{SITE}/torch/version.py": torch} if torch is not None else {}
     for path, needed in files.items():
         spec[f"{SITE}/{path}"] = elf(path.rpartition("/")[2], needed=needed, runpath="$ORIGIN")
     there = cxx(more={**PYTHON, **spec, **{path: item for one in more for path, item in one.items()}})
@@ -249,6 +256,21 @@ def test_libraries_of_a_newer_rocm_are_missing_and_the_finding_names_the_release
     assert (told.code, told.severity) == ("framework-library", severity)
     assert told.what.startswith(what)
     assert told.hint == "use an image with ROCm 7, or install that release's packages in the image"
+
+
+def test_where_pytorch_is_not_known_bitsandbytes_lacks_what_all_its_libraries_for_rocm_lack() -> None:
+    (told,) = with_rocm(BNB7, torch=None)
+    assert told.severity == "warning"
+    assert told.what.startswith("bitsandbytes needs libhipblas.so.2, libhipblaslt.so.0 of ROCm 6, neither")
+    six: Spec = {f"{SITE}/bitsandbytes/{name}": elf(name) for name in ("libhipblas.so.2", "libhipblaslt.so.0")}
+    assert with_rocm(BNB7, six, torch=None) == []
+    assert with_rocm(BNB7, torch="hip = None\ncuda = '12.8'\n") == []
+
+
+def test_of_bitsandbytes_without_pytorch_nothing_is_told_where_no_gpu_is_amds() -> None:
+    spec = {f"{SITE}/{path}": elf(needed=needed) for path, needed in BNB7.items()}
+    asked = Situation(HOST, image(glibc(), {**PYTHON, **spec}), program="python3")
+    assert [one for one in found(asked) if one.code == "framework-library"] == []
 
 
 def test_the_release_that_a_host_has_and_that_does_not_serve_is_named() -> None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from posixpath import basename
 from typing import Optional
 
 from gpubind.files import Tree
+from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import directories_for, framework_libraries, frameworks_in, packages_of, wheel_directories
 from gpubind.loader.container import Failure
-from gpubind.model import Finding, Missing, Severity, cases_of, finding
+from gpubind.model import Finding, Plan, Severity, cases_of, finding
 from gpubind.model.cuda import Framework, framework_called
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import lacking, rocm_with, softened, unseen_libraries, without_userspace
@@ -109,20 +111,40 @@ def _packages(preflight: ImagePreflight) -> tuple[str, ...]:
 
 
 def _refused(preflight: ImagePreflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
-    """Yield the first library of each framework that does not load; those of imports come first."""
+    """Yield the first library of each framework that does not load; those of imports come first.
+
+    Of those of which a framework opens one, all have to fail where it is not known which.
+    """
     if preflight.image.tree.restarts:
         return
     tree = preflight.container.tree
     wheels = _wheels(tree, (packages for _, packages in every))
     for framework, packages in every:
         directories = directories_for(framework, packages, wheels)
-        for library, module in framework_libraries(tree, packages, framework).items():
-            failures = preflight.container.load_beside(library, directories).failures
-            theirs = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
-            if theirs:
-                elf = tree.elf(library)
-                yield _Refused(framework, library, module, theirs, () if isinstance(elf, Missing) else elf.needed)
-                break
+        libraries = framework_libraries(tree, packages, framework)
+        each = (_of_library(preflight, framework, *one, directories) for one in libraries.items())
+        if not framework.one_of:
+            yield from islice(filter(None, each), 1)
+        elif len(libraries) == 1 or _is_for_amd_alone(preflight.plan):
+            refused = list(each)
+            yield from filter(None, refused[:1] if all(refused) else ())
+
+
+def _of_library(
+    preflight: ImagePreflight, framework: Framework, library: str, module: Optional[str], directories: Iterable[str]
+) -> Optional[_Refused]:
+    """Return the *library* of *framework*, which *module* loads, if it does not load; None if it does."""
+    failures = preflight.container.load_beside(library, directories).failures
+    theirs = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
+    elf = preflight.container.tree.elf(library) if theirs else None
+    needed = elf.needed if isinstance(elf, ElfFacts) else ()
+    return _Refused(framework, library, module, theirs, needed) if theirs else None
+
+
+def _is_for_amd_alone(plan: Plan) -> bool:
+    """Return whether a framework for several vendors uses its libraries for ROCm, as far as the host tells."""
+    vendors = {planned.driver.vendor for planned in plan.drivers}
+    return "amd" in vendors and "nvidia" not in vendors
 
 
 def _refused_packages(preflight: ImagePreflight) -> Iterator[_Refused]:
