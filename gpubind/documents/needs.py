@@ -5,7 +5,7 @@ Its schema is data/needs.schema.json.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from posixpath import basename, dirname
 from typing import Any
 
@@ -70,9 +70,10 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
     for one in needs.intel:
         has = f"its own driver: {one.driver}" if one.driver else "the image has no driver for Intel's GPUs"
         yield one.name, has, one.by
-    for name, files in by_owner(needs.gpu_code, "the program").items():
-        yield f"GPU code: {name}", _code(files), files[0].path
-        yield from _of_parts(needs, name, files)
+    for name, mains in by_owner(needs.gpu_code, "the program").items():
+        for files in _by_vendor(mains):
+            yield f"GPU code: {name}", _code(files), _paths([file.path for file in files])
+        yield from _of_parts(needs, name, mains)
     if needs.capabilities:
         named = (name if is_sure else f"{name} if it is opened" for name, is_sure, _ in needs.capabilities)
         yield "capabilities", ", ".join(named), ", ".join(dict.fromkeys(by for _, _, by in needs.capabilities))
@@ -144,18 +145,30 @@ def _code(files: Sequence[CodeFile]) -> str:
     return "; ".join(filter(None, (" ".join(enough), ptx, *parts))) or "not known"
 
 
+def _by_vendor(files: Iterable[CodeFile]) -> Iterator[list[CodeFile]]:
+    """Yield the *files* with code for the same vendors' GPUs, AMD's last."""
+    groups: dict[tuple[str, ...], list[CodeFile]] = {}
+    for file in files:
+        groups.setdefault(tuple(sorted(file.gpu_code.vendors)), []).append(file)
+    yield from (files for _, files in sorted(groups.items(), reverse=True))
+
+
 def _of_parts(needs: ImageNeeds, name: str, mains: Sequence[CodeFile]) -> Iterator[Row]:
-    """Yield AMD's architectures of the other files of framework *name* that differ from those of *mains*."""
-    whole = {code for file in mains for code in file.gpu_code.code}
-    for file in needs.gpu_code:
-        code = file.gpu_code
-        if file.framework == name and file not in mains and "amd" in code.vendors and {*code.code} != whole:
+    """Yield AMD's architectures of each file of framework *name* that differ from those of all *mains*."""
+    of_amd = [file for file in needs.gpu_code if "amd" in file.gpu_code.vendors]
+    whole = {code for file in of_amd if file in mains for code in file.gpu_code.code}
+    for file in of_amd:
+        if file.framework == name and {*file.gpu_code.code} != whole:
             yield f"... in {basename(file.path)}", _code([file]), file.path
 
 
 def _library(library: DriverLibrary) -> Iterator[Row]:
     use = "linked with it" if library.use == "linked" else "opened by name"
     versions = f", {' '.join(library.versions)}" if library.versions else ""
-    more = len(library.by) - 1
-    others = f" and {counted(more, 'other file')}" if more else ""
-    yield library.name, f"{library.capability}: {use}{versions}", f"{library.by[0]}{others}"
+    yield library.name, f"{library.capability}: {use}{versions}", _paths(library.by)
+
+
+def _paths(paths: Sequence[str]) -> str:
+    """Return the first of *paths*, and how many others there are."""
+    more = len(paths) - 1
+    return f"{paths[0]} and {counted(more, 'other file')}" if more else paths[0]

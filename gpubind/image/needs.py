@@ -201,6 +201,7 @@ class _Looked:
         self.tree: Tree = image.tree
         self._find = image.loader.find
         self._has_rocm = image.facts.rocm_runtime is not None
+        self._has_cuda = bool(image.facts.every_cuda)
         self._uses: dict[tuple[str, Strength], dict[str, None]] = {}
         self._versions: dict[str, dict[str, None]] = {}
         self._needs: list[str] = []
@@ -261,13 +262,17 @@ class _Looked:
 
     @property
     def libraries(self) -> Iterator[DriverLibrary]:
-        """Yield the libraries of drivers that are used; those of ROCm only if the image does not have them."""
+        """Yield the libraries of drivers that are used; those of ROCm only if the image does not have them.
+
+        An image for CUDA does without those of ROCm that it opens by name, as Triton does.
+        """
         for (name, use), paths in sorted(self._uses.items()):
             about = _about(name)
             if about is None or (use == "opened" and (name, "linked") in self._uses):
                 continue
             vendor, capability = about
-            if vendor == "amd" and (self._has_rocm or self._find(name)):
+            has_own = self._has_rocm or (self._has_cuda and use == "opened")
+            if vendor == "amd" and (has_own or self._find(name)):
                 continue
             strength: Strength = "opened" if vendor == "any" else use  # it may find another vendor's
             versions = tuple(sorted(self._versions.get(name, ())))
@@ -350,7 +355,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         libstdcxx=looked.newest("GLIBCXX"),
         libraries=tuple(looked.libraries),
         missing=missing,
-        lacking=tuple(_lacking(image, places.packages)) if is_for_all else (),
+        lacking=tuple(_lacking(image, places.packages, code)) if is_for_all else (),
         rocm=looked.rocm,
         intel=intel,
         fabric=fabric,
@@ -374,8 +379,11 @@ def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ..
     return files, tuple(sorted(set(missing))), is_python(chain.file)
 
 
-def _lacking(image: Image, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the libraries that frameworks in the directories *places* need, and what needs them, unless a driver's."""
+def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) -> Iterator[tuple[str, str]]:
+    """Yield the libraries that frameworks in the directories *places* need, and what needs them, unless a driver's.
+
+    Also those of ROCm that files with *code* for AMD's GPUs need.
+    """
     tree = image.tree
     if tree.restarts:
         return
@@ -388,6 +396,11 @@ def _lacking(image: Image, places: tuple[str, ...]) -> Iterator[tuple[str, str]]
             for failure in container.load_beside(library, directories).failures:
                 if failure.kind == "missing" and _about(failure.name) is None:
                     found.setdefault(failure.name, library)
+    directories = (*(f"{packages}/torch/lib" for packages in places), *wheels)
+    for path in (file.path for file in code if "amd" in file.gpu_code.vendors):
+        for failure in container.load_beside(path, directories).failures:
+            if failure.kind == "missing" and is_rocms(failure.name) and _about(failure.name) is None:
+                found.setdefault(failure.name, path)
     yield from sorted(found.items())
 
 

@@ -109,3 +109,15 @@ def test_amds_architectures_that_differ_between_the_files_of_a_framework_have_ro
         ["GPU code: JAX", "gfx90a gfx1101"],
         ["... in _prng.so", "gfx90a"],
     ]
+
+
+def test_code_for_each_vendor_is_in_a_row_with_its_own_file(tmp_path: Path) -> None:
+    kinds = {"cuda128": ("sm_90",), "rocm64": ("gfx90a",), "rocm70": ("gfx90a", "gfx950")}
+    tree = {f"{SITE}/bitsandbytes/libbitsandbytes_{kind}.so": library(*archs) for kind, archs in kinds.items()}
+    rows = [line.split("\t") for line in render_needs_tsv(of(tmp_path, {**glibc(), **tree}), "x").splitlines()]
+    place = f"{SITE}/bitsandbytes/libbitsandbytes"
+    assert [row for row in rows if row[0].startswith(("GPU code", "..."))] == [
+        ["GPU code: bitsandbytes", "sm_90", f"{place}_cuda128.so"],
+        ["GPU code: bitsandbytes", "gfx90a gfx950", f"{place}_rocm64.so and 1 other file"],
+        ["... in libbitsandbytes_rocm64.so", "gfx90a", f"{place}_rocm64.so"],
+    ]

@@ -118,6 +118,31 @@ def test_the_release_of_rocm_follows_from_what_a_framework_is_linked_with(tmp_pa
     assert found.is_for_gpus
 
 
+def test_libraries_of_rocm_that_parts_of_a_framework_need_are_missing_too(tmp_path: Path) -> None:
+    part = elf("_solver.so", needed=("librocsolver.so.0",), more={".hip_fatbin": bundle("gfx90a")})
+    path = f"{SITE}/jax_rocm7_plugin/_solver.so"
+    assert ("librocsolver.so.0", path) in of(tmp_path, JAX7, {path: part}).lacking
+
+
+def test_of_bitsandbytes_without_pytorch_each_library_is_looked_at(tmp_path: Path) -> None:
+    tree: Spec = {
+        f"{SITE}/bitsandbytes/libbitsandbytes_rocm{name}.so": elf(
+            needed=(needed,), more={".hip_fatbin": bundle("gfx90a")}
+        )
+        for name, needed in (("64", "libhipblas.so.2"), ("70", "libhipblas.so.3"))
+    }
+    assert [name for name, _ in of(tmp_path, tree).lacking] == ["libhipblas.so.2", "libhipblas.so.3"]
+
+
+def test_triton_opens_hip_and_an_image_for_cuda_needs_none(tmp_path: Path) -> None:
+    triton: Spec = {f"{SITE}/triton/backends/{vendor}/driver.py": "" for vendor in ("amd", "nvidia")}
+    (tmp_path / "cuda").mkdir()
+    assert [one.name for one in of(tmp_path, triton).libraries] == ["libamdhip64.so", "libcuda.so.1"]
+    assert [one.name for one in of(tmp_path / "cuda", triton, torch(SITE, "2.6.0", "12.4")).libraries] == [
+        "libcuda.so.1"
+    ]
+
+
 def test_libgl_that_hip_opens_is_no_need_of_the_image(tmp_path: Path) -> None:
     hip = elf("libamdhip64.so.6", more={".rodata": b"\0libGL.so.1\0"})
     solve = File(elf(needed=("libamdhip64.so.6",), kind=2), 0o755)
