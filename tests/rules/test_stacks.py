@@ -1,16 +1,18 @@
-"""What is said of real stacks of Python packages on 15 kinds of machines, against CUDA's rules: 210 pairs.
+"""What is said of real stacks on kinds of machines, against the rules of CUDA (210 pairs) and ROCm (276 pairs).
 
 tests/data/stacks.json has what the wheels have: the modules of each file with GPU code, the packages that tell a
-version of CUDA, and libraries that Debian 12 lacks. The verdicts follow from NVIDIA's tables: compute capabilities,
-drivers by CUDA version, PTX by version.
+version of CUDA, and libraries that Debian 12 lacks; of those for AMD, the libraries of ROCm. The verdicts follow from
+NVIDIA's tables (compute capabilities, drivers by CUDA version, PTX by version) and from AMD's names of processors.
+`make stacks` builds the images.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -23,9 +25,12 @@ from gpubind.model.data import read_data
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check
 from tests.image.cuda_trees import SITE
+from tests.support.amd import system
 from tests.support.elf import elf
-from tests.support.gpucode import container
+from tests.support.gpucode import bundle, container
 from tests.support.images import glibc, image_with_bytes
+from tests.support.stacks import AMD, amd_machine
+from tests.support.trees import File
 
 DRIVERS = {"550": "550.163.01", "535": "535.261.03", "525": "525.147.05", "470": "470.256.02", "390": "390.157"}
 DEVICES = {
@@ -39,7 +44,11 @@ HOSTS = (
 )
 ABOUT = ("cuda-too-new", "framework-library", "gpu-code-missing", "ptx-too-new")
 DATA = Path(__file__).parent.parent / "data" / "stacks.json"
-STACKS: dict[str, dict[str, Any]] = json.loads(DATA.read_text())["stacks"]
+DATA_OF = json.loads(DATA.read_text())
+STACKS: dict[str, dict[str, Any]] = DATA_OF["stacks"]
+AMD_STACKS: dict[str, dict[str, Any]] = DATA_OF["amd"]
+PROGRAMS: dict[str, str] = DATA_OF["programs"]
+"""Verdicts of programs with code for the processors in their name, on each machine of `AMD`."""
 
 
 @cache
@@ -57,22 +66,44 @@ def host(branch: str, gpu: str) -> RecordedHost:
 
 @cache
 def stack(name: str) -> Image:
-    row = STACKS[name]
+    row = {"packages": [], "texts": {}, **(STACKS.get(name) or AMD_STACKS[name])}
     files = {**{path: [] for path in row["needed"]}, **row["files"]}
     spec = {f"{SITE}/{package}/METADATA": b"" for package in row["packages"]}
     spec.update({f"{SITE}/{path}": text.encode() for path, text in row["texts"].items()})
     for path, modules in files.items():
-        section = b"".join(container(*archs.split()) * alike for archs, alike in modules)
-        more = {".nv_fatbin": section} if section else None
-        spec[f"{SITE}/{path}"] = elf(path, needed=tuple(row["needed"].get(path, ())), more=more)
+        if path.endswith("/"):
+            spec.update({f"{path}Kernels.so-000-{arch.replace(':', '-')}.hsaco": b"" for arch in modules[0][0].split()})
+            continue
+        own = {
+            ".nv_fatbin": [container(*archs.split()) * alike for archs, alike in modules if archs[:3] != "gfx"],
+            ".hip_fatbin": [bundle(*archs.split()) * alike for archs, alike in modules if archs[:3] == "gfx"],
+        }
+        more = {section: b"".join(parts) for section, parts in own.items() if parts}
+        place = path if path.startswith("/") else f"{SITE}/{path}"
+        spec[place] = elf(path, needed=tuple(row["needed"].get(path, ())), more=more or None)
         spec[f"{SITE}/{path.partition('/')[0].removesuffix('.libs')}/__init__.py"] = b""
-    return image_with_bytes(glibc(), spec)
+    return image_with_bytes(system() if name in AMD_STACKS else {}, glibc(), spec)
 
 
 def findings(branch: str, gpu: str, name: str) -> list[Finding]:
     on, image = host(branch, gpu), stack(name)
     made = plan(on, Request(vendors=("nvidia",), caps=("compute", "utility")), image=image)
     return [finding for finding in check(preflight(on, made, image)) if finding.code in ABOUT]
+
+
+def on_amd(
+    machine: str, image: Image, rocm: Optional[str], *codes: str, program: Optional[str] = None
+) -> list[Finding]:
+    """What is said with one of *codes* on the machine of `AMD`, with or without the host's ROCm."""
+    on = amd_machine(machine, rocm)
+    made = plan(on, Request(vendors=("amd",)), image=image)
+    return [finding for finding in check(preflight(on, made, image, program=program)) if finding.code in codes]
+
+
+def worst(found: list[Finding]) -> str:
+    """`E` if one of *found* is an error, `w` if one is a warning, else `.`."""
+    severities = {one.severity for one in found}
+    return "E" if "error" in severities else "w" if "warning" in severities else "."
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -92,3 +123,31 @@ def test_ptx_that_a_driver_of_the_same_major_version_refuses_is_an_error() -> No
 def test_nothing_is_said_of_a_healthy_pair() -> None:
     assert [one.code for one in findings("550", "A100", "vllm 0.13.0 and torch 2.9.0")] == []
     assert [one.code for one in findings("550", "H100", "jax[cuda12] 0.4.30")] == []
+
+
+@pytest.mark.parametrize("name", AMD_STACKS)
+def test_each_of_12_stacks_for_amd_has_the_right_verdict_about_code_on_each_of_12_machines(name: str) -> None:
+    found = (on_amd(machine, stack(name), "6.2.4", "gpu-code-missing", "gpu-code-unread") for machine in AMD)
+    assert "".join(map(worst, found)) == AMD_STACKS[name]["verdicts"]
+
+
+@pytest.mark.parametrize("archs", PROGRAMS)
+def test_each_of_11_programs_has_the_right_verdict_about_code_on_each_of_12_machines(archs: str) -> None:
+    program = File(elf(kind=2, more={".hip_fatbin": bundle(*archs.split())}), 0o755)
+    image = image_with_bytes(glibc(), {"/usr/bin/solve": program})
+    found = (on_amd(machine, image, None, "gpu-code-missing", program="solve") for machine in AMD)
+    assert "".join(map(worst, found)) == PROGRAMS[archs]
+
+
+@pytest.mark.parametrize("name", AMD_STACKS)
+@pytest.mark.parametrize("rocm", ["6.2.4", None])
+def test_what_a_stack_lacks_of_rocm_is_told_on_each_of_12_machines(name: str, rocm: Optional[str]) -> None:
+    row = AMD_STACKS[name]
+    codes = ("framework-library", *(("userspace-missing",) if row["libraries"] == "E" else ()))
+    found = [on_amd(machine, stack(name), rocm, *codes) for machine in AMD]
+    assert "".join(map(worst, found)) == row["libraries"] * len(AMD)
+    mounts = plan(amd_machine("MI100", rocm), Request(vendors=("amd",)), image=stack(name)).mounts
+    provided = {mount.soname for mount in mounts}
+    for (told,) in filter(None, found):
+        needed = {*row["needed"].get((told.where or "").removeprefix(f"{SITE}/"), ())} - provided
+        assert told.code == "userspace-missing" or {*re.findall(r"lib[\w-]+\.so\.[0-9]+", told.what)} == needed

@@ -161,9 +161,11 @@ def cached(spec: Spec, *directories: str) -> Spec:
     return {"/etc/ld.so.cache": build_ldcache(names), "/etc/ld.so.conf": conf}
 
 
-def kernel(gpus: int = 8, version: Optional[str] = "6.8.5", bmc: bool = True, step: int = 8) -> Spec:
+def kernel(
+    gpus: int = 8, version: Optional[str] = "6.8.5", bmc: bool = True, step: int = 8, gfx: int = 90402, parts: int = 1
+) -> Spec:
     """The kernel side of *gpus* GPUs behind two processors: topology, DRM, nodes. Render nodes count by *step*, as they
-    do where each GPU can be divided into that many; a BMC's display is card0 and has none.
+    do where each GPU can be divided into that many; a BMC's display is card0 and has none. *parts*: partitions of each.
     """
     spec: dict[str, Item] = {
         "/proc/devices": "Character devices:\n  1 mem\n226 drm\n511 kfd\n\nBlock devices:\n  8 sd\n",
@@ -180,11 +182,14 @@ def kernel(gpus: int = 8, version: Optional[str] = "6.8.5", bmc: bool = True, st
     for number in range(gpus):
         minor = 128 + step * number
         card = step * number + bmc
-        spec.update(kfd_node(2 + number, minor, bus=BUSES[number], unique=UNIQUE_IDS[number]))
         address = f"0000:{BUSES[number]:02x}:00.0"
+        for part in range(parts):
+            node, at = 2 + parts * number + part, minor + part
+            spec.update(kfd_node(node, at, bus=BUSES[number], unique=UNIQUE_IDS[number], gfx=gfx, part=part))
+            spec.update(xcp_device(step * number + part - 1, card + part, at) if part else {})
         spec.update(drm_device(address, card, minor))
         spec.update(of_pci(address, device="0x74a1", revision="0x00"))
-        spec.update(partition(address, "SPX", "NPS1"))
+        spec.update(partition(address, "CPX" if parts > 1 else "SPX", "NPS1"))
     return spec
 
 
