@@ -35,6 +35,11 @@ INTEL = (
     "pvc", "mtl", "arl", "lnl", "bmg", "ptl", "nvl-s", "nvl-p", "cri",
 )  # fmt: skip
 """Intel's GPUs, as its compilers name them, the oldest first."""
+_ALSO_RUNS = {"arl": "mtl", "lnl": "bmg", "nvl-s": "ptl"}
+"""The GPUs of Intel's whose code others may run. An Arrow Lake may have the cores of Meteor Lake.
+
+Source: intel/compute-runtime `third_party/aot_config_headers/platforms.h` (compatibilityMapping).
+"""
 GENERIC = {
     "gfx9-generic": "900 902 904 906 909 90c",
     "gfx9-4-generic": "940 941 942 950",
@@ -264,10 +269,7 @@ def _runs(arch: str, code: str) -> bool:
     """Return whether a GPU of *arch* runs machine code for *code*."""
     gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu is None or made_for is None:
-        # An Arrow Lake may have the cores of Meteor Lake.
-        return gpu is made_for and (
-            _amd_runs(arch, code) or (arch in INTEL and code in (arch, {"arl": "mtl"}.get(arch)))
-        )
+        return gpu is made_for and (_amd_runs(arch, code) or (arch in INTEL and code in (arch, _ALSO_RUNS.get(arch))))
     here, there = int(gpu.group(1)), int(made_for.group(1))
     if made_for.group(2) == "a" or there in _TEGRA or here in _TEGRA:
         return here == there

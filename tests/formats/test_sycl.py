@@ -52,9 +52,22 @@ def test_spirv_runs_on_every_gpu_of_intels_and_on_no_other() -> None:
         assert not any(map(found.runs_on, ("sm_90", "gfx942")))
 
 
-def test_an_arrow_lake_runs_code_for_meteor_lake() -> None:
-    found = code(archive("64.12.70.4"))
-    assert found.runs_on("arl") and found.runs_on("mtl") and not found.runs_on("lnl")
+@pytest.mark.parametrize(
+    ("name", "made_for", "also_runs_on", "others"),
+    [
+        ("64.12.70.4", "mtl", "arl", "lnl"),
+        ("64.20.1.0", "bmg", "lnl", "ptl"),
+        ("64.20.4.4", "lnl", "lnl", "bmg"),
+        ("64.30.0.4", "ptl", "nvl-s", "nvl-p"),
+        ("64.30.5.4", "nvl-s", "nvl-s", "ptl"),
+        ("64.35.10.0", "nvl-p", "nvl-p", "nvl-s"),
+        ("64.35.11.0", "cri", "cri", "pvc"),
+    ],
+)
+def test_some_gpus_run_code_for_another_generation(name: str, made_for: str, also_runs_on: str, others: str) -> None:
+    found = code(archive(name))
+    assert (found.code, found.unread) == ((made_for,), None)
+    assert found.runs_on(made_for) and found.runs_on(also_runs_on) and not found.runs_on(others)
 
 
 PACKED = zstandard.compress(PVC_AND_DG2)

@@ -5,7 +5,8 @@ A section has one image after the other, each plain or compressed by zstd. An im
 (`generic_ir`). Only the first image of a file is read: all are made for the same GPUs, by one option of the compiler.
 
 Sources: intel/llvm `clang/lib/Driver` (the triples) and `sycl/doc/design/CompiledDeviceImageFormat.md`;
-intel/compute-runtime `shared/offline_compiler` (fat binaries), `shared/source/helpers/product_config_helper`.
+intel/compute-runtime `shared/offline_compiler` (fat binaries), `third_party/aot_config_headers/platforms.h` (versions:
+the parts of a number begin at bit 22 and bit 14, the revision has 6 bits; that of 24.35 also has the older GPUs).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _VERSIONS = {
     "9.7": "cfl", "11.0": "icl", "11.2": "ehl", "12.0": "tgl", "12.1": "rkl", "12.2": "adl-s", "12.3": "adl-p",
     "12.4": "adl-n", "12.10": "dg1", "12.55": "dg2", "12.56": "dg2", "12.57": "dg2", "12.60": "pvc", "12.61": "pvc",
     "12.70": "mtl", "12.71": "mtl", "12.74": "arl", "20.1": "bmg", "20.2": "bmg", "20.4": "lnl", "30.0": "ptl",
-    "30.1": "ptl", "30.3": "ptl",
+    "30.1": "ptl", "30.3": "ptl", "30.4": "nvl-s", "30.5": "nvl-s", "35.10": "nvl-p", "35.11": "cri",
 }  # fmt: skip
 """The GPUs of each version of the architecture, without its revision."""
 
