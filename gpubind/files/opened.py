@@ -123,6 +123,12 @@ class OpenedTree(Tree):
         data = _parsed(self._unbuffered(path), read_constants)
         return Missing("unreadable", "its constants are too large, or cut off") if data is None else data
 
+    def _first_code(self, path: str) -> Union[bytes, Missing]:
+        from gpubind.formats.elf.named import read_first_code
+
+        data = _parsed(self._unbuffered(path), read_first_code)
+        return Missing("unreadable", "its code is cut off") if data is None else data
+
 
 def _parsed(stream: Union[BinaryIO, Missing], parse: Callable[[BinaryIO], T]) -> Union[T, Missing]:
     if isinstance(stream, Missing):

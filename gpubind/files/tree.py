@@ -235,9 +235,12 @@ class Tree:
         here = self._regular(path)
         if isinstance(here, Missing):
             return here
-        answer = self._constants(here)
-        spend("facts", UNREADABLE_COST if isinstance(answer, Missing) else FILE_COST + len(answer) // TEXT_STEP)
-        return answer
+        return _charged(self._constants(here))
+
+    def first_code(self, path: str) -> Union[bytes, Missing]:
+        """Return the first megabytes of the machine code of the ELF file *path*; a damaged file is `unreadable`."""
+        here = self._regular(path)
+        return here if isinstance(here, Missing) else _charged(self._first_code(here))
 
     def is_stub(self, path: str) -> bool:
         """Return whether *path* is a stub of libcuda or NVML, or a small file in a directory called `stubs`."""
@@ -279,6 +282,9 @@ class Tree:
         raise NotImplementedError
 
     def _constants(self, path: str) -> Union[bytes, Missing]:
+        raise NotImplementedError
+
+    def _first_code(self, path: str) -> Union[bytes, Missing]:
         raise NotImplementedError
 
     def _is_stub(self, path: str) -> bool:
@@ -373,6 +379,12 @@ def _cost(answer: Union[ElfFacts, Missing]) -> int:
     return FILE_COST + len(answer.needed) + len(answer.version_needs) + versions + len(answer.version_definitions)
 
 
+def _charged(answer: Union[bytes, Missing]) -> Union[bytes, Missing]:
+    """Return *answer*, the bytes of a section, and spend what they cost."""
+    spend("facts", UNREADABLE_COST if isinstance(answer, Missing) else FILE_COST + len(answer) // TEXT_STEP)
+    return answer
+
+
 class FactsTree(Tree):
     """A tree of recorded facts: it has the texts of small files, and no bytes of large ones."""
 
@@ -387,4 +399,7 @@ class FactsTree(Tree):
         return Missing("unrecorded", f"{path} is in a record")
 
     def _constants(self, path: str) -> Union[bytes, Missing]:
+        return Missing("unrecorded", f"{path} is in a record")
+
+    def _first_code(self, path: str) -> Union[bytes, Missing]:
         return Missing("unrecorded", f"{path} is in a record")

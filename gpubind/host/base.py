@@ -30,6 +30,8 @@ HSA_VARIABLES = (
     "HSA_XNACK",
 )
 """Variables that change which code ROCm takes for a GPU's."""
+VIDEO_VARIABLES = ("LIBVA_DRIVER_NAME", "LIBVA_DRIVERS_PATH")
+"""Variables that change which driver libva loads, and from which directories."""
 REQUIRE_JETPACK = "NVIDIA_REQUIRE_JETPACK"
 PLAN_VARIABLES = (
     CUDA_DEVICE_ORDER,
@@ -38,6 +40,7 @@ PLAN_VARIABLES = (
     *GPUDIRECT_VARIABLES,
     *MIG_VARIABLES,
     *HSA_VARIABLES,
+    *VIDEO_VARIABLES,
     LIBRARY_PATH,
     REQUIRE_JETPACK,
     "PATH",

@@ -217,6 +217,9 @@ class MountedTree(Tree):
     def _constants(self, path: str) -> Union[bytes, Missing]:
         return self._ask(path, lambda tree, at: tree.constants(at))
 
+    def _first_code(self, path: str) -> Union[bytes, Missing]:
+        return self._ask(path, lambda tree, at: tree.first_code(at))
+
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         return self._ask(path, lambda tree, at: tree.head(at, size))
 

@@ -342,6 +342,17 @@ def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[OwnMoun
     return path
 
 
+def variable_of(preflight: ImagePreflight, name: str) -> Optional[str]:
+    """Return the value of *name* in the container; where the runtime is not known, also that of the caller."""
+    value = preflight.image.facts.env.get(name)
+    if preflight.own_mounts is None:
+        return (preflight.host.variable(name) or None) if value is None else value
+    for variable in preflight.own_mounts.env:
+        if variable.name == name and (variable.op != "default" or value is None):
+            value = variable.value
+    return value
+
+
 def lost_groups(preflight: Preflight, code: str, vendor: Vendor) -> Iterator[Finding]:
     """Yield the finding *code* about a runtime that changes the caller's groups, with nodes of *vendor* that only a
     group may use.

@@ -13,13 +13,25 @@ from gpubind.model.findings import texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime, trial
 from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services
-from gpubind.rules.image import amdgpu, cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm
+from gpubind.rules.image import (
+    amdgpu,
+    cuda,
+    frameworks,
+    gpucode,
+    graphics,
+    image,
+    level_zero,
+    libc,
+    libraries,
+    rocm,
+    video,
+)
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 from gpubind.rules.subjects import SUBJECTS
 
 MODULES = (
     *(amd, driver, engines, expected, intel, nodes, platform, services),
-    *(amdgpu, cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm),
+    *(amdgpu, cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm, video),
     *(program, runtime, trial),
 )
 """The modules in which rules are, by topic."""

@@ -9,11 +9,13 @@ from tests.rules.situations import Case, Situation
 from tests.support.amd import LIB, RENDER, VIDEO
 from tests.support.elf import elf
 from tests.support.images import glibc, image, image_with_bytes
-from tests.support.intel import BASE, gpu
+from tests.support.intel import BASE, gpu, ihd
 from tests.support.trees import Spec
 
 TWO = (gpu("0000:03:00.0", 0, 128), gpu("0000:4d:00.0", 1, 129))
 OPENCL = {f"{LIB}/intel-opencl/libigdrcl.so": elf("libigdrcl.so")}
+IHD = f"{LIB}/dri/iHD_drv_video.so"
+OLDER_THAN_DG2 = ("bdw", "skl", "bxt", "glk", "kbl", "cfl", "icllp", "tgllp")
 ICD = {"/etc/OpenCL/vendors/intel.icd": f"{LIB}/intel-opencl/libigdrcl.so\n"}
 
 
@@ -38,6 +40,10 @@ CASES: dict[str, Case] = {
     "intel-gpu-unknown": Case(
         intel(image=image_with_bytes(glibc("2.36"), {**ICD, **runtime("bdw skl bxt glk kbl cfl icllp ehl")})),
         intel(image=image_with_bytes(glibc("2.36"), {**ICD, **runtime("tgllp rkl adls dg1 dg2 pvc")})),
+    ),
+    "intel-video-unknown": Case(
+        intel(image=image_with_bytes(glibc("2.36"), {IHD: ihd("20.1.0", *OLDER_THAN_DG2)})),
+        intel(image=image_with_bytes(glibc("2.36"), {IHD: ihd("22.1.0", *OLDER_THAN_DG2, "dg2")})),
     ),
     "level-zero-incomplete": Case(
         intel(image=image(glibc("2.36"), OPENCL)), intel(image=image(glibc("2.36"), {**OPENCL, **ICD}))

@@ -149,6 +149,7 @@ FOLLOWED: dict[str, Followed] = {
     "ptx-too-new": almost("ptx-too-new", "machine code for sm_90"),
     "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),
     "intel-gpu-unknown": almost("intel-gpu-unknown", "use an image with a newer compute runtime"),
+    "intel-video-unknown": almost("intel-video-unknown", "use an image with a newer intel-media-driver"),
     "level-zero-incomplete": almost("level-zero-incomplete", "install the driver's package in the image again"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
     "library-version": almost("library-version", "use an image with a newer"),

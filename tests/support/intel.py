@@ -7,10 +7,13 @@ libze-intel-gpu1, libze1, libigc2.
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Mapping
 from typing import Optional
 
 from gpubind.host.recorded import RecordedHost
+from gpubind.model.data import read_data
 from tests.support.amd import LIB, RENDER, VIDEO, cached, drm_device, merged, system
 from tests.support.elf import elf
 from tests.support.trees import Dir, Item, Link, Node, Spec, record
@@ -77,6 +80,32 @@ def gaudi(pci: str, number: int, uverbs: Optional[int] = None, older: bool = Fal
         spec[f"{device}/infiniband_verbs/uverbs{uverbs}"] = Dir()
         spec[f"/dev/infiniband/uverbs{uverbs}"] = Node("char", 231, 192 + uverbs, 0o666)
     return spec
+
+
+def registrations(*devices: str, register: int = 0xBF) -> bytes:
+    """Code that hands each of *devices* to a function in a register, as iHD's does when it is loaded."""
+    return b"".join(
+        b"\x48\x89\xde" + bytes([register]) + struct.pack("<I", int(device, 16)) + b"\xe8\0\1\2\3" for device in devices
+    )
+
+
+def device_table(*devices: str) -> bytes:
+    """The table of a runtime of oneVPL: the ID, the platform and the size of each of *devices*."""
+    return b"".join(struct.pack("<III", int(device, 16), 0x10001, 2) for device in devices)
+
+
+def ihd(release: str, *platforms: str, xe: bool = True, more: tuple[str, ...] = ()) -> bytes:
+    """The driver of VA-API for the GPUs of *platforms*, and those with the device IDs *more*."""
+    constants = f"\0Intel iHD driver for Intel(R) Gen Graphics - {release} ()\0"
+    constants += "INTEL_XE_BUFMGR_DEBUG\0" if xe else ""
+    code = registrations(*devices_of(*platforms), *more)
+    return elf("iHD_drv_video.so", more={".text": code, ".rodata": constants.encode()})
+
+
+def devices_of(*platforms: str) -> tuple[str, ...]:
+    """The device IDs of all GPUs of *platforms*, as the table in the package has them."""
+    table = json.loads(read_data("model/data/intel_gpus.json"))["platforms"]
+    return tuple(device for row in table if row["platform"] in platforms for device in row["devices"].split())
 
 
 def userspace(newest: str = "2.41") -> Spec:

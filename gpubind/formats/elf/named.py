@@ -15,6 +15,7 @@ from gpubind.frozen import NamedTuple
 SECTIONS = (".rodata", ".lrodata")
 READ_LIMIT = 64 << 20
 """Bytes of the constants of one file that are read. PyTorch's largest have 30 MB."""
+CODE, CODE_LIMIT = ".text", 4 << 20
 STEP = 1 << 20
 NAME_LIMIT = 80
 NAMES_LIMIT = 1024
@@ -70,11 +71,23 @@ def read_constants(stream: BinaryIO) -> Optional[bytes]:
     """Return the section `.rodata` of the ELF file in *stream*; empty if it has none, None if it is larger than
     `READ_LIMIT` or cut off. Errors: as `parse_elf`.
     """
-    section = find_sections(stream, SECTIONS[:1]).get(SECTIONS[0])
+    return _read_section(stream, SECTIONS[0], READ_LIMIT, is_whole=True)
+
+
+def read_first_code(stream: BinaryIO) -> Optional[bytes]:
+    """Return the first `CODE_LIMIT` bytes of the section `.text` of the ELF file in *stream*; else as
+    `read_constants`. Link editors put the code that runs when the file is loaded there.
+    """
+    return _read_section(stream, CODE, CODE_LIMIT, is_whole=False)
+
+
+def _read_section(stream: BinaryIO, name: str, limit: int, *, is_whole: bool) -> Optional[bytes]:
+    section = find_sections(stream, (name,)).get(name)
     if section is None or section.kind == SHT_NOBITS:
         return b""
-    if section.size > READ_LIMIT or section.offset >= OFFSET_LIMIT:
+    if (is_whole and section.size > limit) or section.offset >= OFFSET_LIMIT:
         return None
     stream.seek(section.offset)
-    data = stream.read(section.size) or b""
-    return data if len(data) == section.size else None
+    size = min(section.size, limit)
+    data = stream.read(size) or b""
+    return data if len(data) == size else None

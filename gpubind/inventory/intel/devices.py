@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Optional
+from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
@@ -120,6 +120,29 @@ def platform(host: Host, address: str) -> Optional[str]:
 def platforms() -> tuple[str, ...]:
     """Return all platforms, the oldest first."""
     return tuple(dict.fromkeys(row["platform"] for row in _table()["platforms"]))
+
+
+def release_for(host: Host, address: str, what: Literal["compute", "media"]) -> Optional[tuple[str, str]]:
+    """Return the first release of Intel's compute runtime, or of its driver for video, that knows all GPUs of the
+    generation of that at *address*, and the generation's name: `("25.2.6", "Battlemage")`; None if it is not known.
+    """
+    row = _platform(_pci_id(host, address))
+    return (row[what], row["name"]) if row is not None and what in row else None
+
+
+def device_id(host: Host, address: str) -> Optional[str]:
+    """Return the PCI device ID of the GPU at *address*: `e20b`; None if it cannot be read."""
+    maker, _, device = _pci_id(host, address).partition(":")
+    return device if maker == KINDS[0][0][2:] and "?" not in device else None
+
+
+@lru_cache(maxsize=2)
+def device_ids(before: Optional[str] = None) -> frozenset[str]:
+    """Return the device IDs of all GPUs in the table, or of those older than the platform *before*."""
+    names = platforms()
+    counted = names[: names.index(before)] if before is not None else names
+    rows = (row["devices"] for row in _table()["platforms"] if row["platform"] in counted)
+    return frozenset(device for devices in rows for device in devices.split())
 
 
 def also_served_as(name: str) -> tuple[str, ...]:

@@ -5,13 +5,21 @@ Sources: level-zero `source/loader/linux/driver_discovery_lin.cpp` (the loader o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from posixpath import basename
-from typing import Optional
+from typing import Literal, Optional
 
 from gpubind.files import Tree, glob
 from gpubind.formats.driver.neo import ComputeRuntime, build_of, parse_runtime
-from gpubind.inventory.intel.devices import addresses, also_served_as, lacked_by, platform, platforms
+from gpubind.host import Host
+from gpubind.inventory.intel.devices import (
+    addresses,
+    also_served_as,
+    lacked_by,
+    platform,
+    platforms,
+    release_for,
+)
 from gpubind.loader.fit import has_one
 from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
 from gpubind.rules.preflight import ImagePreflight
@@ -25,7 +33,7 @@ def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "intel"]
     if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
         return
-    if gpus and not any(map(_is_gpu, gpus)):  # Gaudi does not use Level Zero
+    if gpus and not any(map(is_gpu, gpus)):  # Gaudi does not use Level Zero
         return
     image = preflight.image
     planned = {mount.target.rpartition("/")[2] for mount in preflight.plan.mounts}
@@ -35,7 +43,7 @@ def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("level-zero-incomplete", subject=VENDORS, case="manifest", driver=OPENCL)
 
 
-def _is_gpu(gpu: Gpu) -> bool:
+def is_gpu(gpu: Gpu) -> bool:
     """Return whether it is a GPU of Intel's: a Gaudi accelerator has no render node."""
     return gpu.vendor == "intel" and "/dri/" in (gpu.render or "")
 
@@ -55,7 +63,7 @@ def intel_gpu_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
     Only what is certain: a library whose platforms cannot be read may know every GPU.
     """
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
-    gpus = [gpu for gpu in chosen if _is_gpu(gpu)]
+    gpus = [gpu for gpu in chosen if is_gpu(gpu)]
     found = dict(_runtimes(preflight)) if gpus else {}
     runtimes = [runtime for runtime in found.values() if runtime is not None]
     if not runtimes or len(runtimes) < len(found):
@@ -63,17 +71,29 @@ def intel_gpu_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
     on_xe = addresses(preflight.host, ("xe",))
     unknown = [(gpu, case) for gpu in gpus if (case := _unknown(preflight, gpu, runtimes, gpu.pci in on_xe))]
     for case in dict.fromkeys(case for _, case in unknown):
-        names = dict.fromkeys(gpu.model or "" for gpu, one in unknown if one == case)
+        of_case = [gpu for gpu, one in unknown if one == case]
         is_named = "intel" in preflight.plan.request.vendors
         is_all = is_named and len(unknown) == len(chosen) and not _may_do_without(preflight)
         yield finding(
             "intel-gpu-unknown",
-            subject=", ".join(names),
+            subject=names_of(of_case),
             case=case,
             severity="error" if is_all else "warning",
             where=", ".join(found),
             release=runtimes[0].release or "of an unknown release",
+            since=known_since(preflight.host, of_case, "compute"),
         )
+
+
+def names_of(gpus: Iterable[Gpu]) -> str:
+    """Return the names of *gpus*, each once."""
+    return ", ".join(dict.fromkeys(gpu.model or "" for gpu in gpus))
+
+
+def known_since(host: Host, gpus: Iterable[Gpu], what: Literal["compute", "media"]) -> str:
+    """Return from which release of *what* on each generation of *gpus* is known: `; 25.31 knows Battlemage`."""
+    found = (release_for(host, gpu.pci or "", what) for gpu in gpus)
+    return "".join(f"; {release} knows {name}" for release, name in dict.fromkeys(filter(None, found)))
 
 
 def _may_do_without(preflight: ImagePreflight) -> bool:

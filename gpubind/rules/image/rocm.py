@@ -15,7 +15,7 @@ from gpubind.inventory.amd.devices import read_numbers
 from gpubind.inventory.architectures import GpuArch, architectures
 from gpubind.model import Finding, Gpu, Plan, finding
 from gpubind.model.gpucode import OVERRIDE, XNACK, arch_of_override, instruction_set
-from gpubind.rules.preflight import ImagePreflight
+from gpubind.rules.preflight import ImagePreflight, variable_of
 
 
 class Override(NamedTuple):
@@ -76,14 +76,3 @@ def override_of(preflight: ImagePreflight, gpu: Gpu) -> Optional[Override]:
 def _opens(plan: Plan, number: int) -> bool:
     """Return whether a process in the container can open the render node with this *number*."""
     return not plan.isolated or any(node.target == f"/dev/dri/renderD{number}" for node in plan.devices)
-
-
-def variable_of(preflight: ImagePreflight, name: str) -> Optional[str]:
-    """Return the value of *name* in the container; where the runtime is not known, also that of the caller."""
-    value = preflight.image.facts.env.get(name)
-    if preflight.own_mounts is None:
-        return (preflight.host.variable(name) or None) if value is None else value
-    for variable in preflight.own_mounts.env:
-        if variable.name == name and (variable.op != "default" or value is None):
-            value = variable.value
-    return value

@@ -1,0 +1,65 @@
+"""Intel's drivers for video: what their code and constants say about the GPUs that they know.
+
+iHD, the driver of VA-API, registers each PCI device ID by a call when it is loaded, with the ID in a register. oneVPL's
+runtime and that of the Media SDK have a table of device IDs. Intel's older driver of VA-API, i965, has a `switch`.
+
+Sources: intel/media-driver `media_driver/linux/*/ddi/media_sysinfo_*.cpp`, `mos_bufmgr_xe.c`; intel/vpl-gpu-rt
+`_studio/shared/src/libmfx_core_vaapi.cpp`; intel/libva `va/drm/va_drm_utils.c`, `va/va.c`. Compared with Debian's iHD
+23.1.1, 25.2.3 and 26.3.5, libmfx-gen 22.6.4, 25.1.4 and 26.3.3, libmfxhw64 22.5.4, libva 2.17, 2.22 and 2.24.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Set
+from typing import Optional
+
+IHD, I965 = "iHD", "i965"
+"""The names of Intel's drivers of VA-API, in the order in which libva tries them."""
+FIRST_UNKNOWN_TO_I965 = "icllp"
+"""The first platform that i965 does not know: its last release is of 2020."""
+LEAST_DEVICES = 64
+"""Devices that a driver has at least, if they can be read. Other code has a few of the numbers by chance."""
+_REGISTERED = re.compile(rb"[\xbe\xbf](..)\0\0", re.DOTALL)
+"""`mov $0xe20b, %edi`, or `%esi`."""
+_ROW = 12
+"""Bytes of a row of the table: the ID, the platform, its size."""
+_RELEASE = re.compile(rb"Intel iHD driver for Intel\(R\) Gen Graphics - ([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})")
+_BUFFERS_OF_XE = b"INTEL_XE_BUFMGR_DEBUG"
+_XE = b"xe\0"
+
+
+def parse_devices(code: bytes, known: Set[str]) -> Optional[Set[str]]:
+    """Return the device IDs that iHD with this *code* knows: `e20b`; None if they cannot be told.
+
+    *known* are those of all GPUs: by these the code is recognized.
+    """
+    found = {f"{struct.unpack('<H', match.group(1))[0]:04x}" for match in _REGISTERED.finditer(code)}
+    return found if len(found & known) >= LEAST_DEVICES else None
+
+
+def parse_device_table(constants: bytes, known: Set[str]) -> Optional[Set[str]]:
+    """Return the device IDs in the table among the *constants* of a runtime; else as `parse_devices`."""
+    numbers, step = {int(name, 16) for name in known}, _ROW // 4
+    words = struct.unpack_from(f"<{len(constants) // 4}I", constants)
+    told = {at for at, word in enumerate(words) if word in numbers}
+    rows = [at for at in told if at + step in told or at - step in told]
+    found = {f"{words[at]:04x}" for at in range(min(rows), max(rows) + 1, step)} if rows else set()
+    return found if len(found & known) >= LEAST_DEVICES else None
+
+
+def parse_release(constants: bytes) -> Optional[str]:
+    """Return the release of iHD with these *constants*: `25.2.3`; None if it does not say."""
+    match = _RELEASE.search(constants)
+    return match.group(1).decode() if match else None
+
+
+def lacks_xe(constants: bytes) -> bool:
+    """Return whether iHD with these *constants* certainly does not know the kernel driver xe."""
+    return _BUFFERS_OF_XE not in constants
+
+
+def maps_xe(constants: bytes) -> bool:
+    """Return whether `libva-drm.so.2` with these *constants* may know which driver is for a GPU of xe."""
+    return _XE in constants

@@ -1,0 +1,131 @@
+"""Whether the driver for video in an image knows Intel's GPU, and the kernel driver that has it."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+
+from gpubind.image.facts import Image
+from gpubind.loader.namespace import OwnMounts
+from gpubind.model import EnvVar, Finding
+from tests.rules.situations import Situation, found
+from tests.support.amd import LIB, RENDER, VIDEO, merged
+from tests.support.elf import elf
+from tests.support.images import glibc, image_with_bytes
+from tests.support.intel import BASE, device_table, devices_of, gpu, ihd
+from tests.support.trees import Spec
+
+OLD = ("bdw", "skl", "bxt", "glk", "kbl", "cfl", "icllp", "ehl", "tgllp", "rkl", "dg1", "adls", "adlp", "adln", "dg2")
+NEW = (*OLD, "pvc", "mtl", "arl", "lnl", "bmg", "ptl")
+DRI, JELLYFIN = f"{LIB}/dri", "/usr/lib/jellyfin-ffmpeg/lib"
+
+
+def video(data: bytes, directory: str = DRI) -> Spec:
+    return {f"{directory}/iHD_drv_video.so": data}
+
+
+def libva(*kernel_drivers: str, directory: str = LIB) -> Spec:
+    constants = "".join(f"\0{name}" for name in (*kernel_drivers, "iHD")) + "\0"
+    return {f"{directory}/libva-drm.so.2": elf("libva-drm.so.2", more={".rodata": constants.encode()})}
+
+
+def onevpl(name: str, *platforms: str) -> Spec:
+    return {f"{LIB}/{name}": elf(name, more={".rodata": device_table(*devices_of(*platforms))})}
+
+
+BOOKWORM, TRIXIE = video(ihd("23.1.1", *OLD, xe=False)), video(ihd("25.2.3", *NEW))
+I965 = {f"{DRI}/i965_drv_video.so": elf("i965_drv_video.so")}
+OLD_LIBVA, NEW_LIBVA = libva("i915"), libva("i915", "xe")
+HASWELL, SKYLAKE = gpu("0000:00:02.0", 0, 128, "0x0412"), gpu("0000:00:02.0", 0, 128, "0x1912")
+A770, B580 = gpu("0000:03:00.0", 0, 128), gpu("0000:03:00.0", 0, 128, "0xe20b", "xe")
+A770_ON_XE = gpu("0000:03:00.0", 0, 128, driver="xe")
+
+
+def told(host: Spec, *image: Spec, env: Optional[dict[str, str]] = None, **request: Any) -> list[Finding]:
+    own = OwnMounts(env=tuple(EnvVar(name, "set", value, None, "user") for name, value in (env or {}).items()))
+    facts = {"groups": (VIDEO, RENDER, 1000)}
+    opened: Image = image_with_bytes(glibc("2.36"), *image)
+    situation = Situation((BASE, host), opened, {"vendors": ("intel",), **request}, facts, own_mounts=own)
+    return [one for one in found(situation) if one.code == "intel-video-unknown"]
+
+
+def severities(host: Spec, *image: Spec, **more: Any) -> list[str]:
+    return [one.severity for one in told(host, *image, **more)]
+
+
+@pytest.mark.parametrize(
+    ("host", "image", "why"),
+    [
+        (A770, BOOKWORM, None),
+        (A770, TRIXIE, None),
+        (A770, I965, "i965, does not know"),
+        (A770, merged(BOOKWORM, I965), None),
+        (B580, BOOKWORM, "iHD 23.1.1, does not know Intel Arc B580"),
+        (B580, merged(BOOKWORM, I965), "iHD 23.1.1, does not know Intel Arc B580"),
+        (B580, merged(TRIXIE, NEW_LIBVA), None),
+        (B580, TRIXIE, None),
+        (B580, merged(TRIXIE, OLD_LIBVA), "libva in the image does not know the kernel driver xe"),
+        (A770_ON_XE, BOOKWORM, "does not know the kernel driver xe, which has Intel Arc A770"),
+        (A770_ON_XE, merged(TRIXIE, NEW_LIBVA), None),
+        (SKYLAKE, I965, None),
+        (SKYLAKE, TRIXIE, None),
+        (HASWELL, TRIXIE, "does not know Intel integrated GPU 8086:0412"),
+        (HASWELL, merged(TRIXIE, I965), None),
+        (B580, video(elf("iHD_drv_video.so")), None),  # its devices cannot be read
+        (B580, {}, None),
+    ],
+)
+def test_a_driver_for_video_that_does_not_know_the_gpu_is_a_warning_where_that_is_certain(
+    host: Spec, image: Spec, why: Optional[str]
+) -> None:
+    found = told(host, image)
+    assert [one.severity for one in found] == (["warning"] if why else [])
+    assert all(why in one.what for one in found if why)
+
+
+def test_the_hint_names_the_first_release_for_the_gpu() -> None:
+    assert [one.hint for one in told(B580, BOOKWORM)] == [
+        "use an image with a newer intel-media-driver (iHD); 25.2.6 knows Battlemage"
+    ]
+    assert "needs i965" in str(told(HASWELL, TRIXIE)[0].hint)
+
+
+def test_it_is_an_error_only_for_those_who_ask_for_video_alone() -> None:
+    assert severities(B580, BOOKWORM, caps=("video",)) == ["error"]
+    assert severities(B580, BOOKWORM, caps=("video", "compute")) == ["warning"]
+    assert severities(merged(B580, gpu("0000:4d:00.0", 1, 129)), BOOKWORM, caps=("video",)) == ["warning"]
+
+
+def test_one_driver_that_knows_the_gpu_is_enough_wherever_it_is() -> None:
+    newer = video(ihd("25.2.3", *NEW), f"{JELLYFIN}/dri")
+    assert severities(B580, BOOKWORM, newer, OLD_LIBVA, libva("i915", "xe", directory=JELLYFIN)) == []
+    assert severities(B580, BOOKWORM, video(elf("iHD_drv_video.so"), f"{JELLYFIN}/dri")) == []
+
+
+def test_the_variables_of_libva_decide_which_driver_counts() -> None:
+    both = merged(TRIXIE, I965)
+    assert severities(A770, both, env={"LIBVA_DRIVER_NAME": "i965"}) == ["warning"]
+    assert severities(A770, both, env={"LIBVA_DRIVER_NAME": "iHD"}) == []
+    assert severities(A770, I965, env={"LIBVA_DRIVER_NAME": "radeonsi"}) == []
+    assert severities(B580, TRIXIE, OLD_LIBVA, env={"LIBVA_DRIVER_NAME": "iHD"}) == []
+    other = video(ihd("25.2.3", *NEW), "/opt/dri")
+    assert severities(B580, BOOKWORM, other, env={"LIBVA_DRIVERS_PATH": "/opt/dri"}) == []
+    assert severities(B580, TRIXIE, env={"LIBVA_DRIVERS_PATH": "/nowhere:/opt/dri"}) == []
+
+
+def test_the_runtimes_of_onevpl_are_a_note() -> None:
+    gen, older = onevpl("libmfx-gen.so.1.2", *OLD), onevpl("libmfxhw64.so.1", *OLD[:11])
+    unknown = "no runtime of oneVPL in the image knows"
+    for host, image, is_told in (
+        (A770, gen, False),
+        (SKYLAKE, gen, True),  # its table has older GPUs, too, which it does not serve
+        (SKYLAKE, older, False),
+        (A770, older, True),
+        (SKYLAKE, merged(gen, older), False),
+        (B580, merged(gen, older), True),
+        (B580, {f"{LIB}/libmfx-gen.so.1.2": elf("libmfx-gen.so.1.2")}, False),
+    ):
+        found = told(host, image, TRIXIE)
+        assert [one.severity for one in found] == (["note"] if is_told else [])
+        assert all(one.what.startswith(unknown) for one in found)
