@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
-from posixpath import basename
+from posixpath import basename, dirname
 from typing import Any, Literal, Optional
 
 from gpubind.errors import FormatError, HostReadError
@@ -49,6 +49,8 @@ FILES_LIMIT = 512
 """Files of an image in which libraries of the driver are looked for."""
 CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 _SITE = "site:"
+_SYCLS = re.compile(r"lib(?:sycl|ze_loader|DPCTL\w*|imf|intlc|irng|mkl_sycl\w*|svml)\.so")
+"""Libraries of Intel's compiler, and of SYCL's runtime."""
 _VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,3})$")
 Strength = Literal["linked", "opened"]
 
@@ -328,7 +330,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         if isinstance(image.tree.list(file.path), Missing):
             looked.look(file.path)
     fabric = tuple(_fabric(looked, places)) if is_for_all else ()
-    intel = tuple(_intel(places)) if is_for_all else ()
+    intel = tuple(_intel(looked, places, code)) if is_for_all else ()
     cuda = with_code(image.tree, facts.every_cuda, code)
     only_ptx = _only_ptx(code)
     wanted = wanted_cuda(cuda)
@@ -382,7 +384,7 @@ def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ..
 def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) -> Iterator[tuple[str, str]]:
     """Yield the libraries that frameworks in the directories *places* need, and what needs them, unless a driver's.
 
-    Also those of ROCm that files with *code* for AMD's GPUs need.
+    Also those of ROCm, and of SYCL's runtime, that files with *code* for AMD's and Intel's GPUs need.
     """
     tree = image.tree
     if tree.restarts:
@@ -396,11 +398,13 @@ def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) ->
             for failure in container.load_beside(library, directories).failures:
                 if failure.kind == "missing" and _about(failure.name) is None:
                     found.setdefault(failure.name, library)
-    directories = (*(f"{packages}/torch/lib" for packages in places), *wheels)
-    for path in (file.path for file in code if "amd" in file.gpu_code.vendors):
-        for failure in container.load_beside(path, directories).failures:
-            if failure.kind == "missing" and is_rocms(failure.name) and _about(failure.name) is None:
-                found.setdefault(failure.name, path)
+    below = ((f"{packages}/torch/lib", f"{packages}/dpctl", dirname(dirname(packages))) for packages in places)
+    directories = (*(place for group in below for place in group), *wheels)
+    for vendor, is_theirs in (("amd", is_rocms), ("intel", _SYCLS.match)):
+        for path in (file.path for file in code if vendor in file.gpu_code.vendors):
+            for failure in container.load_beside(path, directories).failures:
+                if failure.kind == "missing" and is_theirs(failure.name) and _about(failure.name) is None:
+                    found.setdefault(failure.name, path)
     yield from sorted(found.items())
 
 
@@ -443,13 +447,20 @@ class _Places:
             yield from islice(found, FILES_LIMIT + 1)  # one more than is looked at, to say so
 
 
-def _intel(places: _Places) -> Iterator[IntelRuntime]:
-    """Yield each way in which the image may use Intel's GPUs, and its driver for that."""
+def _intel(looked: _Looked, places: _Places, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
+    """Yield each way in which the image may use Intel's GPUs, and its driver for that; look into what does.
+
+    Files with *code* for them use Level Zero, which SYCL prefers.
+    """
+    of_code = [file.path for file in code if "intel" in file.gpu_code.vendors]
     for row in _table()["intel"]:
         drivers = (path for pattern in row["drivers"] for path in places.matching(pattern))
-        users = (path for pattern in row["users"] for path in places.matching(pattern))
+        users = [path for pattern in row["users"] for path in places.matching(pattern)]
+        users += of_code if row["name"] == "Level Zero" else ()
+        for path in users:
+            looked.look(path)
         driver = next(drivers, None)
-        by = next(users, driver)
+        by = next(iter(users), driver)
         if by is not None:
             yield IntelRuntime(row["name"], by, driver)
 

@@ -8,10 +8,12 @@ from typing import Optional
 import pytest
 
 from gpubind.errors import HostReadError
+from gpubind.formats.gpucode.sycl import GENERATED
 from gpubind.image import needs as needs_module
 from gpubind.image.needs import DriverLibrary, ImageNeeds, Requirement, read_needs
 from gpubind.image.open import open_image
 from gpubind.model import ImageCuda
+from tests.formats.test_sycl import archive as sycl_archive
 from tests.image.cuda_trees import SITE, torch
 from tests.support.elf import elf
 from tests.support.gpucode import bundle, library
@@ -273,3 +275,38 @@ def test_a_package_of_openvino_uses_opencl_without_a_driver_of_its_own(tmp_path:
     plugin = f"{SITE}/openvino/libs/libopenvino_intel_gpu_plugin.so"
     (found,) = of(tmp_path, PYTORCH, {plugin: elf("x.so")}).intel
     assert (found.name, found.by, found.driver) == ("OpenCL on Intel's GPUs", plugin, None)
+
+
+SYCL: Spec = {
+    f"{SITE}/dpnp/_ufunc_impl.so": elf(
+        "x.so", needed=("libsycl.so.8", "libimf.so"), more={GENERATED: sycl_archive("64.12.55.8")}
+    ),
+    f"{SITE}/dpnp-0.17.0.dist-info/RECORD": "dpnp/_ufunc_impl.so,sha256=x,999999\n",
+}
+"""Of dpnp 0.17.0, without the runtime of SYCL."""
+
+
+def test_code_of_sycl_uses_level_zero_and_what_it_lacks_is_missing(tmp_path: Path) -> None:
+    found = of(tmp_path, SYCL)
+    path = f"{SITE}/dpnp/_ufunc_impl.so"
+    assert [(one.name, one.by, one.driver) for one in found.intel] == [("Level Zero", path, None)]
+    assert found.lacking == (("libimf.so", path), ("libsycl.so.8", path))
+    (tmp_path / "whole").mkdir()
+    own = ("/usr/local/lib/libsycl.so.8", f"{SITE}/dpctl/libimf.so")
+    assert of(tmp_path / "whole", SYCL, {file: elf(file.rpartition("/")[2]) for file in own}).lacking == ()
+
+
+NUMBA_DPEX: Spec = {
+    f"{SITE}/numba_dpex/core/runtime/_dpexrt_python.so": elf("x.so", needed=("libDPCTLSyclInterface.so.0",))
+}
+"""Of numba-dpex 0.23.0."""
+
+
+def test_what_uses_intels_gpus_is_looked_at(tmp_path: Path) -> None:
+    plugin = f"{SITE}/openvino/libs/libopenvino_intel_gpu_plugin.so"
+    versions = {"libc.so.6": ("GLIBC_2.31",)}
+    found = of(tmp_path, {plugin: elf("x.so", needed=("libOpenCL.so.1",), needs=versions)})
+    assert [(one.name, one.by) for one in found.libraries] == [("libOpenCL.so.1", (plugin,))]
+    assert found.glibc == "2.31"
+    (tmp_path / "numba").mkdir()
+    assert [one.name for one in of(tmp_path / "numba", NUMBA_DPEX).intel] == ["Level Zero"]
