@@ -38,6 +38,7 @@ version)
     test -e stored || { echo 'time="now" level=warning msg="old"' >&2; echo "Error: No such image: x" >&2; exit 1; }
     cat inspected ;;
 *"pull "*)
+    case "$*" in *--retry*) test -e old && exit 125 ;; esac
     echo "Pulling from library" >&2
     test -e offline && { echo "no route to registry" >&2; exit 1; }
     touch stored
@@ -46,6 +47,7 @@ version)
     *--quiet=true*) echo registry.example.org/library/x:latest ;;
     *) echo "Status: Downloaded" ;;
     esac ;;
+*"image exists "*) test -e stored ;;
 *"image mount "*) exit 125 ;;
 *save*) cat saved ;;
 *) exit 3 ;;
@@ -196,11 +198,41 @@ def test_credentials_are_in_no_message(machine: Machine) -> None:
     assert "secret" not in done.stderr
 
 
-def test_a_newer_image_that_cannot_be_pulled_leaves_the_one_that_is_there(machine: Machine) -> None:
-    machine.has("offline", "stored")
-    done = machine.run("wrap", "--", "podman", "run", "--pull=newer", "--gpus=all", "x", "true")
-    assert (done.returncode, machine.pulls) == (42, ["podman pull x"])
+NEWER = ("wrap", "--", "podman", "run", "--pull=newer", "--tls-verify=false", "--gpus=all", "x", "true")
+QUIETLY = "podman pull --tls-verify=false --quiet --retry=0 x"
+
+
+def test_a_newer_image_is_pulled_in_silence_and_the_start_does_not_pull_again(machine: Machine) -> None:
+    machine.has("stored")
+    done = machine.run(*NEWER)
+    assert (done.returncode, "ull" in done.stderr, machine.pulls) == (42, False, [QUIETLY])
+    assert "podman image inspect 0123abcd" in machine.calls
     assert KNOWN in machine.started
+    assert machine.started.endswith(" --pull=never x true")
+
+
+@pytest.mark.parametrize("why", ["offline", "old"])
+def test_a_newer_image_that_cannot_be_pulled_leaves_the_one_that_is_there(machine: Machine, why: str) -> None:
+    """A podman before 5 has no --retry: the start itself pulls then."""
+    machine.has(why, "stored")
+    done = machine.run(*NEWER)
+    assert (done.returncode, "ull" in done.stderr, machine.pulls) == (42, False, [QUIETLY])
+    assert KNOWN in machine.started
+    assert "--pull=never" not in machine.started
+
+
+def test_with_pull_newer_an_absent_image_is_pulled_once_with_its_progress(machine: Machine) -> None:
+    done = machine.run(*NEWER)
+    assert (done.returncode, machine.pulls) == (42, ["podman pull --tls-verify=false x"])
+    assert "Pulling from library" in done.stderr
+    assert machine.started.endswith(" --pull=never x true")
+
+
+def test_with_pull_newer_nothing_starts_after_a_failed_pull_of_an_absent_image(machine: Machine) -> None:
+    machine.has("offline")
+    done = machine.run(*NEWER)
+    assert (done.returncode, verbs(machine)) == (EXIT_NOT_STARTED, ["inspect", "pull"])
+    assert "error: image-store: the image cannot be pulled" in done.stderr
 
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)

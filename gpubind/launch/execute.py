@@ -86,16 +86,20 @@ def _probe(program: str) -> str:
     return printed[:4096].decode("utf-8", "replace")
 
 
-def run_in_front(argv: Sequence[str], environ: Mapping[str, str], *, keeps_output: bool) -> tuple[int, bytes]:
+def run_in_front(
+    argv: Sequence[str], environ: Mapping[str, str], *, keeps_output: bool, is_silent: bool = False
+) -> tuple[int, bytes]:
     """Run *argv* to its end in the caller's terminal; return its exit status and its standard output.
 
-    Standard output goes to standard error unless *keeps_output*. Errors: `StartError` (code `not-started`).
+    Standard output goes to standard error unless *keeps_output*. *is_silent*: its messages are dropped.
+    Errors: `StartError` (code `not-started`).
     """
     import subprocess
 
     cannot_sign(f"`{argv[0]}` was run")
     try:
-        done = subprocess.run(tuple(argv), stdout=subprocess.PIPE if keeps_output else 2, env=environ, check=False)
+        output, messages = subprocess.PIPE if keeps_output else 2, subprocess.DEVNULL if is_silent else None
+        done = subprocess.run(tuple(argv), stdout=output, stderr=messages, env=environ, check=False)
     except OSError as error:
         why = error.strerror or str(error)
         raise StartError("not-started", f"`{argv[0]}` cannot be started", where=argv[0], why=why) from error

@@ -18,7 +18,7 @@ from gpubind.model.answers import is_file, lexists
 from gpubind.model.budget import TIMES_LIMIT, renew, tell
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.planning import Query
-from gpubind.runtimes.runtime import Pull, Runtime
+from gpubind.runtimes.runtime import Pull, Runtime, When
 
 if TYPE_CHECKING:
     from gpubind.documents.check.report import Reasons, Severities
@@ -206,7 +206,10 @@ def _with_stored(
         return target
     pull = runtime.pull(runtime.options_of(request.arguments, request.environ), request.own, name)
     when = pull.when if may_pull and not request.dry_run else "never"
-    if when in ("always", "newer"):
+    if when == "newer":
+        when, name, more = _newer(pull, target.program, name, request.environ)
+        target = target._replace(options=more)
+    elif when == "always":
         name = _pull(pull, target.program, name, request.environ)
         target = target._replace(options=pull.no_more)
     try:
@@ -214,6 +217,7 @@ def _with_stored(
     except HostReadError as error:
         if when == "missing" and isinstance(error, NotStoredError):
             name = _pull(pull, target.program, name, request.environ)
+            target = target._replace(options=pull.no_more)
             return _with_stored(request, target, image._replace(name=name), may_pull=False)
         if request.check:
             raise
@@ -225,18 +229,30 @@ def _with_stored(
 def _pull(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> str:
     """Return the name or ID of *image* in the store, after *program* has pulled it in the caller's terminal.
 
-    A newer image that cannot be pulled is not an error. Errors: `HostReadError` (code `image-store`), `StartError`.
+    Errors: `HostReadError` (code `image-store`), `StartError`.
     """
     tell("")  # the program writes on the terminal now
     status, printed = run_in_front((program, *pull.words), environ, keeps_output=pull.prints_name)
     names = printed.decode("utf-8", "surrogateescape").split()
     if status == 0:
         return names[-1] if names else image
-    if pull.when == "newer":
-        return image
     # Without its options: credentials may be among them.
     why = f"`{program} pull` ended with exit status {status}; its own message stands above"
     raise HostReadError("image-store", "the image cannot be pulled", where=image, why=why)
+
+
+def _newer(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> tuple[When, str, tuple[str, ...]]:
+    """Return when *image* is still to be pulled, its name or ID in the store, and more options for the start.
+
+    Where the store has it, *program* fetches a newer one. One that cannot be fetched is not an error: the program is as
+    silent about that as its own start, which tries again.
+    """
+    status, _ = run_in_front((program, *pull.exists), environ, keeps_output=True, is_silent=True)
+    if status != 0:
+        return "missing", image, ()
+    status, printed = run_in_front((program, *pull.again), environ, keeps_output=True, is_silent=True)
+    names = printed.decode("utf-8", "surrogateescape").split()
+    return ("never", names[-1], pull.no_more) if status == 0 and names else ("never", image, ())
 
 
 def _open_path(request: StartRequest, target: StartTarget, image: ImageReference) -> Optional[Image]:

@@ -86,13 +86,18 @@ class Pull(NamedTuple):
     """The command with which a runtime gets an image, by the user's own options."""
 
     when: When
-    """`always`, `newer`: before each start; `missing`: where its store does not have the image."""
+    """`always`: before each start; `missing`: where its store does not have the image; `newer`: there, and in silence
+    where it has one."""
     words: tuple[str, ...]
     """The command line, after the program."""
     prints_name: bool
     """Whether standard output ends with the image's ID or name, and has nothing else; progress is on standard error."""
     no_more: tuple[str, ...]
     """Options that keep the start from pulling again."""
+    exists: tuple[str, ...] = ()
+    """For `newer`: the command line that ends with 0 if the store has the image."""
+    again: tuple[str, ...] = ()
+    """For `newer`: the command line that pulls it where the store has one: once, and without progress."""
 
 
 STAGED_DIRECTORY = "<generated>"

@@ -73,7 +73,11 @@ class Docker(Runtime):
         given = {name.removeprefix("override-"): values for name, values in options.values.items()}
         words = [f"--{name}={value}" for name in options_of(f"{self.name} pull").names for value in given.get(name, ())]
         no_more = ("--pull=never",) if when in ("always", "newer") else ()
-        return Pull(when, (*before, "pull", *words, image), self.prints_name or options.has("quiet"), no_more)
+        pull = Pull(when, (*before, "pull", *words, image), self.prints_name or options.has("quiet"), no_more)
+        if when != "newer":
+            return pull
+        again = (*before, "pull", *words, "--quiet", "--retry=0", image)
+        return pull._replace(exists=(*before, "image", "exists", image), again=again)
 
     def overrides(self, start: Start, name: str) -> bool:
         """Return whether the user's own words say that variable for the container."""
