@@ -298,6 +298,35 @@ def test_a_gpu_that_is_not_there_is_named_in_the_words_of_the_line(words: str, w
     assert "not a count" not in done.stderr
 
 
+def test_podman_reads_a_number_as_a_gpu_and_the_hint_says_so() -> None:
+    done = gpubind("wrap", "-q", "--dry-run", "--host", HOST, "--", "podman", "run", "--gpus", "3", "img", "true")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "error: unknown-gpu: `--gpus 3`: this host has no `3`" in done.stderr
+    assert "hint:  podman reads a number as the GPU with that index, and docker as a count; there are: 0" in done.stderr
+
+
+NODES = ("--device=/dev/nvidia0", "--device=/dev/nvidiactl")
+
+
+@pytest.mark.parametrize("program", ["docker", "podman", "nerdctl"])
+def test_a_line_with_nvidias_nodes_keeps_them_and_gets_the_rest_of_the_plan(program: str) -> None:
+    line = (program, "run", *NODES, "img", "nvidia-smi")
+    done = gpubind("wrap", "--dry-run", "--host", HOST, "--", *line)
+    words = shlex.split(done.stdout.replace("\\\n", " "))
+    assert (done.returncode, words[:4], words[-2:]) == (0, [*line[:4]], ["img", "nvidia-smi"])
+    assert any("libcuda.so" in word for word in words)
+    added = {words[at + 1] for at, word in enumerate(words) if word == "--device"}
+    assert {"/dev/nvidia-uvm", "/dev/nvidia-modeset"} <= added
+    assert added.isdisjoint({"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia1"})
+
+
+def test_a_line_with_nodes_of_a_gpu_that_is_not_there_starts_as_it_is() -> None:
+    line = ("docker", "run", "--device=/dev/nvidia7", "--device=/dev/nvidiactl", "img", "true")
+    done = gpubind("wrap", "--dry-run", "--host", HOST, "--", *line)
+    assert (done.returncode, done.stdout) == (0, shlex.join(line) + "\n")
+    assert "warning: unknown-gpu: `--device=/dev/nvidia7`: this host has no" in done.stderr
+
+
 @pytest.mark.parametrize("words", ["--gpus 1", "--gpus device=0", "--runtime nvidia -e NVIDIA_VISIBLE_DEVICES=0"])
 def test_where_one_node_is_all_gpus_a_line_gets_them_all_and_is_told(tmp_path: Path, words: str) -> None:
     host = tmp_path / "host.json"

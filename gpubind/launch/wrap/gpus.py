@@ -36,6 +36,8 @@ _RUNTIMES: Mapping[Vendor, re.Pattern[str]] = {
     "amd": re.compile(r"amd(-container-runtime)?"),
 }
 _KFD, _DRI = "/dev/kfd", "/dev/dri"
+_NVIDIA_NODE = re.compile(r"/dev/nvidia([0-9]{1,4})", re.ASCII)
+_NVIDIACTL = "/dev/nvidiactl"
 _RENDER = re.compile(rf"{_DRI}/(renderD[0-9]{{1,9}})", re.ASCII)
 _TYPED = re.compile(r"(?:gpu|mig)([0-9]+(?::[0-9]+)?)")
 """Names of devices as `nvidia-ctk cdi generate --device-name-strategy=type-index` gives them."""
@@ -187,17 +189,24 @@ def _oci_request(
 
 
 def _of_nodes(options: Sequence[GivenOption]) -> Optional[GpuRequest]:
-    """Return the request of AMD's documented way without its toolkit: --device=/dev/kfd with --device=/dev/dri, or with
-    nodes in it. A node with another name in the container is the user's own construction, and asks for no GPU.
+    """Return the request of a way without a vendor's toolkit: --device=/dev/kfd with --device=/dev/dri or nodes in it,
+    as AMD documents it; --device=/dev/nvidiactl with the nodes of GPUs. A node with another name in the container is
+    the user's own construction, and asks for no GPU.
     """
     nodes = [option.value.split(":") for option in options if option.name == "device"]
-    drawn = [path.rstrip("/") for path, *_ in nodes if path.startswith(_DRI)]
+    paths = [path.rstrip("/") for path, *_ in nodes]
     is_renamed = any(target.startswith("/") and target != path for path, *rest in nodes for target in rest[:1])
-    renders = dict.fromkeys(match[1] for match in map(_RENDER.fullmatch, drawn) if match)
-    if [_KFD] not in [node[:1] for node in nodes] or is_renamed or not (_DRI in drawn or renders):
+    renders = dict.fromkeys(match[1] for match in map(_RENDER.fullmatch, paths) if match)
+    minors = dict.fromkeys(f"minor:{match[1]}" for match in map(_NVIDIA_NODE.fullmatch, paths) if match)
+    is_amds = _KFD in paths and (_DRI in paths or renders)
+    is_nvidias = _NVIDIACTL in paths and minors
+    if is_renamed or bool(is_amds) == bool(is_nvidias):
         return None
     is_privileged = any(option.name == "privileged" and parse_bool(option.value) for option in options)
-    gpus = "all" if _DRI in drawn or is_privileged else ",".join(renders)
+    if is_nvidias:
+        by = " ".join(f"--device={path}" for path in paths if _NVIDIA_NODE.fullmatch(path))
+        return GpuRequest(("nvidia",), "all" if is_privileged else ",".join(minors), chosen_by=by, brings_nodes=True)
+    gpus = "all" if _DRI in paths or is_privileged else ",".join(renders)
     return GpuRequest(("amd",), gpus, brings_nodes=True)
 
 
@@ -224,8 +233,8 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
     return request
 
 
-def as_written(error: UsageError, request: GpuRequest) -> UsageError:
-    """Return *error* about the GPUs of *request*, with the words of the line in place of `--gpus`."""
+def as_written(error: UsageError, request: GpuRequest, runtime: str) -> UsageError:
+    """Return *error* about the GPUs of *request*, with the words of the line of *runtime* in place of `--gpus`."""
     if error.code not in ("unknown-gpu", "ambiguous-gpu", "inseparable-gpus"):
         return error
     words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.words)
@@ -233,7 +242,9 @@ def as_written(error: UsageError, request: GpuRequest) -> UsageError:
     what = "this host has fewer GPUs" if request.by_count and is_unknown else error.what.partition(": ")[2]
     is_index = is_unknown and all(name.isdigit() for name in (request.gpus or "").split(","))
     why = "" if is_index else error.why  # that of an index is about gpubind's own `--gpus`, which takes no count
-    return UsageError(error.code, f"`{words}`: {what}", why=why, hint=error.hint)
+    is_podmans = is_index and runtime == "podman" and any(option.name == "gpus" for option in request.flags[:1])
+    reads = "podman reads a number as the GPU with that index, and docker as a count; " if is_podmans else ""
+    return UsageError(error.code, f"`{words}`: {what}", why=why, hint=reads + error.hint)
 
 
 def charliecloud_request(options: Sequence[GivenOption]) -> GpuRequest:

@@ -75,7 +75,7 @@ def _command(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         return None
     if not line.gpus.brings_nodes or request.check or request.require_gpu:
         return _planned(request, line, target)
-    if target.image is None:
+    if target.image is None and "amd" in line.gpus.vendors:
         return None  # whose ROCm it should use is not known; the nodes are there
     try:
         return _planned(request, line, target)
@@ -99,8 +99,8 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     except UsageError as error:
         is_lines = asked.query.request.gpus != request.query.request.gpus
         if not is_lines or error.code != "inseparable-gpus":
-            raise as_written(error, gpus) if is_lines else error from None
-        request.report(as_written(error, gpus))  # docker itself gives all then
+            raise as_written(error, gpus, line.runtime) if is_lines else error from None
+        request.report(as_written(error, gpus, line.runtime))  # docker itself gives all then
         asked = _asked(request, gpus._replace(gpus="all"))
         prepared = prepare_start(asked, target, in_line=True)
     if gpus.by_count and asked.query.request.gpus == gpus.gpus and not request.elsewhere:

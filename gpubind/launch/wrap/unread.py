@@ -17,7 +17,7 @@ from gpubind.errors import UnseenError, UsageError
 from gpubind.files.regular import read_regular
 from gpubind.launch.wrap.command import read_prefixes
 from gpubind.model.answers import ABSENT, answer_in, exists, real_path
-from gpubind.runtimes.cmdline.programs import COMPOSE, PROGRAMS
+from gpubind.runtimes.cmdline.programs import BUILDAH, COMPOSE, PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, read_options
 
 _STARTS = ("create", "run", "up", "watch")
@@ -42,6 +42,8 @@ def without_plan(argv: Sequence[str], environ: Mapping[str, str]) -> Optional[Us
     program = PROGRAMS[basename(words[at])]
     if program.family not in ("docker", "nerdctl", "podman") or "--help" in words[at:]:
         return None
+    if program is BUILDAH:
+        return _of_build(words, at)
     reader, name = program.reader._replace(permutes=False), words[at]
     line = read_options(reader, program.known, words, at + 1)
     if program is not COMPOSE:

@@ -113,6 +113,8 @@ _SINGULARITY = Program(
 )
 COMPOSE = Program("compose", "docker", reader.PFLAG, {})
 """Its containers are in files."""
+BUILDAH = Program("buildah", "podman", reader.PFLAG, {})
+"""Its containers are those of builds."""
 _BWRAP = StartCommand("bwrap", "rootfs", needs_command=True)
 _CH_RUN = StartCommand("ch-run", needs_command=True)
 _NSPAWN, _PROOT = StartCommand("systemd-nspawn", "rootfs"), StartCommand("proot", "rootfs")
@@ -122,6 +124,7 @@ PROGRAMS: dict[str, Program] = {
     "docker": _engine("docker"),
     "docker-compose": COMPOSE,
     "podman-compose": COMPOSE,
+    "buildah": BUILDAH,
     "nvidia-docker": _engine("docker"),
     "nerdctl": _engine("nerdctl"),
     "podman": _engine("podman"),

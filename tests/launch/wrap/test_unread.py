@@ -100,9 +100,11 @@ def test_a_file_that_is_none_may_say_anything(project: Path) -> None:
 
 
 def test_a_build_with_a_gpu_of_cdi_is_warned_about() -> None:
-    for line in ("docker buildx build --allow device=nvidia.com/gpu=all .", "podman build --device amd.com/gpu=0 ."):
+    lines = ("docker buildx build --allow device=nvidia.com/gpu=all .", "podman build --device amd.com/gpu=0 .")
+    for line in (*lines, "buildah bud --device nvidia.com/gpu=all .", "buildah from --device nvidia.com/gpu=0 img"):
         assert place_of(line) == ""
     assert place_of("docker buildx build -t img .") is None
+    assert place_of("buildah bud -t img .") is None
     assert place_of("docker image ls") is None
 
 
