@@ -161,7 +161,8 @@ class _Survey:
             if (self.tree.text(f"{base}/class") or "").startswith(("0x03", "0x12")):
                 for fact in _OF_DISPLAYS:
                     self.tree.look_at(f"{base}/{fact}", text=True)
-                self.tree.look_at(f"{base}/driver")
+                for link in ("driver", "physfn"):
+                    self.tree.look_at(f"{base}/{link}")
                 for kind in ("drm", "accel", "habanalabs", "infiniband_verbs"):
                     self.list(f"{base}/{kind}", all_facts=True)
             else:

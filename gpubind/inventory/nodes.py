@@ -12,6 +12,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.model import (
+    ABSENT,
     Capability,
     ContainerPath,
     Decision,
@@ -232,6 +233,30 @@ def pci_displays(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str,
     texts = ((address, dev.text(f"{PCI_DEVICES}/{address}/class")) for address in dev.names(PCI_DEVICES))
     of_kind = [address for address, kind in texts if kind is not None and kind.startswith(classes)]
     return tuple(address for address in of_kind if dev.text(f"{PCI_DEVICES}/{address}/vendor") == maker)
+
+
+def pci_driver(host: Host, address: str) -> Union[str, Missing]:
+    """Return the name of the kernel driver that has the PCI device at *address*; absent if none has it."""
+    link = host.lenient.dev.readlink(f"{PCI_DEVICES}/{address}/driver")
+    return link if isinstance(link, Missing) else link.rpartition("/")[2]
+
+
+def is_for_guests(host: Host, address: str) -> bool:
+    """Return whether the PCI device at *address* is a virtual function (SR-IOV) of a device of this host."""
+    return host.lenient.dev.has(f"{PCI_DEVICES}/{address}/physfn")
+
+
+def unserved(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the addresses of `pci_displays` that no kernel driver has, but for those that are made for guests."""
+    dev, displays = host.lenient.dev, pci_displays(host, maker, classes)
+    # The link to a driver may be hidden where the nodes that it makes are not.
+    return tuple(
+        address
+        for address in displays
+        if pci_driver(host, address) == ABSENT
+        and not dev.has(f"{PCI_DEVICES}/{address}/drm")
+        and not is_for_guests(host, address)
+    )
 
 
 def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:

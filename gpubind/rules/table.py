@@ -12,7 +12,7 @@ from gpubind.model import VENDORS, Finding, Severity
 from gpubind.model.findings import texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime, trial
-from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services
+from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services, unserved
 from gpubind.rules.image import (
     amdgpu,
     cuda,
@@ -30,7 +30,7 @@ from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPre
 from gpubind.rules.subjects import SUBJECTS
 
 MODULES = (
-    *(amd, driver, engines, expected, intel, nodes, platform, services),
+    *(amd, driver, engines, expected, intel, nodes, platform, services, unserved),
     *(amdgpu, cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm, video),
     *(program, runtime, trial),
 )

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from gpubind.image.facts import Image
 from tests.rules.situations import Case, Situation, without
-from tests.support.amd import LIB, RENDER, VIDEO, glibcxx, kernel, opt, rocm
+from tests.support.amd import LIB, RENDER, VIDEO, glibcxx, kernel, opt, rocm, unserved
 from tests.support.driver import rhel
 from tests.support.elf import elf
 from tests.support.images import glibc, image
@@ -45,7 +45,13 @@ def cxx(newest: str = "2.36", *defines: str, more: Optional[Spec] = None) -> Ima
 
 WITH_ROCM = image(glibc("2.36"), {"/opt/rocm-6.1.0/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1")})
 
+NO_GPU = (opt(), kernel(gpus=0))
+MI355X = unserved("0000:05:00.0", "0x75a3")
+
 CASES: dict[str, Case] = {
+    "gpu-unserved": Case(
+        amd(unserved("0000:06:00.0", "0x75a3")), amd({"/sys/devices/pci0000:00/0000:05:00.0/driver": Hidden()})
+    ),
     "amd-groups": Case(amd(backend="podman"), amd(backend="apptainer")),
     "amd-render-missing": Case(amd(lacks=("/dev/dri/renderD136",)), amd(lacks=("/dev/dri/card9",))),
     "hip-visible-composed": Case(

@@ -8,15 +8,66 @@ import pytest
 
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
-from tests.rules.cases_amd import CASES, amd, cxx
+from tests.rules.cases_amd import CASES, MI355X, NO_GPU, NODES, amd, cxx
 from tests.rules.situations import Situation, found, without
-from tests.support.amd import RENDER, VIDEO, kernel, opt, rocm
-from tests.support.driver import host
+from tests.support.amd import RENDER, VIDEO, drm_device, kernel, merged, of_pci, opt, rocm, unserved
+from tests.support.driver import host, rhel
+from tests.support.driver import kernel as nvidias_kernel
 from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.starts import start_by
 from tests.support.surveys import survey
-from tests.support.trees import File, Node, Spec
+from tests.support.trees import File, Hidden, Link, Node, Spec
+
+
+def told_of(*parts: Spec, vendors: tuple[str, ...] = ("amd",)) -> list[tuple[str, str, str]]:
+    """What is said of GPUs that nothing serves: severity, sentence, command."""
+    situation = Situation(parts, request={"vendors": vendors}, facts={"groups": (VIDEO, RENDER)})
+    about = [one for one in found(situation) if one.code == "gpu-unserved"]
+    return [(one.severity, one.what, one.command or "") for one in about]
+
+
+def test_a_gpu_that_amdgpu_does_not_take_is_an_error_where_it_is_the_only_one_and_a_warning_beside_others() -> None:
+    what = "no kernel driver is bound to the AMD Instinct MI355X at 0000:05:00.0"
+    assert told_of(*NO_GPU, MI355X) == [("error", what, "dmesg | grep 0000:05:00.0")]
+    assert told_of(opt(), kernel(), unserved("0000:06:00.0", "0x75a3"))[0][0] == "warning"
+    # NVIDIA's jobs run all the same; who asks for AMD's gets none.
+    both = (*NO_GPU, MI355X, rhel(), nvidias_kernel())
+    assert [severity for severity, *_ in told_of(*both, vendors=())] == ["warning"]
+    assert [severity for severity, *_ in told_of(*both)] == ["error"]
+
+
+def test_a_gpu_that_another_driver_has_is_a_note_and_the_driver_is_named() -> None:
+    given = unserved("0000:06:00.0", "0x74a1", "vfio-pci")
+    what = "the kernel driver vfio-pci is bound to the AMD Instinct MI300X at 0000:06:00.0"
+    assert [(severity, said) for severity, said, _ in told_of(opt(), kernel(), given)] == [("note", what)]
+    assert [severity for severity, *_ in told_of(*NO_GPU, given)] == ["error"]
+
+
+def test_a_gpu_that_kfd_does_not_list_works_for_graphics_only() -> None:
+    drawn = merged(drm_device("0000:07:00.0", 20, 200), of_pci("0000:07:00.0", device="0x67df", revision="0xc7"))
+    what = "KFD does not list the AMD Radeon RX 480 Graphics at 0000:07:00.0, which amdgpu drives"
+    assert [(severity, said) for severity, said, _ in told_of(opt(), kernel(), drawn)] == [("note", what)]
+    assert [severity for severity, *_ in told_of(*NO_GPU, drawn)] == ["warning"]
+    # What KFD hides from this process, it does list.
+    hidden: Spec = {f"{NODES}/2/properties": Hidden()}
+    assert told_of(opt(), kernel(), hidden) == []
+
+
+def test_what_a_host_makes_for_its_guests_is_not_reported() -> None:
+    physical: Spec = {"/sys/devices/pci0000:00/0000:06:02.0/physfn": Link("../0000:05:00.0")}
+    assert told_of(opt(), kernel(), unserved("0000:06:02.0", "0x74b5"), physical) == []
+
+
+def test_without_any_driver_the_gpus_on_the_bus_are_named() -> None:
+    (one,) = [one for one in found(Situation((MI355X,), request={"vendors": ("amd",)})) if one.severity == "error"]
+    why = "no file matches, and amdgpu is not loaded; on the PCI bus: 0000:05:00.0 (no driver)"
+    assert (one.code, one.why) == ("nothing-to-bind", why)
+    (one,) = [
+        one for one in found(Situation((opt(), MI355X), request={"vendors": ("amd",)})) if one.severity == "error"
+    ]
+    assert one.code == "driver-not-loaded"
+    assert (one.where or "").endswith("/sys/bus/pci/devices/0000:05:00.0")
 
 
 @pytest.mark.parametrize(

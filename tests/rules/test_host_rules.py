@@ -218,6 +218,13 @@ def test_a_gpu_that_a_driver_has_is_supported_whatever_the_table_says(situation:
     assert severities("gpu-unsupported", situation) == []
 
 
+def test_a_gpu_that_the_driver_left_and_that_no_table_refuses_is_a_warning_where_there_are_others() -> None:
+    assert severities("gpu-unserved", unlisted(on_the_bus("0xffff"), gpus=1)) == []  # the driver lists it
+    assert severities("gpu-unserved", unlisted(on_the_bus("0xffff", 9), gpus=1)) == ["warning"]
+    assert severities("gpu-unserved", unlisted(on_the_bus("0xffff", 9, module="vfio-pci"), gpus=1)) == []
+    assert severities("gpu-unserved", unlisted(on_the_bus(K80, 9), gpus=1)) == []
+
+
 def test_a_note_about_a_gpu_explains_no_error_about_the_others() -> None:
     loaded = unlisted(on_the_bus(A100), on_the_bus(K80, 2), version=None)
     assert {one.code for one in found(loaded) if one.severity == "error"} == {"gpu-without-driver"}

@@ -200,6 +200,13 @@ def of_pci(address: str, driver: str = "amdgpu", **facts: str) -> Spec:
     return {**files, f"{device}/driver": Link(f"../../../bus/pci/drivers/{driver}")} if driver else files
 
 
+def unserved(address: str, device: str, driver: str = "", **facts: str) -> Spec:
+    """A GPU on the PCI bus of which amdgpu makes no node; *driver* has it."""
+    here: Spec = {f"/sys/bus/pci/devices/{address}": Link(f"../../../devices/pci0000:00/{address}")}
+    facts = {"vendor": "0x1002", "class": "0x120000", "device": device, "revision": "0x00", **facts}
+    return {**here, **of_pci(address, driver, **facts)}
+
+
 def partition(address: str, compute: str, memory: str) -> Spec:
     """The mode in which a GPU is divided."""
     return of_pci(address, "", current_compute_partition=compute, current_memory_partition=memory)

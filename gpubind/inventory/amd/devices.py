@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Optional, Union
+from typing import Literal, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import gfx_of, parse_properties, pci_of, uuid_of
@@ -21,6 +21,8 @@ from gpubind.model import Gpu, Missing, RootedPath
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
+DRIVER = "amdgpu"
+Unusable = Literal["no-driver", "other-driver", "not-in-kfd"]
 PCI_VENDOR = "0x1002"
 DISPLAY_CLASSES = ("0x03", "0x12")
 """Display controllers, and processing accelerators: the MI300 family calls itself so."""
@@ -133,6 +135,29 @@ def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     )
 
 
+def read_unusable(host: Host) -> Iterator[tuple[str, Optional[str], Unusable]]:
+    """Yield the PCI address and the name of each GPU of AMD's that no ROCm program can use, and why."""
+    topology = read_topology(host)
+    left = nodes.unserved(host, PCI_VENDOR, DISPLAY_CLASSES)
+    listed = {gpu.pci for gpu in topology.gpus}
+    is_whole = not topology.hidden and None not in listed and not isinstance(host.lenient.dev.list(TOPOLOGY), Missing)
+    for address in nodes.pci_displays(host, PCI_VENDOR, DISPLAY_CLASSES):
+        driver = nodes.pci_driver(host, address)
+        why: Optional[Unusable] = None
+        if address in left:
+            why = "no-driver"
+        elif isinstance(driver, str) and driver != DRIVER:
+            why = "other-driver"
+        elif driver == DRIVER and is_whole and address not in listed:
+            why = "not-in-kfd"
+        if why is not None:
+            yield address, _name_at(host, address), why
+
+
+def _name_at(host: Host, address: str) -> Optional[str]:
+    return name_of(host, *(_pci_number(host, address, text) for text in ("device", "revision")))
+
+
 def read_processors(host: Host) -> dict[Optional[int], str]:
     """Return the compiler's name of each GPU of the KFD topology, `gfx942`, by the minor of its render node."""
     return {
@@ -156,8 +181,7 @@ def _pci_gpus(host: Host) -> Iterator[Gpu]:
     for index, address in enumerate(addresses):
         render = nodes.render_node(host, address)
         minor = int(render.rpartition("renderD")[2]) if render else None
-        name = name_of(host, *(_pci_number(host, address, text) for text in ("device", "revision")))
-        yield Gpu("amd", index, None, address, minor, name, render, True)
+        yield Gpu("amd", index, None, address, minor, _name_at(host, address), render, True)
 
 
 def _wanted(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.DriverNode]:

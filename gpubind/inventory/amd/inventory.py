@@ -20,12 +20,12 @@ from gpubind.formats.elf.ldcache import LdCache
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.base import ROCM_PATH
-from gpubind.inventory.amd.devices import KFD, TOPOLOGY, read_devices, read_topology
+from gpubind.inventory.amd.devices import KFD, TOPOLOGY, read_devices, read_topology, read_unusable
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import read_tables
 from gpubind.inventory.locate import locate
 from gpubind.inventory.needed import needed_files
-from gpubind.inventory.nodes import AMD_MODULE, Devices, driver_kind, hidden_gpus, hides_some, natural
+from gpubind.inventory.nodes import AMD_MODULE, PCI_DEVICES, Devices, driver_kind, hidden_gpus, hides_some, natural
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.model import (
     Decision,
@@ -156,7 +156,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
             "nothing-to-bind",
             "no ROCm library and no AMD device on this host",
             where=", ".join((*search.places, KFD, TOPOLOGY)),
-            why="no file matches, and amdgpu is not loaded",
+            why=f"no file matches, and {_absence(host)}",
             hint=f"with AMD's GPUs: {missing}, or name ROCm's place with ROCM_PATH or --root",
         )
     decisions += [*located.decisions, *devices.decisions]
@@ -188,6 +188,13 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         forbidden=devices.forbidden,
         env=(EnvVar(DETECTION, "default", "1", None, "rocdxg"),) if bridge else (),
     )
+
+
+def _absence(host: Host) -> str:
+    """Return why there is no device: with the GPUs that are on the bus all the same."""
+    gpus = [f"{address} ({why.replace('-', ' ')})" for address, _, why in read_unusable(host)]
+    has_none = "amdgpu has no GPU" if host.dev.has(AMD_MODULE) else "amdgpu is not loaded"
+    return f"{has_none}; on the PCI bus: {', '.join(gpus)}" if gpus else has_none
 
 
 def _bridge(host: Host, rocm: Rocm) -> tuple[Claim, ...]:
@@ -226,7 +233,8 @@ def _kernel(host: Host) -> Optional[str]:
 
 def _findings(host: Host, devices: Devices, rocm: Rocm) -> Iterator[Finding]:
     if not host.dev.has(AMD_MODULE) and not devices.gpus and all(node.target != DXG for node in devices.nodes):
-        yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{AMD_MODULE}, {TOPOLOGY}")
+        left = (f"{PCI_DEVICES}/{address}" for address, _, _ in read_unusable(host))
+        yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=", ".join((AMD_MODULE, TOPOLOGY, *left)))
     yield from devices.findings
     if rocm.refused is not None:
         where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"

@@ -67,7 +67,11 @@ def read_devices(host: Host) -> IntelDevices:
     gpus: list[Gpu] = []
     tiles, wanted = [], []
     found = (*addresses(host, GPUS), *sorted(addresses(host, GAUDI), key=lambda one: _number(host, one)))
-    unusable = [(address, "no-driver") for address in _on_the_bus(host) if address not in found]
+    unusable = [
+        (address, "no-driver")
+        for address in _on_the_bus(host)
+        if address not in found and not nodes.is_for_guests(host, address)
+    ]
     for address in found:
         paths = _nodes(host, address)
         node = next((path for path in paths if "/renderD" in path or _COMPUTES.fullmatch(path)), None)

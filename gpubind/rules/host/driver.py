@@ -12,7 +12,7 @@ from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUBBED
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays, pci_driver
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
@@ -85,8 +85,7 @@ def _is_left(host: Host, address: str) -> bool:
     """Return whether no kernel driver has the GPU at *address*, or only nouveau."""
     if host.dev.has(f"{PROC_GPUS}/{address}"):
         return False
-    link = host.dev.readlink(f"{PCI_DEVICES}/{address}/driver")
-    return link == ABSENT or (isinstance(link, str) and link.rpartition("/")[2] == "nouveau")
+    return pci_driver(host, address) in (ABSENT, "nouveau")
 
 
 def _module_is_loaded(host: Host) -> bool:
@@ -96,8 +95,8 @@ def _module_is_loaded(host: Host) -> bool:
 
 def _bound_to(host: Host, address: str) -> str:
     """Return the kernel driver of a PCI device: vfio-pci if it is given to a virtual machine."""
-    link = host.dev.readlink(f"{PCI_DEVICES}/{address}/driver")
-    return f" (bound to {link.rpartition('/')[2]})" if isinstance(link, str) else ""
+    driver = pci_driver(host, address)
+    return f" (bound to {driver})" if isinstance(driver, str) else ""
 
 
 def no_gpu(preflight: Preflight) -> Iterator[Finding]:

@@ -1,0 +1,50 @@
+"""GPUs on the PCI bus that no program can use, although their vendor's driver is there. Intel's: see `intel`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_driver, unserved
+from gpubind.inventory.nvidia.devices import PROC_GPUS
+from gpubind.model import Finding, Severity, finding
+from gpubind.rules.host.driver import gpu_unsupported
+from gpubind.rules.preflight import Preflight
+
+
+def gpu_unserved(preflight: Preflight) -> Iterator[Finding]:
+    """Yield each GPU that the vendor's driver has not taken; of AMD's also one that KFD does not list."""
+    yield from _nvidias(preflight)
+    if any(planned.driver.vendor == "amd" for planned in preflight.plan.drivers):
+        yield from _amds(preflight)
+
+
+def _nvidias(preflight: Preflight) -> Iterator[Finding]:
+    """Yield those of NVIDIA's, where the driver has others: where it has none, another rule says so."""
+    if not preflight.has_linux_driver or not preflight.gpus:
+        return
+    told = {address for one in gpu_unsupported(preflight) for address in one.subject.split(", ")}
+    for address in unserved(preflight.host, *NVIDIAS_DISPLAYS):
+        if address not in told and not preflight.host.dev.has(f"{PROC_GPUS}/{address}"):
+            where = f"{PCI_DEVICES}/{address}, {PROC_GPUS}"
+            yield finding("gpu-unserved", subject=address, vendor="nvidia", severity="warning", where=where, name="GPU")
+
+
+def _amds(preflight: Preflight) -> Iterator[Finding]:
+    """Yield those of AMD's. The only GPU that a job could get is an error, one that another driver has a note."""
+    from gpubind.inventory.amd.devices import TOPOLOGY, read_unusable  # most hosts have no GPU of AMD's
+
+    others = preflight.plan.gpus
+    for address, name, why in read_unusable(preflight.host):
+        usual: Severity = "note" if why == "other-driver" else "warning"
+        if why == "not-in-kfd" and any(gpu.pci != address for gpu in others):
+            usual = "note"
+        yield finding(
+            "gpu-unserved",
+            subject=address,
+            vendor="amd",
+            case=("amd", why),
+            severity=usual if others else "error",
+            where=f"{PCI_DEVICES}/{address}, {TOPOLOGY}",
+            name=name or "GPU",
+            driver=pci_driver(preflight.host, address),
+        )
