@@ -44,13 +44,17 @@ from gpubind.memo.answer import Unfinished, memo_keys, serve  # noqa: E402 - it 
 def main(argv: Optional[list[str]] = None) -> int:
     """Run `gpubind` with *argv*: by its memo, or as if there were none, and then the answer is kept for next time.
 
-    A command line that `wrap` passes through does not even wait for the memo.
+    What `wrap` or `oci-runtime` passes through does not even wait for the memo.
     """
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["wrap"]:
         from gpubind.launch.wrap.passing import pass_through
 
         pass_through(words)
+    if words[:1] == ["oci-runtime"]:
+        from gpubind.launch.oci.passing import hand_over
+
+        hand_over(words[1:])
     keys = memo_keys(words)
     served = serve(words, keys) if keys else ""
     return served if isinstance(served, int) else _cold(words, keys, served)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Optional
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpubind.memo.answer import Unfinished
 
 
+_OCI = "oci-runtime"
 _UNLOADED = (MemoryError, ImportError, OSError, SystemError)
 """Errors of loading what reports an error, with too many open files or too little memory; the last is CPython's own."""
 
@@ -37,12 +38,17 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
     words = sys.argv[1:] if argv is None else argv
 
     def run() -> int:
+        line = words
+        if words[:1] == [_OCI]:
+            from gpubind.launch.oci.passing import with_dashes
+
+            line = [_OCI, *with_dashes(words[1:])]
         with recorder or nullcontext():
             from gpubind.cli.reader import run_line
             from gpubind.model.budget import VARIABLE, one_command, times_of
 
             with one_command(times_of(os.environ.get(VARIABLE))):
-                return run_line(words)
+                return run_line(line)
 
     return _guarded(run, words)
 
@@ -87,7 +93,7 @@ def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
         known = _known(error, words) if isinstance(error, OSError) else None
         if known is not None:
             return _report(known, words)
-        _complain(_bug(error))
+        _complain(_bug(error), words)
         return EXIT_BUG
 
 
@@ -112,7 +118,7 @@ def _exit_code_unread(words: list[str]) -> int:
     """Return the exit code of the command line *words* where something needed could not be read."""
     from gpubind.cli.commands import STARTS
 
-    return EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
+    return EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap", _OCI) else EXIT_UNREADABLE
 
 
 def _known(error: OSError, words: list[str]) -> Optional[GpubindError]:
@@ -149,7 +155,7 @@ def _report(error: GpubindError, words: list[str]) -> int:
     try:
         from gpubind.documents.text import render_error
 
-        _complain(render_error(error))
+        _complain(render_error(error), words)
     except _UNLOADED:
         os.write(2, f"error: {error.code}: {error.what}\n".encode("ascii", "replace"))
     try:
@@ -180,10 +186,16 @@ def _answer_in_form(words: list[str], error: GpubindError) -> None:
         write_document(render(error), None)
 
 
-def _complain(text: str) -> None:
+def _complain(text: str, words: Sequence[str] = ()) -> None:
+    """Write *text* to standard error; of the command line *words* of an OCI runtime, to its log, too."""
     from gpubind.cli.output import complain
 
     complain(text)
+    if words[:1] == [_OCI]:
+        from gpubind.launch.oci.log import log
+        from gpubind.launch.oci.passing import split
+
+        log(split(words[1:])[1], "error", f"gpubind: {'; '.join(' '.join(part.split()) for part in text.splitlines())}")
 
 
 def _bug(error: Exception) -> str:

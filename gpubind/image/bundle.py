@@ -19,6 +19,11 @@ def read_bundle(directory: str) -> Bundle:
     path = f"{directory.rstrip('/')}/{CONFIG}"
     with in_file(path):
         bundle = parse_bundle(read_file(path, SIZE_LIMIT))
+    return in_directory(bundle, directory)
+
+
+def in_directory(bundle: Bundle, directory: str) -> Bundle:
+    """Return *bundle*, which is in *directory*."""
     bundle = bundle._replace(directory=os.path.abspath(directory))
     root = absolute(bundle, bundle.root)
     return bundle._replace(is_writable=may(root, os.W_OK | os.X_OK))
@@ -29,7 +34,11 @@ def open_bundle(directory: str, label: str) -> Image:
 
     Errors: as `read_bundle`, and `HostReadError` (code `no-image`) without a root file system.
     """
-    bundle = read_bundle(directory)
+    return image_of(read_bundle(directory), label)
+
+
+def image_of(bundle: Bundle, label: str) -> Image:
+    """Return the image in *bundle*. Errors: `HostReadError` (code `no-image`) without a root file system."""
     root = absolute(bundle, bundle.root)
     try:
         tree = LiveTree(root)

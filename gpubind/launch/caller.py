@@ -11,6 +11,7 @@ from typing import Optional
 from gpubind.errors import UsageError
 from gpubind.files import glob
 from gpubind.files.regular import read_regular
+from gpubind.files.trust import acts_as_root
 from gpubind.host import Host
 from gpubind.host.open import read_file
 from gpubind.launch.execute import probe_version
@@ -57,7 +58,7 @@ def begin(
         working_directory=here,
         directories=frozenset(path for path in (environ.get("HOME"), here) if path and is_directory(path)),
         uid=os.geteuid() if is_here else None,
-        is_root=host.identity.euid == 0,
+        is_root=host.identity.euid == 0 and (not is_live or acts_as_root()),
         has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
         on_host=is_live,
     )

@@ -192,7 +192,7 @@ def _need_gpu(plan: Plan) -> None:
         why = "; ".join(f"{finding.code}: {finding.what}" for finding in stops)
         raise CheckError(
             "gpu-required",
-            "no GPU would work in the container, and --require-gpu was given",
+            "no GPU would work in the container, and one is required",
             findings=stops,
             why=why or "no GPU is chosen, or none is here",
             hint="`gpubind check` says what is wrong with this host; ask the scheduler for a GPU",

@@ -16,8 +16,9 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, absolute, edited, for_start
 from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, HostPath, Mount, Plan
-from gpubind.planner.placement import GPUBIND
+from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan
+from gpubind.model.arch import ARCHITECTURES
+from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line
 from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8
@@ -30,6 +31,10 @@ PLACE = BundleMount(OURS, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", 
 """Where the mount points below `OURS` are made. Both runtimes make it read-only once all is mounted."""
 NODE_OPTIONS = ("bind", "nosuid", "noexec")
 """Of a node that is bound: with `nodev` it could not be opened."""
+CHOICES = ("gpus", "handed-on")
+"""The rules of a plan's variables that choose GPUs."""
+HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+"""NVIDIA's programs that docker's `--gpus` has runtimes run before the start: the plan takes their place."""
 
 
 class BundleRuntime(Runtime):
@@ -72,7 +77,14 @@ class BundleRuntime(Runtime):
         own = bundle.variables
         changed = compose(edits.env, Values(images=own))
         env = tuple((name, value) for name, value in changed.items() if value != own.get(name))
-        made = BundleEdits(mounts, () if is_rootless else nodes, edits.nodes if is_ruled else (), env)
+        made = BundleEdits(
+            mounts,
+            () if is_rootless else nodes,
+            edits.nodes if is_ruled else (),
+            env,
+            groups=() if is_rootless else tuple(sorted({node.gid for node in nodes if _is_closed(node)})),
+            without_hooks=HOOKS,
+        )
         _need_utf8(made)
         return RuntimeArguments(
             (), edits.binds, known(dict(env)), edits.decisions, edits.findings, document=edited(bundle, made)
@@ -128,6 +140,11 @@ class BundleRuntime(Runtime):
         return prepared.words.document
 
 
+def _is_closed(node: DeviceNode) -> bool:
+    """Return whether a process needs the group of *node* to open it."""
+    return node.gid != 0 and node.mode & 0o006 != 0o006
+
+
 def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[str]:
     """Return why *mount* has no place: what the bundle itself mounts there or around it, or none can be made."""
     for own in bundle.mounts:
@@ -175,6 +192,25 @@ def _unsayable(code: str, what: str, where: str) -> RuntimeLimitError:
 
 def _inside(path: str, directory: str) -> bool:
     return path.startswith(directory + "/")
+
+
+class EngineRuntime(BundleRuntime):
+    """crun or runc for a container of an engine, whose later processes (`docker exec`) have no variables of a plan."""
+
+    def __init__(self, name: str, loader_directories: tuple[str, ...]) -> None:
+        super().__init__(name)
+        self.loader_directories = loader_directories
+        """Where the loader of the image looks for libraries."""
+
+    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
+        """Return the layout of a CDI spec for this image: libraries and programs are found without a variable."""
+        return cdi_layout(start.facts.machine or ARCHITECTURES[0].name, self.loader_directories)
+
+    def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
+        """Return the config.json with *plan* in it, without variables that choose GPUs: only the nodes do, as with
+        NVIDIA's toolkit. A privileged container has all nodes, which are numbered differently.
+        """
+        return super().words(plan._replace(env=tuple(one for one in plan.env if one.rule not in CHOICES)), start)
 
 
 CRUN = BundleRuntime("crun")

@@ -13,6 +13,7 @@ MODULES = {
     **{name: name for name in ("plan", "record", "gpus", "cdi", "explain", "check", "needs", "diff")},
     **dict.fromkeys(STARTS, "start"),
     "wrap": "wrap",
+    "oci-runtime": "oci_runtime",
     "fleet": "fleet",
     "completion": "completion",
 }

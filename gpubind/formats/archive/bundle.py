@@ -23,7 +23,7 @@ from gpubind.model.plain import Decoder
 SIZE_LIMIT = 4 << 20
 """Bytes of a config.json."""
 MEMBERS_LIMIT = 1 << 14
-MEMBERS = ("ociVersion", "process", "root", "mounts", "linux")
+MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotations")
 """Members of a config.json that concern a plan."""
 ANNOTATION = "gpubind.edits"
 ACCESS = "rw"
@@ -87,12 +87,17 @@ class Bundle(NamedTuple):
     """Of the device cgroup."""
     namespaces: tuple[dict[str, Any], ...] = ()
     mappings: tuple[dict[str, Any], ...] = ()
+    annotations: Optional[dict[str, Any]] = None
     text: str = ""
     """Of its config.json."""
     directory: str = ""
     """Where the bundle is, absolute; empty if only its text is known."""
     is_writable: bool = True
     """Whether the caller may write to the root file system: the runtime makes mount points there."""
+    is_engines: bool = False
+    """Whether an engine has just written it: an annotation of gpubind's is then the user's or the image's, and means
+    nothing.
+    """
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -120,6 +125,10 @@ class BundleEdits(NamedTuple):
     """Allowed by the device cgroup."""
     env: tuple[tuple[str, Optional[str]], ...] = ()
     """Each variable's value; None removes it."""
+    groups: tuple[int, ...] = ()
+    """Groups that the process gets, too."""
+    without_hooks: tuple[str, ...] = ()
+    """Names of programs whose prestart hooks are removed."""
 
 
 class _Annotation(NamedTuple):
@@ -131,11 +140,11 @@ class _Annotation(NamedTuple):
     """Of each change of `process.env`: its place, the line before and the line after it."""
 
 
-def parse_bundle(data: bytes) -> Bundle:
+def parse_bundle(data: bytes, *, is_engines: bool = False) -> Bundle:
     """Return the bundle of a config.json. Errors: `FormatError` (code `bad-bundle`) with the key."""
     text, document = _loads(data)
-    found = _bundle(document)
-    if ANNOTATION in (document.get("annotations") or {}):
+    found = _bundle(document)._replace(is_engines=is_engines)
+    if ANNOTATION in (found.annotations or {}) and not is_engines:
         _take_back(document)
         text = _dumps(document, text)
         found = _bundle(document)
@@ -162,10 +171,29 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
         if items:
             _list_at(document, path).extend(items)
     lines = _set_variables(_list_at(document, ("process", "env")), edits.env) if edits.env else []
-    if added or lines:
+    if bundle.is_engines:
+        _edit_engines(document, edits)
+    elif added or lines:
         document["annotations"] = document.get("annotations") or {}
         document["annotations"][ANNOTATION] = json.dumps({"added": added, "env": lines}, separators=(",", ":"))
     return _dumps(document, bundle.text)
+
+
+def _edit_engines(document: dict[str, Any], edits: BundleEdits) -> None:
+    """Do the edits that only the config.json of an engine gets: its next start has a new one, from which nothing needs
+    to be taken back.
+    """
+    groups = _list_at(document, ("process", "user", "additionalGids")) if edits.groups else []
+    groups.extend(group for group in edits.groups if group not in groups)
+    hooks = document.get("hooks") or {}
+    prestart = hooks.get("prestart") if isinstance(hooks, dict) else None
+    if isinstance(prestart, list) and edits.without_hooks:
+        hooks["prestart"] = [hook for hook in prestart if _program_of(hook) not in edits.without_hooks]
+
+
+def _program_of(hook: Any) -> str:
+    path = hook.get("path") if isinstance(hook, dict) else None
+    return path.rpartition("/")[2] if isinstance(path, str) else ""
 
 
 def for_start(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional[bool]) -> str:

@@ -46,6 +46,20 @@ class DaemonSettings(NamedTuple):
     """The line of each setting that is there."""
 
 
+class RequestPolicy(NamedTuple):
+    """Which requests of containers NVIDIA's toolkit grants, by its configuration."""
+
+    by_variable: bool = True
+    """Whether an unprivileged container may request GPUs by a variable."""
+    by_mounts: bool = False
+    """Whether mounts of /dev/null below `REQUEST_MOUNTS` request GPUs."""
+    variables: tuple[str, ...] = ()
+    """Variables that take precedence over NVIDIA_VISIBLE_DEVICES: Docker Swarm's."""
+
+
+REQUEST_MOUNTS = "/var/run/nvidia-container-devices"
+
+
 class Release(NamedTuple):
     """What releases of an engine do with CDI, from one on."""
 
@@ -136,6 +150,18 @@ def parse_no_cgroups(data: bytes) -> Optional[int]:
     own = tables.get("nvidia-container-cli")
     is_set = isinstance(own, dict) and own.get("no-cgroups") is True
     return line_of(data.decode(), "no-cgroups") if is_set else None
+
+
+def parse_request_policy(data: bytes) -> RequestPolicy:
+    """Return the policy in *data*, the toolkit's config.toml. Errors: `FormatError`, also for a wrong type."""
+    tables = parse_toml(data, _FORMAT.code, _FORMAT.what)
+    default = RequestPolicy()
+    by_variable = tables.get("accept-nvidia-visible-devices-envvar-when-unprivileged", default.by_variable)
+    by_mounts = tables.get("accept-nvidia-visible-devices-as-volume-mounts", default.by_mounts)
+    swarm = tables.get("swarm-resource", "")
+    if not (isinstance(by_variable, bool) and isinstance(by_mounts, bool) and isinstance(swarm, str)):
+        raise _FORMAT.damaged("a setting about requests has a wrong type")
+    return RequestPolicy(by_variable, by_mounts, tuple(filter(None, map(str.strip, swarm.split(",")))))
 
 
 def parse_mount_spec_path(data: bytes) -> Optional[str]:

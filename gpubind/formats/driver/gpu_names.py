@@ -126,6 +126,18 @@ def split_visible(value: str) -> tuple[str, ...]:
     return tuple(token.strip() for token in value[:LENGTH_LIMIT].strip().rstrip(",").split(","))
 
 
+def split_nvidia_visible(value: str) -> tuple[str, ...]:
+    """Return the names in NVIDIA_VISIBLE_DEVICES as NVIDIA's toolkit reads them. An empty element names nothing.
+
+    `void` anywhere empties the list; else `all` or `none`, whichever is first, replaces it.
+    """
+    names = [name for name in (part.strip() for part in value.split(",")) if name]
+    if "void" in names:
+        return ()
+    alone = next((name for name in names if name in ("all", "none")), None)
+    return tuple(names) if alone is None else (alone,)
+
+
 def split_amd_visible(value: str) -> tuple[str, ...]:
     """Return the names in AMD_VISIBLE_DEVICES as those of `--gpus`: `0-3` is a range, `0x...` a GPU's unique_id.
 

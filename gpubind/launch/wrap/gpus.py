@@ -19,7 +19,7 @@ from typing import Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.cdi import KINDS, CdiName, parse_cdi_name
-from gpubind.formats.driver.gpu_names import TOOLKIT_VARIABLES, parse_gpu_id, split_amd_visible
+from gpubind.formats.driver.gpu_names import TOOLKIT_VARIABLES, parse_gpu_id, split_amd_visible, split_nvidia_visible
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
 from gpubind.runtimes.apptainer.options import options_of
@@ -100,7 +100,7 @@ def singularity_request(
     device_flags, names = _devices(line.options, lists=True)
     if not on and not names:
         return None
-    request = _of_cdi(names) if names else GpuRequest()
+    request = of_cdi(names) if names else GpuRequest()
     return request._replace(
         vendors=_ordered({*request.vendors, *(_VENDOR_OF[name] for name in on)}),
         flags=(*(option for option in line.options if option.name in SWITCHES), *device_flags),
@@ -158,13 +158,13 @@ def _oci_request(
     runtimes = [option for option in options if option.name == "runtime"]
     vendor = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
     device_flags, names = _devices(options, lists=has_lists)
-    requests = [*requests, *([_of_cdi(names)] if names else [])]
+    requests = [*requests, *([of_cdi(names)] if names else [])]
     image_decides, chosen_by = False, ""
     if vendor is not None and not requests:
         visible = env.get(TOOLKIT_VARIABLES[vendor])
         image_decides = visible is None
-        if visible is not None and visible.strip() not in ("", "void"):
-            requests, chosen_by = [_of_visible(visible, vendor)], f"{TOOLKIT_VARIABLES[vendor]}={visible}"
+        if visible is not None and not is_void(visible, vendor):
+            requests, chosen_by = [of_visible(visible, vendor)], f"{TOOLKIT_VARIABLES[vendor]}={visible}"
     if not requests and not image_decides:
         return _of_nodes(options)
     lists = [one.gpus for one in requests]
@@ -174,7 +174,7 @@ def _oci_request(
     return GpuRequest(
         vendors=_ordered({*(vendor for one in requests for vendor in one.vendors), *([vendor] if vendor else [])}),
         gpus="all" if "all" in lists else None if None in lists or not lists else ",".join(listed),
-        caps=_capabilities(env.get(CAPS, ""), f"{CAPS}={env.get(CAPS)}") if caps is None else caps,
+        caps=capabilities_of(env.get(CAPS, ""), f"{CAPS}={env.get(CAPS)}") if caps is None else caps,
         cdi=names or tuple(name for one in requests for name in one.cdi),
         flags=(
             *(option for option in options if option.name == "gpus"),
@@ -222,14 +222,14 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
     if request.image_decides:
         vendor = request.vendors[0]
         visible = env.get(TOOLKIT_VARIABLES[vendor], "").strip() if env is not None else "all"
-        if visible in ("", "void"):
+        if is_void(visible, vendor):
             return None
-        chosen = _of_visible(visible, vendor)
+        chosen = of_visible(visible, vendor)
         chosen_by = f"{TOOLKIT_VARIABLES[vendor]}={visible} of the image"
         request = request._replace(gpus=chosen.gpus, cdi=chosen.cdi, image_decides=False, chosen_by=chosen_by)
     caps = env.get(CAPS, "") if env is not None else ""
     if request.caps is None and caps.strip():
-        request = request._replace(caps=_capabilities(caps, f"{CAPS}={caps} of the image"))
+        request = request._replace(caps=capabilities_of(caps, f"{CAPS}={caps} of the image"))
     return request
 
 
@@ -295,7 +295,7 @@ def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tu
     return tuple(flags), tuple(dict.fromkeys(names))
 
 
-def _of_cdi(names: Sequence[str]) -> GpuRequest:
+def of_cdi(names: Sequence[str]) -> GpuRequest:
     """Return the GPUs of CDI devices: by index or UUID where their names have one, else only a spec specifies them."""
     found = [name for name in map(cdi_gpu, names) if name is not None]
     vendors = tuple(dict.fromkeys(_GPU_KINDS[name.kind] for name in found))
@@ -327,7 +327,7 @@ def _of_docker(option: GivenOption) -> GpuRequest:
     if driver not in ("", "nvidia", "amd", "cdi") or "options" in fields:
         raise _bad_gpus(option, f"gpubind does not support {'options' if 'options' in fields else f'driver={driver}'}")
     vendors: tuple[Vendor, ...] = ("nvidia",) if driver == "nvidia" else ("amd",) if driver == "amd" else ()
-    request = GpuRequest(vendors, "all", _capabilities(fields.get("capabilities", ""), option))
+    request = GpuRequest(vendors, "all", capabilities_of(fields.get("capabilities", ""), option))
     if "device" in fields:
         if "count" in fields:
             raise _bad_gpus(option, "it has a count and devices")
@@ -335,7 +335,7 @@ def _of_docker(option: GivenOption) -> GpuRequest:
         if any(cdi_gpu(name) for name in names):
             if not all(map(cdi_gpu, names)):
                 raise _bad_gpus(option, "some of its devices are CDI's, others are not")
-            return _of_cdi(names)._replace(caps=request.caps)
+            return of_cdi(names)._replace(caps=request.caps)
         return request._replace(gpus=_list(names, option))
     count = fields.get("count", "1")
     if count == "all":
@@ -347,13 +347,21 @@ def _of_docker(option: GivenOption) -> GpuRequest:
     return request._replace(gpus=",".join(map(str, range(int(count)))) or "none", by_count=True)
 
 
-def _of_visible(value: str, vendor: Vendor) -> GpuRequest:
-    """Return the request of NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES with a *value* that names GPUs."""
-    names = list(split_amd_visible(value)) if vendor == "amd" else [name.strip() for name in value.split(",")]
+def is_void(value: str, vendor: Vendor) -> bool:
+    """Return whether *value*, of NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES, requests nothing."""
+    return value.strip() in ("", "void") or (vendor == "nvidia" and not split_nvidia_visible(value))
+
+
+def of_visible(value: str, vendor: Vendor) -> GpuRequest:
+    """Return the request of NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES with a *value* that names GPUs.
+
+    Errors: `UsageError` (code `wrap-gpus`).
+    """
+    names = list((split_amd_visible if vendor == "amd" else split_nvidia_visible)(value))
     if names in (["all"], ["none"]):
         return GpuRequest((vendor,), names[0])
     if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
-        return _of_cdi(names)
+        return of_cdi(names)
     if vendor == "amd":  # AMD's toolkit ignores what is no GPU of the host's
         return GpuRequest((vendor,), ",".join(names))
     return GpuRequest((vendor,), _list(names, f"{TOOLKIT_VARIABLES[vendor]}={value}"))
@@ -369,7 +377,7 @@ def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
     return ",".join(names)
 
 
-def _capabilities(text: str, source: Union[GivenOption, str]) -> Optional[tuple[Capability, ...]]:
+def capabilities_of(text: str, source: Union[GivenOption, str]) -> Optional[tuple[Capability, ...]]:
     """Return the driver capabilities in *text*; None if it names none: `gpu` and `nvidia` are docker's own words."""
     names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", "nvidia")]
     if not names:

@@ -21,7 +21,7 @@ from gpubind.observe import has_command
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.lost_choice import choice_by_count
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Prepared
 
 _ACTIONS: dict[str, Action] = {"exec": "exec", "shell": "shell"}
 
@@ -93,16 +93,7 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     gpus = with_image(line.gpus, facts.env if facts is not None else None)
     if gpus is None:
         return None
-    asked = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
-    try:
-        prepared = prepare_start(asked, target, in_line=True)
-    except UsageError as error:
-        is_lines = asked.query.request.gpus != request.query.request.gpus
-        if not is_lines or error.code != "inseparable-gpus":
-            raise as_written(error, gpus, line.runtime) if is_lines else error from None
-        request.report(as_written(error, gpus, line.runtime))  # docker itself gives all then
-        asked = _asked(request, gpus._replace(gpus="all"))
-        prepared = prepare_start(asked, target, in_line=True)
+    asked, prepared = prepare_gpus(request, target, gpus)
     if gpus.by_count and asked.query.request.gpus == gpus.gpus and not request.elsewhere:
         for one in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].words)):
             request.report(one)
@@ -119,6 +110,20 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         environ, file = made.environ, made.file
         put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
     return Command(rewritten(line, put_in, without=without), environ, file)
+
+
+def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -> tuple[StartRequest, Prepared]:
+    """Return *request* with *gpus*, and the start of *target* with them. Errors: as `prepare_start`, in their words."""
+    asked = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
+    try:
+        return asked, prepare_start(asked, target, in_line=True)
+    except UsageError as error:
+        is_lines = asked.query.request.gpus != request.query.request.gpus
+        if not is_lines or error.code != "inseparable-gpus":
+            raise as_written(error, gpus, target.runtime.name) if is_lines else error from None
+        request.report(as_written(error, gpus, target.runtime.name))  # docker itself gives all then
+    asked = _asked(request, gpus._replace(gpus="all"))
+    return asked, prepare_start(asked, target, in_line=True)
 
 
 def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Optional[str]:

@@ -1,0 +1,102 @@
+"""oci-runtime: gpubind in the place of runc or crun, for engines that take a runtime by its path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Optional
+
+from gpubind.cli.declarations import PLAN_OPTIONS, Argument, Option, PlanOptions, Subcommand
+
+if TYPE_CHECKING:
+    from gpubind.host import Host
+    from gpubind.launch.target import Message
+
+HELP = """Be an engine's OCI runtime: add GPUs, then start runc or crun.
+
+The engine calls it with the arguments of runc. A container that is created gets its plan at that moment, in its
+config.json. All other calls, and containers that request no GPU, are passed through.
+"""
+
+
+def oci_runtime(options: PlanOptions, *, line: Sequence[str], runtime: Optional[str]) -> None:
+    """Edit the container's configuration, and become the runtime. Errors: 125 for whatever keeps it from starting."""
+    from gpubind.cli.starting import not_started, start_request
+    from gpubind.launch.execute import callers_environ, execute
+    from gpubind.launch.oci.edit import edit_bundle
+    from gpubind.launch.oci.passing import STARTS, config_of, read
+
+    words = tuple(line)
+    with not_started():
+        environ = callers_environ()
+        program = _program(runtime, environ)
+        request = start_request(
+            options, dry_run=False, require_gpu=False, check=False, allow_writable=False, quiet=True, verbose=0
+        )
+        subcommand, values = read(words)
+        if subcommand in STARTS:
+            request = request._replace(report=partial(_report, words))
+            edit_bundle(request, config_of(values), program, partial(_open_host, options))
+        execute((program, *words), environ)
+
+
+def _program(runtime: Optional[str], environ: Mapping[str, str]) -> str:
+    """Return the path of the runtime. Errors: `RuntimeLimitError` (code `no-runtime`)."""
+    from gpubind.launch.execute import find_program, need_program
+    from gpubind.launch.oci.passing import RUNTIMES
+
+    if runtime is not None and "/" in runtime:
+        return os.path.abspath(runtime)
+    names = RUNTIMES if runtime is None else (runtime,)
+    found = (find_program(name, environ) for name in names)
+    return next((path for path in found if path is not None), None) or need_program(names[0], environ)
+
+
+def _open_host(options: PlanOptions, variables: Mapping[str, str]) -> Host:
+    """Return this machine for a container with *variables*; those of the engine choose nothing, but name programs."""
+    from gpubind.host.open import open_host
+
+    named = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
+    return open_host(None, options.root, options.dev_root, environ={**named, **variables})
+
+
+def _report(line: Sequence[str], message: Message) -> None:
+    """Write a warning to the runtime's log, and what makes the GPU useless to standard error, too.
+
+    An engine shows the log only if the start fails. Standard error is that of the container.
+    """
+    from gpubind.cli.output import complain
+    from gpubind.documents.text import render_line
+    from gpubind.launch.oci.log import log
+    from gpubind.model import Finding
+
+    if isinstance(message, Finding) and message.severity != "note":
+        text = render_line(message)
+        log(line, "warning", text.rstrip())
+        if message.severity == "error":
+            complain(text)
+
+
+_DECIDED = ("--nv", "--rocm", "--intel", "--caps", "--gpus", "--cdi-device", "--host", "--libdir")
+"""What the container or the runtime decides."""
+COMMANDS = {
+    "oci-runtime": Subcommand(
+        "oci-runtime",
+        oci_runtime,
+        HELP,
+        (Option("--runtime PROGRAM", "The runtime that takes over. [runc, or else crun, in PATH]", "Launch"),),
+        (Argument("line", "-- ARGS...", "The arguments of the runtime: create --bundle DIR ID...", many=True),),
+        common=("--runtime", "--root", "--dev-root", "--source", "--cdi-dir"),
+        examples=(
+            ("in the place of runc", "gpubind oci-runtime -- create --bundle DIR ID"),
+            ("in the place of crun", "gpubind oci-runtime --runtime crun -- create --bundle DIR ID"),
+        ),
+        exit_codes=(
+            ("125", "gpubind could not start the container"),
+            ("other", "the exit code of the runtime"),
+        ),
+        shared=tuple(option for option in PLAN_OPTIONS if option.name not in _DECIDED),
+        starts=True,
+    )
+}

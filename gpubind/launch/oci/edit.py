@@ -1,0 +1,117 @@
+"""Put the plan into the config.json of an engine's container: `edit_bundle`.
+
+Everything in it, and in its root file system, may be a hostile user's, and this process may be root. It is read within
+bounds, links are followed inside the root file system only, and only config.json is written: as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from posixpath import basename, dirname
+
+from gpubind.errors import OutputError, in_file
+from gpubind.files.regular import open_regular, read_regular
+from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, parse_bundle
+from gpubind.formats.driver.engines import SIZE_LIMIT as TOOLKIT_LIMIT
+from gpubind.formats.driver.engines import TOOLKIT_FILE, RequestPolicy, parse_request_policy
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host
+from gpubind.image.bundle import image_of, in_directory
+from gpubind.launch.oci.gpus import requested_gpus, variables_of
+from gpubind.launch.oci.passing import RUNTIMES
+from gpubind.launch.stage import replace
+from gpubind.launch.target import StartRequest, StartTarget
+from gpubind.launch.wrap.gpus import GpuRequest
+from gpubind.launch.wrap.start import prepare_gpus
+from gpubind.model.answers import ABSENT, answer_in, could_not_look, read_steady, tried
+from gpubind.runtimes.bundles import EngineRuntime
+
+
+class Configuration(NamedTuple):
+    """A config.json, as it is read."""
+
+    bundle: Bundle
+    mode: int
+    owner: tuple[int, int]
+
+
+OpenHost = Callable[[Mapping[str, str]], Host]
+"""Opens this machine, for a container with these variables."""
+
+
+def edit_bundle(request: StartRequest, path: str, program: str, open_host: OpenHost) -> bool:
+    """Put the plan for the container of the configuration *path* into it; return whether it requests GPUs.
+
+    *program* is the runtime that will start it. One without a request is not changed. Errors: `FormatError`
+    (`bad-bundle`), `UsageError` (`wrap-gpus`), `CheckError` (`gpu-required`), `OutputError`; as `prepare_gpus`.
+    """
+    place = _open_directory(dirname(path) or ".")
+    try:
+        found = _read(place, path)
+        gpus = requested_gpus(found.bundle, read_policy)
+        if gpus is None:
+            return False
+        text = _edited(request, found.bundle, gpus, program, open_host)
+        try:
+            replace(place, basename(path), text.encode(), found.mode, found.owner)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise OutputError("unwritable-file", "the configuration cannot be written", where=path, why=why) from error
+        return True
+    finally:
+        os.close(place)
+
+
+def _edited(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: str, open_host: OpenHost) -> str:
+    host = open_host(variables_of(bundle))
+    with closing(image_of(bundle, bundle.directory)) as image:
+        name = basename(program) if basename(program) in RUNTIMES else RUNTIMES[0]
+        runtime = EngineRuntime(name, image.facts.loader_directories)
+        target = StartTarget(runtime, program, host, image)
+        asked, prepared = prepare_gpus(request._replace(require_gpu=gpus.gpus != "none"), target, gpus)
+        for one in (*prepared.plan.findings, *prepared.words.findings):
+            asked.report(one)
+        return prepared.words.document
+
+
+def read_policy() -> RequestPolicy:
+    """Return what NVIDIA's toolkit is configured to grant here; its defaults without it. Errors: `FormatError`."""
+    try:
+        data = read_regular(TOOLKIT_FILE, TOOLKIT_LIMIT)
+    except OSError as error:
+        if answer_in(error) == ABSENT:
+            return RequestPolicy()
+        raise could_not_look(TOOLKIT_FILE, error) from error
+    with in_file(TOOLKIT_FILE):
+        return parse_request_policy(data)
+
+
+def _open_directory(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise could_not_look(path, error) from error
+
+
+def _read(place: int, path: str) -> Configuration:
+    """Return the configuration *path*, in the open directory *place*. A link is not followed."""
+
+    def read() -> tuple[bytes, os.stat_result]:
+        file = open_regular(basename(path), place)
+        try:
+            return read_steady(SIZE_LIMIT + 1, file, path), os.fstat(file)
+        finally:
+            os.close(file)
+
+    try:
+        data, facts = tried(read)
+    except OSError as error:
+        raise could_not_look(path, error) from error
+    with in_file(path):
+        bundle = parse_bundle(data, is_engines=True)
+    return Configuration(
+        in_directory(bundle, dirname(path) or "."), stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid)
+    )

@@ -1,0 +1,128 @@
+"""The GPUs that a container of an engine requests, by its config.json. Pure.
+
+Sources: nvidia-container-toolkit 1.18 `internal/config/image` (cuda_image.go: annotations, then mounts, then
+variables; devices.go; privileged.go), `internal/info/auto.go`, `cmd/nvidia-container-runtime-hook` (MIG as a whole only
+for privileged containers); moby `daemon/devices_nvidia_linux.go` and `devices_amd_linux.go`: `--gpus` and `gpus` of
+Compose become the same variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from posixpath import normpath
+from typing import Any, Optional
+
+from gpubind.errors import UsageError
+from gpubind.formats.archive.bundle import Bundle
+from gpubind.formats.driver.engines import REQUEST_MOUNTS, RequestPolicy
+from gpubind.formats.driver.gpu_names import AMD_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
+from gpubind.host.base import GPUDIRECT_VARIABLES, MIG_VARIABLES, REQUIRE_JETPACK
+from gpubind.launch.wrap.gpus import CAPS, GpuRequest, capabilities_of, cdi_gpu, is_void, of_cdi, of_visible
+from gpubind.model import CAPABILITIES
+
+PREFIX = "cdi.k8s.io/"
+"""Of annotations with the names of CDI devices."""
+_PLANNED = ("NVIDIA_IMEX_CHANNELS", REQUIRE_JETPACK, *GPUDIRECT_VARIABLES, *MIG_VARIABLES)
+_LEGACY, _REQUIRE = "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA"
+
+
+def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> Optional[GpuRequest]:
+    """Return the request of *bundle*; None for none. *read_policy* returns what the site grants.
+
+    Annotations take precedence over mounts, and mounts over variables. Errors: `UsageError` (code `wrap-gpus`), those
+    of *read_policy*.
+    """
+    env = bundle.variables
+    nvidia = _by_annotations(bundle.annotations or {}) or _by_site(bundle, env, read_policy)
+    value = env.get(AMD_VISIBLE_DEVICES, "")
+    amd = (
+        None if is_void(value, "amd") else of_visible(value, "amd")._replace(chosen_by=f"{AMD_VISIBLE_DEVICES}={value}")
+    )
+    found = [one for one in (nvidia, amd) if one is not None and one.gpus != "none"]
+    if len(found) > 1 and any(one.gpus != "all" for one in found):
+        what = " and ".join(f"`{one.chosen_by}`" for one in found)
+        hint = "set one of them to `void`"
+        raise UsageError("wrap-gpus", f"{what} choose GPUs of two vendors", hint=hint)
+    request = found[0] if found else nvidia or amd
+    if request is None or nvidia is None:
+        return request
+    if len(found) > 1:
+        request = request._replace(vendors=("nvidia", "amd"))
+    _need_privilege(bundle, env)
+    text = env.get(CAPS, "")
+    is_legacy = _is_legacy(env) and CAPS not in env
+    caps = CAPABILITIES if is_legacy else capabilities_of(text, f"{CAPS}={text}")
+    return request._replace(caps=caps)
+
+
+def variables_of(bundle: Bundle) -> dict[str, str]:
+    """Return the variables of the container that a plan reads."""
+    env = bundle.variables
+    return {name: env[name] for name in _PLANNED if name in env}
+
+
+def _by_annotations(annotations: Mapping[str, Any]) -> Optional[GpuRequest]:
+    """Return the request of annotations, if all of their names are those of CDI devices. Other devices are the
+    engine's.
+    """
+    keys = sorted(key for key in annotations if key.startswith(PREFIX))
+    names = [name for key in keys for name in str(annotations[key]).split(",")]
+    if not names or not all("=" in name and "/" in name for name in names):
+        return None
+    gpus = tuple(dict.fromkeys(name for name in names if cdi_gpu(name) is not None))
+    return of_cdi(gpus)._replace(chosen_by=", ".join(keys)) if gpus else None
+
+
+def _by_site(bundle: Bundle, env: Mapping[str, str], read_policy: Callable[[], RequestPolicy]) -> Optional[GpuRequest]:
+    """Return the request of mounts or variables that the site grants."""
+    mounted = list(dict.fromkeys(_mounted(bundle)))
+    names = [name for name in env if name == NVIDIA_VISIBLE_DEVICES or name.startswith("DOCKER_RESOURCE_")]
+    if not (mounted or names or _is_legacy(env)):
+        return None
+    policy = read_policy()
+    if mounted and policy.by_mounts:
+        return _of_names(",".join(mounted), f"mounts below {REQUEST_MOUNTS}")
+    if not (policy.by_variable or _is_privileged(bundle)):
+        return None
+    names = [name for name in policy.variables if name in env] or [NVIDIA_VISIBLE_DEVICES]
+    if not any(name in env for name in names):
+        return _of_names("all", f"{_LEGACY}={env[_LEGACY]}") if _is_legacy(env) else None
+    value = ",".join(env.get(name, "") for name in names)
+    return _of_names(value, f"{','.join(names)}={value}")
+
+
+def _of_names(value: str, chosen_by: str) -> Optional[GpuRequest]:
+    return None if is_void(value, "nvidia") else of_visible(value, "nvidia")._replace(chosen_by=chosen_by)
+
+
+def _mounted(bundle: Bundle) -> Iterator[str]:
+    """Yield the names of GPUs that mounts of /dev/null have: Kubernetes' plugin so requests them, with volumes."""
+    for mount in bundle.mounts:
+        path = normpath(mount.destination)
+        name = path[len(REQUEST_MOUNTS) :].strip("/")
+        if not name or not path.startswith(REQUEST_MOUNTS) or normpath(mount.source or ".") != "/dev/null":
+            continue
+        if name.startswith("cdi/"):
+            name = name[len("cdi/") :]
+            yield name if "=" in name else "=".join(("/".join(name.split("/")[:2]), *name.split("/")[2:]))
+        elif not name.startswith("imex/"):
+            yield name
+
+
+def _is_legacy(env: Mapping[str, str]) -> bool:
+    """Return whether the image is one of the first for CUDA: without a word it requests all GPUs."""
+    return bool(env.get(_LEGACY)) and not env.get(_REQUIRE)
+
+
+def _is_privileged(bundle: Bundle) -> bool:
+    capabilities = bundle.process.get("capabilities")
+    bounding = capabilities.get("bounding") if isinstance(capabilities, dict) else None
+    return isinstance(bounding, list) and "CAP_SYS_ADMIN" in bounding
+
+
+def _need_privilege(bundle: Bundle, env: Mapping[str, str]) -> None:
+    """Errors: `UsageError` (code `wrap-gpus`) for rights over MIG as a whole in a container without privileges."""
+    name = next((name for name in MIG_VARIABLES if env.get(name)), None)
+    if name is not None and not _is_privileged(bundle):
+        what, why = f"`{name}={env[name]}` is not granted", "the container lacks CAP_SYS_ADMIN"
+        raise UsageError("wrap-gpus", what, why=why, hint="start it with --privileged, or leave the variable out")

@@ -1,0 +1,36 @@
+"""The log of an OCI runtime: engines show its last error as the reason why a container does not start.
+
+Sources: containerd `pkg/process/utils.go` (getLastRuntimeError reads the file of --log, which is JSON there); podman
+`libpod/oci_conmon_common.go` (ociError); runc `main.go`; crun `src/libcrun/error.c` (the schemes of --log).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+
+from gpubind.launch.oci.passing import read
+
+_SCHEMES = ("journald:", "syslog:")
+"""Values of crun's --log that do not name a file."""
+
+
+def log(line: Sequence[str], level: str, text: str) -> None:
+    """Add *text* to the log that *line*, arguments of runc or crun, names. Without one nothing is done."""
+    _, values = read(line)
+    path = values.get("log", "").removeprefix("file:")
+    if not path or path.startswith(_SCHEMES):
+        return
+    is_json = values.get("log-format") == "json"
+    entry = json.dumps({"level": level, "msg": text}) if is_json else f"level={level} msg={json.dumps(text)}"
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError:  # standard error has the same text
+        return
+    try:
+        os.write(file, entry.encode("ascii", "replace") + b"\n")
+    except OSError:
+        pass
+    finally:
+        os.close(file)

@@ -1,0 +1,150 @@
+"""`gpubind oci-runtime` for a container that requests no GPU: runc or crun takes over, and next to nothing is loaded.
+
+An engine calls its runtime for every container and several times for each. So the bytes of config.json decide here, by
+the names that every request has; a config.json without one of them is not changed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpubind.memo.answer import become
+from gpubind.memo.questions import ask
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Optional
+
+CONFIG = "config.json"
+RUNTIMES = ("runc", "crun")
+"""The programs that start the container, in the order in which they are looked for."""
+VALUED = frozenset(
+    (
+        *("b", "bundle", "cgroup-manager", "config", "console-socket", "criu", "f", "log", "log-format", "log-level"),
+        *("pid-file", "preserve-fds", "root", "rootless"),
+    )
+)
+"""Options of runc and crun with a value, before `create` and `run` and after it."""
+SWITCHES = frozenset(("?", "debug", "help", "h", "systemd-cgroup", "usage", "version", "v", "V"))
+"""Their options without a value, before the subcommand."""
+STARTS = ("create", "run")
+READ_LIMIT, _STEP = 64 << 20, 1 << 20
+"""Bytes of a config.json that are searched, and those of one read."""
+MARKS = (
+    *(b"NVIDIA_VISIBLE_DEVICES", b"AMD_VISIBLE_DEVICES", b"DOCKER_RESOURCE_"),
+    *(b"CUDA_VERSION", b"cdi.k8s.io/", b"/nvidia-container-devices"),
+)
+"""The names of which each request has one."""
+_PLAIN_ESCAPES = (b"\\u003c", b"\\u003e", b"\\u0026", b"\\u2028", b"\\u2029")
+"""What Go escapes: none of these characters is in a name of `MARKS`."""
+
+
+def hand_over(words: Sequence[str]) -> None:
+    """Become the runtime for *words*, the arguments of `gpubind oci-runtime`; do nothing where GPUs may be requested.
+
+    Nothing is done either where something must be reported.
+    """
+    own, line = split(words)
+    if (own and (len(own) != 2 or own[0] != "--runtime")) or not line:
+        return
+    subcommand, values = read(line)
+    if subcommand in STARTS and may_request(config_of(values)):
+        return
+    program = own[1] if own else ""
+    path = program if program.startswith("/") else _program(program)
+    if path:
+        _become(path, line)
+
+
+def with_dashes(words: Sequence[str]) -> list[str]:
+    """Return *words*, the arguments of `gpubind oci-runtime`, with `--` before those of the runtime."""
+    own, line = split(words)
+    return [*own, *(("--", *line) if line else ())]
+
+
+def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return gpubind's options in *words*, and the arguments of the runtime: those after `--`, if that is there."""
+    if "--" in words:
+        at = list(words).index("--")
+        return words[:at], words[at + 1 :]
+    if words[:1] == ["--runtime"]:
+        return words[:2], words[2:]
+    return (words, ()) if list(words) in (["--help"], ["-h"]) else ((), words)
+
+
+def read(line: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the subcommand of *line*, arguments of runc or crun, and the options that have a value."""
+    values: dict[str, str] = {}
+    subcommand, is_sure, at = "", True, 0
+    while at < len(line):
+        word = line[at]
+        at += 1
+        if not word.startswith("-"):
+            subcommand = subcommand or word
+            continue
+        name, equals, value = word.lstrip("-").partition("=")
+        if word[:2] == "-b" and name not in VALUED:
+            name, equals, value = "b", "=", word[2:]  # as crun reads it
+        if name in VALUED:
+            if not equals and at < len(line):
+                value = line[at]
+                at += 1
+            values[name] = value
+        elif not subcommand and not equals and name not in SWITCHES:
+            is_sure = False  # the next word may be its value
+    if not is_sure and subcommand not in STARTS:
+        subcommand = next((word for word in line if word in STARTS), subcommand)
+    return subcommand, values
+
+
+def config_of(values: dict[str, str]) -> str:
+    """Return the path of the configuration that runc or crun reads with the options *values*."""
+    directory = values.get("bundle", values.get("b")) or "."
+    return f"{directory.rstrip('/')}/{values.get('config', values.get('f')) or CONFIG}"
+
+
+def may_request(path: str) -> bool:
+    """Return whether the configuration *path* may request GPUs; so does one that could not be read.
+
+    One that does not exist requests nothing: the runtime reports it.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            data = os.read(file, _STEP)
+            while len(data) < READ_LIMIT and (more := os.read(file, _STEP)):
+                data += more
+        finally:
+            os.close(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    if len(data) >= READ_LIMIT:
+        return True
+    plain = data.replace(b"\\/", b"/")
+    if any(mark in plain for mark in MARKS):
+        return True
+    for escape in _PLAIN_ESCAPES:
+        plain = plain.replace(escape, b"")
+    return b"\\u00" in plain
+
+
+def _become(path: str, line: Sequence[str]) -> None:
+    """Replace this process by the program *path* with the arguments *line*; return if the kernel refuses."""
+    environ = dict(os.environ)
+    if ask("locale", ""):
+        environ.pop("LC_CTYPE", None)  # Python's own
+    try:
+        become(path, (path, *line), environ)
+    except OSError:
+        return
+
+
+def _program(name: str) -> Optional[str]:
+    """Return the path of the runtime *name*, or of the first of `RUNTIMES`; None if there is none."""
+    from gpubind.launch.execute import find_program
+
+    found = (find_program(each, os.environ) for each in ((name,) if name else RUNTIMES))
+    return next((path for path in found if path is not None), None)

@@ -1,0 +1,187 @@
+"""The config.json of an engine's container, before and after."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpubind.errors import CheckError, FormatError, GpubindError, NothingToBindError, UsageError
+from gpubind.formats.archive.bundle import ANNOTATION, SIZE_LIMIT
+from gpubind.launch.oci.edit import edit_bundle
+from gpubind.launch.target import Message
+from gpubind.model import Finding
+from tests.launch.oci.bundles import bundle, config, edit, machine, request
+from tests.support.driver import host, kernel, rhel
+from tests.support.trees import Fifo, Link, Node, Spec
+
+LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+ALL = "NVIDIA_VISIBLE_DEVICES=all"
+
+
+def mounts(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {mount["destination"]: mount for mount in document["mounts"]}
+
+
+def nodes(document: dict[str, Any]) -> list[str]:
+    return sorted(node["path"] for node in document["linux"].get("devices", []))
+
+
+def test_a_container_without_a_request_stays_byte_for_byte(tmp_path: Path) -> None:
+    path = bundle(tmp_path, config("A=b"))
+    before = path.read_bytes(), path.stat().st_ino
+    assert not edit_bundle(request(), str(path), "runc", machine)
+    assert (path.read_bytes(), path.stat().st_ino) == before
+
+
+def test_libraries_land_where_the_loader_of_the_image_looks_and_no_variable_is_set(tmp_path: Path) -> None:
+    """A later process of the container, of `docker exec`, has no variables of config.json."""
+    document = edit(bundle(tmp_path, config(ALL)))
+    assert mounts(document)[LIBCUDA]["options"] == ["bind", "ro", "nosuid", "nodev"]
+    assert document["process"]["env"] == ["PATH=/usr/bin:/bin", ALL]
+    assert nodes(document)[-2:] == ["/dev/nvidia1", "/dev/nvidiactl"]
+
+
+def test_only_the_nodes_choose_and_the_users_variable_stays(tmp_path: Path) -> None:
+    own = "CUDA_VISIBLE_DEVICES=0"
+    document = edit(bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=1", own)))
+    assert "/dev/nvidia0" not in nodes(document)
+    assert "/dev/nvidia1" in nodes(document)
+    assert document["process"]["env"][1:] == ["NVIDIA_VISIBLE_DEVICES=1", own]
+
+
+def test_none_brings_the_driver_without_a_gpu(tmp_path: Path) -> None:
+    document = edit(bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=none")))
+    assert LIBCUDA in mounts(document)
+    assert nodes(document) == []
+
+
+def test_mode_and_owner_of_the_configuration_stay(tmp_path: Path) -> None:
+    path = bundle(tmp_path, config(ALL))
+    path.chmod(0o640)
+    edit(path)
+    assert (path.stat().st_mode & 0o7777, path.stat().st_uid) == (0o640, os.geteuid())
+    assert sorted(os.listdir(tmp_path)) == ["config.json", "rootfs"]
+
+
+def test_what_gpubind_does_not_know_stays(tmp_path: Path) -> None:
+    more = {"hostname": "x", "linux": {"seccomp": {"x": 1}, "maskedPaths": ["/proc/keys"]}, "hooks": {"poststop": []}}
+    document = edit(bundle(tmp_path, config(ALL, **more)))
+    assert (document["hostname"], document["hooks"]) == ("x", {"poststop": []})
+    assert document["linux"]["maskedPaths"] == ["/proc/keys"]
+    assert document["linux"]["seccomp"] == {"x": 1}
+
+
+def test_the_hook_that_docker_adds_for_its_option_is_replaced_by_the_plan(tmp_path: Path) -> None:
+    other = {"path": "/usr/bin/other"}
+    hooks = {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook", "args": ["x", "prestart"]}, other]}
+    document = edit(bundle(tmp_path, config(ALL, hooks=hooks)))
+    assert document["hooks"]["prestart"] == [other]
+
+
+def test_an_annotation_in_the_form_of_ours_takes_nothing_back(tmp_path: Path) -> None:
+    """Podman copies the annotations of an image into config.json."""
+    text = json.dumps({"added": [[["linux", "maskedPaths"], ["/proc/keys"]]], "env": []})
+    linux = {"maskedPaths": ["/proc/keys"]}
+    document = edit(bundle(tmp_path, config(ALL, linux=linux, annotations={ANNOTATION: text})))
+    assert document["linux"]["maskedPaths"] == ["/proc/keys"]
+    assert document["annotations"] == {ANNOTATION: text}
+
+
+def test_a_node_that_is_open_to_a_group_gives_the_process_that_group(tmp_path: Path) -> None:
+    path = bundle(tmp_path, config(ALL))
+    closed = {**kernel(), "/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44)}
+    edit_bundle(request(), str(path), "runc", lambda variables: host(rhel(), closed, euid=0, groups=(0,)))
+    assert json.loads(path.read_text())["process"]["user"]["additionalGids"] == [44]
+
+
+def test_the_links_of_a_hostile_image_lead_nowhere_out_of_it(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    image: Spec = {
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1": Link(str(outside / "libcuda.so.1")),
+        "/usr/lib/x86_64-linux-gnu/nvidia": Link("../../../../../../../outside"),
+        "/etc/ld.so.cache": Fifo(),
+        "/usr/share/vulkan": Link("/proc/self/root"),
+    }
+    document = edit(bundle(tmp_path, config(ALL), image))
+    assert LIBCUDA in mounts(document)
+    assert list(outside.iterdir()) == []
+    assert not any(str(outside) in mount["source"] for mount in document["mounts"])
+
+
+def test_a_link_in_the_place_of_the_configuration_is_refused(tmp_path: Path) -> None:
+    path = bundle(tmp_path, config(ALL))
+    path.rename(tmp_path / "other.json")
+    path.symlink_to("other.json")
+    before = (tmp_path / "other.json").read_bytes()
+    with pytest.raises(GpubindError, match=r"config\.json"):
+        edit(path)
+    assert (tmp_path / "other.json").read_bytes() == before
+
+
+HOSTILE = {
+    "a key twice": '{"process": {}, "process": {}}',
+    "nested": '{"process": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "no object": "[]",
+    "cut off": '{"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]',
+    "wrong type": '{"ociVersion": "1", "process": {"env": "NVIDIA_VISIBLE_DEVICES=all"}, "root": {"path": "r"}}',
+    "too large": " " * (SIZE_LIMIT + 1),
+    "half a character": '{"ociVersion": "1", "process": {"env": ["A=\\ud800"]}, "root": {"path": "r"}}',
+    "annotations": '{"ociVersion": "1", "process": {}, "root": {"path": "r"}, "annotations": ["cdi.k8s.io/x"]}',
+    "a NUL": '{"ociVersion": "1", "process": {"env": ["A=\\u0000"]}, "root": {"path": "r"}}',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_malformed_configuration_is_an_error_and_stays_as_it_is(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(HOSTILE[name])
+    with pytest.raises(FormatError, match="bad-bundle") as caught:
+        edit(path)
+    assert str(path) in caught.value.where
+    assert path.read_text() == HOSTILE[name]
+
+
+def test_without_its_gpu_no_container_starts(tmp_path: Path) -> None:
+    path = bundle(tmp_path, config(ALL))
+    before = path.read_bytes()
+    with pytest.raises(NothingToBindError):
+        edit_bundle(request(), str(path), "runc", lambda variables: host({}, euid=0))
+    with pytest.raises(CheckError, match="gpu-required"):
+        edit_bundle(request(), str(path), "runc", lambda variables: host(rhel(), euid=0))
+    path.write_text(path.read_text().replace("DEVICES=all", "DEVICES=7"))
+    with pytest.raises(UsageError, match=r"unknown-gpu.*NVIDIA_VISIBLE_DEVICES=7"):
+        edit(path)
+    assert path.read_bytes() == before.replace(b"DEVICES=all", b"DEVICES=7")
+    assert sorted(os.listdir(tmp_path)) == ["config.json", "rootfs"]
+
+
+def test_a_request_for_no_gpu_starts_on_a_host_without_a_driver(tmp_path: Path) -> None:
+    said: list[Message] = []
+    path = bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=none"))
+    edit_bundle(request(said.append), str(path), "runc", lambda variables: host({}, euid=0))
+    assert [one.code for one in said if isinstance(one, Finding)] == ["nothing-to-bind"]
+
+
+def test_a_full_disk_leaves_the_configuration_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = bundle(tmp_path, config(ALL))
+    before = path.read_bytes()
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(GpubindError, match="unwritable-file"):
+        edit(path)
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["config.json", "rootfs"]
+
+
+def test_mounts_of_the_user_take_precedence(tmp_path: Path) -> None:
+    own = {"destination": LIBCUDA, "type": "bind", "source": "/srv/mine.so", "options": ["bind"]}
+    document = edit(bundle(tmp_path, config(ALL, mounts=[own])))
+    assert [mount for mount in document["mounts"] if mount["destination"] == LIBCUDA] == [own]

@@ -1,0 +1,191 @@
+"""Calls of an engine that are passed through: which, as what, and at which price."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpubind.cli.commands.oci_runtime import _open_host
+from gpubind.cli.declarations import PlanOptions
+from gpubind.launch.oci.passing import MARKS, SWITCHES, VALUED, config_of, may_request, read, split
+from gpubind.runtimes.cmdline.tables import options_of
+from tests.launch.oci.bundles import bundle, config
+
+ENGINE = ("--root", "/run/create", "--log", "/run/log.json", "--log-format", "json", "--systemd-cgroup")
+CPU_MS = 25
+
+
+def test_the_glance_knows_the_options_of_runc_and_crun() -> None:
+    options = [options_of(f"{name}{action}") for name in ("runc", "crun") for action in ("", " create", " run")]
+    known = {**options[0].names}
+    for table in options:
+        known.update({**table.names, **table.letters})
+    assert {name for name, option in known.items() if option.takes} == VALUED
+    before = {**options[0].names, **options[0].letters, **options[3].names, **options[3].letters}
+    assert {name for name, option in before.items() if not option.takes} == SWITCHES
+
+
+@pytest.mark.parametrize(
+    ("words", "subcommand", "path"),
+    [
+        ((*ENGINE, "create", "--bundle", "/run/b", "--pid-file", "/p", "ID"), "create", "/run/b/config.json"),
+        ((*ENGINE, "create", "--bundle=/run/b/", "ID"), "create", "/run/b/config.json"),
+        (("run", "-b", "/run/b", "create"), "run", "/run/b/config.json"),
+        (("run", "-b/run/b", "ID"), "run", "/run/b/config.json"),
+        (("create", "-bundle", "/run/b", "ID"), "create", "/run/b/config.json"),
+        (("run", "ID"), "run", "./config.json"),
+        (("run", "ID", "-f", "other.json"), "run", "./other.json"),
+        (("--unknown", "value", "create", "-b", "/b", "ID"), "create", "/b/config.json"),
+        (("--unknown=value", "create", "-b", "/b", "ID"), "create", "/b/config.json"),
+        (("create", "-b", "/", "ID"), "create", "/config.json"),
+    ],
+)
+def test_a_container_that_is_created(words: tuple[str, ...], subcommand: str, path: str) -> None:
+    found, values = read(words)
+    assert (found, config_of(values)) == (subcommand, path)
+
+
+@pytest.mark.parametrize(
+    "words", [("start", "create"), ("delete", "--force", "run"), ("--version",), ("exec", "run", "create")]
+)
+def test_a_container_may_be_called_as_a_subcommand_is(words: tuple[str, ...]) -> None:
+    assert read((*ENGINE, *words))[0] not in ("create", "run")
+
+
+def test_own_options_end_at_dashes() -> None:
+    assert split(["--runtime", "crun", "--", "--root", "x"]) == (["--runtime", "crun"], ["--root", "x"])
+    assert split(["--runtime", "crun", "state", "x"]) == (["--runtime", "crun"], ["state", "x"])
+    assert split(["--root", "/r", "state", "x"]) == ((), ["--root", "/r", "state", "x"])
+    assert split(["--help"]) == (["--help"], ())
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_every_name_of_a_request_has_the_configuration_read(tmp_path: Path, mark: bytes) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(b'{"x": "' + mark + b'"}')
+    assert may_request(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ('{"x": "\\u003cb\\u003e \\u0026"}', False),
+        ('{"x": "NVIDIA_VISIBLE\\u005fDEVICES=all"}', True),
+        ('{"cdi.k8s.io\\/x": "nvidia.com/gpu=0"}', True),
+        ('{"x": "\\u4e2d"}', False),
+    ],
+)
+def test_escapes_hide_no_request(tmp_path: Path, text: str, may: bool) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    assert may_request(str(path)) is may
+
+
+def test_what_cannot_be_read_may_request(tmp_path: Path) -> None:
+    assert not may_request(str(tmp_path / "none" / "config.json"))
+    assert may_request(str(tmp_path))  # a directory
+    (tmp_path / "config.json").symlink_to("config.json")
+    assert may_request(str(tmp_path / "config.json"))
+
+
+FAKE = """#!/bin/sh
+for word; do printf '%s\\n' "$word"; done > {place}/words
+env > {place}/env
+cp {place}/config.json {place}/seen.json 2> /dev/null
+exit 7
+"""
+
+
+def run(tmp_path: Path, *words: str, own: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
+    """`gpubind oci-runtime` with a runtime that keeps its arguments and ends with 7."""
+    fake = tmp_path / "runc"
+    fake.write_text(FAKE.format(place=tmp_path))
+    fake.chmod(0o755)
+    line = ["-m", "gpubind", "oci-runtime", "--runtime", str(fake), *own, "--", *words]
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **env}
+    return subprocess.run(
+        [sys.executable, *line], capture_output=True, text=True, env=environ, cwd=tmp_path, check=False
+    )
+
+
+def test_the_runtime_gets_the_same_arguments_and_its_exit_code_comes_back(tmp_path: Path) -> None:
+    bundle(tmp_path, config())
+    words = [*ENGINE, "create", "--bundle", str(tmp_path), "--pid-file", "a b", "", "ID"]
+    done = run(tmp_path, *words)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+    assert (tmp_path / "words").read_text().splitlines() == words
+    assert "LC_CTYPE" not in (tmp_path / "env").read_text()
+
+
+def test_a_value_that_requests_nothing_leaves_the_configuration_as_it_is(tmp_path: Path) -> None:
+    path = bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=void"))
+    before = path.read_bytes()
+    done = run(tmp_path, "create", "--bundle", str(tmp_path), "ID")
+    assert (done.returncode, done.stderr) == (7, "")
+    assert path.read_bytes() == before
+
+
+def test_a_container_without_its_gpu_is_not_started_and_the_log_says_why(tmp_path: Path) -> None:
+    path = bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=all"))
+    before = path.read_bytes()
+    log = tmp_path / "log.json"
+    words = ("--log", str(log), "--log-format", "json", "create", "--bundle", str(tmp_path), "ID")
+    (tmp_path / "root").mkdir()
+    root = str(tmp_path / "root")
+    done = run(tmp_path, *words, own=("--root", root, "--dev-root", root))
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.startswith("error: nothing-to-bind: ")
+    entry: dict[str, Any] = json.loads(log.read_text().splitlines()[-1])
+    assert (entry["level"], entry["msg"].startswith("gpubind: error: nothing-to-bind: ")) == ("error", True)
+    assert not (tmp_path / "words").exists()
+    assert path.read_bytes() == before
+
+
+def test_without_a_form_the_log_is_text(tmp_path: Path) -> None:
+    bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=gpu0"))
+    log = tmp_path / "log"
+    run(tmp_path, f"--log={log}", "create", "--bundle", str(tmp_path), "ID")
+    assert 'level=error msg="gpubind: error: wrap-gpus: ' in log.read_text()
+
+
+def test_a_runtime_that_is_not_there_is_an_error_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    line = ["-m", "gpubind", "oci-runtime", "--runtime", "no-such-runtime", "--", f"--log={log}", "state", "x"]
+    environ = {"PATH": "/nowhere", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, *line], capture_output=True, text=True, env=environ, check=False)
+    assert (done.returncode, "error: no-runtime" in done.stderr) == (125, True)
+    assert "no-runtime" in log.read_text()
+
+
+def test_a_container_without_a_request_costs_less_than_25_ms_of_processor_time(tmp_path: Path) -> None:
+    """Ten starts, after one that writes byte code; the interpreter itself is about 10 ms of each."""
+    bundle(tmp_path, config())
+    launcher = tmp_path / "launcher"
+    launcher.write_text(
+        f"#!{sys.executable} -I\nimport sys\nsys.path[:0] = {[p for p in sys.path if p]!r}\n"
+        "from gpubind.__main__ import main\n"
+        'raise SystemExit(main(["oci-runtime", "--runtime", "/bin/true", "--", *sys.argv[1:]]))\n'
+    )
+    launcher.chmod(0o755)
+    words = [str(launcher), *ENGINE, "create", "--bundle", str(tmp_path), "ID"]
+    subprocess.run(words, check=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for _ in range(10):
+        subprocess.run(words, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent / 10 * 1000 < CPU_MS
+
+
+def test_variables_of_the_engines_own_process_choose_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "0")
+    with _open_host(PlanOptions(), {"NVIDIA_IMEX_CHANNELS": "0"}) as host:
+        assert set(host.environ) <= {"PATH", "NVIDIA_IMEX_CHANNELS"}
