@@ -13,7 +13,7 @@ from gpubind import __version__
 from gpubind.documents.check.markdown import as_code, as_text
 from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import printable
-from gpubind.image.needs import DriverLibrary, ImageNeeds
+from gpubind.image.needs import SYNAPSE, DriverLibrary, ImageNeeds, IntelRuntime
 from gpubind.model import counted
 from gpubind.model.cuda import version_key
 from gpubind.model.gpucode import CodeFile, Share, best_share, by_owner, sum_of
@@ -68,8 +68,7 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         release, soname, by = needs.rocm
         yield "linked with ROCm", f"{release}: {soname}", by
     for one in needs.intel:
-        has = f"its own driver: {one.driver}" if one.driver else "the image has no driver for Intel's GPUs"
-        yield one.name, has, one.by
+        yield one.name, _intel(one), one.by
     for name, mains in by_owner(needs.gpu_code, "the program").items():
         for files in _by_vendor(mains):
             yield f"GPU code: {name}", _code(files), _paths([file.path for file in files])
@@ -92,6 +91,16 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         yield f"{fabric.name} {fabric.version or ''}".rstrip(), f"{lacks}{fabric.host}", fabric.path
     for path, why in needs.unread:
         yield "not looked at", why, path
+
+
+def _intel(runtime: IntelRuntime) -> str:
+    """Return what programs use of the image on Intel's GPUs, or on Gaudi accelerators."""
+    if runtime.name == SYNAPSE:
+        lacks = "" if runtime.driver else "; the image has no libSynapse.so"
+        if runtime.release is None:
+            return f"Gaudi accelerators with habanalabs of its release, which is not known{lacks}"
+        return f"{runtime.release}: Gaudi accelerators with habanalabs {runtime.release}{lacks}"
+    return f"its own driver: {runtime.driver}" if runtime.driver else "the image has no driver for Intel's GPUs"
 
 
 def _libc(needs: ImageNeeds) -> str:

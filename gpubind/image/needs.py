@@ -34,6 +34,7 @@ from gpubind.image.cuda import (
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
 from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code, with_code
+from gpubind.image.synapse import read_synapse
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, follow
 from gpubind.loader.loader import newest
@@ -51,6 +52,8 @@ CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 _SITE = "site:"
 _SYCLS = re.compile(r"lib(?:sycl|ze_loader|DPCTL\w*|imf|intlc|irng|mkl_sycl\w*|svml)\.so")
 """Libraries of Intel's compiler, and of SYCL's runtime."""
+SYNAPSE = "SynapseAI"
+"""How programs use Gaudi accelerators."""
 _VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,3})$")
 Strength = Literal["linked", "opened"]
 
@@ -104,6 +107,8 @@ class IntelRuntime(NamedTuple):
     """A file that shows that they do."""
     driver: Optional[str]
     """The image's driver for Intel's GPUs; None if it has none."""
+    release: Optional[str] = None
+    """Of SynapseAI, on which that of the host's kernel driver depends."""
 
 
 class ImageNeeds(NamedTuple):
@@ -432,18 +437,18 @@ class _Places:
 
     def __init__(self, image: Image) -> None:
         own = split_library_path(image.facts.env.get("LD_LIBRARY_PATH", ""))
-        self._tree = image.tree
+        self.tree = image.tree
         self.libraries = tuple(dict.fromkeys((*(p for p in own if p.startswith("/")), *image.loader.directories)))
         self.packages = packages_of(image.tree, image.facts.env.get("PATH", ""))
 
     def matching(self, pattern: str) -> Iterator[str]:
         """Yield the paths of *pattern*: absolute, below the packages of Python after `site:`, else below libraries."""
         if pattern.startswith("/"):
-            yield from glob_or_note(self._tree, pattern)
+            yield from glob_or_note(self.tree, pattern)
             return
         below = self.packages if pattern.startswith(_SITE) else self.libraries
         for directory in below:
-            found = matching(self._tree, directory, pattern.removeprefix(_SITE))
+            found = matching(self.tree, directory, pattern.removeprefix(_SITE))
             yield from islice(found, FILES_LIMIT + 1)  # one more than is looked at, to say so
 
 
@@ -462,7 +467,8 @@ def _intel(looked: _Looked, places: _Places, code: Iterable[CodeFile]) -> Iterat
         driver = next(drivers, None)
         by = next(iter(users), driver)
         if by is not None:
-            yield IntelRuntime(row["name"], by, driver)
+            synapse = read_synapse(places.tree, places.packages) if row["name"] == SYNAPSE else None
+            yield IntelRuntime(row["name"], by, driver, synapse and synapse.release)
 
 
 def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:

@@ -42,6 +42,8 @@ class Framework(NamedTuple):
     names, whose groups are the version, and that of torch/version.py."""
     is_addition: bool = False
     """Whether programs use another framework, and this one with it."""
+    for_gaudi: bool = False
+    """Whether it is for Gaudi accelerators, and does nothing without one."""
     releases: Mapping[str, str] = MappingProxyType({})
     """The release that has code for an architecture, by its name."""
 

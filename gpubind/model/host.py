@@ -56,6 +56,11 @@ class Gpu(NamedTuple):
             return self.render
         return None if self.minor is None else RootedPath(f"/dev/nvidia{self.minor}")
 
+    @property
+    def is_gaudi(self) -> bool:
+        """Return whether it is an accelerator of Intel's: its node is none of DRM's."""
+        return self.vendor == "intel" and not (self.render or "").startswith("/dev/dri/")
+
 
 def by_address(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """Return *gpus* as AMD's toolkit counts them: by PCI address, the partitions of a GPU by render node.

@@ -24,6 +24,7 @@ from gpubind.rules.image import (
     libc,
     libraries,
     rocm,
+    synapse,
     video,
 )
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
@@ -31,7 +32,7 @@ from gpubind.rules.subjects import SUBJECTS
 
 MODULES = (
     *(amd, driver, engines, expected, intel, nodes, platform, services, unserved),
-    *(amdgpu, cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm, video),
+    *(amdgpu, cuda, frameworks, gpucode, graphics, image, level_zero, libc, libraries, rocm, synapse, video),
     *(program, runtime, trial),
 )
 """The modules in which rules are, by topic."""

@@ -9,7 +9,7 @@ from tests.rules.situations import Case, Situation
 from tests.support.amd import LIB, RENDER, VIDEO
 from tests.support.elf import elf
 from tests.support.images import glibc, image, image_with_bytes
-from tests.support.intel import BASE, gpu, ihd
+from tests.support.intel import BASE, gaudi, gpu, habanalabs, ihd, synapse
 from tests.support.trees import Spec
 
 TWO = (gpu("0000:03:00.0", 0, 128), gpu("0000:4d:00.0", 1, 129))
@@ -34,6 +34,12 @@ def intel(
     return Situation((BASE, *parts, *more), image, {"vendors": ("intel",), **request}, facts, backend)
 
 
+def accelerators(driver: str, release: str) -> Situation:
+    """A host with a Gaudi accelerator and Habana's *driver*, and an image with SynapseAI of *release*."""
+    parts = (BASE, gaudi("0000:19:00.0", 0), habanalabs(driver))
+    return Situation(parts, image(glibc("2.36"), synapse(release)), {"vendors": ("intel",)})
+
+
 CASES: dict[str, Case] = {
     "intel-groups": Case(intel(backend="podman"), intel(backend="apptainer")),
     "intel-unusable": Case(intel(lacks="/dev/dri/renderD129"), intel(lacks="/dev/dri/card1")),
@@ -45,6 +51,7 @@ CASES: dict[str, Case] = {
         intel(image=image_with_bytes(glibc("2.36"), {IHD: ihd("20.1.0", *OLDER_THAN_DG2)})),
         intel(image=image_with_bytes(glibc("2.36"), {IHD: ihd("22.1.0", *OLDER_THAN_DG2, "dg2")})),
     ),
+    "synapse-mismatch": Case(accelerators("1.22.1-a", "1.24.0"), accelerators("1.24.0-ee698fb", "1.24.0")),
     "level-zero-incomplete": Case(
         intel(image=image(glibc("2.36"), OPENCL)), intel(image=image(glibc("2.36"), {**OPENCL, **ICD}))
     ),

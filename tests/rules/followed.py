@@ -146,6 +146,7 @@ FOLLOWED: dict[str, Followed] = {
     "gpu-code-missing": almost("gpu-code-missing", "use an image in which PyTorch has code for sm_90"),
     "image-of-other-vendor": almost("image-of-other-vendor", "use an image that was built for the GPUs of the host"),
     "rocm-untested": almost("rocm-untested", "or install the kernel driver of a newer ROCm on the host"),
+    "synapse-mismatch": almost("synapse-mismatch", "or install habanalabs-dkms 1.24.0 on the host"),
     "ptx-too-new": almost("ptx-too-new", "machine code for sm_90"),
     "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),
     "intel-gpu-unknown": almost("intel-gpu-unknown", "use an image with a newer compute runtime"),

@@ -135,3 +135,27 @@ def intel_host(*parts: Spec, environ: Optional[Mapping[str, str]] = None, **fact
     """The host that has all of *parts*; its caller is a member of the groups render and video."""
     facts = {"groups": (VIDEO, RENDER, 1000), **facts}
     return RecordedHost(record(merged(BASE, *parts), environ=environ, **facts), "test")  # type: ignore[arg-type]
+
+
+def synapse(release: str = "1.24.0", build: str = "482") -> Spec:
+    """Habana's packages in an image, as Debian's dpkg and pip install them."""
+    home, packages = "/usr/lib/habanalabs", "/usr/lib/python3/dist-packages"
+    torch = f"{packages}/habana_frameworks/torch/lib"
+    needed = ("libSynapse.so.1", "libhl_logger.so", "libc.so.6")
+    return {
+        f"{home}/libSynapse.so": Link("libSynapse.so.1"),
+        f"{home}/libSynapse.so.1": elf("libSynapse.so.1", needed=("libhl_logger.so", "libc.so.6")),
+        f"{home}/libhl_logger.so": elf("libhl_logger.so", needed=("libc.so.6",)),
+        f"{torch}/libhabana_pytorch_backend.so": elf("libhabana_pytorch_backend.so", needed=needed),
+        f"{packages}/habana_torch_plugin-{release}.{build}.dist-info/METADATA": "Name: habana-torch-plugin\n",
+        "/usr/bin/python3": elf(kind=2),
+        "/var/lib/dpkg/status": (
+            "Package: habanalabs-thunk\nStatus: install ok installed\nVersion: 1.2.3-4\n\n"
+            f"Package: habanalabs-graph\nStatus: install ok installed\nVersion: {release}-{build}\n\n"
+        ),
+    }
+
+
+def habanalabs(version: str = "1.24.0-ee698fb") -> Spec:
+    """Habana's own kernel driver."""
+    return {"/sys/module/habanalabs/version": f"{version}\n"}

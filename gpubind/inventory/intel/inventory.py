@@ -86,8 +86,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 def _are_gaudis(found: IntelDevices) -> bool:
     """Return whether all devices are Gaudi accelerators: an NPU is none, and Level Zero lists it."""
     gpus = found.devices.gpus
-    renders = any("/dri/" in (gpu.render or "") for gpu in gpus)
-    return bool(gpus) and not renders and all(node.gpu is not None for node in found.devices.nodes)
+    return (
+        bool(gpus) and all(gpu.is_gaudi for gpu in gpus) and all(node.gpu is not None for node in found.devices.nodes)
+    )
 
 
 def _with_userspace(
@@ -151,6 +152,11 @@ def _links(host: Host) -> Iterator[HostFile]:
 
 
 def _kernel(host: Host) -> Optional[str]:
-    """Return the kernel drivers that have a device, which are parts of the kernel or its modules: `xe, Linux 6.12`."""
+    """Return the kernel drivers that have a device, which are parts of the kernel or its modules: `xe, Linux 6.12`.
+
+    Habana's own habanalabs has a version, `habanalabs 1.24.0-ee698fb`.
+    """
     drivers = [name for name in (*GPUS, *GAUDI) if addresses(host, (name,))]
+    versions = [host.lenient.dev.text(f"/sys/module/{name}/version") for name in drivers]
+    drivers = [f"{name} {version}" if version else name for name, version in zip(drivers, versions)]
     return ", ".join((*drivers, f"Linux {host.uname.release}")) if drivers else None

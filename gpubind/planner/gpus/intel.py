@@ -71,8 +71,8 @@ def handed_on(inventory: Inventory, environ: Mapping[str, str]) -> Choice:
         return Choice(by, None, tuple(forwarded.items()), already_set=bool(forwarded), findings=mask.findings)
     if mask.gpus:
         forwarded[ZE_AFFINITY_MASK] = mask.value
-    gpus = (Chosen(gpu) for gpu in mask.gpus or usable(inventory) if not _is_gaudi(gpu))
-    gaudis = accelerators or (Chosen(gpu) for gpu in usable(inventory) if _is_gaudi(gpu))
+    gpus = (Chosen(gpu) for gpu in mask.gpus or usable(inventory) if not gpu.is_gaudi)
+    gaudis = accelerators or (Chosen(gpu) for gpu in usable(inventory) if gpu.is_gaudi)
     by = ZE_AFFINITY_MASK if mask.gpus else HABANA_VISIBLE_DEVICES
     return Choice(by, (*gpus, *gaudis), tuple(forwarded.items()), already_set=True, findings=mask.findings)
 
@@ -85,7 +85,7 @@ def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     tile to newer ones.
     """
     value = environ.get(ZE_AFFINITY_MASK, "")
-    shown = [gpu for gpu in usable(inventory) if not _is_gaudi(gpu) and gpu.index not in inventory.hidden]
+    shown = [gpu for gpu in usable(inventory) if not gpu.is_gaudi and gpu.index not in inventory.hidden]
     if len(shown) < 2 or value in ("", "default"):
         return _Mask()
     hierarchy = environ.get(ZE_HIERARCHY, "")
@@ -121,14 +121,9 @@ def _kept(value: str, case: str, code: str = "gpu-order-unknown", **facts: objec
 
 def _listed(inventory: Inventory, value: str) -> tuple[Chosen, ...]:
     """Return the accelerators that *value* lists; none if it is `all`, or names anything else."""
-    gaudis = {str(gpu.minor): Chosen(gpu) for gpu in usable(inventory) if _is_gaudi(gpu)}
+    gaudis = {str(gpu.minor): Chosen(gpu) for gpu in usable(inventory) if gpu.is_gaudi}
     names = dict.fromkeys(name.strip() for name in value.split(","))
     return tuple(gaudis[name] for name in names) if gaudis.keys() >= names.keys() else ()
-
-
-def _is_gaudi(gpu: Gpu) -> bool:
-    """Return whether *gpu* is an accelerator: it has no render node."""
-    return not (gpu.render or "").startswith("/dev/dri/")
 
 
 def affinity(choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool) -> Iterator[EnvVar]:
@@ -152,7 +147,7 @@ def _numbers(choice: Choice, inventory: Inventory, environ: Mapping[str, str]) -
     numbers: list[int] = []
     first = 0
     for gpu, tiles in zip(inventory.gpus, inventory.tiles):
-        if _is_gaudi(gpu):
+        if gpu.is_gaudi:
             continue
         if gpu.index in inventory.hidden:
             continue  # Level Zero does not list it

@@ -15,6 +15,7 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import directories_for, framework_libraries, frameworks_in, packages_of, wheel_directories
+from gpubind.image.synapse import is_synapses
 from gpubind.loader.container import Failure
 from gpubind.model import Finding, Plan, Severity, cases_of, finding
 from gpubind.model.cuda import Framework, framework_called
@@ -43,13 +44,17 @@ def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
 
     Also `userspace-missing`, as an error, in its place, where ROCm is missing as a whole.
     """
-    every = _every(preflight)
+    gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen]
+    every = [one for one in _every(preflight) if not one[0].for_gaudi or any(gpu.is_gaudi for gpu in gpus)]
+    is_for_gaudi = all(gpu.is_gaudi for gpu in gpus)
     refused = tuple(_refused(preflight, every))
     broken = {one.framework.name for one in refused}
     works = any(not framework.is_addition and framework.name not in broken for framework, _ in every)
     for one in refused:
         may_use_another = works and not isinstance(preflight, ProgramPreflight)
-        is_sure = one.module is not None and not one.framework.is_addition and not may_use_another
+        lacks_synapse = is_for_gaudi and one.framework.for_gaudi and any(is_synapses(f.name) for f in one.failures)
+        is_used = lacks_synapse or not (one.framework.is_addition or may_use_another)
+        is_sure = one.module is not None and is_used
         is_error = is_sure and _imports_frameworks(preflight)
         whole = tuple(without_userspace(preflight, one.failures, one.framework.name)) if is_error else ()
         yield from whole or (_finding(preflight, one, "error" if is_error else "warning"),)

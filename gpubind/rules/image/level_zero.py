@@ -45,7 +45,7 @@ def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def is_gpu(gpu: Gpu) -> bool:
     """Return whether it is a GPU of Intel's: a Gaudi accelerator has no render node."""
-    return gpu.vendor == "intel" and "/dri/" in (gpu.render or "")
+    return gpu.vendor == "intel" and not gpu.is_gaudi
 
 
 def _has_opencl(image: Tree) -> bool:

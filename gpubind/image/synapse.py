@@ -1,0 +1,67 @@
+"""Find the SynapseAI of an image, the software for Gaudi accelerators, and its release.
+
+Sources: Gaudi documentation, "Driver and Software Installation" (habanalabs-graph has libSynapse, in
+/usr/lib/habanalabs; the packages of Python have the release and the build as their version).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from gpubind.files import Tree
+from gpubind.frozen import NamedTuple
+from gpubind.model import Missing
+
+HOME = "/usr/lib/habanalabs"
+_LIBRARY = "libSynapse.so"
+_BEGINS = ("libSynapse", "libsynapse_", "libhl_", "libhl-thunk", "libhlml", "libhcl", "libscal", "libswtools_sdk")
+"""How the names of its libraries begin."""
+_STATUS, _STATUS_LIMIT = "/var/lib/dpkg/status", 1 << 24
+_RELEASE = r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})"
+_PACKAGE = re.compile(rf"^Package: habanalabs-graph\n(?:.+\n)*?Version: {_RELEASE}".encode(), re.MULTILINE)
+_WHEEL = re.compile(rf"habana[_-](?:torch[_-](?:plugin|dataloader)|tensorflow|horovod)-{_RELEASE}.*\.(?:dist|egg)-info")
+_AT_BEGIN = re.compile(rf"{_RELEASE}(?![0-9])")
+
+
+class Synapse(NamedTuple):
+    """The SynapseAI of an image."""
+
+    release: Optional[str]
+    """`1.24.0`; None if it is not known."""
+    by: str
+    """What tells the release, or the library."""
+
+
+def release_of(version: str) -> Optional[str]:
+    """Return the release in a *version* of SynapseAI or of its kernel driver: `1.24.0` of `1.24.0-ee698fb`."""
+    match = _AT_BEGIN.match(version)
+    return match[1] if match else None
+
+
+def is_synapses(name: str) -> bool:
+    """Return whether *name* is that of a library of SynapseAI."""
+    return name.startswith(_BEGINS)
+
+
+def read_synapse(tree: Tree, packages: Iterable[str]) -> Optional[Synapse]:
+    """Return the SynapseAI of the image *tree*, whose Python has its packages in *packages*; None if it has none."""
+    library = next((f"{HOME}/{name}" for name in tree.names(HOME) if name.startswith(_LIBRARY)), None)
+    found = (*(_installed(tree) if library else ()), *_of_packages(tree, packages))
+    return found[0] if found else Synapse(None, library) if library else None
+
+
+def _installed(tree: Tree) -> Iterator[Synapse]:
+    status = tree.read(_STATUS, _STATUS_LIMIT)
+    match = None if isinstance(status, Missing) else _PACKAGE.search(status)
+    if match:
+        yield Synapse(match[1].decode(), _STATUS)
+
+
+def _of_packages(tree: Tree, packages: Iterable[str]) -> Iterator[Synapse]:
+    for directory in packages:
+        for name in tree.names(directory):
+            match = _WHEEL.fullmatch(name)
+            if match:
+                yield Synapse(match[1], f"{directory}/{name}")
