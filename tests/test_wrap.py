@@ -20,6 +20,7 @@ from tests.layouts.families.windows import STORE, store, wsl
 from tests.support.amd import amd_host, drm_device, kernel, kfd_node, merged, opt
 from tests.support.commands import gpubind
 from tests.support.driver import host as machine_with
+from tests.support.driver import kernel as nvidia_kernel
 from tests.support.driver import rhel
 from tests.support.images import glibc
 from tests.support.trees import Spec, make_tree
@@ -361,6 +362,10 @@ def amds_spec(*nodes: int) -> Spec:
         (("docker", "run", "--device", "amd.com/gpu=0"), amds_spec(128, 129), 128),
         (("docker", "run", "--gpus", "driver=amd,device=1"), {}, 128),
         (("docker", "run", "--gpus", "1"), {}, 129),
+        (("docker", "run", "--gpus", "1"), amds_spec(128, 129), 128),
+        (("docker", "run", "--gpus", "1,capabilities=amd"), {}, 129),
+        (("podman", "run", "--gpus", "1"), amds_spec(128, 129), 129),
+        (("docker", "run", "--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0"), amds_spec(128, 129), 129),
         (("podman", "run", "--gpus", "1"), {}, 128),
         (("docker", "run", "--device=/dev/kfd", "--device=/dev/dri/renderD128"), {}, 128),
     ],
@@ -372,6 +377,22 @@ def test_wrap_counts_amds_gpus_as_amds_toolkit_does(
     host.write_text(record(amd_host(CROSSED, spec)))
     done = gpubind("wrap", "-q", "--dry-run", "--host", str(host), "--", *words, "img", "true")
     assert set(re.findall(r"/dev/dri/renderD[0-9]+", done.stdout)) == {f"/dev/dri/renderD{node}"}
+
+
+@pytest.mark.parametrize("words", ["docker run --gpus 1", "docker run --gpus device=0", "podman run --gpus 0"])
+def test_a_number_counts_nvidias_gpus_on_a_host_that_has_amds_too(tmp_path: Path, words: str) -> None:
+    """As docker and podman do: an index of gpubind's own `--gpus` is ambiguous there."""
+    host = tmp_path / "host.json"
+    spec = merged(opt(), kernel(gpus=2), rhel(), nvidia_kernel())
+    host.write_text(record(amd_host(spec)))
+
+    def nodes(*own: str) -> set[str]:
+        done = gpubind("wrap", "-q", "--dry-run", "--host", str(host), *own, "--", *words.split(), "img", "true")
+        assert done.returncode == 0
+        return set(re.findall(r"/dev/(?:dri/renderD|nvidia)[0-9]+", done.stdout))
+
+    assert nodes() == {"/dev/nvidia0"}
+    assert nodes("--rocm") == nodes("--gpus", "renderD128") == {"/dev/dri/renderD128"}
 
 
 @pytest.mark.parametrize(

@@ -326,7 +326,8 @@ def _of_docker(option: GivenOption) -> GpuRequest:
     driver = fields.get("driver", "")
     if driver not in ("", "nvidia", "amd", "cdi") or "options" in fields:
         raise _bad_gpus(option, f"gpubind does not support {'options' if 'options' in fields else f'driver={driver}'}")
-    vendors: tuple[Vendor, ...] = ("nvidia",) if driver == "nvidia" else ("amd",) if driver == "amd" else ()
+    words = {driver, *fields.get("capabilities", "").split(",")}  # each vendor's driver has its name as a capability
+    vendors = tuple(vendor for vendor in _RUNTIMES if vendor in words)[:1]
     request = GpuRequest(vendors, "all", capabilities_of(fields.get("capabilities", ""), option))
     if "device" in fields:
         if "count" in fields:
@@ -378,8 +379,8 @@ def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
 
 
 def capabilities_of(text: str, source: Union[GivenOption, str]) -> Optional[tuple[Capability, ...]]:
-    """Return the driver capabilities in *text*; None if it names none: `gpu` and `nvidia` are docker's own words."""
-    names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", "nvidia")]
+    """Return the driver capabilities in *text*; None if it names none: `gpu`, and vendors, are docker's own words."""
+    names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", *_RUNTIMES)]
     if not names:
         return None
     if "all" in names:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import GpubindError, UsageError
+from gpubind.formats.driver.cdi import KINDS
 from gpubind.host import Host
 from gpubind.image.reference import native_reference
-from gpubind.inventory.nodes import NVIDIA_MODULE
+from gpubind.inventory.nodes import AMD_MODULE, NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
 from gpubind.launch.target import Message, Notice, StartRequest, StartTarget, with_target
@@ -16,7 +17,7 @@ from gpubind.launch.wrap.command import Wrapped, arguments_of, moved, parse_comm
 from gpubind.launch.wrap.gpus import GpuRequest, as_written, with_image
 from gpubind.launch.wrap.passing import site_switches
 from gpubind.launch.wrap.unread import without_plan
-from gpubind.model import Gpu, by_address
+from gpubind.model import Gpu, Vendor, by_address
 from gpubind.observe import has_command
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS
@@ -114,6 +115,7 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
 
 def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -> tuple[StartRequest, Prepared]:
     """Return *request* with *gpus*, and the start of *target* with them. Errors: as `prepare_start`, in their words."""
+    gpus = _of_one_vendor(gpus, request, target.host)
     asked = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
     try:
         return asked, prepare_start(asked, target, in_line=True)
@@ -126,12 +128,26 @@ def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -
     return asked, prepare_start(asked, target, in_line=True)
 
 
+def _of_one_vendor(gpus: GpuRequest, request: StartRequest, host: Host) -> GpuRequest:
+    """Return *gpus* with a vendor where a number is a GPU of one: docker and podman give NVIDIA's, else AMD's.
+
+    Sources: moby 29.7 `daemon/devices_linux.go`; podman 6 `libpod/util.go` (discoverGPUVendorFromCDI).
+    """
+    own = request.query.request
+    is_known = bool(gpus.vendors or own.vendors or own.cdi_devices) or own.gpus is not None
+    if is_known or not any(name.isdigit() for name in (gpus.gpus or "").split(",")):
+        return gpus
+    modules: tuple[tuple[str, Vendor], ...] = ((NVIDIA_MODULE, "nvidia"), (AMD_MODULE, "amd"))
+    return gpus._replace(vendors=tuple(vendor for module, vendor in modules if host.dev.has(module))[:1])
+
+
 def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Optional[str]:
     """Return the GPUs for `--gpus`, where a number may be another GPU's: AMD's toolkit counts in PCI order.
 
-    A CDI spec that has the device takes precedence.
+    A CDI spec that has the device takes precedence: docker since 29.3 and podman since 6 look up --gpus in it, too.
     """
-    is_amds = gpus.vendors == ("amd",) or not (gpus.vendors or host.dev.has(NVIDIA_MODULE))
+    vendors = gpus.vendors or request.query.request.vendors
+    is_amds = vendors == ("amd",) or not (vendors or host.dev.has(NVIDIA_MODULE))
     if gpus.gpus in (None, "all", "none") or not is_amds:
         return gpus.gpus
     from gpubind.inventory.amd.devices import read_topology
@@ -143,7 +159,8 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
     nodes = {str(place): gpu.render or "" for place, gpu in enumerate(here)}
     for name, (_, device) in read_registry(host, request.query.request.cdi_directories).devices.items():
         renders = [node.source for node in device.edits.nodes if "/renderD" in node.source]
-        if renders and name in gpus.cdi:
+        is_meant = name in gpus.cdi or (not gpus.cdi and not gpus.chosen_by and name.startswith(f"{KINDS['amd']}="))
+        if renders and is_meant:
             nodes[name.partition("=")[2]] = ",".join(renders)
     return ",".join(nodes.get(name) or name for name in names)
 
