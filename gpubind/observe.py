@@ -41,6 +41,17 @@ def asked_program(path: str) -> None:
         recorder.program(path)
 
 
+def printed_by(
+    program: str, words: tuple[str, ...], passed: tuple[str, ...], added: tuple[tuple[str, str], ...], text: bytes
+) -> None:
+    """Report that *program* printed *text* for *words*, and would print the same again until something changes.
+
+    It got the caller's variables *passed*, and those *added*.
+    """
+    if recorder is not None:
+        recorder.output((program, words, passed, added), text)
+
+
 def why_not_served() -> Optional[str]:
     """Return why no memo has answered; the next answer from the memo then says that it is one."""
     if recorder is None:

@@ -2,36 +2,42 @@
 
 Sources: podman-save(1), podman-image-inspect(1); `docker save`, `docker image inspect`. The files are read in the
 directories of the store if these are the caller's (`files/overlay.py`); else the image is saved into an unnamed file in
-TMPDIR, of the size of the image.
+TMPDIR, of the size of the image. What was read is remembered by the image's ID, which stands for its content.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Optional, Union, cast
+from typing import TYPE_CHECKING, Optional, TypeVar, Union
 
-from gpubind.errors import HostReadError, NotStoredError, in_file
+from gpubind.errors import GpubindError, HostReadError, NotStoredError, UnseenError, in_file
+from gpubind.files import Tree
 from gpubind.files.blob import FileBlob, closed_on_error
 from gpubind.files.overlay import Layer, OverlayTree
+from gpubind.files.remembered import Answers, RememberedTree
 from gpubind.files.trust import obeyed_environ
-from gpubind.formats.archive.oci import DOCUMENT_LIMIT, parse_inspected, variables
+from gpubind.formats.archive.oci import DOCUMENT_LIMIT, Inspected, parse_inspected, variables
 from gpubind.host.programs import ENVIRON, ask, find_program
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import NAME, Store, bad_name
+from gpubind.memo.answer import is_on
+from gpubind.memo.content import content_name, keep_content, known_content
 from gpubind.model import HostPath, Missing
 from gpubind.model.answers import reason
 from gpubind.model.arch import Architecture
 from gpubind.model.budget import tell
-from gpubind.observe import cannot_sign
+from gpubind.observe import cannot_sign, printed_by
 
 if TYPE_CHECKING:
     from typing import IO
 
     from gpubind.files.opened import OpenedTree
 
+T = TypeVar("T")
 
 ANSWER_S = 60.0  # a store on a slow file system, with many images
 SAVE_S = 1800.0
@@ -39,9 +45,6 @@ VERSION_S = 10.0
 MESSAGE_LIMIT = 2000
 VARIABLES = (
     "HOME",
-    "TMPDIR",
-    "USER",
-    "XDG_RUNTIME_DIR",
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
     "CONTAINERS_CONF",
@@ -53,9 +56,10 @@ VARIABLES = (
     "DOCKER_CONTEXT",
     "DOCKER_HOST",
     "DOCKER_TLS_VERIFY",
-    "DBUS_SESSION_BUS_ADDRESS",
 )
 """The variables by which the programs find their store."""
+_OF_A_SESSION = ("DBUS_SESSION_BUS_ADDRESS", "USER", "XDG_RUNTIME_DIR")
+"""Variables that they need besides, and that are others in each session."""
 _ABSENT = re.compile("no such image|image not known|unsupported transport", re.IGNORECASE)
 """Messages of docker 26.1 and podman 5.4. The last is of `dir:PATH` and its kin, which podman copies into its store."""
 _WARNING = re.compile(r'time="[^"]*" level=(?:debug|info|warning) |(?:WARN|INFO|DEBU)\[|WARNING: ')
@@ -74,12 +78,48 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     with in_file(f"{store} image inspect {name}"):
         found = parse_inspected(inspected)
 
-    saved = partial(_saved, store, name, reference, arch)
-    layers = _layers(found.layers)
-    if not layers:
-        return saved()
-    tree = OverlayTree(layers, HostPath(reference), lambda: cast("OpenedTree", saved().tree))
+    def whole() -> Tree:
+        cannot_sign(f"the image was read in the store of {store}")
+        layers, saved = _layers(found.layers), partial(_saved, store, name, reference, arch)
+        return OverlayTree(layers, HostPath(reference), partial(_later, saved)) if layers else saved()
+
+    def keep(key: str, answers: Answers) -> None:
+        with suppress(GpubindError, OSError):
+            # An image that is being removed loses its files after its name: until now it had all of them.
+            if _call(store, ("image", "inspect", name), reference) == inspected:
+                keep_content(key, answers)
+
+    key = _key(store, found, arch)
+    if key is None:
+        tree = whole()
+    else:
+        known = known_content(key)
+        opened = None if known else whole()
+        tree = RememberedTree(HostPath(reference), known, lambda: opened or _later(whole), partial(keep, key))
     return closed_on_error(tree, lambda: read_image(tree, reference, store, variables(found.env)))
+
+
+def _key(store: Store, found: Inspected, arch: Architecture) -> Optional[str]:
+    """Return the name under which the content of an image is remembered; None where the store names no content.
+
+    Another store, which may lie about its images, has other names.
+    """
+    program = find_program(store)
+    if not (found.id and found.parts) or isinstance(program, Missing) or not is_on():
+        return None
+    of_store = (store, program, sorted(obeyed_environ(VARIABLES).items()))
+    return content_name(repr((of_store, arch.name, found.id, found.arch, found.parts)))
+
+
+def _later(make: Callable[[], T]) -> T:
+    """Return the files that *make* opens. That they cannot be opened any more does not mean that there is no image.
+
+    Errors: `UnseenError` for any `HostReadError`: a plan for which others of its files were read can be made without.
+    """
+    try:
+        return make()
+    except HostReadError as error:
+        raise UnseenError(error.code, error.what, where=error.where, why=error.why, hint=error.hint) from error
 
 
 def _layers(directories: Sequence[str]) -> list[Layer]:
@@ -93,17 +133,17 @@ def _layers(directories: Sequence[str]) -> list[Layer]:
         return []
 
 
-def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Image:
-    """Return the image that its program saves into an unnamed file, which leaves nothing."""
+def _saved(store: Store, name: str, reference: str, arch: Architecture) -> OpenedTree:
+    """Return the files of the image that its program saves into an unnamed file, which leaves nothing."""
     import tempfile
 
-    from gpubind.image.oci import open_archive
+    from gpubind.image.oci import archive_tree
 
     with tempfile.TemporaryFile() as file:
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(store, words, reference, file)
         blob = FileBlob(os.dup(file.fileno()), reference)
-    return closed_on_error(blob, lambda: open_archive(blob, HostPath(reference), reference, store, None, arch))
+    return closed_on_error(blob, lambda: archive_tree(blob, HostPath(reference), store, None, arch))[0]
 
 
 def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
@@ -139,20 +179,26 @@ def _answer(
     into: Optional[IO[bytes]] = None,
 ) -> Union[bytes, str]:
     """Return what *program* prints; if it fails, the reason."""
-    cannot_sign(f"`{store}` was asked")
+    # Each job may have another TMPDIR, and an answer that depends on it would serve that job alone.
+    environ = obeyed_environ((*VARIABLES, *_OF_A_SESSION, *(() if into is None else ("TMPDIR",))))
     try:
         status, printed, message = ask(
             program,
             (store, *words),
             f"`{store} {words[0]}`",
             time_s,
-            {**obeyed_environ(VARIABLES), **ENVIRON},
+            {**environ, **ENVIRON},
             limit=DOCUMENT_LIMIT,
             into=into,
             meanwhile=lambda: None if into is None else tell(reference, os.fstat(into.fileno()).st_size),
         )
     except OSError as error:
+        cannot_sign(f"`{store}` does not answer")
         return reason(error)
+    if status == 0 and into is None:
+        printed_by(program, (store, *words), tuple(environ), tuple(ENVIRON.items()), printed)
+        return printed
+    cannot_sign(f"`{store}` was asked")
     if status == 0:
         return printed
     text = message[: MESSAGE_LIMIT * 4].decode("utf-8", "surrogateescape")

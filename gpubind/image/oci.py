@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Optional, TypeVar
 
 from gpubind.errors import FormatError, HostReadError, UsageError, in_file
-from gpubind.files import Tree
 from gpubind.files.blob import Blob, BlobPart, Bytes, closed_on_error
 from gpubind.files.compressed import unpacked
 from gpubind.files.live import LiveTree
@@ -88,7 +87,8 @@ class Blobs:
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
     """Return the image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
     blobs, root = Blobs(LiveTree(path), path), HostPath(real_path(path))
-    image = closed_on_error(blobs, lambda: _from_index(blobs, root, label, "oci-layout", tag, arch))
+    tree, env = closed_on_error(blobs, lambda: _from_index(blobs, root, tag, arch))
+    image = closed_on_error(tree, lambda: read_image(tree, label, "oci-layout", env))
     blobs.tree.close()  # the layers are files that stay open
     return image
 
@@ -97,6 +97,17 @@ def open_archive(
     blob: Blob, root: HostPath, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
 ) -> Image:
     """Return the image in the tar archive *blob*, of *kind* if given, called *label*; of several, the one for *arch*.
+
+    Errors: as `archive_tree`.
+    """
+    tree, env, found = archive_tree(blob, root, kind, tag, arch)
+    return read_image(tree, label, found, env)
+
+
+def archive_tree(
+    blob: Blob, root: HostPath, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
+) -> tuple[OpenedTree, dict[str, str], ImageKind]:
+    """Return the files of the image in the tar archive *blob*, the variables of its configuration, and its kind.
 
     Errors: `FormatError` (`bad-oci`, `bad-archive`, `image-bomb`, `unknown-image`), `HostReadError`
     (`unsupported-image`, `encrypted-image`), `UsageError` (`several-images`, `no-such-tag`).
@@ -119,13 +130,13 @@ def open_archive(
         image = _tagged(images, [image.tags for image in images], tag, blobs.label)
         env = blobs.parsed(image.config, oci.parse_oci_config)
         tree = _layered(blobs, root, [(layer, None) for layer in image.layers])
-        return read_image(tree, label, kind or "docker-archive", env)
-    return _from_index(blobs, root, label, "oci-archive", tag, arch)
+        return tree, env, kind or "docker-archive"
+    return *_from_index(blobs, root, tag, arch), "oci-archive"
 
 
 def _from_index(
-    blobs: Blobs, root: HostPath, label: str, kind: ImageKind, tag: Optional[str], arch: Architecture
-) -> Image:
+    blobs: Blobs, root: HostPath, tag: Optional[str], arch: Architecture
+) -> tuple[OpenedTree, dict[str, str]]:
     descriptors = blobs.parsed("index.json", oci.parse_oci_index)
     images = [d for d in descriptors if d.media_type in (*oci.INDEX_TYPES, *oci.MANIFEST_TYPES, "")]
     if not images and descriptors:
@@ -151,10 +162,10 @@ def _from_index(
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
     env = blobs.parsed(manifest.config.path, oci.parse_oci_config, manifest.config)
     layers = [(layer.path, layer) for layer in manifest.layers]
-    return read_image(_layered(blobs, root, layers), label, kind, env)
+    return _layered(blobs, root, layers), env
 
 
-def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[oci.OciDescriptor]]]) -> Tree:
+def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[oci.OciDescriptor]]]) -> OpenedTree:
     """Return the tree of *layers*. Layers in a packed archive are listed in the order of the archive.
 
     `docker save` writes them in the order of their digests: going back to each would unpack the archive as often.

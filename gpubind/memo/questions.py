@@ -29,6 +29,10 @@ OWN_FILES = "/proc/self/fd"
 OWN_FACTS = "/proc/self/fdinfo"
 MOUNTS = "/proc/self/mountinfo"
 _OWN = "/proc/self/"
+_OUTPUT_LIMIT = 16 << 20
+"""Bytes of what a program prints."""
+_OUTPUT_MS = 10_000
+"""How long it may print nothing."""
 _ELSEWHERE = -1
 """In the place of the number of an error: the path leads to something else than it did, and no answer is like that."""
 _READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -211,6 +215,46 @@ def _own_locale(_: str) -> bool:
         return False
 
 
+def _output(question: tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]) -> Optional[bytes]:
+    """Return the hash of what a program prints, which may be asked last: its variables have the values of that time.
+
+    Return None if it fails. Errors: `OSError`, also if it takes too long.
+    """
+    from _signal import SIGKILL, SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]  # `signal` is slow
+    from select import POLLIN, poll
+
+    program, words, passed, added = question
+    environ = {name: os.environ[name] for name in passed if name in os.environ}
+    environ.update(added)
+    read, write = posix.pipe()
+    try:
+        try:
+            actions = [
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, write, 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ]
+            child = posix.posix_spawn(program, words, environ, file_actions=actions, setsigdef=(SIGPIPE, SIGXFSZ))
+        finally:
+            posix.close(write)
+        data, waiting, is_whole = b"", poll(), False
+        waiting.register(read, POLLIN)
+        try:
+            while len(data) <= _OUTPUT_LIMIT and waiting.poll(_OUTPUT_MS):
+                more = posix.read(read, _OUTPUT_LIMIT)
+                if not more:
+                    is_whole = True
+                    break
+                data += more
+        finally:
+            if not is_whole:
+                posix.kill(child, SIGKILL)
+            status = posix.waitpid(child, 0)[1]
+        return digest(data) if is_whole and status == 0 else None
+    finally:
+        posix.close(read)
+
+
 ASKED: dict[str, Callable[[Any], Any]] = {
     "lstat": lambda path: facts(posix.lstat(path)),
     "stat": lambda path: facts(posix.stat(path)),
@@ -230,7 +274,9 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "user": _user,
     "terminal": lambda descriptor: tuple(posix.get_terminal_size(descriptor)),
     "locale": _own_locale,
+    "output": _output,
 }
 """Every kind of question, and how it is asked again. "written" is a file or a directory by its times, where the file
 system keeps honest ones; "inode" and "mounted" tell whether that is still the same file system. "device" and "owner"
-tell whether a user's FUSE file system reports the owner of a file."""
+tell whether a user's FUSE file system reports the owner of a file. "output" comes last: a program is only asked again
+when all that decides which one it is, and what it gets, is as it was."""

@@ -75,7 +75,7 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
         if free and tuple(argv[-len(free) :]) != free:
             return "the command does not end the words"
         become = (path, tuple(argv[: -len(free)] if free else argv), *change)
-    _note_modules(recorder)
+    note_modules(recorder)
     if recorder.refused:
         return str(recorder.refused)
     trace = {kind: questions for kind, questions in recorder.questions.items() if questions}
@@ -116,7 +116,7 @@ def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...],
     return unset, {name: value for name, value in values.items() if value != callers.get(name)}
 
 
-def _note_modules(recorder: Recorder) -> None:
+def note_modules(recorder: Trace) -> None:
     """Note gpubind's own code, and the directories in which packages are installed.
 
     They were loaded after this process had begun: if they are older, then these are the ones that were.

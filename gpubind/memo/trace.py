@@ -14,7 +14,7 @@ import time
 from typing import Any, Optional
 
 from gpubind.memo.filesystems import FileSystems, Trust, is_young
-from gpubind.memo.questions import ASKED, ask, facts, hash_of, signature
+from gpubind.memo.questions import ASKED, ask, digest, facts, hash_of, signature
 from gpubind.observe import AskedEnviron
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
@@ -40,7 +40,8 @@ class Trace:
         self.questions: dict[str, dict[Any, Any]] = {kind: {} for kind in ASKED}
         self.refused: Optional[str] = None
         """Why the answer cannot be kept."""
-        self._callers = dict(os.environ)
+        environ: Any = os.environ  # within another trace, to copy it would be a question about each variable
+        self._callers = environ.plain() if isinstance(environ, AskedEnviron) else dict(environ)
         self.environ = AskedEnviron(self._callers, self)
         self._file_systems = FileSystems()
 
@@ -82,6 +83,10 @@ class Trace:
         answer = bool(ask("locale", ""))
         self.note("locale", "", answer)
         return answer
+
+    def output(self, question: tuple[Any, ...], text: bytes) -> None:
+        """Note that a program printed *text*."""
+        self.note("output", question, digest(text))
 
     def program(self, path: str) -> None:
         """Note that the program *path* is asked for its version. A script may ask other programs."""

@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.errors import GpubindError, NotStoredError
+from gpubind.errors import GpubindError, NotStoredError, UnseenError
 from gpubind.files.overlay import COMPOSEFS
 from gpubind.host import programs as programs_of_hosts
 from gpubind.image import engine
 from gpubind.image.open import open_image
+from gpubind.memo import content, files
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.trees import Spec, make_tree
 
 ENV = ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all"]
+ID = {"Id": f"sha256:{'1' * 64}", "RootFS": {"Type": "layers", "Layers": [f"sha256:{'2' * 64}"]}}
+"""What stands for the content of an image; the tests in which it is missing remember nothing."""
 
 
 @pytest.fixture
@@ -206,3 +209,132 @@ def test_a_program_that_is_missing_or_not_roots_is_not_run(
         open_image("podman:test:1")
     assert (caught.value.code, "no `podman` in" in caught.value.why) == ("no-image-store", True)
     assert not (programs / "calls").exists()
+
+
+@pytest.fixture
+def memory(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`programs` whose image has an ID, and a place in which its content is remembered."""
+    inspect(programs)
+    (programs / "memos").mkdir(mode=0o700)
+    monkeypatch.setenv("GPUBIND_MEMO", "on")
+    monkeypatch.setattr(files, "directories", lambda: iter([str(programs / "memos")]))
+    monkeypatch.setattr(files, "secret_directory", lambda: str(programs / "state"))
+    monkeypatch.setattr(files, "_above", lambda path: [os.path.dirname(path)])  # the test may lie in root's /tmp
+    monkeypatch.setattr(content, "note_modules", lambda trace: None)
+    return programs
+
+
+def inspect(programs: Path, **changed: object) -> None:
+    image = {"Os": "linux", "Architecture": "amd64", "Config": {"Env": ENV}, **ID, **changed}
+    (programs / "inspected").write_text(json.dumps([image]))
+
+
+def look(reference: str = "docker:test:1", path: str = "/etc/passwd") -> str:
+    with open_image(reference) as image:
+        assert image.tree.has(path)
+        return image.facts.libc_version or ""
+
+
+def saves(programs: Path) -> int:
+    return sum(" save " in line for line in calls(programs))
+
+
+@pytest.mark.parametrize("store", ["podman", "docker"])
+def test_an_image_is_saved_once_as_long_as_its_id_is_the_same(memory: Path, store: str) -> None:
+    first = open_image(f"{store}:test:1")
+    first.close()
+    for number in range(3):
+        inspect(memory, RepoTags=[f"test:{number}"], Metadata={"LastTagTime": f"{number}"})  # pulled again, say
+        with open_image(f"{store}:test:1") as image:
+            assert image.facts == first.facts
+            assert image.tree.lacks("/nowhere")
+    assert saves(memory) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Id": f"sha256:{'3' * 64}"},
+        {"Architecture": "arm64"},
+        {"RootFS": {"Layers": [f"sha256:{'4' * 64}"]}},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_another_image_under_the_same_name_is_saved(memory: Path, changed: dict[str, object]) -> None:
+    assert look() == "2.36"
+    (memory / "saved").write_bytes(archive(docker_archive([packed(tar(dict(glibc("2.31"))))], ENV)))
+    inspect(memory, **changed)
+    assert look() == "2.31"
+
+
+def test_the_variables_are_those_of_the_image_now(memory: Path) -> None:
+    look()
+    inspect(memory, Config={"Env": ["PATH=/other"]})
+    assert open_image("docker:test:1").facts.env == {"PATH": "/other"}
+
+
+@pytest.mark.parametrize("name", ["DOCKER_HOST", "DOCKER_CONTEXT", "HOME"])
+def test_another_store_has_a_memory_of_its_own(memory: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may say of any image that it has that ID."""
+    look()
+    monkeypatch.setenv(name, "/run/other")
+    look()
+    assert saves(memory) == 2
+
+
+@pytest.mark.parametrize("name", ["TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"])
+def test_what_differs_from_job_to_job_is_no_other_store(
+    memory: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look()
+    monkeypatch.setenv(name, "/run/other")
+    look()
+    assert saves(memory) == 1
+
+
+def test_for_what_nobody_has_asked_before_the_image_is_saved_once_more(memory: Path) -> None:
+    look()
+    for _ in range(2):
+        with open_image("docker:test:1") as image:
+            assert image.tree.read_text("/etc/passwd") == "root:x:0:0::/root:/bin/sh\n"
+        assert saves(memory) == 2
+
+
+def test_an_image_without_an_id_and_one_for_which_nothing_is_kept_are_saved_each_time(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspect(memory, Id=None)
+    look()
+    inspect(memory)
+    monkeypatch.setenv("GPUBIND_MEMO", "off")
+    look()
+    assert saves(memory) == 2
+    assert list((memory / "memos").iterdir()) == []
+
+
+def test_of_an_image_that_is_removed_while_it_is_read_nothing_is_remembered(memory: Path) -> None:
+    """Its layers go one by one: a file that is gone already was not absent."""
+    in_layers(memory, glibc("2.36"))
+    inspected = json.loads((memory / "inspected").read_text())
+    (memory / "inspected").write_text(json.dumps([{**inspected[0], **ID}]))
+    with open_image("podman:test:1") as image:
+        assert image.tree.has("/etc/passwd")
+        (memory / "inspected").write_text("[]")
+    assert list((memory / "memos").iterdir()) == []
+
+
+def test_an_image_that_is_remembered_and_cannot_be_saved_any_more_is_not_taken_for_a_bad_one(memory: Path) -> None:
+    """With a full TMPDIR, for example: a start goes on without what it cannot see."""
+    look()
+    (memory / "saved").unlink()
+    with open_image("docker:test:1") as image, pytest.raises(UnseenError) as caught:
+        image.tree.read("/usr/bin/env")
+    assert caught.value.code == "image-store"
+
+
+def test_the_image_that_was_used_longest_ago_is_forgotten_first(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look()
+    (file,) = (memory / "memos").iterdir()
+    os.utime(file, (1, 1))
+    look()
+    assert file.stat().st_mtime > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,6 +14,8 @@ from gpubind.memo import answer, questions
 from tests.support.acl import acl_for
 from tests.support.changes import CDI
 from tests.support.elf import elf
+from tests.support.images import glibc
+from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.ldcache import build_ldcache
 from tests.support.memo import IS_ROOT, Bench
 
@@ -102,6 +105,33 @@ def _open_to(user: int) -> Callable[[Bench], None]:
     return change
 
 
+STORED = """#!/bin/sh
+case "$*" in
+"image inspect test:1") cat BASE/inspected ;;
+"save test:1") cat BASE/saved ;;
+esac
+"""
+
+
+def _inspected(number: str) -> str:
+    digest = f"sha256:{number * 64}"
+    config = {"Env": [f"LD_LIBRARY_PATH=/{number}"]}
+    return json.dumps([{"Id": digest, "RootFS": {"Layers": [digest]}, "Config": config}])
+
+
+def _a_store(bench: Bench) -> None:
+    """With an image, and a program that only plays docker."""
+    (bench.base / "inspected").write_text(_inspected("1"))
+    (bench.base / "saved").write_bytes(archive(docker_archive([packed(tar(dict(glibc())))], [])))
+    for path, text in (("early/docker", "\x7fELF docker version 26.1.5\n"), ("standard/docker", STORED)):
+        (bench.base / path).write_text(text.replace("BASE", str(bench.base)))
+        (bench.base / path).chmod(0o755)
+
+
+def _another_image(bench: Bench) -> None:
+    (bench.base / "inspected").write_text(_inspected("2"))
+
+
 CASES = {
     "lstat": Case("plan", _nothing, _a_program),
     "stat": Case("apptainer", _nothing, _earlier_program),
@@ -128,6 +158,7 @@ CASES = {
     "terminal": Case("table", _on_a_terminal, _narrow),
     "access": Case("apptainer", _refused_program, _permitted_program),
     "locale": Case("apptainer", _set("LC_CTYPE", "C.UTF-8"), _text("environ", "LC_CTYPE=C.UTF-8\0")),
+    "output": Case("docker", _a_store, _another_image),
 }
 
 
@@ -147,7 +178,7 @@ def test_without_one_kind_of_question_the_law_does_not_hold(
 ) -> None:
     case = {**CASES, **ROOTS_CASES}[kind]
     case.before(bench)
-    words = bench.commands()[case.command]
+    words = bench.docker if case.command == "docker" else bench.commands()[case.command]
     bench.settle()
     bench.with_memo(words)  # which writes generated files, and the next start finds them
     bench.settle()

@@ -247,3 +247,14 @@ def test_an_answer_about_a_version_has_the_same_bytes_asked_and_known(bench: Ben
     assert run_program(("engine", "--version"), 10) == RunResult(0, "engine 1.2\n", "")
     program.write_text("#!/bin/sh\necho engine 1.2\nexit 3\n")
     assert run_program(("engine", "--version"), 10) == RunResult(3, "engine 1.2\n", "")
+
+
+def test_to_ask_a_program_for_its_version_is_no_question_about_the_callers_variables(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of a job, for example: each job would make a memo of its own, and be served by none."""
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    with Recorder(lambda status: None) as recorder:
+        storing.version_of("/bin/true", lambda program: "1.0\n")
+    assert "SLURM_JOB_ID" not in recorder.questions["variable"]
+    assert not recorder.questions["variables"]

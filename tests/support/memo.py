@@ -164,6 +164,11 @@ class Bench:
             "wrap": ("wrap", *root, "--", "apptainer", "exec", "--nv", image, *run),
         }
 
+    @property
+    def docker(self) -> tuple[str, ...]:
+        """A start of an image in docker's store, where a test makes one."""
+        return ("wrap", "-q", *self.root, "--", "docker", "run", "--gpus", "all", "test:1", *self.command)
+
     def without(self, words: tuple[str, ...]) -> Outcome:
         return self._outcome(lambda: gpubind.cli.main.main([*words]))
 
@@ -251,7 +256,7 @@ def bench_in(base: Path) -> Iterator[Bench]:
         patch.setattr(questions, "OWN_ENVIRON", str(bench.own_environ))
         patch.setattr(filesystems, "SKEW_NS", filesystems.YOUNG_NS)
         patch.setattr(filesystems.FileSystems, "trust", lambda _, path, device: bench.trust(path, device))
-        patch.setattr(storing, "_note_modules", lambda recorder: None)
+        patch.setattr(storing, "note_modules", lambda recorder: None)
         patch.setattr(programs, "PROGRAM_DIRECTORIES", (str(base / "standard"),))
         patch.setattr(gpubind.launch.caller, "probe_version", probe)
         patch.setattr(pwd, "getpwuid", getpwuid)

@@ -65,6 +65,9 @@ _DOCKER = Decoder(
         "driver": "GraphDriver.Name",
         "upper": "GraphDriver.Data.UpperDir",
         "lower": "GraphDriver.Data.LowerDir",
+        "id": "Id",
+        "arch": "Architecture",
+        "parts": "RootFS.Layers",
     },
     members=MEMBERS_LIMIT,
     has_nul=False,
@@ -125,6 +128,11 @@ class Inspected(NamedTuple):
     driver: Optional[str] = None
     upper: str = ""
     lower: str = ""
+    id: str = ""
+    """The digest of its configuration, or of its manifests, which name all that is in it."""
+    arch: str = ""
+    parts: tuple[str, ...] = ()
+    """The digests of its layers. An image for several architectures has one ID, and layers for each."""
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -1,0 +1,178 @@
+"""Answer about files that never change from what earlier commands have asked of them.
+
+An image in a store has an ID that stands for its content, and to open the image may take many seconds. `RememberedTree`
+opens it once something is asked that is not remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from posixpath import dirname, join
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from gpubind.errors import GpubindError
+from gpubind.files.tree import Tree
+from gpubind.model import HostPath, Missing, Stat
+from gpubind.model.answers import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+    from gpubind.formats.elf.named import NamedLibraries
+    from gpubind.model.gpucode import GpuCode
+
+Answers = dict[str, dict[Any, Any]]
+"""By the name of the question and what it is about, in a form that can be stored (`packed`)."""
+
+BYTES_LIMIT = 128 << 10
+"""Larger texts are read again."""
+WHOLE_LIMIT = 4 << 20
+"""Bytes of all that is remembered of one image, about."""
+NAMES_LIMIT = 8_000
+"""Names of which the facts are remembered unasked."""
+_SHARED = "gpubind.formats.elf.elf"
+_KINDS = {
+    **dict.fromkeys(("ElfFacts", "ElfIdent", "NotElf", "VersionNeed"), _SHARED),
+    **dict.fromkeys(("CodeModule", "GpuCode", "Ptx"), "gpubind.model.gpucode"),
+    "CudaNote": "gpubind.model.image",
+    "Missing": "gpubind.model.files",
+    "Stat": "gpubind.model.files",
+    "NamedLibraries": "gpubind.formats.elf.named",
+}
+"""The modules of the frozen values that an answer is made of."""
+
+
+def packed(value: Any) -> Any:
+    """Return *value* in a form for `marshal`: a frozen value as a tuple with its kind, a tuple as a list."""
+    if not isinstance(value, tuple):
+        return value
+    fields = [packed(one) for one in value]
+    kind = type(value).__name__
+    return (kind, *fields) if hasattr(value, "_fields") else fields
+
+
+def unpacked(value: Any) -> Any:
+    """Return the value that `packed` has made *value* of."""
+    if isinstance(value, list):
+        return tuple(map(unpacked, value))
+    if not isinstance(value, tuple):
+        return value
+    kind, *fields = value
+    made = getattr(import_module(_KINDS[kind]), kind)(*map(unpacked, fields))
+    return ABSENT if made == ABSENT else made
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes *value*, which is packed, takes."""
+    if isinstance(value, (list, tuple)):
+        return 8 + sum(map(size_of, value))
+    return 8 + (len(value) if isinstance(value, (bytes, str)) else 0)
+
+
+class RememberedTree(Tree):
+    """The files of an image, of which *known* is remembered. *whole* opens them; *keep* gets all that is known then."""
+
+    def __init__(
+        self, root: HostPath, known: Answers, whole: Callable[[], Tree], keep: Callable[[Answers], None]
+    ) -> None:
+        super().__init__(root)
+        self._known = known
+        self._make_whole = whole
+        self._keep = keep
+        self._whole: Optional[Tree] = None
+        self._size = sum(size_of(value) for answers in known.values() for value in answers.values())
+
+    def close(self) -> None:
+        """Close the files, if they are open: then something new is known, and is kept."""
+        if self._whole is not None and not self.is_closed:
+            with suppress(GpubindError, OSError):  # the answers so far are right nevertheless
+                self._add_neighbours()
+            self._keep(self._known)
+            self._whole.close()
+        super().close()
+
+    @property
+    def whole(self) -> Tree:
+        """The files themselves."""
+        if self._whole is None:
+            self._whole = self._make_whole()
+        return self._whole
+
+    @property
+    def restarts(self) -> bool:  # type: ignore[override]
+        """As the attribute of the files themselves."""
+        return bool(self._ask("restarts", "", lambda: self.whole.restarts))
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        names = self._known.get("_list", {}).get(dirname(path))
+        if isinstance(names, list) and path.rpartition("/")[2] not in names:
+            return ABSENT
+        return self._asked("_lstat", path)  # type: ignore[no-any-return]
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        return self._asked("_readlink", path)  # type: ignore[no-any-return]
+
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        return self._asked("_list", path)  # type: ignore[no-any-return]
+
+    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+        return self._asked("_read", path, limit)  # type: ignore[no-any-return]
+
+    def _head(self, path: str, size: int) -> Union[bytes, Missing]:
+        return self._asked("_head", path, size)  # type: ignore[no-any-return]
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        return self._asked("_ident", path)  # type: ignore[no-any-return]
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        return self._asked("_elf", path)  # type: ignore[no-any-return]
+
+    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
+        return self._asked("_gpu_code", path)  # type: ignore[no-any-return]
+
+    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
+        return self._asked("_named_libraries", path)  # type: ignore[no-any-return]
+
+    def _constants(self, path: str) -> Union[bytes, Missing]:
+        return self._asked("_constants", path)  # type: ignore[no-any-return]
+
+    def _is_stub(self, path: str) -> bool:
+        return self._asked("_is_stub", path)  # type: ignore[no-any-return]
+
+    def _asked(self, question: str, *about: Any) -> Any:
+        """Return the answer to the *question* of that name, which the files themselves answer if it is new."""
+        return self._ask(
+            question, about[0] if len(about) == 1 else about, lambda: getattr(self.whole, question)(*about)
+        )
+
+    def _ask(self, question: str, about: Any, answer: Callable[[], Any]) -> Any:
+        known = self._known.setdefault(question, {})
+        if about in known:
+            return unpacked(known[about])
+        found = answer()
+        # That this user may not look there says nothing about the image.
+        if not isinstance(found, Missing) or found.why in ("absent", "unreadable"):
+            made = packed(found)
+            size = size_of(made) + size_of(about)
+            if size <= BYTES_LIMIT and self._size + size <= WHOLE_LIMIT:
+                known[about] = made
+                self._size += size
+        return found
+
+    def _add_neighbours(self) -> None:
+        """Remember also what is next to each path that was asked for: other command lines ask for it."""
+        left = NAMES_LIMIT
+        for directory in sorted({dirname(path) for path in self._known.get("_lstat", {})}):
+            found = self._stat(directory)
+            names = self._list(directory) if isinstance(found, Stat) and found.kind == "dir" else ABSENT
+            if isinstance(names, Missing) or len(names) > left:
+                continue
+            left -= len(names)
+            for name in sorted(names):
+                path = join(directory, name)
+                found = self._lstat(path)
+                if isinstance(found, Stat) and found.kind == "link":
+                    self._readlink(path)

@@ -1,0 +1,49 @@
+"""Remember what was read of content that never changes, by a name that stands for it.
+
+It is believed under the same conditions as a memo, as long as gpubind's own code is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posix  # `os` may be a recorder's
+from typing import Any
+
+from gpubind.memo import files
+from gpubind.memo.questions import digest, first_change
+from gpubind.memo.storing import note_modules, write
+from gpubind.memo.trace import Trace
+
+
+def content_name(text: str) -> str:
+    """Return the name under which the content that *text* stands for is remembered."""
+    return f"content-{digest(text.encode('utf-8', 'surrogateescape')).hex()}"
+
+
+def known_content(name: str) -> dict[str, Any]:
+    """Return what is remembered under *name*; empty if nothing is."""
+    opened = files.open_place()
+    if opened is None:
+        return {}
+    place, secret = opened
+    try:
+        memo = files.read_memo(place, name, secret)
+        if memo is None or first_change(memo["trace"]) is not None:
+            return {}
+        with contextlib.suppress(OSError):
+            posix.utime(name, dir_fd=place)  # the oldest are removed first
+        known: dict[str, Any] = memo["known"]
+        return known
+    finally:
+        posix.close(place)
+
+
+def keep_content(name: str, known: dict[str, Any]) -> None:
+    """Remember *known* under *name*, with what another command has remembered meanwhile. Errors: `OSError`."""
+    trace = Trace()
+    note_modules(trace)
+    if trace.refused is not None:
+        return
+    others = known_content(name)
+    merged = {kind: {**others.get(kind, {}), **known.get(kind, {})} for kind in {**others, **known}}
+    write(name, {"trace": {kind: asked for kind, asked in trace.questions.items() if asked}, "known": merged})
