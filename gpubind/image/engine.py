@@ -179,7 +179,7 @@ def _answer(
     into: Optional[IO[bytes]] = None,
 ) -> Union[bytes, str]:
     """Return what *program* prints; if it fails, the reason."""
-    # Each job may have another TMPDIR, and an answer that depends on it would serve that job alone.
+    # Each job may have another TMPDIR: an answer that depends on it would serve no other job.
     environ = obeyed_environ((*VARIABLES, *_OF_A_SESSION, *(() if into is None else ("TMPDIR",))))
     try:
         status, printed, message = ask(

@@ -81,7 +81,11 @@ class Charliecloud(Runtime):
         return name in start.user.options.env or any(fnmatchcase(name, pattern) for pattern in patterns)
 
     def stored_image(self, name: str, options: Options, environ: Mapping[str, str]) -> Optional[str]:
-        storage = options.last("storage") or environ.get("CH_IMAGE_STORAGE") or f"/var/tmp/{_user(environ)}.ch"
+        storage = (
+            options.last("storage")
+            or environ.get("CH_IMAGE_STORAGE")
+            or f"/var/tmp/{_user(environ, environ.get('HOME', ''))}.ch"
+        )
         return f"{storage}/img/{name.replace('/', '%').replace(':', '+')}"
 
     def skeleton(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
@@ -123,7 +127,7 @@ class Charliecloud(Runtime):
         environ = start.caller.environ
         if "USER" not in environ:
             # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
-            environ = changed(environ, values={"USER": _user({"HOME": start.caller.home or "", **environ})})
+            environ = changed(environ, values={"USER": _user(environ, start.caller.home or "")})
         return Command(
             (call.program, *start.user.arguments, *words.options, call.image, "--", *start.in_directory(call)), environ
         )
@@ -139,9 +143,9 @@ class Charliecloud(Runtime):
         return own_mounts_of(binds, users, options.last("cd") or "/")
 
 
-def _user(environ: Mapping[str, str]) -> str:
-    """Return the caller's name, as far as variables tell it."""
-    return environ.get("USER") or environ.get("LOGNAME") or environ.get("HOME", "").rpartition("/")[2] or "user"
+def _user(environ: Mapping[str, str], home: str) -> str:
+    """Return the caller's name, as far as variables and the name of the *home* directory tell it."""
+    return environ.get("USER") or environ.get("LOGNAME") or home.rpartition("/")[2] or "user"
 
 
 def _makes_places(start: Start) -> bool:
