@@ -85,7 +85,7 @@ def fit_files(
         shared = [file for file in files if file.group == userspace.group]
         container = Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
         own = _own_runtime(userspace, image, container, facts)
-        if own is None and has_one(image, userspace.video) and not has_one(image, userspace.users):
+        if own is None and is_for_video(image, userspace):
             fit = fit._replace(for_video=(*fit.for_video, userspace.group))
         fit = fit._replace(own_userspaces={**fit.own_userspaces, **({userspace.group: own} if own else {})})
         fit = _fit_userspace(host, shared, image, container, fit, forced=forced, libc=libc)
@@ -186,6 +186,11 @@ def _own_runtime(userspace: Userspace, image: Loader, container: Container, fact
     patterns = [f"{directory}/{name}" for name in userspace.runtime for directory in userspace.places]
     places = (path for pattern in patterns for path in glob(image.tree, pattern))
     return next((path for path in places if isinstance(image.tree.ident(path), ElfIdent)), None)
+
+
+def is_for_video(image: Loader, userspace: Userspace) -> bool:
+    """Return whether the image has a driver for video, of the vendor of *userspace*, and nothing that computes."""
+    return has_one(image, userspace.video) and not has_one(image, userspace.users)
 
 
 def has_one(image: Loader, patterns: Iterable[str]) -> bool:

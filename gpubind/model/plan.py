@@ -79,6 +79,11 @@ class Request(NamedTuple):
         """Whether the caller named some of the capabilities, and not all: one that is not served is an error then."""
         return self.caps is not None and self.capabilities != CAPABILITIES
 
+    @property
+    def computes_by_name(self) -> bool:
+        """Whether the caller named compute, or the host's user space that computes."""
+        return self.userspace == "host" or (self.caps_named and "compute" in self.capabilities)
+
 
 class PlannedDriver(NamedTuple):
     """A driver, the source that listed its files, and the places that were searched."""

@@ -68,8 +68,7 @@ def with_findings(
 
 def _is_for_video(group: Group, request: Request, fit: ImageFit) -> bool:
     """Return whether the image does without *group*, and the caller did not name what needs it."""
-    is_named = request.userspace == "host" or (request.caps_named and "compute" in request.capabilities)
-    return group in fit.for_video and not is_named
+    return group in fit.for_video and not request.computes_by_name
 
 
 def _of_conflict(conflict: Conflict) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tests.support.amd import LIB, RENDER, VIDEO, merged
 from tests.support.elf import elf
 from tests.support.gpucode import library as gpu_library
 from tests.support.images import glibc, image, image_with_bytes
-from tests.support.intel import BASE, gaudi, gpu, userspace
+from tests.support.intel import BASE, gaudi, gpu, neo, userspace
 from tests.support.trees import Item, Link, Spec
 
 ARC = gpu("0000:03:00.0", 0, 128)
@@ -76,13 +76,6 @@ def test_gaudi_needs_no_level_zero() -> None:
     assert codes(HL, ARC, image=opened) == [("warning", "userspace-missing")]
 
 
-def neo(release: str, platforms: str, xe: bool, name: str = "libze_intel_gpu.so.1") -> Spec:
-    """The compute runtime, with the texts that its constants have."""
-    texts = (*platforms.split(), f"{release}.24595", "N3NEO11IoctlHelperE", "N3NEO13IoctlHelperXeE" if xe else "")
-    constants = b"\0" + b"".join(text.encode() + b"\0" for text in texts)
-    return {f"{LIB}/{name}": elf(name.rpartition("/")[2], more={".rodata": constants})}
-
-
 OLD = "bdw skl kbl cfl glk bxt icllp ehl lkf tgllp rkl adls adlp adln dg1 dg2 pvc"
 NEW = "tgllp rkl adls adlp adln dg1 dg2 pvc mtl arl bmg lnl ptl nvls nvlp cri"
 BOOKWORM, SID = neo("22.43", OLD, xe=False), neo("26.27", NEW, xe=True)
@@ -129,13 +122,30 @@ def test_video_works_with_a_runtime_that_does_not_know_the_gpu() -> None:
     assert [one.severity for one in told(B580, image=opened) if one.code == UNKNOWN] == ["warning"]
 
 
+def test_an_image_for_video_does_without_the_host_s_runtime_that_does_not_know_the_gpu() -> None:
+    needed = ("libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libigdgmm.so.12")
+    for more, severity in ((IHD, []), ({}, ["error"]), (merged(IHD, library("libsycl.so.8")), ["warning"])):
+        opened = image(glibc("2.36"), *map(library, needed), more)
+        found = told(B580, host_with_old_runtime(), image=opened)
+        assert [one.severity for one in found if one.code == UNKNOWN] == severity
+    found = told(
+        B580, host_with_old_runtime(), image=image(glibc("2.36"), *map(library, needed), IHD), caps=("compute",)
+    )
+    assert [one.severity for one in found if one.code == UNKNOWN] == ["warning"]
+
+
+def host_with_old_runtime() -> Spec:
+    """The user space of a host, with the compute runtime of Debian 12."""
+    build = "libze_intel_gpu.so.1.3.24595"
+    old: dict[str, Item] = {f"{LIB}/libze_intel_gpu.so.1": Link(build), f"{LIB}/{build}": elf("libze_intel_gpu.so.1")}
+    return merged(userspace(), old)
+
+
 def test_the_runtime_of_a_recorded_host_is_known_by_its_build() -> None:
-    runtime = {path: item for path, item in userspace().items() if "intel-opencl" not in path}
-    old: dict[str, Item] = {f"{LIB}/libze_intel_gpu.so.1": Link("libze_intel_gpu.so.1.3.24595")}
-    old[f"{LIB}/libze_intel_gpu.so.1.3.24595"] = elf("libze_intel_gpu.so.1")
     opened = image(glibc("2.36"), library("libstdc++.so.6"), library("libm.so.6"), library("libgcc_s.so.1"))
     for gpus, severity in ((B580, ["error"]), (A770, [])):
-        assert [one.severity for one in told(gpus, runtime, old, image=opened) if one.code == UNKNOWN] == severity
+        found = told(gpus, host_with_old_runtime(), image=opened)
+        assert [one.severity for one in found if one.code == UNKNOWN] == severity
 
 
 def sycl(*names: str) -> Image:

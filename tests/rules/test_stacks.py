@@ -1,4 +1,5 @@
-"""What is said of real stacks on kinds of machines, against the rules of CUDA (210 pairs) and ROCm (276 pairs).
+"""What is said of real stacks on kinds of machines, against the rules of CUDA (210 pairs) and ROCm (276 pairs),
+and against what Intel's drivers know (182 pairs).
 
 tests/data/stacks.json has what the wheels have: the modules of each file with GPU code, the packages that tell a
 version of CUDA, and libraries that Debian 12 lacks; of those for AMD, the libraries of ROCm. The verdicts follow from
@@ -17,6 +18,8 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.api import plan
+from gpubind.errors import NothingToBindError
+from gpubind.formats.gpucode.sycl import GENERATED
 from gpubind.formats.text.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
@@ -24,12 +27,14 @@ from gpubind.model import Finding, Request
 from gpubind.model.data import read_data
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check
+from tests.formats.test_sycl import archive
 from tests.image.cuda_trees import SITE
-from tests.support.amd import system
+from tests.support.amd import LIB, system
 from tests.support.elf import elf
 from tests.support.gpucode import bundle, container
 from tests.support.images import glibc, image_with_bytes
-from tests.support.stacks import AMD, amd_machine
+from tests.support.intel import ihd, neo
+from tests.support.stacks import AMD, INTEL, INTEL_WITH_LEVEL_ZERO, amd_machine, intel_machine
 from tests.support.trees import File
 
 DRIVERS = {"550": "550.163.01", "535": "535.261.03", "525": "525.147.05", "470": "470.256.02", "390": "390.157"}
@@ -46,6 +51,7 @@ ABOUT = ("cuda-too-new", "framework-library", "gpu-code-missing", "ptx-too-new")
 DATA = Path(__file__).parent.parent / "data" / "stacks.json"
 DATA_OF = json.loads(DATA.read_text())
 STACKS: dict[str, dict[str, Any]] = DATA_OF["stacks"]
+INTEL_STACKS: dict[str, dict[str, Any]] = DATA_OF["intel"]
 AMD_STACKS: dict[str, dict[str, Any]] = DATA_OF["amd"]
 PROGRAMS: dict[str, str] = DATA_OF["programs"]
 """Verdicts of programs with code for the processors in their name, on each machine of `AMD`."""
@@ -151,3 +157,37 @@ def test_what_a_stack_lacks_of_rocm_is_told_on_each_of_12_machines(name: str, ro
     for (told,) in filter(None, found):
         needed = {*row["needed"].get((told.where or "").removeprefix(f"{SITE}/"), ())} - provided
         assert told.code == "userspace-missing" or {*re.findall(r"lib[\w-]+\.so\.[0-9]+", told.what)} == needed
+
+
+def intel_stack(name: str) -> Image:
+    """The image with the files of a stack for Intel's GPUs."""
+    row = INTEL_STACKS[name]
+    spec: dict[str, Any] = {f"{LIB}/{library}": elf(library) for library in row.get("libraries", ())}
+    for path, file in row.get("files", {}).items():
+        sections = {GENERATED: archive(*file["sycl"].split())} if "sycl" in file else None
+        spec[path if path.startswith("/") else f"{SITE}/{path}"] = elf(path, needed=file["needed"], more=sections)
+    for library in ("libze_intel_gpu.so.1", "intel-opencl/libigdrcl.so") if "neo" in row else ():
+        release, platforms, xe = row["neo"]
+        spec.update(neo(release, platforms, xe, library))
+        spec["/etc/OpenCL/vendors/intel.icd"] = f"{LIB}/intel-opencl/libigdrcl.so\n".encode()
+    if "ihd" in row:
+        release, platforms = row["ihd"]
+        spec[f"{LIB}/dri/iHD_drv_video.so"] = ihd(release, *platforms.split(), xe=release != "23.1.1")
+    return image_with_bytes(glibc("2.36"), {"/usr/bin/python3": elf(kind=2)}, spec)
+
+
+def on_intel(on: RecordedHost, image: Image) -> str:
+    """`x` if there is nothing to bind; else the worst that is said."""
+    try:
+        made = plan(on, Request(vendors=("intel",)), image=image)
+    except NothingToBindError:
+        return "x"
+    return worst(list(check(preflight(on, made, image))))
+
+
+@pytest.mark.parametrize("name", INTEL_STACKS)
+def test_each_of_13_stacks_for_intel_has_the_right_verdict_on_each_of_14_machines(name: str) -> None:
+    image = intel_stack(name)
+    machines = (*((one, None) for one in INTEL), *INTEL_WITH_LEVEL_ZERO)
+    verdicts = "".join(on_intel(intel_machine(*machine), image) for machine in machines)
+    assert verdicts == INTEL_STACKS[name]["verdicts"].replace(" ", "")

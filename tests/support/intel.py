@@ -82,6 +82,13 @@ def gaudi(pci: str, number: int, uverbs: Optional[int] = None, older: bool = Fal
     return spec
 
 
+def neo(release: str, platforms: str, xe: bool, name: str = "libze_intel_gpu.so.1") -> Spec:
+    """The compute runtime, with the texts that its constants have."""
+    texts = (*platforms.split(), f"{release}.24595", "N3NEO11IoctlHelperE", "N3NEO13IoctlHelperXeE" if xe else "")
+    constants = b"\0" + b"".join(text.encode() + b"\0" for text in texts)
+    return {f"{LIB}/{name}": elf(name.rpartition("/")[2], more={".rodata": constants})}
+
+
 def registrations(*devices: str, register: int = 0xBF) -> bytes:
     """Code that hands each of *devices* to a function in a register, as iHD's does when it is loaded."""
     return b"".join(

@@ -6,8 +6,10 @@ from functools import cache
 from typing import NamedTuple, Optional
 
 from gpubind.host.recorded import RecordedHost
-from tests.support.amd import amd_host, kernel, opt, system
-from tests.support.trees import Spec
+from tests.support.amd import LIB, amd_host, cached, kernel, merged, opt, system
+from tests.support.elf import elf
+from tests.support.intel import gaudi, gpu, intel_host
+from tests.support.trees import Link, Spec
 
 
 class AmdMachine(NamedTuple):
@@ -43,3 +45,45 @@ def amd_machine(name: str, rocm: Optional[str] = None) -> RecordedHost:
     machine = AMD[name]
     own: Spec = opt(rocm) if rocm else system()
     return amd_host(own, kernel(1, machine.amdgpu, bmc=False, gfx=machine.version, parts=machine.parts))
+
+
+def _without_driver(spec: Spec) -> Spec:
+    ours = ("/sys/bus/pci/devices/", "/vendor", "/device", "/class")
+    return {path: item for path, item in spec.items() if path.startswith(ours[0]) or path.endswith(ours[1:])}
+
+
+_CARDS = ("0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0", "0000:9a:00.0")
+_B580 = gpu("0000:03:00.0", 0, 128, "0xe20b", "xe")
+INTEL: dict[str, Spec] = {
+    "A770": gpu("0000:03:00.0", 0, 128),
+    "B580": _B580,
+    "B580 without a driver": _without_driver(_B580),
+    "4 Max 1550": merged(*(gpu(pci, at, 128 + at, "0x0bd5") for at, pci in enumerate(_CARDS))),
+    "2 Flex 170": merged(*(gpu(pci, at, 128 + at, "0x56c0") for at, pci in enumerate(_CARDS[:2]))),
+    "Meteor Lake": gpu("0000:00:02.0", 0, 128, "0x7d55"),
+    "Lunar Lake": gpu("0000:00:02.0", 0, 128, "0x64a0", "xe"),
+    "Skylake": gpu("0000:00:02.0", 0, 128, "0x1912"),
+    "Panther Lake": gpu("0000:00:02.0", 0, 128, "0xb080", "xe"),
+    "Gaudi 2": merged(*(gaudi(pci, at, uverbs=at) for at, pci in enumerate(_CARDS[:2]))),
+    "Gaudi 3": {
+        path: "0x1060\n" if path.endswith("/device") else item for path, item in gaudi(_CARDS[0], 0, uverbs=0).items()
+    },
+}
+INTEL_WITH_LEVEL_ZERO = (("A770", "22.43"), ("B580", "22.43"), ("A770", "26.27"))
+_BUILDS = {"22.43": ("1.3.24595", "GLIBC_2.34"), "26.27": ("1.15.39122", "GLIBC_2.41")}
+"""What the file of Level Zero's driver is called in Debian 12 and in sid, and the glibc that it needs here."""
+
+
+@cache
+def intel_machine(name: str, release: Optional[str] = None) -> RecordedHost:
+    """The machine *name* of `INTEL`, with the compute runtime of *release*, or without."""
+    own = dict(system("2.41"))
+    if release is not None:
+        version, needs = _BUILDS[release]
+        file, needed = f"libze_intel_gpu.so.{version}", {"libc.so.6": (needs,)}
+        own[f"{LIB}/{file}"] = elf("libze_intel_gpu.so.1", needed=("libc.so.6",), needs=needed)
+        own[f"{LIB}/libze_intel_gpu.so.1"] = Link(file)
+        own[f"{LIB}/intel-opencl/libigdrcl.so"] = elf("libigdrcl.so", needed=("libc.so.6",), needs=needed)
+        own["/etc/OpenCL/vendors/intel.icd"] = f"{LIB}/intel-opencl/libigdrcl.so\n"
+        own.update(cached(own, LIB))
+    return intel_host(own, INTEL[name])

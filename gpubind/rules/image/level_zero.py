@@ -20,7 +20,7 @@ from gpubind.inventory.intel.devices import (
     platforms,
     release_for,
 )
-from gpubind.loader.fit import has_one
+from gpubind.loader.fit import has_one, is_for_video
 from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
 from gpubind.rules.preflight import ImagePreflight
 
@@ -66,7 +66,7 @@ def intel_gpu_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
     found = dict(_runtimes(preflight)) if gpus else {}
     runtimes = [runtime for runtime in found.values() if runtime is not None]
-    if not runtimes or len(runtimes) < len(found):
+    if not runtimes or len(runtimes) < len(found) or _is_for_video(preflight, found):
         return
     on_xe = addresses(preflight.host, ("xe",))
     unknown = [(gpu, case) for gpu in gpus if (case := _unknown(preflight, gpu, runtimes, gpu.pci in on_xe))]
@@ -96,6 +96,13 @@ def known_since(host: Host, gpus: Iterable[Gpu], what: Literal["compute", "media
     return "".join(f"; {release} knows {name}" for release, name in dict.fromkeys(filter(None, found)))
 
 
+def _is_for_video(preflight: ImagePreflight, found: Iterable[str]) -> bool:
+    """Return whether the drivers *found* are the host's, and the image is for video and does without them."""
+    is_hosts = {mount.target for mount in preflight.plan.mounts}.issuperset(found)
+    by_name = preflight.plan.request.computes_by_name
+    return is_hosts and not by_name and is_for_video(preflight.image.loader, COMPUTE_RUNTIME)
+
+
 def _may_do_without(preflight: ImagePreflight) -> bool:
     """Return whether the image has VA-API, so that its programs may use the GPU for video."""
     return has_one(preflight.image.loader, COMPUTE_RUNTIME.video)
@@ -110,11 +117,17 @@ def _unknown(preflight: ImagePreflight, gpu: Gpu, runtimes: list[ComputeRuntime]
 
 
 def _runtimes(preflight: ImagePreflight) -> Iterator[tuple[str, Optional[ComputeRuntime]]]:
-    """Yield the path of each driver of Level Zero and OpenCL in the container, and what it is; None if not known."""
+    """Yield the path of each driver of Level Zero and OpenCL in the container, and what it is; None if not known.
+
+    The files of a recorded host are known by the build in the name of one of them: they are of one release.
+    """
     located = preflight.container.find(LEVEL_ZERO)
     paths = [located.path] if located is not None else []
     tree = preflight.container.tree
-    paths += [mount.target for mount in preflight.plan.mounts if basename(mount.target) == OPENCL]
+    of_host = {mount.target: mount for mount in preflight.plan.mounts if basename(mount.target) in (LEVEL_ZERO, OPENCL)}
+    names = (basename(mount.source or "") for mount in of_host.values())
+    build_of_host = next((build for name in names if (build := build_of(name)) is not None), None)
+    paths += [path for path in of_host if basename(path) == OPENCL]
     paths += [path for place in COMPUTE_RUNTIME.places for path in glob(preflight.image.tree, f"{place}/{OPENCL}")]
     for path in dict.fromkeys(paths):
         constants = tree.constants(path)
@@ -122,7 +135,7 @@ def _runtimes(preflight: ImagePreflight) -> Iterator[tuple[str, Optional[Compute
             yield path, parse_runtime(constants, platforms())
             continue
         real = tree.resolve(path)
-        sources = (mount.source or "" for mount in preflight.plan.mounts if mount.target == path)
-        build = build_of(basename(next(sources, "" if isinstance(real, Missing) else real)))
+        own = "" if isinstance(real, Missing) else basename(real)
+        build = build_of_host if path in of_host else build_of(own)
         lacks = lacked_by(build) if build is not None else ()
         yield path, ComputeRuntime(None, lacks, "xe" in lacks) if lacks else None
