@@ -23,7 +23,7 @@ from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.runtime import Start
 from tests.support.commands import HOST, gpubind
 from tests.support.driver import V, host, kernel, libraries, rhel
-from tests.support.images import glibc
+from tests.support.images import glibc, image
 from tests.support.starts import start
 from tests.support.trees import Node, Spec, make_tree
 
@@ -340,6 +340,28 @@ def test_what_bubblewrap_is_told_for_the_container_chooses_there_and_nothing_els
     host.environ, host.local = {**host.environ, "CUDA_VISIBLE_DEVICES": "0"}, host.driver
     start = begin(RUNTIMES["bwrap"], None, words, host.environ, host)
     assert ("CUDA_VISIBLE_DEVICES" not in host_for(host, start, None).environ) == chosen
+
+
+@pytest.mark.parametrize(
+    ("own", "words", "left"),
+    [
+        ("", (), {"ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY"}),
+        ("ZE_FLAT_DEVICE_HIERARCHY", (), {"ZE_AFFINITY_MASK"}),
+        ("ZE_AFFINITY_MASK", (), {"ZE_FLAT_DEVICE_HIERARCHY"}),
+        ("CUDA_VISIBLE_DEVICES", (), set()),
+        ("", ("--setenv", "ZE_AFFINITY_MASK", "1"), set()),
+        ("", ("--setenv", "ZE_FLAT_DEVICE_HIERARCHY", "FLAT"), set()),
+    ],
+)
+def test_what_an_image_or_the_user_sets_for_level_zero_takes_the_place_of_the_callers(
+    own: str, words: tuple[str, ...], left: set[str]
+) -> None:
+    host = copy(open_host(HOST))
+    mask = {"ZE_AFFINITY_MASK": "1", "ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE"}
+    host.environ, host.local = mask, host.driver
+    start = begin(RUNTIMES["bwrap"], None, words, host.environ, host)
+    opened = image(glibc(), {"/.singularity.d/env/10-docker.sh": f"export {own}=0\n"} if own else {})
+    assert set(host_for(host, start, opened).environ) == left
 
 
 def test_an_instance_gets_all_gpus_because_later_commands_bring_variables_of_their_own() -> None:

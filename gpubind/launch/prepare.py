@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import CheckError, RuntimeLimitError, UsageError
-from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES
+from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES, ZE_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.launch.caller import begin, writable_files
@@ -62,19 +62,26 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
     """Return *host* to plan for: without the caller's variables that choose GPUs, if others choose in the container.
 
     As with --nv: `--env CUDA_VISIBLE_DEVICES=1` of the user's, or such a line in an environment file of the image,
-    numbers all GPUs, so all of them must be there. So do the variables of each command that enters an instance.
+    numbers all GPUs, so all of them must be there. So do the variables of each command that enters an instance. Of
+    Level Zero's, an image's own take the place of the caller's, which then say nothing of what numbers mean.
     With --cleanenv the caller's variables stay outside.
     """
     facts = image.facts if image is not None else None
-    images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()
-    others = start.is_entered or images or any(start.runtime.overrides(start, name) for name in GPU_VARIABLES)
-    return without_choice(host) if host.local is not None and others else host
+    images = {*facts.env, *facts.undecided} if facts is not None else set[str]()
+    if host.local is None:
+        return host
+    if start.is_entered or any(start.runtime.overrides(start, name) for name in GPU_VARIABLES):
+        return without_choice(host)
+    if images.intersection(LIBRARY_VARIABLES):
+        return without_choice(host)
+    theirs = images.intersection(ZE_VARIABLES)
+    return without_choice(host, theirs) if theirs else host
 
 
-def without_choice(host: Host) -> Host:
-    """Return *host* without the caller's variables that choose GPUs."""
+def without_choice(host: Host, names: Container[str] = GPU_VARIABLES) -> Host:
+    """Return *host* without the caller's variables *names*, which choose GPUs."""
     other = host.copy()
-    other.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
+    other.environ = {name: value for name, value in host.environ.items() if name not in names}
     return other
 
 
