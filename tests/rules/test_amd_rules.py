@@ -54,6 +54,20 @@ def test_a_gpu_that_kfd_does_not_list_works_for_graphics_only() -> None:
     assert told_of(opt(), kernel(), hidden) == []
 
 
+def test_amdgpu_without_any_gpu_is_an_error_unless_another_vendors_is_there() -> None:
+    def about(*parts: Spec, vendors: tuple[str, ...] = ("amd",)) -> list[str]:
+        situation = Situation(
+            parts, request={"vendors": vendors, "userspace": "host"}, facts={"groups": (VIDEO, RENDER)}
+        )
+        return [one.what for one in found(situation) if one.code == "no-gpu"]
+
+    assert about(*NO_GPU) == ["amdgpu is loaded, but it has no GPU"]
+    assert about(*NO_GPU, MI355X) == about(opt(), kernel()) == []
+    assert about(*NO_GPU, rhel(), nvidias_kernel(), vendors=()) == []
+    hidden: Spec = {f"{NODES}/2/gpu_id": "7\n", f"{NODES}/2/properties": Hidden()}
+    assert about(*NO_GPU, hidden) == []
+
+
 def test_what_a_host_makes_for_its_guests_is_not_reported() -> None:
     physical: Spec = {"/sys/devices/pci0000:00/0000:06:02.0/physfn": Link("../0000:05:00.0")}
     assert told_of(opt(), kernel(), unserved("0000:06:02.0", "0x74b5"), physical) == []
@@ -134,10 +148,10 @@ def test_a_start_that_keeps_the_callers_groups_needs_none_by_number() -> None:
     ]
 
 
-def test_rules_about_amd_are_silent_on_others_hosts() -> None:
+def test_rules_about_amds_gpus_are_silent_where_there_is_none() -> None:
     situation = Situation((without(opt()), kernel(gpus=0)), request={"vendors": ("amd",), "userspace": "host"})
     facts = {"groups": (VIDEO, RENDER)}
-    assert [finding.code for finding in found(situation._replace(facts=facts))] == []
+    assert [finding.code for finding in found(situation._replace(facts=facts))] == ["no-gpu"]
 
 
 @pytest.mark.parametrize("code", sorted(CASES))

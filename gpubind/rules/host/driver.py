@@ -12,7 +12,7 @@ from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUBBED
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays, pci_driver
+from gpubind.inventory.nodes import AMD_MODULE, NVIDIA_MODULE, NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays, pci_driver
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
@@ -101,10 +101,23 @@ def _bound_to(host: Host, address: str) -> str:
 
 def no_gpu(preflight: Preflight) -> Iterator[Finding]:
     """Yield a loaded module without a GPU: it fell off the bus, is given away, or is too new or old for the driver."""
+    yield from _no_gpu_of_amd(preflight)
     if not preflight.has_linux_driver or not preflight.host.dev.has_nothing_in(PROC_GPUS):
         return
     if not any(GPU_NODE.fullmatch(node.target[len("/dev/") :]) for node in preflight.plan.devices):
-        yield finding("no-gpu", subject="nvidia", where=f"{PROC_GPUS} is empty, no /dev/nvidia0")
+        yield finding("no-gpu", vendor="nvidia", subject="nvidia", where=f"{PROC_GPUS} is empty, no /dev/nvidia0")
+
+
+def _no_gpu_of_amd(preflight: Preflight) -> Iterator[Finding]:
+    """Yield amdgpu without a GPU, where the plan has no other vendor's: one that is on the bus is `gpu-unserved`."""
+    plan, host = preflight.plan, preflight.host
+    drivers = [(planned.driver.vendor, planned.driver.kind) for planned in plan.drivers]
+    if ("amd", "linux") not in drivers or plan.gpus or not host.dev.has(AMD_MODULE):
+        return
+    from gpubind.inventory.amd.devices import TOPOLOGY, read_topology, read_unusable  # most hosts have no GPU of AMD's
+
+    if not read_topology(host).hidden and not any(read_unusable(host)):
+        yield finding("no-gpu", case="amd", vendor="amd", subject="amdgpu", where=f"{TOPOLOGY}, {PCI_DEVICES}")
 
 
 def no_nvml(preflight: Preflight) -> Iterator[Finding]:
