@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import stat
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.live.containers import CONTAINERS, PROBE, Case, image, look, start
-from tests.live.machine import PYTHON_ENV, Machine
+from tests.live.machine import PYTHON_ENV, Bind, Machine
 from tests.live.table import Shows
 from tests.live.wrapped_lines import bwrap_line, line
+from tests.support import amd
+from tests.support.trees import Node, make_tree
 
 pytestmark = pytest.mark.live
 
@@ -192,6 +197,33 @@ def test_podmans_line_for_amds_gpus_gets_their_node_and_the_hosts_rocm(trixie: M
     rig = ("--network=none", "--ulimit=nofile=20000:20000", "--ulimit=nproc=32768:32768")
     words = ("podman", "run", "--rm", *rig, *asked, "--rootfs", f"{image('trixie')}:O", "sh", "-c", AMDS)
     assert wrap(trixie, *words, user=False).split() == ["/dev/kfd", "101"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "minors"),
+    [
+        ("--gpus=all", ["128", "136"]),
+        ("--gpus=1", ["136"]),
+        ("--device=amd.com/gpu=0", ["128"]),
+        ("--device=amd.com/gpu=all", ["128", "136"]),
+    ],
+)
+def test_on_a_host_with_amds_gpus_and_no_others_podmans_line_gets_these(
+    trixie: Machine, tmp_path: Path, asked: str, minors: list[str]
+) -> None:
+    """The host is a built tree with nodes that no driver owns. podman 5 itself knows --gpus for NVIDIA's only."""
+    spec = amd.merged(amd.opt(), amd.kernel(gpus=2, bmc=False))
+    make_tree(tmp_path, {path: item for path, item in spec.items() if not isinstance(item, Node)})
+    for path, item in spec.items():
+        if isinstance(item, Node):
+            (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            os.mknod(tmp_path / path[1:], stat.S_IFCHR | 0o666, os.makedev(item.major, item.minor))
+    rig = ("--network=none", "--ulimit=nofile=20000:20000", "--ulimit=nproc=32768:32768")
+    words = ("podman", "run", "--rm", *rig, asked, "--rootfs", f"{image('trixie')}:O", "ls", "/dev/dri", "/dev/kfd")
+    own = ("wrap", "--root", "/amd-host", "--dev-root", "/amd-host", "--", *words)
+    done = trixie.tried(*own, binds=[CONTAINERS, Bind(str(tmp_path), "/amd-host")])
+    assert [word for word in done.stdout.split() if "renderD" in word] == [f"renderD{minor}" for minor in minors]
+    assert "/dev/kfd" in done.stdout.split()
 
 
 INSTANCE = """
