@@ -26,14 +26,21 @@ def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
     """
     from gpubind.files.trust import is_obeyed
 
-    return next((path for path in _programs(name, environ) if is_obeyed(path)), None)
+    return next((path for path in programs_in_path(name, environ) if is_obeyed(path)), None)
+
+
+def this_program() -> tuple[str, ...]:
+    """Return the arguments that start this gpubind: by its path, as another host or `sudo` has another PATH."""
+    program = sys.argv[0]
+    is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
+    return (sys.executable, "-m", "gpubind") if is_module else (os.path.abspath(program),)
 
 
 def need_program(name: str, environ: Mapping[str, str]) -> str:
     """As `find_program`. Errors: `RuntimeLimitError` (code `no-runtime`) if there is none."""
     path = find_program(name, environ)
     if path is None:
-        ignored = next(_programs(name, environ), None)
+        ignored = next(programs_in_path(name, environ), None)
         what, where, why = f"`{name}` is not in PATH", environ.get("PATH", ""), ""
         hint = f"install {name}, load its module, or start the image with another runtime: gpubind exec --backend"
         if ignored is not None:
@@ -44,7 +51,7 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
     return path
 
 
-def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
+def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the programs *name* in the absolute directories of PATH, in their order.
 
     A file that cannot be inspected is skipped, as by a shell. Errors: `UnseenError` if no other file has that name.

@@ -30,7 +30,7 @@ def explain(
     json: bool,
     verbose: int,
 ) -> None:
-    """Say what a code or a message means, or why a file is in the plan."""
+    """Say what a code or message means, or why a file is in the plan."""
     from gpubind.cli.output import progress, table_width, width, write_document
     from gpubind.documents import explanation
 

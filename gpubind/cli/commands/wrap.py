@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -61,14 +60,11 @@ def wrap(
 
 
 def _gpubind(length: int) -> tuple[str, ...]:
-    """Return the words that start this gpubind with its options, up to the line of *length* words.
+    """Return the words that start this gpubind with its options, up to the line of *length* words."""
+    own = [word for word in sys.argv[1 : len(sys.argv) - length] if word not in ("--dry-run", "--json")]
+    from gpubind.launch.execute import this_program
 
-    An installed program is named by its path: PATH may be another one after `sudo` or on another machine.
-    """
-    program, *own = (word for word in sys.argv[: len(sys.argv) - length] if word not in ("--dry-run", "--json"))
-    is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
-    mine = (sys.executable, "-m", "gpubind") if is_module else (os.path.abspath(program),)
-    return (*mine, *own, *(() if own[-1:] == ["--"] else ("--",)))
+    return (*this_program(), *own, *(() if own[-1:] == ["--"] else ("--",)))
 
 
 COMMANDS = {

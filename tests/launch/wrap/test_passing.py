@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,25 +41,3 @@ def test_the_glance_knows_every_program_with_flags_or_a_configuration() -> None:
 @pytest.mark.parametrize("name", passing.WITH_SITE)
 def test_the_glance_knows_every_word_with_which_a_container_is_started(name: str) -> None:
     assert {words[0] for words in PROGRAMS[name].subcommands} == set(passing.ACTIONS)
-
-
-HOWTO = (Path(__file__).parents[3] / "docs" / "howto.md").read_text()
-
-
-def test_the_file_in_path_of_the_docs_knows_the_words_that_start_a_container(tmp_path: Path) -> None:
-    file = re.search(r"    #!/bin/sh\n    case .*?singularity \"\$@\"\n(?=\n)", HOWTO, re.DOTALL)
-    assert file is not None
-    assert re.findall(r'" (\w+) "\*', file[0]) == list(passing.ACTIONS)
-    for name in ("gpubind", "singularity"):
-        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
-        (tmp_path / name).chmod(0o755)
-
-    def said(*words: str) -> str:
-        script = file[0].replace("/usr/bin/singularity", str(tmp_path / "singularity"))
-        command = ["sh", "-c", script, "sh", *words]
-        return subprocess.run(command, capture_output=True, text=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}).stdout
-
-    assert said("--version") == "singularity --version\n"
-    assert said("-q", "exec", "img.sif", "true").startswith("gpubind wrap -- ")
-    starts = {words[-1] for words, start in PROGRAMS["docker"].subcommands.items() if start.shape != "joined"}
-    assert f"the words are {' and '.join(f'`{word}`' for word in sorted(starts, reverse=True))}." in HOWTO

@@ -1,0 +1,141 @@
+"""Files in PATH that start a runtime through `gpubind wrap`: `install_shims`, `remove_shims`.
+
+A shim names the real program by its path, so it does not start itself. Without gpubind it only starts that program.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+from gpubind.errors import OutputError, RuntimeLimitError, UsageError, one_of
+from gpubind.files.regular import open_regular
+from gpubind.files.trust import is_obeyed
+from gpubind.frozen import NamedTuple
+from gpubind.launch.execute import programs_in_path
+from gpubind.launch.stage import replace
+from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
+from gpubind.model.answers import answer_in, could_not_look, is_file, read_up_to, real_path, tried
+from gpubind.observe import cannot_sign
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+
+_HEAD = b"#!/bin/sh\n# Made by `gpubind install-shims`, which also removes it: "
+
+
+class Shim(NamedTuple):
+    """A file that starts a runtime through `gpubind wrap`."""
+
+    path: str
+    program: str
+    """The real program."""
+    is_first: bool
+    """Whether PATH finds it before the program."""
+
+
+def install_shims(
+    directory: str, names: Sequence[str], gpubind: Sequence[str], environ: Mapping[str, str]
+) -> tuple[Shim, ...]:
+    """Write a shim of each program in *names* into *directory*; without names, of each runtime in PATH with GPU flags.
+
+    *gpubind*: the arguments that start this program. Errors: `UsageError` (`unknown-backend`) for a program that
+    `wrap` does not read; `RuntimeLimitError` (`no-runtime`) for one that is not in PATH; `OutputError` (`other-file`
+    for a file of another kind, `unwritable-file`). Nothing is written before all files can be.
+    """
+    for name in names:
+        if name not in PROGRAMS:
+            raise UsageError("unknown-backend", f"wrap reads no command lines of `{name}`", hint=one_of(PROGRAMS, name))
+    directory = os.path.abspath(directory)
+    found = {name: _real(name, environ) for name in names or WITH_GPU_FLAGS}
+    there = {name: path for name, path in found.items() if path is not None}
+    missing = ", ".join(name for name in found if name not in there)
+    if missing and (names or not there):
+        hint = f"install it, or name other programs: gpubind install-shims {shlex.quote(directory)} PROGRAM..."
+        raise RuntimeLimitError("no-runtime", f"{missing}: not in PATH", where=environ.get("PATH", ""), hint=hint)
+    for name in there:
+        _need_own(f"{directory}/{name}")
+    cannot_sign("files are written")
+    try:
+        os.makedirs(directory, exist_ok=True)
+        if not is_obeyed(directory):
+            raise PermissionError(errno.EACCES, "users other than root could change it")
+        place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name, program in there.items():
+                replace(place, name, _text(program, gpubind, directory), 0o755)
+        finally:
+            os.close(place)
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    return tuple(_shim(f"{directory}/{name}", program, environ) for name, program in there.items())
+
+
+def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Remove the shims *names* from *directory*, all if none is named; return their paths. Other files stay.
+
+    Errors: `OutputError` (`other-file` for a named file of another kind, `unwritable-file`).
+    """
+    directory = os.path.abspath(directory)
+    paths = [f"{directory}/{name}" for name in names or sorted(PROGRAMS)]
+    for path in paths if names else ():
+        _need_own(path)
+    cannot_sign("files are removed")
+    shims = tuple(path for path in paths if _is_shim(path))
+    try:
+        for path in shims:
+            os.unlink(path)
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    return shims
+
+
+def _real(name: str, environ: Mapping[str, str]) -> Optional[str]:
+    """Return the first program *name* in PATH, shims left out."""
+    return next((path for path in programs_in_path(name, environ) if is_obeyed(path) and not _is_shim(path)), None)
+
+
+def _shim(path: str, program: str, environ: Mapping[str, str]) -> Shim:
+    first = next(programs_in_path(os.path.basename(path), environ), None)
+    return Shim(path, program, first is not None and real_path(first) == real_path(path))
+
+
+def _text(program: str, gpubind: Sequence[str], directory: str) -> bytes:
+    real, own = shlex.quote(program), shlex.join(gpubind)
+    lines = (
+        f"gpubind install-shims --remove {shlex.quote(directory)}".replace("\n", "?"),
+        f'[ -x {shlex.quote(gpubind[0])} ] && exec {own} wrap -- {real} "$@"',
+        f'exec {real} "$@"',
+    )
+    return _HEAD + "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+
+def _need_own(path: str) -> None:
+    if os.path.lexists(path) and not _is_shim(path):
+        hint = "name another directory: it is put into PATH before the programs' own"
+        raise OutputError("other-file", "it is not a file that `install-shims` made", where=path, hint=hint)
+
+
+def _is_shim(path: str) -> bool:
+    if not is_file(path):
+        return False
+    try:
+        return tried(lambda: _beginning(path)) == _HEAD
+    except OSError as error:
+        if answer_in(error) is None:
+            raise could_not_look(path, error) from error
+        return False  # a program that only root may read is none
+
+
+def _beginning(path: str) -> bytes:
+    descriptor = open_regular(path)
+    try:
+        return read_up_to(len(_HEAD), descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(path: str, error: OSError) -> OutputError:
+    why = error.strerror or str(error)
+    return OutputError("unwritable-file", "the shims cannot be written or removed", where=path, why=why)

@@ -1,0 +1,136 @@
+"""`gpubind install-shims` as a process: files in PATH that start a runtime through `gpubind wrap`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
+
+RECORDER = """#!/bin/sh
+printf '%s\\0' "$0" "$@" > "${0%/*}/started"
+exit 42
+"""
+
+
+def program(directory: Path, name: str, text: str = RECORDER) -> Path:
+    """An executable file *name* in *directory*."""
+    directory.mkdir(exist_ok=True)
+    path = directory / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def run(*arguments: str, cwd: Path, path: str) -> subprocess.CompletedProcess[str]:
+    """`install-shims` as a process whose path is known."""
+    environ = {"PATH": path, "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
+    words = (sys.executable, "-m", "gpubind", "install-shims", *arguments)
+    return subprocess.run(words, check=False, capture_output=True, text=True, env=environ, cwd=cwd)
+
+
+def installed(
+    tmp_path: Path, *arguments: str, path: Optional[tuple[str, ...]] = None
+) -> subprocess.CompletedProcess[str]:
+    """`install-shims *arguments*`, with the directories *path* of *tmp_path* before those of the system in PATH."""
+    places = [str(tmp_path / name) for name in (("real",) if path is None else path)]
+    return run(*arguments, cwd=tmp_path, path=":".join((*places, "/usr/bin", "/bin")))
+
+
+def started(real: Path) -> list[str]:
+    return (real / "started").read_text().split("\0")[:-1]
+
+
+def test_a_shim_starts_the_real_program_by_its_path(tmp_path: Path) -> None:
+    real = program(tmp_path / "real", "apptainer")
+    done = installed(tmp_path, "-q", "bin", "apptainer", path=("bin", "real"))
+    assert (done.stdout, done.stderr) == (f"{tmp_path}/bin/apptainer starts {real}\n", "")
+    ran = subprocess.run([tmp_path / "bin/apptainer", "cache", "a b"], check=False, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr, started(real.parent)) == (42, "", [str(real), "cache", "a b"])
+
+
+def test_a_shim_starts_a_line_with_gpus_through_wrap(tmp_path: Path) -> None:
+    version = '#!/bin/sh\n[ "$1" = --version ] && { echo "apptainer version 1.4.5"; exit; }\n'
+    real = program(tmp_path / "real", "apptainer", version + RECORDER)
+    installed(tmp_path, "bin", "apptainer")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "GPUBIND_ROOT": str(tmp_path),
+        "GPUBIND_DEV_ROOT": str(tmp_path),
+    }
+    line = (f"{tmp_path}/bin/apptainer", "exec", "--nv", "img.sif", "true")
+    ran = subprocess.run(line, check=False, capture_output=True, text=True, env=environ)
+    assert (ran.returncode, ran.stderr[:30]) == (42, "note: image-unknown: img.sif: ")
+    assert started(real.parent)[1:] == ["exec", "--nv", "img.sif", "true"]
+
+
+def test_without_gpubind_a_shim_starts_the_real_program_alone(tmp_path: Path) -> None:
+    real = program(tmp_path / "real", "docker")
+    installed(tmp_path, "bin", "docker")
+    shim = tmp_path / "bin/docker"
+    shim.write_text(shim.read_text().replace("[ -x /", "[ -x /removed/"))
+    assert subprocess.run([shim, "run", "--gpus", "all", "x"], check=False).returncode == 42
+    assert started(real.parent) == [str(real), "run", "--gpus", "all", "x"]
+
+
+def test_without_names_each_installed_runtime_with_gpu_flags_gets_a_shim(tmp_path: Path) -> None:
+    for name in (*WITH_GPU_FLAGS, "ch-run"):
+        program(tmp_path / "real", name)
+    installed(tmp_path, "bin")
+    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == sorted(WITH_GPU_FLAGS)
+
+
+def test_a_shim_never_starts_a_shim(tmp_path: Path) -> None:
+    real = program(tmp_path / "real", "docker")
+    for place in ("one", "two", "one"):
+        done = installed(tmp_path, "-q", place, path=("one", "two", "real"))
+        assert done.stdout.startswith(f"{tmp_path}/{place}/docker starts {real}\n")
+
+
+def test_the_output_says_how_path_finds_the_shims(tmp_path: Path) -> None:
+    program(tmp_path / "real", "docker")
+    advice = f"put it first in PATH: export PATH={tmp_path}/bin:$PATH"
+    assert installed(tmp_path, "bin").stdout.splitlines()[-1] == advice
+    assert advice not in installed(tmp_path, "bin", path=("bin", "real")).stdout
+
+
+def test_a_program_is_never_overwritten(tmp_path: Path) -> None:
+    real = program(tmp_path / "real", "docker")
+    done = installed(tmp_path, "real")
+    assert (done.returncode, "other-file" in done.stderr, real.read_text()) == (4, True, RECORDER)
+    program(tmp_path / "real", "apptainer")
+    program(tmp_path / "bin", "docker", "mine")
+    assert installed(tmp_path, "bin").returncode == 4
+    assert [path.name for path in (tmp_path / "bin").iterdir()] == ["docker"]
+
+
+@pytest.mark.parametrize("names, status, code", [(("git",), 2, "unknown-backend"), (("podman",), 6, "no-runtime")])
+def test_what_wrap_does_not_read_or_path_lacks_gets_no_shim(
+    tmp_path: Path, names: tuple[str, ...], status: int, code: str
+) -> None:
+    program(tmp_path / "real", "docker")
+    done = run("bin", "docker", *names, cwd=tmp_path, path=f"{tmp_path}/real")
+    assert (done.returncode, code in done.stderr, (tmp_path / "bin").exists()) == (status, True, False)
+
+
+def test_remove_removes_shims_alone(tmp_path: Path) -> None:
+    program(tmp_path / "real", "docker")
+    program(tmp_path / "real", "apptainer")
+    installed(tmp_path, "bin")
+    mine = program(tmp_path / "bin", "podman", "mine")
+    assert installed(tmp_path, "--remove", "bin", "podman").returncode == 4
+    assert installed(tmp_path, "--remove", "bin", "docker").stdout == f"removed {tmp_path}/bin/docker\n"
+    assert installed(tmp_path, "--remove", "bin").stdout == f"removed {tmp_path}/bin/apptainer\n"
+    assert list((tmp_path / "bin").iterdir()) == [mine]
+
+
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    program(tmp_path / "real", "docker")
+    done = installed(tmp_path, "real/docker/bin")
+    assert (done.returncode, "unwritable-file" in done.stderr) == (4, True)
