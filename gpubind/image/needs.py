@@ -452,6 +452,11 @@ class _Places:
             yield from islice(found, FILES_LIMIT + 1)  # one more than is looked at, to say so
 
 
+def read_intel(image: Image, code: Iterable[CodeFile]) -> tuple[IntelRuntime, ...]:
+    """Return each way in which *image*, which has GPU *code*, may use Intel's GPUs or Gaudi accelerators."""
+    return tuple(_intel(_Looked(image), _Places(image), code))
+
+
 def _intel(looked: _Looked, places: _Places, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
     """Yield each way in which the image may use Intel's GPUs, and its driver for that; look into what does.
 

@@ -169,6 +169,20 @@ def test_code_for_other_gpus_of_intels_only_is_reported(host: Spec, names: tuple
     assert ("gpu-code-missing" in [one.code for one in told(host, image=sycl(*names))]) == is_reported
 
 
+def test_an_image_for_gpus_is_reported_where_there_are_only_gaudi_accelerators() -> None:
+    code, other = "image-of-other-vendor", {"/usr/lib/habanalabs/libSynapse.so": elf("libSynapse.so")}
+    level_zero = library("libze_loader.so.1")
+    for host, specs, is_told in (
+        (HL, (level_zero,), True),
+        (HL, (IHD,), True),
+        (HL, (), False),
+        (HL, (level_zero, other), False),
+        (merged(HL, ARC), (level_zero,), False),
+    ):
+        opened = image(glibc("2.36"), *specs)
+        assert [one.severity for one in told(host, image=opened) if one.code == code] == ["warning"] * is_told
+
+
 def test_an_image_without_code_for_the_graphics_of_a_processor_is_right() -> None:
     code = {"/usr/lib/python3/dist-packages/bitsandbytes/libbitsandbytes_cuda128.so": gpu_library("sm_90")}
     opened = image_with_bytes(glibc("2.36"), code, {"/usr/bin/python3": elf(kind=2)})

@@ -166,6 +166,8 @@ def intel_stack(name: str) -> Image:
     for path, file in row.get("files", {}).items():
         sections = {GENERATED: archive(*file["sycl"].split())} if "sycl" in file else None
         spec[path if path.startswith("/") else f"{SITE}/{path}"] = elf(path, needed=file["needed"], more=sections)
+    files = "".join(f"{path},sha256=x,9000000\n" for path in row.get("files", {}) if not path.startswith("/"))
+    spec[f"{SITE}/stack-1.dist-info/RECORD"] = files.encode()
     for library in ("libze_intel_gpu.so.1", "intel-opencl/libigdrcl.so") if "neo" in row else ():
         release, platforms, xe = row["neo"]
         spec.update(neo(release, platforms, xe, library))

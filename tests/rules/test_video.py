@@ -42,12 +42,16 @@ A770, B580 = gpu("0000:03:00.0", 0, 128), gpu("0000:03:00.0", 0, 128, "0xe20b", 
 A770_ON_XE = gpu("0000:03:00.0", 0, 128, driver="xe")
 
 
-def told(host: Spec, *image: Spec, env: Optional[dict[str, str]] = None, **request: Any) -> list[Finding]:
+def every(host: Spec, *image: Spec, env: Optional[dict[str, str]] = None, **request: Any) -> list[Finding]:
     own = OwnMounts(env=tuple(EnvVar(name, "set", value, None, "user") for name, value in (env or {}).items()))
     facts = {"groups": (VIDEO, RENDER, 1000)}
     opened: Image = image_with_bytes(glibc("2.36"), *image)
     situation = Situation((BASE, host), opened, {"vendors": ("intel",), **request}, facts, own_mounts=own)
-    return [one for one in found(situation) if one.code == "intel-video-unknown"]
+    return list(found(situation))
+
+
+def told(host: Spec, *image: Spec, **more: Any) -> list[Finding]:
+    return [one for one in every(host, *image, **more) if one.code == "intel-video-unknown"]
 
 
 def severities(host: Spec, *image: Spec, **more: Any) -> list[str]:
@@ -101,6 +105,13 @@ def test_one_driver_that_knows_the_gpu_is_enough_wherever_it_is() -> None:
     newer = video(ihd("25.2.3", *NEW), f"{JELLYFIN}/dri")
     assert severities(B580, BOOKWORM, newer, OLD_LIBVA, libva("i915", "xe", directory=JELLYFIN)) == []
     assert severities(B580, BOOKWORM, video(elf("iHD_drv_video.so"), f"{JELLYFIN}/dri")) == []
+
+
+@pytest.mark.parametrize("host", [A770, A770_ON_XE, B580, SKYLAKE])
+@pytest.mark.parametrize("caps", [None, ("video",)])
+def test_jellyfin_is_healthy_on_a_gpu_that_its_driver_knows(host: Spec, caps: Optional[tuple[str, ...]]) -> None:
+    own = (video(ihd("25.2.3", *NEW), f"{JELLYFIN}/dri"), libva("i915", "xe", directory=JELLYFIN))
+    assert [one.code for one in every(host, *own, caps=caps) if one.severity != "note"] == []
 
 
 def test_the_variables_of_libva_decide_which_driver_counts() -> None:

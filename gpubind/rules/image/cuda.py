@@ -27,6 +27,7 @@ from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing, c
 from gpubind.model.capability import chip_of
 from gpubind.model.cuda import branch_of, minimum_driver, minor_compatible, minor_floor
 from gpubind.planner.compat import RULE
+from gpubind.rules.image.synapse import for_gaudi_alone
 from gpubind.rules.preflight import ImagePreflight
 
 
@@ -116,9 +117,10 @@ def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def image_of_other_vendor(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield an image for CUDA or for ROCm, where the container only gets the driver of another vendor.
+    """Yield an image for CUDA or for ROCm, where the container only gets the driver of another vendor; and one for
+    Intel's GPUs, where it only gets Gaudi accelerators.
 
-    Where GPU code was found, `gpu-code-missing` says so.
+    Where GPU code was found for CUDA or ROCm, `gpu-code-missing` says so.
     """
     facts, vendors = preflight.image.facts, {planned.driver.vendor for planned in preflight.plan.drivers}
     platforms = {"nvidia": preflight.every_cuda and "CUDA", "amd": (facts.rocm or facts.rocm_runtime) and "ROCm"}
@@ -126,6 +128,7 @@ def image_of_other_vendor(preflight: ImagePreflight) -> Iterator[Finding]:
     if vendors and wanted and not preflight.gpu_code and vendors.isdisjoint(wanted):
         has = " and ".join(planned.title for planned in preflight.plan.drivers)
         yield finding("image-of-other-vendor", subject=" and ".join(wanted.values()), has=has)
+    yield from for_gaudi_alone(preflight)
 
 
 def _wanted(preflight: ImagePreflight) -> Optional[str]:
