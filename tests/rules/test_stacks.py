@@ -18,7 +18,6 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.api import plan
-from gpubind.errors import NothingToBindError
 from gpubind.formats.gpucode.sycl import GENERATED
 from gpubind.formats.text.record import parse_record
 from gpubind.host.recorded import RecordedHost
@@ -34,7 +33,7 @@ from tests.support.elf import elf
 from tests.support.gpucode import bundle, container
 from tests.support.images import glibc, image_with_bytes
 from tests.support.intel import ihd, neo
-from tests.support.stacks import AMD, INTEL, INTEL_WITH_LEVEL_ZERO, amd_machine, intel_machine
+from tests.support.stacks import AMD, amd_machine, on_amd, on_intel_machines, worst
 from tests.support.trees import File
 
 DRIVERS = {"550": "550.163.01", "535": "535.261.03", "525": "525.147.05", "470": "470.256.02", "390": "390.157"}
@@ -95,21 +94,6 @@ def findings(branch: str, gpu: str, name: str) -> list[Finding]:
     on, image = host(branch, gpu), stack(name)
     made = plan(on, Request(vendors=("nvidia",), caps=("compute", "utility")), image=image)
     return [finding for finding in check(preflight(on, made, image)) if finding.code in ABOUT]
-
-
-def on_amd(
-    machine: str, image: Image, rocm: Optional[str], *codes: str, program: Optional[str] = None
-) -> list[Finding]:
-    """What is said with one of *codes* on the machine of `AMD`, with or without the host's ROCm."""
-    on = amd_machine(machine, rocm)
-    made = plan(on, Request(vendors=("amd",)), image=image)
-    return [finding for finding in check(preflight(on, made, image, program=program)) if finding.code in codes]
-
-
-def worst(found: list[Finding]) -> str:
-    """`E` if one of *found* is an error, `w` if one is a warning, else `.`."""
-    severities = {one.severity for one in found}
-    return "E" if "error" in severities else "w" if "warning" in severities else "."
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -178,18 +162,6 @@ def intel_stack(name: str) -> Image:
     return image_with_bytes(glibc("2.36"), {"/usr/bin/python3": elf(kind=2)}, spec)
 
 
-def on_intel(on: RecordedHost, image: Image) -> str:
-    """`x` if there is nothing to bind; else the worst that is said."""
-    try:
-        made = plan(on, Request(vendors=("intel",)), image=image)
-    except NothingToBindError:
-        return "x"
-    return worst(list(check(preflight(on, made, image))))
-
-
 @pytest.mark.parametrize("name", INTEL_STACKS)
 def test_each_of_13_stacks_for_intel_has_the_right_verdict_on_each_of_14_machines(name: str) -> None:
-    image = intel_stack(name)
-    machines = (*((one, None) for one in INTEL), *INTEL_WITH_LEVEL_ZERO)
-    verdicts = "".join(on_intel(intel_machine(*machine), image) for machine in machines)
-    assert verdicts == INTEL_STACKS[name]["verdicts"].replace(" ", "")
+    assert on_intel_machines(intel_stack(name)) == INTEL_STACKS[name]["verdicts"].replace(" ", "")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple, Optional
 
+from gpubind.api import plan
+from gpubind.errors import NothingToBindError
 from gpubind.host.recorded import RecordedHost
+from gpubind.image.facts import Image
+from gpubind.model import Finding, Request
+from gpubind.rules.preflight import preflight
+from gpubind.rules.table import check
 from tests.support.amd import LIB, amd_host, cached, kernel, merged, opt, system
 from tests.support.elf import elf
 from tests.support.intel import gaudi, gpu, intel_host
@@ -87,3 +93,33 @@ def intel_machine(name: str, release: Optional[str] = None) -> RecordedHost:
         own["/etc/OpenCL/vendors/intel.icd"] = f"{LIB}/intel-opencl/libigdrcl.so\n"
         own.update(cached(own, LIB))
     return intel_host(own, INTEL[name])
+
+
+def on_amd(
+    machine: str, image: Image, rocm: Optional[str], *codes: str, program: Optional[str] = None
+) -> list[Finding]:
+    """What is said with one of *codes* on the machine of `AMD`, with or without the host's ROCm."""
+    on = amd_machine(machine, rocm)
+    made = plan(on, Request(vendors=("amd",)), image=image)
+    return [finding for finding in check(preflight(on, made, image, program=program)) if finding.code in codes]
+
+
+def worst(found: list[Finding]) -> str:
+    """`E` if one of *found* is an error, `w` if one is a warning, else `.`."""
+    severities = {one.severity for one in found}
+    return "E" if "error" in severities else "w" if "warning" in severities else "."
+
+
+def on_intel(on: RecordedHost, image: Image) -> str:
+    """`x` if there is nothing to bind; else the worst that is said."""
+    try:
+        made = plan(on, Request(vendors=("intel",)), image=image)
+    except NothingToBindError:
+        return "x"
+    return worst(list(check(preflight(on, made, image))))
+
+
+def on_intel_machines(image: Image) -> str:
+    """The verdict on each machine of `INTEL`, and on those with Level Zero."""
+    machines = (*((one, None) for one in INTEL), *INTEL_WITH_LEVEL_ZERO)
+    return "".join(on_intel(intel_machine(*machine), image) for machine in machines)
