@@ -14,6 +14,7 @@ MODULES = {
     **dict.fromkeys(STARTS, "start"),
     "wrap": "wrap",
     "oci-runtime": "oci_runtime",
+    "setup": "setup",
     "install-shims": "shims",
     "fleet": "fleet",
     "completion": "completion",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Optional
 
 from gpubind.errors import Format
 from gpubind.formats.archive.oci import variables
-from gpubind.formats.text.json import once, parse_json
+from gpubind.formats.text.json import once, parse_json, written_like
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode
 from gpubind.model.plain import Decoder
@@ -47,7 +47,6 @@ _DECODER = Decoder(
     has_nul=False,
 )
 _EDITS = Decoder(_FORMAT)
-_INDENT = r"\s*\{\r?\n([ \t]+)\""
 
 
 class BundleMount(NamedTuple):
@@ -146,7 +145,7 @@ def parse_bundle(data: bytes, *, is_engines: bool = False) -> Bundle:
     found = _bundle(document)._replace(is_engines=is_engines)
     if ANNOTATION in (found.annotations or {}) and not is_engines:
         _take_back(document)
-        text = _dumps(document, text)
+        text = written_like(document, text)
         found = _bundle(document)
     return found._replace(text=text)
 
@@ -176,7 +175,7 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
     elif added or lines:
         document["annotations"] = document.get("annotations") or {}
         document["annotations"][ANNOTATION] = json.dumps({"added": added, "env": lines}, separators=(",", ":"))
-    return _dumps(document, bundle.text)
+    return written_like(document, bundle.text)
 
 
 def _edit_engines(document: dict[str, Any], edits: BundleEdits) -> None:
@@ -209,7 +208,7 @@ def for_start(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional
     for mount in document.get("mounts") or ():
         if _DECODER.value(BundleMount, mount).is_bind and mount.get("source"):
             mount["source"] = absolute(bundle, mount["source"])
-    return _dumps(document, text)
+    return written_like(document, text)
 
 
 def absolute(bundle: Bundle, path: str) -> str:
@@ -233,15 +232,6 @@ def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
 
 def _no_number(word: str) -> Any:
     raise _FORMAT.damaged(f"{word} is not a number of JSON")
-
-
-def _dumps(document: Mapping[str, Any], like: str) -> str:
-    """Return *document* with the indentation of the text *like*."""
-    indent = re.match(_INDENT, like)
-    end = like[len(like.rstrip()) :]
-    separators = None if indent or like.find('": ') >= 0 else (",", ":")
-    space = indent.group(1) if indent else None
-    return json.dumps(document, ensure_ascii=False, indent=space, separators=separators) + end
 
 
 def _numbers(node: DeviceNode) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Union
 
 from gpubind.errors import Format
@@ -14,6 +14,7 @@ DIGITS_LIMIT = 20  # 64 bits; making a number of digits costs quadratic time
 VALUES_LIMIT = 1_000_000
 """Commas and brackets of a document: 16 MB of `{},` would be 400 MB of values. A record of a host has about 6,000."""
 
+_INDENT = r"\s*\{\r?\n([ \t]+)\""
 HALVES = "[\ud800-\udfff]"
 STRAY_HALVES = "[\ud800-\udc7f\udd00-\udfff]"
 """The same where names may have bytes that are not UTF-8, as surrogate escapes."""
@@ -37,6 +38,15 @@ def parse_json(data: bytes, limit: int, kind: Format, *, keeps_halves: bool = Fa
         raise kind.damaged("not UTF-8", f"byte {error.start}") from error
     except ValueError as error:
         raise kind.damaged(str(error)[:200], f"byte {getattr(error, 'pos', 0)}") from error
+
+
+def written_like(document: Mapping[str, Any], like: str) -> str:
+    """Return the JSON text of *document* with the indentation of the text *like*."""
+    indent = re.match(_INDENT, like)
+    end = like[len(like.rstrip()) :]
+    separators = None if indent or like.find('": ') >= 0 else (",", ":")
+    space = indent.group(1) if indent else None
+    return json.dumps(document, ensure_ascii=False, indent=space, separators=separators) + end
 
 
 def once(kind: Format) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:

@@ -1,0 +1,114 @@
+"""setup: register gpubind as an OCI runtime of an engine."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from gpubind.cli.declarations import DRY_RUN, Argument, Option, Subcommand
+from gpubind.cli.output import complain, write_document
+from gpubind.cli.registering import ENGINES, RUNTIMES, FileChange, Setup, apply, registered, removed
+from gpubind.errors import UsageError, one_of
+
+AFTER = {
+    "docker": "`systemctl reload docker` makes dockerd read it; for `--gpus`, `systemctl restart docker`",
+    "podman": "podman reads it at its next start",
+    "containerd": "`systemctl restart containerd` makes containerd read it",
+}
+
+
+def setup(
+    *, engine: str, name: str, default: bool, runtime: Optional[str], root: Optional[str], dry_run: bool, undo: bool
+) -> None:
+    """Register gpubind as an OCI runtime of an engine.
+
+    The difference is printed first. A copy of a configuration is kept next to it, and --undo returns it. A malformed
+    file is an error, and stays as it is. Root registers for all users; an ordinary user for their own podman.
+    """
+    from gpubind.formats.driver.registration import NAME
+    from gpubind.launch.execute import this_program
+
+    if engine not in ENGINES:
+        raise UsageError("wrong-use", f"setup does not know `{engine}`", hint=one_of(ENGINES, engine))
+    if not NAME.fullmatch(name):
+        raise UsageError("wrong-use", f"--name: `{name}` is not a name: letters, digits, `-` and `_`")
+    if default and engine == "containerd":
+        hint = "name the runtime in a RuntimeClass of Kubernetes, or set default_runtime_name yourself"
+        raise UsageError("wrong-use", "--default is for docker and podman", hint=hint)
+    is_users = os.geteuid() != 0 and root is None
+    if is_users and engine != "podman":
+        raise UsageError("wrong-use", f"only root registers a runtime of {engine}", hint="sudo gpubind setup ...")
+    wanted = Setup(engine, name, default, runtime, (root or "").rstrip("/"), this_program())
+    if is_users:
+        wanted = wanted._replace(
+            data_home=_home("XDG_DATA_HOME", ".local/share"), config_home=_home("XDG_CONFIG_HOME", ".config")
+        )
+    changes = removed(wanted) if undo else registered(wanted)
+    text = "".join(map(_difference, changes))
+    write_document(text, None)
+    if not text:
+        complain("nothing to change\n")
+    elif not dry_run:
+        apply(wanted, changes)
+        complain(f"{AFTER[engine]}\n")
+
+
+def _home(variable: str, below: str) -> str:
+    """Return the directory of the user's files. Errors: `UsageError` without a home."""
+    value = os.environ.get(variable, "")
+    home = os.environ.get("HOME", "")
+    if not value.startswith("/") and not home.startswith("/"):
+        raise UsageError("wrong-use", "HOME is not set", hint="set it, or run this as root")
+    return value if value.startswith("/") else f"{home.rstrip('/')}/{below}"
+
+
+def _difference(change: FileChange) -> str:
+    """Return the difference that *change* makes, as `diff -u` prints it."""
+    import difflib
+
+    if not change.is_one:
+        return ""
+    before, after = (
+        (data or b"").decode("utf-8", "replace").splitlines(keepends=True) for data in (change.before, change.after)
+    )
+    old = change.path if change.before is not None else "/dev/null"
+    new = change.path if change.after is not None else "/dev/null"
+    lines = difflib.unified_diff(before, after, old, new)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+COMMANDS = {
+    "setup": Subcommand(
+        "setup",
+        setup,
+        setup.__doc__ or "",
+        (
+            Option("--name NAME", "The runtime's name for the engine. [gpubind]", "Launch", default="gpubind"),
+            Option("--default", "Make it the engine's default runtime, for every container.", "Launch"),
+            Option(
+                "--runtime PROGRAM",
+                "The runtime that takes over. [runc; crun for podman]",
+                "Launch",
+                choices=tuple(dict.fromkeys(name for names in RUNTIMES.values() for name in names)),
+            ),
+            Option("--root DIR", "Read and write below this directory: the image of a node. [/]", "Which host"),
+            DRY_RUN._replace(help="Print the difference, and write nothing."),
+            Option("--undo", "Remove it again.", "Launch"),
+        ),
+        (Argument("engine", "|".join(ENGINES), "The engine.", choices=ENGINES),),
+        common=("--name", "--default", "--runtime", "--dry-run", "--undo"),
+        examples=(
+            ("what would change", "gpubind setup docker --dry-run"),
+            ("also for clients that look for NVIDIA's runtime", "gpubind setup docker --name nvidia"),
+            ("as it was", "gpubind setup docker --undo"),
+        ),
+        exit_codes=(
+            ("0", "done, or nothing to change"),
+            ("2", "usage error, or the place is taken"),
+            ("4", "a file cannot be read or written"),
+            ("5", "the configuration of the engine is malformed"),
+            ("6", "there is no runtime that takes over"),
+        ),
+        shared=(),
+    )
+}

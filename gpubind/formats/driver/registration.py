@@ -1,0 +1,171 @@
+"""Entries of an OCI runtime in the configuration of an engine: bytes in, bytes out.
+
+What others wrote stays as it is: of daemon.json all members and their order. podman gets a separate file. The TOML of
+containerd gets a block of text at its end, and the tables are compared before and after.
+
+Sources: dockerd(8); containers.conf(5), `engine.runtimes`; containerd 1.7 and 2.1 `docs/cri/config.md`. A file of
+containerd's `imports` would replace the whole table of its plugin (1.7.24, run).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Optional
+
+from gpubind.errors import Format, UsageError
+from gpubind.formats.text.json import once, parse_json, written_like
+from gpubind.formats.text.toml import parse_toml
+from gpubind.frozen import NamedTuple
+
+SIZE_LIMIT = 1 << 20
+HEADER = "# Written by `gpubind setup {engine}`; `gpubind setup {engine} --undo` removes it."
+_BEGIN, _END = "# gpubind setup: begin", "# gpubind setup: end"
+_FORMAT = Format("bad-config", "malformed configuration of an engine", "correct it first; nothing was changed")
+_BLOCK = re.compile(rf"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
+_PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
+"""The plugin that has the runtimes, by the version of containerd's configuration."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class Registration(NamedTuple):
+    """A runtime of an engine."""
+
+    name: str
+    program: str
+    """The path of its program."""
+    is_default: bool = False
+    """Whether the engine uses it where a container names none."""
+
+
+def in_docker(data: Optional[bytes], entry: Registration) -> bytes:
+    """Return *data*, daemon.json or None, with *entry*. Errors: `FormatError`, `UsageError` (`setup-conflict`)."""
+    document = _daemon(data)
+    runtimes = document.setdefault("runtimes", {})
+    known = runtimes.get(entry.name)
+    if known is not None and _path(known) != entry.program:
+        raise _conflict("docker", entry, _path(known))
+    for name in [name for name, runtime in runtimes.items() if _path(runtime) == entry.program]:
+        del runtimes[name]
+    runtimes[entry.name] = {"path": entry.program}
+    if entry.is_default:
+        document["default-runtime"] = entry.name
+    return written_like(document, '{\n    "' if data is None else data.decode()).rstrip().encode() + b"\n"
+
+
+def out_of_docker(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
+    """Return *data*, daemon.json, without runtimes of *program*; None if nothing else is in it.
+
+    *before* is the copy of an earlier file, whose default runtime returns. Errors: `FormatError`.
+    """
+    document = _daemon(data)
+    runtimes = document.get("runtimes", {})
+    names = [name for name, runtime in runtimes.items() if _path(runtime) == program]
+    if not names:
+        return data
+    for name in names:
+        del runtimes[name]
+    if not runtimes:
+        document.pop("runtimes")
+    if document.get("default-runtime") in names:
+        earlier = _daemon(before).get("default-runtime")
+        if earlier is None:
+            del document["default-runtime"]
+        else:
+            document["default-runtime"] = earlier
+    if not document and before is None:
+        return None
+    return written_like(document, data.decode()).encode()
+
+
+def members(data: bytes) -> dict[str, Any]:
+    """Return the members of daemon.json; no runtimes are as good as none. Errors: `FormatError`."""
+    document = _daemon(data)
+    return {key: value for key, value in document.items() if (key, value) != ("runtimes", {})}
+
+
+def _daemon(data: Optional[bytes]) -> dict[str, Any]:
+    """Return the members of daemon.json. Errors: `FormatError`."""
+    if data is None or not data.strip():
+        return {}
+    parse_json(data, SIZE_LIMIT, _FORMAT)
+    document = json.loads(data, object_pairs_hook=once(_FORMAT))
+    if not isinstance(document, dict) or not isinstance(document.get("runtimes", {}), dict):
+        raise _FORMAT.damaged("an object is wanted", "key runtimes" if isinstance(document, dict) else "")
+    return document
+
+
+def _path(runtime: Any) -> str:
+    path = runtime.get("path") if isinstance(runtime, dict) else None
+    return path if isinstance(path, str) else ""
+
+
+def for_podman(entry: Registration) -> bytes:
+    """Return a file of containers.conf.d with *entry*."""
+    lines = [HEADER.format(engine="podman"), "[engine]", *([f'runtime = "{entry.name}"'] if entry.is_default else [])]
+    lines += ["", "[engine.runtimes]", f"{entry.name} = [{json.dumps(entry.program)}]"]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
+    """Return *data*, config.toml or None, with *entry*. Errors: `FormatError`, `UsageError` (`setup-conflict`)."""
+    text = "version = 2\n" if data is None or not data.strip() else data.decode("utf-8", "surrogateescape")
+    parse_toml(text.encode("utf-8", "surrogateescape"), *_TOML)
+    text = _BLOCK.sub("", text)
+    tables = parse_toml(text.encode("utf-8", "surrogateescape"), *_TOML)
+    version = tables.get("version", 1)
+    plugin = _PLUGINS.get(version) if type(version) is int else None
+    if plugin is None:
+        why = f"its version is {version!r:.40}, and gpubind writes versions 2 and 3"
+        raise _FORMAT.damaged(why, "key version", hint="`containerd config migrate` prints it in a newer version")
+    known = _runtimes(tables, plugin)
+    if entry.name in known:
+        raise _conflict("containerd", entry, "")
+    place = f'plugins."{plugin}".containerd.runtimes.{entry.name}'
+    block = [f"[{place}]", 'runtime_type = "io.containerd.runc.v2"', f"[{place}.options]"]
+    lines = [_BEGIN, *block, f"BinaryName = {json.dumps(entry.program)}", _END]
+    made = (text if text.endswith("\n") else f"{text}\n") + "\n" + "\n".join(lines) + "\n"
+    written = made.encode("utf-8", "surrogateescape")
+    after = parse_toml(written, *_TOML)
+    _runtimes(after, plugin).pop(entry.name, None)
+    if _pruned(after) != _pruned(tables):
+        raise _FORMAT.damaged("the entry would change other tables", f"key plugins.{plugin}")
+    return written
+
+
+def out_of_containerd(data: bytes) -> Optional[bytes]:
+    """Return *data*, config.toml, without gpubind's block; None if nothing else was in it."""
+    text = data.decode("utf-8", "surrogateescape")
+    left = _BLOCK.sub("", text)
+    return None if left != text and left.strip() == "version = 2" else left.encode("utf-8", "surrogateescape")
+
+
+_TOML = (_FORMAT.code, _FORMAT.what)
+
+
+def _runtimes(tables: dict[str, Any], plugin: str) -> dict[str, Any]:
+    """Return the runtimes in *tables*; an empty object where there are none. Errors: `FormatError`."""
+    here: Any = tables
+    for key in ("plugins", plugin, "containerd", "runtimes"):
+        here = here.get(key, {})
+        if not isinstance(here, dict):
+            raise _FORMAT.damaged("a table is wanted", f"key {key}")
+    found: dict[str, Any] = here
+    return found
+
+
+def _pruned(value: Any) -> Any:
+    """Return *value* without empty tables: the block makes those above its own."""
+    if not isinstance(value, dict):
+        return value
+    members = {key: _pruned(member) for key, member in value.items()}
+    return {key: member for key, member in members.items() if member != {}}
+
+
+def _conflict(engine: str, entry: Registration, path: str) -> UsageError:
+    return UsageError(
+        "setup-conflict",
+        f"{engine} has a runtime `{entry.name}` that is not gpubind's",
+        where=path,
+        hint="register gpubind with another --name, or remove that runtime first",
+    )

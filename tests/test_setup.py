@@ -1,0 +1,227 @@
+"""setup: the entry of an engine, shown, written, and undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from gpubind.errors import FormatError, UsageError
+from gpubind.formats.driver.registration import Registration, in_containerd, in_docker, out_of_containerd, out_of_docker
+from gpubind.formats.text.toml import parse_toml
+from tests.support.commands import gpubind
+
+CONFIGURATIONS = {
+    "docker": "etc/docker/daemon.json",
+    "podman": "etc/containers/containers.conf.d/50-gpubind.conf",
+    "containerd": "etc/containerd/config.toml",
+}
+ENTRY = Registration("gpubind", "/usr/local/sbin/gpubind-docker-runtime")
+DAEMON = b'{\n  "log-driver": "json-file",\n  "features": {"cdi": true}\n}\n'
+CONTAINERD = b"""# of this site
+version = 2
+
+[plugins]
+  [plugins."io.containerd.grpc.v1.cri"]  # pods
+    sandbox_image = "mine/pause:1"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A machine with runc and crun."""
+    for name in ("usr/sbin/runc", "usr/bin/crun"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def setup(root: Path, engine: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return gpubind("setup", engine, "--root", str(root), *options)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def entries(root: Path, engine: str) -> Any:
+    data = (root / CONFIGURATIONS[engine]).read_bytes()
+    return json.loads(data) if engine == "docker" else parse_toml(data, "x", "x")
+
+
+@pytest.mark.parametrize("engine", CONFIGURATIONS)
+def test_what_is_set_up_is_shown_first_and_undone_to_the_byte(root: Path, engine: str) -> None:
+    before = files(root)
+    shown = setup(root, engine, "--dry-run")
+    assert (shown.returncode, files(root)) == (0, before)
+    done = setup(root, engine)
+    assert (done.returncode, done.stdout) == (0, shown.stdout)
+    assert f"+++ /{CONFIGURATIONS[engine]}" in shown.stdout
+    assert files(root).keys() - before.keys() >= {CONFIGURATIONS[engine]}
+    again = setup(root, engine)
+    assert (again.stdout, again.stderr) == ("", "nothing to change\n")
+    assert setup(root, engine, "--undo").returncode == 0
+    assert files(root) == before
+    assert setup(root, engine, "--undo").stderr == "nothing to change\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "text"),
+    [("docker", DAEMON), ("docker", b'{"debug":true}'), ("containerd", CONTAINERD), ("containerd", CONTAINERD[:-1])],
+)
+def test_an_existing_configuration_is_kept_and_comes_back_to_the_byte(root: Path, engine: str, text: bytes) -> None:
+    path = root / CONFIGURATIONS[engine]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text)
+    path.chmod(0o640)
+    assert setup(root, engine).returncode == 0
+    assert path.stat().st_mode & 0o777 == 0o640
+    copy = path.with_name(path.name + ".before-gpubind")
+    assert copy.read_bytes() == text
+    assert setup(root, engine, "--undo").returncode == 0
+    assert path.read_bytes() == text
+    assert not copy.exists()
+
+
+def test_the_launcher_passes_on_what_it_gets(root: Path) -> None:
+    setup(root, "docker")
+    launcher = root / "usr/local/sbin/gpubind-docker-runtime"
+    assert launcher.stat().st_mode & 0o777 == 0o755
+    last = launcher.read_text().splitlines()[-1]
+    assert last.startswith("exec /")
+    assert last.endswith(' oci-runtime --runtime /usr/sbin/runc -- "$@"')
+    setup(root, "podman")
+    assert "--runtime /usr/bin/crun --" in (root / "usr/local/sbin/gpubind-podman-runtime").read_text()
+
+
+def test_dockers_own_option_gets_a_hook_unless_nvidias_is_there(root: Path) -> None:
+    hook = root / "usr/local/sbin/nvidia-container-runtime-hook"
+    setup(root, "docker")
+    done = subprocess.run([str(hook), "prestart"], capture_output=True, text=True, check=False)
+    if not os.path.exists("/usr/bin/nvidia-container-runtime-hook"):
+        assert (done.returncode, "gpubind as the runtime" in done.stderr) == (1, True)
+    setup(root, "docker", "--undo")
+    assert not hook.exists()
+    real = root / "usr/bin/nvidia-container-runtime-hook"
+    real.write_text("#!/bin/sh\n")
+    real.chmod(0o755)
+    setup(root, "docker")
+    assert not hook.exists()
+
+
+def test_the_default_runtime_returns(root: Path) -> None:
+    path = root / CONFIGURATIONS["docker"]
+    path.parent.mkdir(parents=True)
+    path.write_text('{"runtimes": {"other": {"path": "/x"}}, "default-runtime": "other"}')
+    setup(root, "docker", "--name", "nvidia", "--default")
+    found = entries(root, "docker")
+    assert (found["default-runtime"], [*found["runtimes"]]) == ("nvidia", ["other", "nvidia"])
+    path.write_text(json.dumps({**found, "debug": True}))  # changed by others meanwhile
+    setup(root, "docker", "--undo")
+    assert entries(root, "docker") == {
+        "runtimes": {"other": {"path": "/x"}},
+        "default-runtime": "other",
+        "debug": True,
+    }
+
+
+def test_podman_may_have_it_as_default(root: Path) -> None:
+    setup(root, "podman", "--default", "--name", "nvidia")
+    assert entries(root, "podman")["engine"] == {
+        "runtime": "nvidia",
+        "runtimes": {"nvidia": ["/usr/local/sbin/gpubind-podman-runtime"]},
+    }
+
+
+MALFORMED = {
+    "a comma": ("docker", b'{"debug": true,}'),
+    "a list": ("docker", b"[]"),
+    "a key twice": ("docker", b'{"debug": true, "debug": false}'),
+    "runtimes": ("docker", b'{"runtimes": []}'),
+    "toml": ("containerd", b"version = \n"),
+    "version 1": ("containerd", b"[plugins]\n"),
+    "inline": ("containerd", b'version = 2\nplugins = {"io.containerd.grpc.v1.cri" = {}}\n'),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_configuration_is_an_error_and_nothing_is_written(root: Path, name: str) -> None:
+    engine, text = MALFORMED[name]
+    path = root / CONFIGURATIONS[engine]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text)
+    before = files(root)
+    done = setup(root, engine)
+    assert (done.returncode, done.stderr.startswith("error: bad-config: ")) == (5, True)
+    assert str(path.relative_to(root)) in done.stderr
+    assert files(root) == before
+
+
+@pytest.mark.parametrize(
+    ("engine", "path", "text"),
+    [
+        ("docker", "etc/docker/daemon.json", '{"runtimes": {"gpubind": {"path": "/usr/bin/other"}}}'),
+        ("docker", "usr/local/sbin/gpubind-docker-runtime", "#!/bin/sh\n"),
+        ("podman", CONFIGURATIONS["podman"], "[engine]\n"),
+        ("containerd", CONFIGURATIONS["containerd"], CONTAINERD.decode().replace("runtimes.runc", "runtimes.gpubind")),
+    ],
+)
+def test_what_others_have_in_that_place_stays(root: Path, engine: str, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+    before = files(root)
+    done = setup(root, engine)
+    assert (done.returncode, done.stderr.startswith("error: setup-conflict: ")) == (2, True)
+    assert files(root) == before
+
+
+@pytest.mark.parametrize(("version", "plugin"), [(2, "io.containerd.grpc.v1.cri"), (3, "io.containerd.cri.v1.runtime")])
+def test_containerds_other_tables_and_comments_stay(version: int, plugin: str) -> None:
+    text = CONTAINERD.replace(b"version = 2", b"version = %d" % version)
+    made = in_containerd(text, ENTRY)
+    assert made.startswith(text)
+    found = parse_toml(made, "x", "x")["plugins"][plugin]["containerd"]["runtimes"]["gpubind"]
+    assert found == {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": ENTRY.program}}
+    assert in_containerd(made, ENTRY) == made
+    assert out_of_containerd(made) == text
+
+
+def test_a_name_of_another_time_is_replaced() -> None:
+    made = in_docker(in_docker(DAEMON, ENTRY), ENTRY._replace(name="nvidia"))
+    assert [*json.loads(made)["runtimes"]] == ["nvidia"]
+    assert out_of_docker(made, DAEMON, ENTRY.program) == DAEMON or json.loads(made)["log-driver"] == "json-file"
+
+
+@pytest.mark.parametrize("data", [None, b"", b" \n"])
+def test_an_empty_configuration_is_as_good_as_none(data: Optional[bytes]) -> None:
+    assert json.loads(in_docker(data, ENTRY))["runtimes"] == {"gpubind": {"path": ENTRY.program}}
+    assert parse_toml(in_containerd(data, ENTRY), "x", "x")["version"] == 2
+
+
+@pytest.mark.parametrize("options", [("--name", "a b"), ("--name", "")])
+def test_a_name_that_no_engine_takes_is_refused(root: Path, options: tuple[str, ...]) -> None:
+    assert setup(root, "docker", *options).returncode == 2
+
+
+def test_containerd_has_no_default(root: Path) -> None:
+    assert setup(root, "containerd", "--default").returncode == 2
+
+
+def test_an_engine_without_a_runtime_is_an_error(tmp_path: Path) -> None:
+    done = setup(tmp_path, "docker")
+    assert (done.returncode, "error: no-runtime" in done.stderr) == (6, True)
+    assert files(tmp_path) == {}
+
+
+def test_errors_name_the_key() -> None:
+    with pytest.raises(FormatError, match="bad-config"):
+        in_docker(b'{"runtimes": 1}', ENTRY)
+    with pytest.raises(UsageError, match="setup-conflict"):
+        in_docker(b'{"runtimes": {"gpubind": {"path": "/x"}}}', ENTRY)
