@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from tests.support.stacks import AMD, on_amd, on_intel_machines, worst
 DATA = Path(__file__).parent.parent / "data" / "stacks.json"
 EMPTY = 128
 """Bytes of a section for code of SYCL that has none."""
+LIBRARY = re.compile(r"lib[\w-]+\.so\.[0-9]+")
 CODE = ("gpu-code-missing", "gpu-code-unread")
 
 
@@ -42,6 +45,10 @@ def of_amd(stack: dict[str, Any], image: Path, scratch: Path) -> Iterator[str]:
         verdicts = "".join(worst(on_amd(machine, opened, "6.2.4", *CODE)) for machine in AMD)
         if verdicts != stack["verdicts"]:
             yield f"verdicts about code: {verdicts}, not {stack['verdicts']}"
+        for told in on_amd("MI100", opened, None, "framework-library"):
+            names, lacking = set(LIBRARY.findall(told.what)), missing(image, told.where or "")
+            if names != lacking:
+                yield f"{told.where} lacks {lacking} by the loader, {names} by gpubind"
         for rocm in ("6.2.4", None):
             codes = ("framework-library", *(("userspace-missing",) if stack["libraries"] == "E" else ()))
             verdicts = "".join(worst(on_amd(machine, opened, rocm, *codes)) for machine in AMD)
@@ -78,6 +85,16 @@ def of_programs(programs: dict[str, str], image: Path, scratch: Path) -> Iterato
             verdicts = "".join(map(worst, found))
         if verdicts != known:
             yield f"{archs}: {verdicts}, not {known}"
+
+
+def missing(image: Path, file: str) -> set[str]:
+    """Return the libraries that the loader of *image* does not find for its *file*."""
+    script = 'LD_TRACE_LOADED_OBJECTS=1 exec /lib64/ld-linux-x86-64.so.2 "$0"'
+    command = ["unshare", "--map-root-user", "--root", str(image), "/bin/sh", "-c", script, file]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"the loader of an image was not started: {done.stderr}")
+    return set(re.findall(r"(\S+) => not found", done.stdout))
 
 
 def place(image: Path, path: str) -> Path:
