@@ -45,10 +45,10 @@ def of_amd(stack: dict[str, Any], image: Path, scratch: Path) -> Iterator[str]:
         verdicts = "".join(worst(on_amd(machine, opened, "6.2.4", *CODE)) for machine in AMD)
         if verdicts != stack["verdicts"]:
             yield f"verdicts about code: {verdicts}, not {stack['verdicts']}"
-        for told in on_amd("MI100", opened, None, "framework-library"):
-            names, lacking = set(LIBRARY.findall(told.what)), missing(image, told.where or "")
-            if names != lacking:
-                yield f"{told.where} lacks {lacking} by the loader, {names} by gpubind"
+        for finding in on_amd("MI100", opened, None, "framework-library"):
+            named, lacking = set(LIBRARY.findall(finding.what)), missing(image, finding.where or "")
+            if named != lacking:
+                yield f"{finding.where} lacks {lacking} by the loader, {named} by gpubind"
         for rocm in ("6.2.4", None):
             codes = ("framework-library", *(("userspace-missing",) if stack["libraries"] == "E" else ()))
             verdicts = "".join(worst(on_amd(machine, opened, rocm, *codes)) for machine in AMD)
