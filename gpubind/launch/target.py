@@ -16,7 +16,7 @@ from gpubind.launch.execute import find_program, need_program, run_in_front
 from gpubind.model import Finding
 from gpubind.model.answers import is_file, lexists
 from gpubind.model.budget import TIMES_LIMIT, renew, tell
-from gpubind.model.findings import SEVERITIES
+from gpubind.model.findings import SEVERITIES, as_finding
 from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime, When
 
@@ -53,10 +53,9 @@ def finding_of(message: Message) -> Optional[Finding]:
     if isinstance(message, Finding):
         return message
     if isinstance(message, GpubindError):
-        where, why, hint = (text or None for text in (message.where, message.why, message.hint))
-        return Finding(message.code, "warning", None, message.code, message.what, where, why, hint)
+        return as_finding(message.code, "warning", message.what, message.where, message.why, message.hint)
     severity = next((one for one in SEVERITIES if one == message.severity), None)
-    return None if severity is None else Finding(message.code, severity, None, message.code, message.text)
+    return None if severity is None else as_finding(message.code, severity, message.text)
 
 
 class StartRequest(NamedTuple):

@@ -83,6 +83,11 @@ def finding(
     )
 
 
+def as_finding(code: str, severity: Severity, what: str, where: str = "", why: str = "", hint: str = "") -> Finding:
+    """Return a message that has another origin than a rule, such as an error that ended nothing, as a finding."""
+    return Finding(code, severity, None, code, what, where or None, why or None, hint or None)
+
+
 def support_of(finding: Finding) -> Optional[str]:
     """Return what an image gets instead of full support where *finding* is a note about that; else None."""
     support: Optional[str] = texts()[finding.code].get("support") if finding.code in texts() else None

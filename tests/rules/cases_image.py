@@ -21,6 +21,7 @@ from tests.support.trees import Dir, File, Link, Spec, recorded_tree
 LIB = "/usr/lib/x86_64-linux-gnu"
 LIBCUDA = f"{LIB}/libcuda.so.1"
 HOST = (rhel(), kernel())
+ONE_GPU = {"CUDA_VISIBLE_DEVICES": "1"}
 SELF_MADE = "/usr/bin/simulate"
 
 
@@ -351,6 +352,10 @@ RUNTIMES: dict[str, Case] = {
     "library-path-last": Case(
         Situation(HOST, backend="singularity", start=start("--no-eval", program="singularity")),
         Situation(HOST, image(glibc()), backend="singularity", start=start("--no-eval", program="singularity")),
+    ),
+    "lost-choice": Case(
+        Situation(HOST, backend="apptainer", start=start("--cleanenv", environ=ONE_GPU, on_host=True)),
+        Situation(HOST, backend="apptainer", start=start(environ=ONE_GPU, on_host=True)),
     ),
     "no-dev": Case(
         Situation(HOST, backend="apptainer", start=start("--no-mount", "tmp,dev")),

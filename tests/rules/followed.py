@@ -100,6 +100,9 @@ FOLLOWED: dict[str, Followed] = {
         CASES["library-path-last"].fires._replace(start=start(program="singularity")),
     ),
     "like-one-vendor": with_request("like-one-vendor", "request one of them", vendors=("nvidia",)),
+    "lost-choice": with_request(
+        "lost-choice", '`gpubind exec --gpus "$CUDA_VISIBLE_DEVICES"` follows the choice', gpus="1"
+    ),
     "name-collision": with_request("name-collision", "give --libdir another directory", libdir="/.gpubind/libs"),
     "no-dev": almost("no-dev", "leave out --no-mount dev"),
     "program-on-host": almost("program-on-host", "--backend"),

@@ -22,12 +22,13 @@ from gpubind.formats.driver.cuda_compat import (
 )
 from gpubind.formats.driver.require import holds, requirements_of
 from gpubind.frozen import NamedTuple
+from gpubind.image.needs import SYNAPSE, read_intel
+from gpubind.image.synapse import HOME
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing, cases_of, finding
 from gpubind.model.capability import chip_of
 from gpubind.model.cuda import branch_of, minimum_driver, minor_compatible, minor_floor
 from gpubind.planner.compat import RULE
-from gpubind.rules.image.synapse import for_gaudi_alone
 from gpubind.rules.preflight import ImagePreflight
 
 
@@ -128,7 +129,20 @@ def image_of_other_vendor(preflight: ImagePreflight) -> Iterator[Finding]:
     if vendors and wanted and not preflight.gpu_code and vendors.isdisjoint(wanted):
         has = " and ".join(planned.title for planned in preflight.plan.drivers)
         yield finding("image-of-other-vendor", subject=" and ".join(wanted.values()), has=has)
-    yield from for_gaudi_alone(preflight)
+    yield from _for_gaudi_alone(preflight)
+
+
+def _for_gaudi_alone(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield an image that uses Intel's GPUs, and no SynapseAI, where the container gets only Gaudi accelerators."""
+    gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
+    if not gpus or not all(gpu.is_gaudi for gpu in gpus) or preflight.container.tree.has(HOME):
+        return
+    ways = read_intel(preflight.image, preflight.gpu_code)
+    if ways and not any(way.name == SYNAPSE for way in ways):
+        names, where = " and ".join(way.name for way in ways), ", ".join(way.by for way in ways)
+        yield finding(
+            "image-of-other-vendor", subject="Intel's GPUs", case="gaudi", vendor="intel", where=where, names=names
+        )
 
 
 def _wanted(preflight: ImagePreflight) -> Optional[str]:

@@ -10,26 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpubind.image.cuda import packages_of
-from gpubind.image.needs import SYNAPSE, read_intel
 from gpubind.image.synapse import HOME, read_synapse, release_of
 from gpubind.model import Finding, finding
 from gpubind.rules.preflight import ImagePreflight
 
 VERSION = "/sys/module/habanalabs/version"
 """Of Habana's own driver; that of the Linux kernel has none."""
-
-
-def for_gaudi_alone(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield an image that uses Intel's GPUs, and no SynapseAI, where the container gets only Gaudi accelerators."""
-    gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
-    if not gpus or not all(gpu.is_gaudi for gpu in gpus) or preflight.container.tree.has(HOME):
-        return
-    ways = read_intel(preflight.image, preflight.gpu_code)
-    if ways and not any(way.name == SYNAPSE for way in ways):
-        names, where = " and ".join(way.name for way in ways), ", ".join(way.by for way in ways)
-        yield finding(
-            "image-of-other-vendor", subject="Intel's GPUs", case="gaudi", vendor="intel", where=where, names=names
-        )
 
 
 def synapse_mismatch(preflight: ImagePreflight) -> Iterator[Finding]:
