@@ -14,13 +14,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Optional, TypeVar, Union
 
-from gpubind.errors import GpubindError, HostReadError, NotStoredError, UnseenError, in_file
+from gpubind.errors import Format, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError, in_file
 from gpubind.files import Tree
 from gpubind.files.blob import FileBlob, closed_on_error
 from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.files.remembered import Answers, RememberedTree
 from gpubind.files.trust import obeyed_environ
 from gpubind.formats.archive.oci import DOCUMENT_LIMIT, Inspected, parse_inspected, variables
+from gpubind.formats.text.json import parse_json
 from gpubind.host.programs import ENVIRON, ask, find_program
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import NAME, Store, bad_name
@@ -60,6 +61,7 @@ VARIABLES = (
 """The variables by which the programs find their store."""
 _OF_A_SESSION = ("DBUS_SESSION_BUS_ADDRESS", "USER", "XDG_RUNTIME_DIR")
 """Variables that they need besides, and that are others in each session."""
+_INFO = Format("image-store", "malformed answer of docker")
 _ABSENT = re.compile("no such image|image not known|unsupported transport", re.IGNORECASE)
 """Messages of docker 26.1 and podman 5.4. The last is of `dir:PATH` and its kin, which podman copies into its store."""
 _WARNING = re.compile(r'time="[^"]*" level=(?:debug|info|warning) |(?:WARN|INFO|DEBU)\[|WARNING: ')
@@ -168,6 +170,18 @@ def why_silent(store: Store) -> Optional[str]:
     program = find_program(store)
     answer = b"" if isinstance(program, Missing) else _answer(program, store, ("version",), store, VERSION_S)
     return answer if isinstance(answer, str) else None
+
+
+def cdi_directories_of_daemon(store: Store) -> tuple[str, ...]:
+    """Return where the daemon of *store* looks for CDI specs; nothing if it reads none, or does not answer."""
+    program = find_program(store)
+    words = ("info", "--format", "{{json .CDISpecDirs}}")
+    answer = "" if isinstance(program, Missing) else _answer(program, store, words, store, VERSION_S)
+    try:
+        found = parse_json(answer, DOCUMENT_LIMIT, _INFO) if isinstance(answer, bytes) else []
+    except FormatError:
+        return ()
+    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
 
 
 def _answer(

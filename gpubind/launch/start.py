@@ -9,6 +9,7 @@ from gpubind.errors import BoundError, CheckError, CommandError, GpubindError, U
 from gpubind.launch.caller import begin
 from gpubind.launch.choose import StartLine
 from gpubind.launch.execute import execute, need_program
+from gpubind.launch.lasting import for_each_start, restarts
 from gpubind.launch.prepare import Files, prepare
 from gpubind.launch.stage import stage_alone
 from gpubind.launch.target import Notice, StartRequest, StartTarget, ignore, with_target
@@ -60,6 +61,7 @@ def written(command: Command) -> tuple[str, ...]:
 
 def _planned(request: StartRequest, action: Action, line: StartLine, target: StartTarget) -> Command:
     prepared = prepare_start(request, target)
+    prepared = for_each_start(request, target, prepared)
     token = "ID" if request.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
     call = Call(target.program, action, line.image.word, line.argv, token, os.isatty(0))
     command = prepared.start.runtime.command(call, prepared.start, prepared.words)
@@ -78,6 +80,7 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
     runtime, image, query = target.runtime, target.image, request.query
     start = begin(runtime, target.program, request.arguments, request.environ, target.host, request.own)
     start = start.allowing(request.allow_writable)._replace(is_entered=request.is_entered)
+    start = start._replace(restarts=restarts(start, request.container))
     if image is None and runtime.store is not None and query.request.userspace == "auto":
         # Only the nodes of AMD's and Intel's, as these programs give them by themselves.
         query = query._replace(request=query.request._replace(userspace="image"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Literal, Optional, TypeVar, Union
 
 from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError
 from gpubind.frozen import NamedTuple
@@ -77,6 +77,9 @@ class StartRequest(NamedTuple):
     allow_writable: bool = False
     is_entered: bool = False
     """As of `Start`."""
+    container: Literal["removed", "kept", "created"] = "removed"
+    """What becomes of the container where the user's options do not decide: it is removed at its end; it stays; or
+    it is only made, for a later command that starts it."""
     keeps_line: bool = False
     """Whether the user's own command line is started as it is where its image cannot be read."""
     reasons: Reasons = MappingProxyType({})

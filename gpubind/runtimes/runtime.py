@@ -13,7 +13,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import ContainerPath, Finding, HostPath, Plan, Vendor, counted, finding
+from gpubind.model import ContainerPath, Finding, HostPath, Plan, Severity, Vendor, counted, finding
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
@@ -216,6 +216,8 @@ class Start(NamedTuple):
     """The configuration of the image, if that is an OCI bundle."""
     is_entered: bool = False
     """Whether later commands enter the container, and bring the variables of their callers."""
+    restarts: Optional[Severity] = None
+    """How serious it is if the container does not start again; None if it is started once."""
 
     def allowing(self, writable: bool) -> Start:
         """Return the start with the user's word on *writable* files of the driver."""
@@ -279,6 +281,8 @@ class Runtime(ABC):
     """Options before the subcommand with which it may have other images than `store` has."""
     has_daemon = False
     """Whether it starts nothing itself, and a daemon does."""
+    keeps_containers = False
+    """Whether a container stays after its end, and is started again with the options of its creation."""
     gpu_flags: Mapping[Vendor, str] = MappingProxyType({})
     """Its own flag for the GPUs of a vendor, for a start on a host that cannot be inspected."""
     env_option = ""
@@ -378,6 +382,10 @@ class Runtime(ABC):
     def in_line(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
         """Return *plan* in arguments for the user's own command line. Errors: `RuntimeLimitError`."""
         return self.words(plan, start)
+
+    def by_device(self, names: Sequence[str], plan: Plan, start: Start) -> RuntimeArguments:
+        """Return the options that give the GPUs of *plan* by CDI devices, which it reads at each start."""
+        raise NotImplementedError(self.name)
 
     def own_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
         """Return what a start mounts and sets in addition to *plan*; None where that is not known."""

@@ -11,6 +11,7 @@ from gpubind.host import Host
 from gpubind.image.reference import native_reference
 from gpubind.inventory.nodes import AMD_MODULE, NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
+from gpubind.launch.lasting import for_each_start
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
 from gpubind.launch.target import Message, Notice, StartRequest, StartTarget, with_target
 from gpubind.launch.wrap.command import Wrapped, arguments_of, moved, parse_command, rewritten
@@ -55,7 +56,13 @@ def command_of_line(
 def _wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
     """Return *line* with the plan in it; None where it is to be started as it is. Errors: as `make_command`."""
     runtime = WRAPPED[line.runtime]
-    request = request._replace(arguments=arguments_of(line), own=line.own, is_entered=line.is_entered, keeps_line=True)
+    request = request._replace(
+        arguments=arguments_of(line),
+        own=line.own,
+        is_entered=line.is_entered,
+        container="created" if line.subcommand[-1:] == ("create",) else "kept",
+        keeps_line=True,
+    )
     image = native_reference(line.image_place, runtime) if line.image_place is not None else None
     try:
         program = line.words[line.program_at]
@@ -98,6 +105,7 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     if gpus.by_count and asked.query.request.gpus == gpus.gpus and not request.elsewhere:
         for one in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].words)):
             request.report(one)
+    prepared = for_each_start(request, target, prepared, has_nodes=gpus.brings_nodes)
     has_command_word = line.subcommand[-1:] == ("exec",) and line.command
     inspect_start(asked, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:

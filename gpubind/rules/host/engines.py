@@ -183,7 +183,7 @@ def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
     vendors = _vendors(preflight) if PODMAN in installed(preflight) else ()
     if not vendors:
         return
-    registry = preflight.registry(_directories(preflight, PODMAN))
+    registry = preflight.registry(cdi_directories(preflight, PODMAN))
     kinds = {name.partition("=")[0] for name in (*registry.devices, *registry.conflicts)}
     listings = [preflight.host.dev.list(path) for path in registry.directories]
     is_known = all(not isinstance(listing, Missing) or listing.why == "absent" for listing in listings)
@@ -219,7 +219,7 @@ def cdi_not_read(preflight: Preflight) -> Iterator[Finding]:
     """Yield the specs of directories in which an engine does not look."""
     dev = preflight.host.dev
     for engine in installed(preflight):
-        read = _directories(preflight, engine)
+        read = cdi_directories(preflight, engine)
         seen = [dev.resolve(path) for path in read]
         for directory in (*DIRECTORIES, RUN_CDI):
             files = [f"{directory}/{name}" for name in dev.names(directory) if name.endswith(SUFFIXES)]
@@ -311,7 +311,7 @@ def _vendors(preflight: Preflight) -> tuple[Vendor, ...]:
     return tuple(vendor for vendor in TOOLKITS if has[vendor])
 
 
-def _directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
+def cdi_directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
     """Return where *engine* looks for CDI specs."""
     settings = _daemon(preflight) if engine == DOCKER else None
     if settings is not None and settings.cdi_directories is not None:
@@ -323,7 +323,7 @@ def _directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
 
 def _specs(preflight: Preflight, engine: str) -> tuple[LoadedSpec, ...]:
     """Return the CDI specs that *engine* finds."""
-    directories = _directories(preflight, engine)
+    directories = cdi_directories(preflight, engine)
     return preflight.registry(directories).specs if directories else ()
 
 

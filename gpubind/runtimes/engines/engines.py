@@ -12,15 +12,16 @@ Sources: references of `docker run` and `docker pull`; podman-run(1) and podman-
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from posixpath import join, normpath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
+from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
 from gpubind.loader.namespace import OwnMounts
-from gpubind.model import ContainerPath, DeviceNode, Missing, Plan, finding
+from gpubind.model import ContainerPath, DeviceNode, Finding, Missing, Plan, Severity, finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
@@ -52,6 +53,7 @@ class Docker(Runtime):
     store: Optional[Store] = "docker"
     other_stores: tuple[str, ...] = DOCKER_STORES
     has_daemon = True
+    keeps_containers = True
     read_env_file = staticmethod(read_env_file)
     remote = staticmethod(remote_docker)
     policies: Mapping[str, When] = MappingProxyType({"missing": "missing", "always": "always", "never": "never"})
@@ -105,14 +107,28 @@ class Docker(Runtime):
             options += ["--env", f"{name}={value}"]
         for name in unset:
             options += [self.unset_option, name]
-        options += self.group_words(edits.nodes, start)
-        if start.facts.has_selinux and not any("label" in value for value in start.user.options.all("security-opt")):
-            options += ["--security-opt", "label=disable"]
+        options += self.access_words(edits.nodes, start)
         findings = edits.findings
         if plan.mounts and plan.image is None:
             findings += (finding("image-unknown", subject="image"),)
+        if start.restarts is not None and plan.mounts:
+            findings += (_outlives(plan, start.restarts),)
         left = unset if self.unset_option == "--env" else ()
         return RuntimeArguments(tuple(options), edits.binds, env, edits.decisions, findings, left)
+
+    def by_device(self, names: Sequence[str], plan: Plan, start: Start) -> RuntimeArguments:
+        _need_local(start)
+        env = tuple((name, value) for name, value in environment(plan, start)[0] if name == NVIDIA_VISIBLE_DEVICES)
+        options = [word for name in names for word in ("--device", name)]
+        options += [word for name, value in env for word in ("--env", f"{name}={value}")]
+        return RuntimeArguments((*options, *self.access_words(plan.devices, start)), env=env)
+
+    def access_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
+        """Return the options without which the container's processes may not open *nodes*."""
+        words = self.group_words(nodes, start)
+        if start.facts.has_selinux and not any("label" in value for value in start.user.options.all("security-opt")):
+            words += ["--security-opt", "label=disable"]
+        return words
 
     def mount_word(self, bind: Bind) -> str:
         """Return a --mount value. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
@@ -230,6 +246,18 @@ def _need_local(start: Start) -> None:
             why="a plan names the files of this machine",
             hint="plan on that machine, or have the program use this one's daemon: `docker context use default`",
         )
+
+
+def _outlives(plan: Plan, severity: Severity) -> Finding:
+    """Return the finding that a container keeps the paths of *plan*, which an update of the driver removes."""
+    driver = plan.drivers[0].driver
+    return finding(
+        "container-outlives-driver",
+        subject="mounts",
+        severity=severity,
+        vendor=driver.vendor,
+        version=driver.version or "the host",
+    )
 
 
 def mount_word(bind: Bind) -> str:

@@ -1,0 +1,123 @@
+"""Containers that are started more than once: `for_each_start` gives them a CDI device instead of paths.
+
+The paths of a plan have the driver's version in them, and a container keeps the paths with which it was created: after
+an update of the driver it does not start. docker and podman keep the name of a CDI device, and read its spec at each
+start. Decision 0018 has what was tried.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Optional, Union
+
+from gpubind.formats.driver.cdi import KINDS, VERSIONS
+from gpubind.launch.target import Notice, StartRequest, StartTarget
+from gpubind.model import Plan, Severity, Vendor
+from gpubind.runtimes.runtime import Prepared, Runtime, Start
+
+if TYPE_CHECKING:
+    from gpubind.inventory.cdi.specs import LoadedSpec, Registry
+    from gpubind.rules.preflight import Preflight
+
+
+def restarts(start: Start, container: Literal["removed", "kept", "created"]) -> Optional[Severity]:
+    """Return how serious it is if the container of *start* does not start again; None if it is started once.
+
+    *container*: as of `StartRequest`. One that was started in front is seldom started again, but a development
+    container is.
+    """
+    options = start.user.options
+    restarts = (options.last("restart") or "no") != "no"
+    is_removed = options.has("rm") if options.all("rm") or restarts else container == "removed"
+    if is_removed or not start.runtime.keeps_containers:
+        return None
+    return "warning" if container == "created" or restarts or options.has("detach") else "note"
+
+
+def for_each_start(
+    request: StartRequest, target: StartTarget, prepared: Prepared, *, has_nodes: bool = False
+) -> Prepared:
+    """Return *prepared* with CDI devices in place of the plan's paths, where the container is started again and they
+    give the same GPUs. A message has the reason if they do not.
+
+    *has_nodes*: whether the user's own options bring nodes.
+    """
+    start, plan = prepared.start, prepared.plan
+    if start.restarts is None or not plan.mounts:
+        return prepared
+    is_fit = not has_nodes and not request.elsewhere and "cdi-spec-dir" not in request.own
+    found = _devices(prepared) if is_fit else "gpubind uses none for such a line"
+    if not isinstance(found, str):
+        return prepared._replace(words=start.runtime.by_device(found, plan, start))
+    request.report(Notice("note", "cdi-device", f"no CDI device takes the place of paths: {found}", is_detail=True))
+    return prepared
+
+
+def _devices(prepared: Prepared) -> Union[tuple[str, ...], str]:
+    """Return the CDI devices with which the engine gives the GPUs of the plan at each start; or why there are none."""
+    from gpubind.rules.preflight import Preflight
+
+    plan, runtime = prepared.plan, prepared.start.runtime
+    vendors = {planned.driver.vendor for planned in plan.drivers}
+    if runtime.store is None or len(vendors) > 1 or not vendors <= {*KINDS}:
+        return "gpubind uses none for this engine, or for these vendors"
+    (vendor,) = vendors
+    preflight = Preflight(prepared.host, plan, runtime.name, prepared.start)
+    directories = _directories(preflight, runtime)
+    if not directories:
+        return f"{runtime.title} reads no CDI specs"
+    registry = preflight.registry(directories)
+    names = _names(registry, plan, vendor)
+    if not names:
+        return f"no spec in {', '.join(directories)} has a device for exactly these GPUs"
+    specs = {registry.devices[name][0].path: registry.devices[name][0] for name in names}
+    unfit = next((path for path, loaded in specs.items() if not _is_fit(loaded, preflight, runtime.name)), None)
+    return names if unfit is None else f"{unfit} is stale, too new, has hooks, or lacks a file that the plan requires"
+
+
+def _directories(preflight: Preflight, runtime: Runtime) -> tuple[str, ...]:
+    """Return where *runtime* looks for CDI specs; nothing where it reads none."""
+    from gpubind.image.engine import cdi_directories_of_daemon
+    from gpubind.rules.host.engines import cdi_directories
+
+    if runtime.has_daemon and runtime.store is not None:
+        return cdi_directories_of_daemon(runtime.store)
+    return cdi_directories(preflight, runtime.name) if preflight.release(runtime.name) is not None else ()
+
+
+def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
+    """Return the devices of *registry* that have exactly the plan's GPUs; `all` where the line chooses none."""
+    kind = KINDS[vendor]
+    all_name = f"{kind}=all"
+    gpus = [gpu for gpu in plan.gpus if gpu.vendor == vendor]
+    if plan.request.gpus in (None, "all") and all(gpu.chosen for gpu in gpus):
+        return (all_name,) if all_name in registry.devices else ()
+    if any(gpu.mig for gpu in gpus):
+        return ()  # a device of a whole GPU is not one of its MIG devices
+    nodes = {
+        name: {node.source for node in device.edits.nodes}
+        for name, (loaded, device) in sorted(registry.devices.items())
+        if loaded.spec.kind == kind and name != all_name
+    }
+    names = []
+    for gpu in (gpu for gpu in gpus if gpu.chosen):
+        wanted = {str(node.source) for node in plan.devices if node.gpu == gpu.index and node.vendor == vendor}
+        name = next((name for name, its in nodes.items() if wanted and its == wanted), None)
+        if name is None:
+            return ()
+        names.append(name)
+    return tuple(names)
+
+
+def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
+    """Return whether containers with devices of *loaded* start now, without hooks, and get what the plan requires."""
+    from gpubind.inventory.cdi.specs import stale_findings
+
+    plan, release = preflight.plan, preflight.release(engine)
+    if release is None or VERSIONS.index(loaded.spec.version) > VERSIONS.index(release.reads):
+        return False
+    sources = {mount.host_path for edits in loaded.edits for mount in edits.mounts}
+    named = plan.request.caps if plan.request.caps_named else ()
+    lacks = (m for m in plan.mounts if (m.required or m.capability in (named or ())) and m.source not in sources)
+    version = next((planned.driver.kernel_version for planned in plan.drivers), None)
+    is_stale = stale_findings(preflight.host, [loaded], version, plan.gpus, "warning")
+    return not is_stale and not any(edits.hooks for edits in loaded.edits) and next(lacks, None) is None
