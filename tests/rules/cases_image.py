@@ -20,7 +20,6 @@ from tests.support.trees import Dir, File, Link, Spec, recorded_tree
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 LIBCUDA = f"{LIB}/libcuda.so.1"
-CHOSEN = {"CUDA_VISIBLE_DEVICES": "1"}
 HOST = (rhel(), kernel())
 ONE_GPU = {"CUDA_VISIBLE_DEVICES": "1"}
 SELF_MADE = "/usr/bin/simulate"
@@ -353,10 +352,6 @@ RUNTIMES: dict[str, Case] = {
     "container-outlives-driver": Case(
         Situation(HOST, image(glibc()), backend="docker", start=start_by("docker")._replace(restarts="warning")),
         Situation(HOST, image(glibc()), backend="docker", start=start_by("docker")),
-    ),
-    "lost-choice": Case(
-        Situation(HOST, backend="apptainer", start=start("--cleanenv", environ=CHOSEN, on_host=True)),
-        Situation(HOST, backend="apptainer", start=start(environ=CHOSEN, on_host=True)),
     ),
     "library-path-last": Case(
         Situation(HOST, backend="singularity", start=start("--no-eval", program="singularity")),

@@ -93,7 +93,6 @@ FOLLOWED: dict[str, Followed] = {
     "gpu-forbidden": with_request("gpu-forbidden", "choose a GPU that the job has", gpus="1"),
     "gpu-uuid-unknown": almost("gpu-uuid-unknown", "choose with --gpus by PCI address"),
     "container-outlives-driver": almost("container-outlives-driver", "use --rm"),
-    "lost-choice": with_request("lost-choice", '--gpus "$CUDA_VISIBLE_DEVICES"', gpus="1"),
     "image-unknown": almost("image-unknown", "give --image"),
     "libc-host": almost("libc-host", "omit --libc"),
     "libc-without-image": almost("libc-without-image", "give --image"),
