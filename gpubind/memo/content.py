@@ -41,7 +41,7 @@ def known_content(name: str) -> dict[str, Any]:
 def keep_content(name: str, known: dict[str, Any]) -> None:
     """Remember *known* under *name*, with what another command has remembered meanwhile. Errors: `OSError`."""
     trace = Trace()
-    note_modules(trace)
+    note_modules(trace, with_packages=False)  # what others unpack is the same in each of their versions
     if trace.refused is not None:
         return
     others = known_content(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posix  # `os` may be a recorder's: storing asks nothing
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -116,7 +117,7 @@ def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...],
     return unset, {name: value for name, value in values.items() if value != callers.get(name)}
 
 
-def note_modules(recorder: Trace) -> None:
+def note_modules(recorder: Trace, *, with_packages: bool = True) -> None:
     """Note gpubind's own code, and the directories in which packages are installed.
 
     They were loaded after this process had begun: if they are older, then these are the ones that were.
@@ -129,6 +130,8 @@ def note_modules(recorder: Trace) -> None:
         except OSError as error:
             if not path.endswith(".py"):  # one in a zip file, which is in sys.path
                 recorder.note("written", path, error.errno)
+            continue
+        if not with_packages and stat.S_ISDIR(found.st_mode):
             continue
         if is_young(found, began, recorder.trust(path, found.st_dev)):
             recorder.refuse(f"gpubind was changed while it ran: {path}")

@@ -220,7 +220,7 @@ def memory(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(files, "directories", lambda: iter([str(programs / "memos")]))
     monkeypatch.setattr(files, "secret_directory", lambda: str(programs / "state"))
     monkeypatch.setattr(files, "_above", lambda path: [os.path.dirname(path)])  # the test may lie in root's /tmp
-    monkeypatch.setattr(content, "note_modules", lambda trace: None)
+    monkeypatch.setattr(content, "note_modules", lambda trace, **_: None)
     return programs
 
 

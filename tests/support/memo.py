@@ -256,7 +256,7 @@ def bench_in(base: Path) -> Iterator[Bench]:
         patch.setattr(questions, "OWN_ENVIRON", str(bench.own_environ))
         patch.setattr(filesystems, "SKEW_NS", filesystems.YOUNG_NS)
         patch.setattr(filesystems.FileSystems, "trust", lambda _, path, device: bench.trust(path, device))
-        patch.setattr(storing, "note_modules", lambda recorder: None)
+        patch.setattr(storing, "note_modules", lambda recorder, **_: None)
         patch.setattr(programs, "PROGRAM_DIRECTORIES", (str(base / "standard"),))
         patch.setattr(gpubind.launch.caller, "probe_version", probe)
         patch.setattr(pwd, "getpwuid", getpwuid)
