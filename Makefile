@@ -66,6 +66,7 @@ stacks: $(VENV)/installed-test
 
 bench-big: $(VENV)/installed-test
 	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/stored.py
 
 dist: build/venv
 	build/venv/bin/python -m hatchling build -d dist

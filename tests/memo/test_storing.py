@@ -12,7 +12,7 @@ import pytest
 from gpubind import observe as asked
 from gpubind.host.base import RunResult
 from gpubind.host.programs import run_program
-from gpubind.memo import files, storing
+from gpubind.memo import content, files, storing
 from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
 from gpubind.memo.trace import SMALL
@@ -258,3 +258,28 @@ def test_to_ask_a_program_for_its_version_is_no_question_about_the_callers_varia
         storing.version_of("/bin/true", lambda program: "1.0\n")
     assert "SLURM_JOB_ID" not in recorder.questions["variable"]
     assert not recorder.questions["variables"]
+
+
+def test_what_is_remembered_of_an_image_is_believed_as_a_memo_is(bench: Bench) -> None:
+    known = {"_list": {"/": ["etc"]}}
+    content.keep_content("one", known)
+    assert content.known_content("one") == known
+    content.keep_content("one", {"_list": {"/etc": []}})  # of another process
+    assert content.known_content("one") == {"_list": {"/": ["etc"], "/etc": []}}
+    data = (bench.memos / "one").read_bytes()
+    shutil.copyfile(bench.memos / "one", bench.memos / "other")
+    (bench.memos / "other").chmod(0o600)
+    (bench.memos / "one").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert content.known_content("one") == content.known_content("other") == {}
+
+
+def test_what_is_remembered_of_an_image_was_read_by_this_very_code(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "module.py"
+    code.write_text("1")
+    monkeypatch.setattr(content, "note_modules", lambda trace, **_: trace.written(str(code), os.stat(code)))
+    content.keep_content("one", {"_list": {}})
+    assert content.known_content("one")
+    code.write_text("22")
+    assert content.known_content("one") == {}
