@@ -45,8 +45,16 @@ def test_the_gpus_of_an_archive_are_read(packed: bool) -> None:
     assert not any(map(found.runs_on, ("bmg", "tgl", "sm_90", "gfx942")))
 
 
+SPIRV = b"\x03\x02#\x07" + bytes(100)
+
+
+def test_spirv_without_a_function_is_no_code() -> None:
+    assert code(portable=SPIRV[:88]) == GpuCode()
+    assert code(PVC_AND_DG2, SPIRV[:88]).ptx == ()
+
+
 def test_spirv_runs_on_every_gpu_of_intels_and_on_no_other() -> None:
-    for found in (code(portable=b"\x03\x02#\x07"), code(PVC_AND_DG2, b"\x03\x02#\x07"), code(archive("generic_ir"))):
+    for found in (code(portable=SPIRV), code(PVC_AND_DG2, SPIRV), code(archive("generic_ir"))):
         assert found.ptx == ("spir64",)
         assert all(map(found.runs_on, ("bmg", "skl")))
         assert not any(map(found.runs_on, ("sm_90", "gfx942")))
@@ -77,7 +85,7 @@ DAMAGED = (b"\x7fELF", PVC_AND_DG2[:100], *(PACKED[:end] for end in (4, 5, 18, 4
 @pytest.mark.parametrize("image", [archive("64.99.1.0"), archive("x"), *DAMAGED])
 def test_what_is_not_understood_is_unread_unless_there_is_spirv(image: bytes) -> None:
     assert code(image).unread
-    assert code(image, b"\x03\x02#\x07").unread is None
+    assert code(image, SPIRV).unread is None
 
 
 def test_an_image_that_is_too_large_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:

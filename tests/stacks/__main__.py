@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpubind.formats.gpucode.sycl import EMPTY
 from gpubind.image.gpucode import read_gpu_code
 from gpubind.image.needs import read_needs
 from gpubind.image.open import open_image
@@ -21,8 +22,6 @@ from tests.stacks.llvm import SYCL, needed, processors, sections, tool
 from tests.support.stacks import AMD, on_amd, on_intel_machines, worst
 
 DATA = Path(__file__).parent.parent / "data" / "stacks.json"
-EMPTY = 128
-"""Bytes of a section for code of SYCL that has none."""
 LIBRARY = re.compile(r"lib[\w-]+\.so\.[0-9]+")
 CODE = ("gpu-code-missing", "gpu-code-unread")
 

@@ -32,7 +32,8 @@ def parse_gpu_code(stream: BinaryIO, charge: fatbin.Charge = lambda _: None) -> 
         return GpuCode(unread=hip.IN_ARCHIVES)
     if hip.SECTION in found:
         return hip.parse_bundles(read, found[hip.SECTION].offset, found[hip.SECTION].size, charge)
+    has_portable = sycl.PORTABLE in found and found[sycl.PORTABLE].size > sycl.EMPTY
     if sycl.GENERATED in found:
-        section, has_portable = found[sycl.GENERATED], sycl.PORTABLE in found
+        section = found[sycl.GENERATED]
         return sycl.parse_generated(read, section.offset, section.size, charge, has_portable=has_portable)
-    return gpu_code([((), [Ptx(SPIR64)])]) if sycl.PORTABLE in found else GpuCode()
+    return gpu_code([((), [Ptx(SPIR64)])]) if has_portable else GpuCode()

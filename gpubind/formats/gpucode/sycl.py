@@ -20,6 +20,8 @@ from gpubind.model.gpucode import SPIR64, GpuCode, Ptx, gpu_code
 
 GENERATED = "__CLANG_OFFLOAD_BUNDLE__sycl-spir64_gen"
 PORTABLE = "__CLANG_OFFLOAD_BUNDLE__sycl-spir64"
+EMPTY = 88
+"""Bytes of SPIR-V that has no function: many files of dpnp and dpctl have such."""
 UNPACKED_LIMIT = 64 << 20
 """Bytes of an unpacked image that are read for the heads of its files."""
 STEP = 1 << 16
