@@ -25,7 +25,7 @@ def oci_runtime(options: PlanOptions, *, line: Sequence[str], runtime: Optional[
     from gpubind.cli.starting import not_started, start_request
     from gpubind.launch.execute import callers_environ, execute
     from gpubind.launch.oci.edit import edit_bundle
-    from gpubind.launch.oci.passing import STARTS, config_of, read
+    from gpubind.launch.oci.passing import STARTS, bundle_of, config_of, read
 
     words = tuple(line)
     with not_started():
@@ -37,7 +37,7 @@ def oci_runtime(options: PlanOptions, *, line: Sequence[str], runtime: Optional[
         subcommand, values = read(words)
         if subcommand in STARTS:
             request = request._replace(report=partial(_report, words))
-            edit_bundle(request, config_of(values), program, partial(_open_host, options))
+            edit_bundle(request, bundle_of(values), config_of(values), program, partial(_open_host, options))
         execute((program, *words), environ)
 
 

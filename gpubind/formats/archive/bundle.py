@@ -23,7 +23,7 @@ from gpubind.model.plain import Decoder
 SIZE_LIMIT = 4 << 20
 """Bytes of a config.json."""
 MEMBERS_LIMIT = 1 << 14
-MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotations")
+MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotations", "hooks")
 """Members of a config.json that concern a plan."""
 ANNOTATION = "gpubind.edits"
 ACCESS = "rw"
@@ -42,6 +42,7 @@ _DECODER = Decoder(
         "namespaces": "linux.namespaces",
         "mappings": "linux.uidMappings",
         "rules": "linux.resources.devices",
+        "prestart": "hooks.prestart",
     },
     members=MEMBERS_LIMIT,
     has_nul=False,
@@ -68,6 +69,15 @@ class _Device(NamedTuple):
     path: str
 
 
+class _Hook(NamedTuple):
+    path: str
+
+    @property
+    def program(self) -> str:
+        """Its name."""
+        return self.path.rpartition("/")[2]
+
+
 class Bundle(NamedTuple):
     """A bundle, as it is without gpubind's edits."""
 
@@ -87,6 +97,8 @@ class Bundle(NamedTuple):
     namespaces: tuple[dict[str, Any], ...] = ()
     mappings: tuple[dict[str, Any], ...] = ()
     annotations: Optional[dict[str, Any]] = None
+    prestart: tuple[_Hook, ...] = ()
+    """What runs before the start, in the host's namespaces."""
     text: str = ""
     """Of its config.json."""
     directory: str = ""
@@ -171,28 +183,22 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
             _list_at(document, path).extend(items)
     lines = _set_variables(_list_at(document, ("process", "env")), edits.env) if edits.env else []
     if bundle.is_engines:
-        _edit_engines(document, edits)
+        _edit_engines(document, bundle, edits)
     elif added or lines:
         document["annotations"] = document.get("annotations") or {}
         document["annotations"][ANNOTATION] = json.dumps({"added": added, "env": lines}, separators=(",", ":"))
     return written_like(document, bundle.text)
 
 
-def _edit_engines(document: dict[str, Any], edits: BundleEdits) -> None:
+def _edit_engines(document: dict[str, Any], bundle: Bundle, edits: BundleEdits) -> None:
     """Do the edits that only the config.json of an engine gets: its next start has a new one, from which nothing needs
     to be taken back.
     """
     groups = _list_at(document, ("process", "user", "additionalGids")) if edits.groups else []
     groups.extend(group for group in edits.groups if group not in groups)
-    hooks = document.get("hooks") or {}
-    prestart = hooks.get("prestart") if isinstance(hooks, dict) else None
-    if isinstance(prestart, list) and edits.without_hooks:
-        hooks["prestart"] = [hook for hook in prestart if _program_of(hook) not in edits.without_hooks]
-
-
-def _program_of(hook: Any) -> str:
-    path = hook.get("path") if isinstance(hook, dict) else None
-    return path.rpartition("/")[2] if isinstance(path, str) else ""
+    if bundle.prestart and edits.without_hooks:
+        hooks = zip(document["hooks"]["prestart"], bundle.prestart)
+        document["hooks"]["prestart"] = [hook for hook, read in hooks if read.program not in edits.without_hooks]
 
 
 def for_start(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional[bool]) -> str:

@@ -55,6 +55,8 @@ class RequestPolicy(NamedTuple):
     """Whether mounts of /dev/null below `REQUEST_MOUNTS` request GPUs."""
     variables: tuple[str, ...] = ()
     """Variables that take precedence over NVIDIA_VISIBLE_DEVICES: Docker Swarm's."""
+    capabilities: Optional[tuple[str, ...]] = None
+    """The driver capabilities that a container may have; None for all."""
 
 
 REQUEST_MOUNTS = "/var/run/nvidia-container-devices"
@@ -158,10 +160,17 @@ def parse_request_policy(data: bytes) -> RequestPolicy:
     default = RequestPolicy()
     by_variable = tables.get("accept-nvidia-visible-devices-envvar-when-unprivileged", default.by_variable)
     by_mounts = tables.get("accept-nvidia-visible-devices-as-volume-mounts", default.by_mounts)
-    swarm = tables.get("swarm-resource", "")
-    if not (isinstance(by_variable, bool) and isinstance(by_mounts, bool) and isinstance(swarm, str)):
+    swarm, capabilities = (tables.get(key, "") for key in ("swarm-resource", "supported-driver-capabilities"))
+    is_text = isinstance(swarm, str) and isinstance(capabilities, str)
+    if not (isinstance(by_variable, bool) and isinstance(by_mounts, bool) and is_text):
         raise _FORMAT.damaged("a setting about requests has a wrong type")
-    return RequestPolicy(by_variable, by_mounts, tuple(filter(None, map(str.strip, swarm.split(",")))))
+    granted = _names(capabilities)
+    is_all = not granted or "all" in granted
+    return RequestPolicy(by_variable, by_mounts, _names(swarm), None if is_all else granted)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 def parse_mount_spec_path(data: bytes) -> Optional[str]:

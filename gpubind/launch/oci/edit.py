@@ -20,7 +20,9 @@ from gpubind.formats.driver.engines import TOOLKIT_FILE, RequestPolicy, parse_re
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.bundle import image_of, in_directory
-from gpubind.launch.oci.gpus import requested_gpus, variables_of
+from gpubind.inventory.amd.devices import KFD
+from gpubind.inventory.nodes import NVIDIA_MODULE
+from gpubind.launch.oci.gpus import is_dockers, requested_gpus, variables_of
 from gpubind.launch.oci.passing import RUNTIMES
 from gpubind.launch.stage import replace
 from gpubind.launch.target import StartRequest, StartTarget
@@ -42,15 +44,16 @@ OpenHost = Callable[[Mapping[str, str]], Host]
 """Opens this machine, for a container with these variables."""
 
 
-def edit_bundle(request: StartRequest, path: str, program: str, open_host: OpenHost) -> bool:
-    """Put the plan for the container of the configuration *path* into it; return whether it requests GPUs.
+def edit_bundle(request: StartRequest, directory: str, path: str, program: str, open_host: OpenHost) -> bool:
+    """Put the plan for the container of the bundle in *directory* into its configuration *path*. Return whether it
+    requests GPUs.
 
     *program* is the runtime that will start it. One without a request is not changed. Errors: `FormatError`
     (`bad-bundle`), `UsageError` (`wrap-gpus`), `CheckError` (`gpu-required`), `OutputError`; as `prepare_gpus`.
     """
     place = _open_directory(dirname(path) or ".")
     try:
-        found = _read(place, path)
+        found = _read(place, path, directory)
         gpus = requested_gpus(found.bundle, read_policy)
         if gpus is None:
             return False
@@ -67,6 +70,8 @@ def edit_bundle(request: StartRequest, path: str, program: str, open_host: OpenH
 
 def _edited(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: str, open_host: OpenHost) -> str:
     host = open_host(variables_of(bundle))
+    if is_dockers(bundle) and gpus.vendors == ("nvidia",) and host.dev.lacks(NVIDIA_MODULE) and host.dev.has(KFD):
+        gpus = gpus._replace(vendors=("amd",))
     with closing(image_of(bundle, bundle.directory)) as image:
         name = basename(program) if basename(program) in RUNTIMES else RUNTIMES[0]
         runtime = EngineRuntime(name, image.facts.loader_directories)
@@ -96,8 +101,10 @@ def _open_directory(path: str) -> int:
         raise could_not_look(path, error) from error
 
 
-def _read(place: int, path: str) -> Configuration:
-    """Return the configuration *path*, in the open directory *place*. A link is not followed."""
+def _read(place: int, path: str, directory: str) -> Configuration:
+    """Return the configuration *path* of the bundle in *directory*; it is in the open directory *place*. A link is not
+    followed.
+    """
 
     def read() -> tuple[bytes, os.stat_result]:
         file = open_regular(basename(path), place)
@@ -112,6 +119,5 @@ def _read(place: int, path: str) -> Configuration:
         raise could_not_look(path, error) from error
     with in_file(path):
         bundle = parse_bundle(data, is_engines=True)
-    return Configuration(
-        in_directory(bundle, dirname(path) or "."), stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid)
-    )
+    bundle = in_directory(bundle, directory)
+    return Configuration(bundle, stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid))

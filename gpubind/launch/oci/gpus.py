@@ -14,11 +14,12 @@ from typing import Any, Optional
 
 from gpubind.errors import UsageError
 from gpubind.formats.archive.bundle import Bundle
-from gpubind.formats.driver.engines import REQUEST_MOUNTS, RequestPolicy
+from gpubind.formats.driver.engines import REQUEST_MOUNTS, TOOLKIT_FILE, RequestPolicy
 from gpubind.formats.driver.gpu_names import AMD_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.host.base import GPUDIRECT_VARIABLES, MIG_VARIABLES, REQUIRE_JETPACK
 from gpubind.launch.wrap.gpus import CAPS, GpuRequest, capabilities_of, cdi_gpu, is_void, of_cdi, of_visible
-from gpubind.model import CAPABILITIES
+from gpubind.model import CAPABILITIES, Capability
+from gpubind.runtimes.bundles import HOOKS
 
 PREFIX = "cdi.k8s.io/"
 """Of annotations with the names of CDI devices."""
@@ -49,10 +50,29 @@ def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> 
     if len(found) > 1:
         request = request._replace(vendors=("nvidia", "amd"))
     _need_privilege(bundle, env)
+    return request._replace(caps=_capabilities(env, read_policy().capabilities))
+
+
+def _capabilities(env: Mapping[str, str], granted: Optional[tuple[str, ...]]) -> Optional[tuple[Capability, ...]]:
+    """Return the requested capabilities, those that the site has *granted*; None for the default of a plan.
+
+    Errors: `UsageError` (code `wrap-gpus`) for one that is none, or not granted.
+    """
     text = env.get(CAPS, "")
     is_legacy = _is_legacy(env) and CAPS not in env
     caps = CAPABILITIES if is_legacy else capabilities_of(text, f"{CAPS}={text}")
-    return request._replace(caps=caps)
+    if granted is None or set(granted).issuperset(CAPABILITIES):
+        return caps
+    refused = [cap for cap in caps or () if cap not in granted]
+    if refused and caps != CAPABILITIES:
+        what, why = f"`{CAPS}={text}` is not granted", f"{TOOLKIT_FILE} grants {', '.join(granted)}"
+        raise UsageError("wrap-gpus", what, why=why, hint=f"leave out {', '.join(refused)}")
+    return tuple(cap for cap in caps or CAPABILITIES if cap in granted and (caps is not None or cap != "compat32"))
+
+
+def is_dockers(bundle: Bundle) -> bool:
+    """Return whether docker's own option requests the GPUs: it adds NVIDIA's hook, also where the GPUs are AMD's."""
+    return any(hook.program in HOOKS for hook in bundle.prestart)
 
 
 def variables_of(bundle: Bundle) -> dict[str, str]:

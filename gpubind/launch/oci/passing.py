@@ -98,10 +98,15 @@ def read(line: Sequence[str]) -> tuple[str, dict[str, str]]:
     return subcommand, values
 
 
+def bundle_of(values: dict[str, str]) -> str:
+    """Return the directory of the bundle that runc or crun starts with the options *values*."""
+    return values.get("bundle", values.get("b")) or "."
+
+
 def config_of(values: dict[str, str]) -> str:
     """Return the path of the configuration that runc or crun reads with the options *values*."""
-    directory = values.get("bundle", values.get("b")) or "."
-    return f"{directory.rstrip('/')}/{values.get('config', values.get('f')) or CONFIG}"
+    name = values.get("config", values.get("f")) or CONFIG
+    return name if name.startswith("/") else f"{bundle_of(values).rstrip('/')}/{name}"
 
 
 def may_request(path: str) -> bool:

@@ -82,7 +82,7 @@ def _of_compose(line: Line, program: str, environ: Mapping[str, str]) -> Optiona
         where=file,
         why="gpubind does not read Compose files",
         hint="`gpubind plan --format compose -o gpu.yaml` writes a service that yours can extend; or name a CDI device "
-        "in `devices`, from a spec of `gpubind plan --format cdi`",
+        "in `devices`, from a spec of `gpubind plan --format cdi`; or `gpubind setup docker`",
     )
 
 

@@ -43,6 +43,6 @@ def request(report: Callable[[Message], None] = ignore) -> StartRequest:
 
 def edit(path: Path) -> dict[str, Any]:
     """What `edit_bundle` makes of the configuration *path*."""
-    edit_bundle(request(), str(path), "/usr/sbin/runc", machine)
+    edit_bundle(request(), str(path.parent), str(path), "/usr/sbin/runc", machine)
     document: dict[str, Any] = json.loads(path.read_text())
     return document

@@ -15,6 +15,7 @@ from gpubind.launch.oci.edit import edit_bundle
 from gpubind.launch.target import Message
 from gpubind.model import Finding
 from tests.launch.oci.bundles import bundle, config, edit, machine, request
+from tests.support.amd import mi300x
 from tests.support.driver import host, kernel, rhel
 from tests.support.trees import Fifo, Link, Node, Spec
 
@@ -33,7 +34,7 @@ def nodes(document: dict[str, Any]) -> list[str]:
 def test_a_container_without_a_request_stays_byte_for_byte(tmp_path: Path) -> None:
     path = bundle(tmp_path, config("A=b"))
     before = path.read_bytes(), path.stat().st_ino
-    assert not edit_bundle(request(), str(path), "runc", machine)
+    assert not edit_bundle(request(), str(path.parent), str(path), "runc", machine)
     assert (path.read_bytes(), path.stat().st_ino) == before
 
 
@@ -94,8 +95,28 @@ def test_an_annotation_in_the_form_of_ours_takes_nothing_back(tmp_path: Path) ->
 def test_a_node_that_is_open_to_a_group_gives_the_process_that_group(tmp_path: Path) -> None:
     path = bundle(tmp_path, config(ALL))
     closed = {**kernel(), "/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44)}
-    edit_bundle(request(), str(path), "runc", lambda variables: host(rhel(), closed, euid=0, groups=(0,)))
+    edit_bundle(
+        request(), str(path.parent), str(path), "runc", lambda variables: host(rhel(), closed, euid=0, groups=(0,))
+    )
     assert json.loads(path.read_text())["process"]["user"]["additionalGids"] == [44]
+
+
+def test_dockers_option_brings_amds_gpus_where_there_are_no_others(tmp_path: Path) -> None:
+    hooks = {"prestart": [{"path": "/usr/local/sbin/nvidia-container-runtime-hook"}]}
+    path = bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=0", hooks=hooks))
+    edit_bundle(request(), str(tmp_path), str(path), "runc", lambda variables: mi300x())
+    targets = {mount["destination"] for mount in json.loads(path.read_text())["mounts"]}
+    assert "/dev/kfd" in targets
+    assert len([target for target in targets if "/dev/dri/renderD" in target]) == 1
+
+
+def test_amds_variable_chooses_nodes(tmp_path: Path) -> None:
+    path = bundle(tmp_path, config("AMD_VISIBLE_DEVICES=0-1"))
+    edit_bundle(request(), str(tmp_path), str(path), "runc", lambda variables: mi300x())
+    document = json.loads(path.read_text())
+    targets = {mount["destination"] for mount in document["mounts"]}
+    assert len([target for target in targets if "/dev/dri/renderD" in target]) == 2
+    assert document["process"]["env"] == ["PATH=/usr/bin:/bin", "AMD_VISIBLE_DEVICES=0-1"]
 
 
 def test_the_links_of_a_hostile_image_lead_nowhere_out_of_it(tmp_path: Path) -> None:
@@ -150,9 +171,9 @@ def test_without_its_gpu_no_container_starts(tmp_path: Path) -> None:
     path = bundle(tmp_path, config(ALL))
     before = path.read_bytes()
     with pytest.raises(NothingToBindError):
-        edit_bundle(request(), str(path), "runc", lambda variables: host({}, euid=0))
+        edit_bundle(request(), str(path.parent), str(path), "runc", lambda variables: host({}, euid=0))
     with pytest.raises(CheckError, match="gpu-required"):
-        edit_bundle(request(), str(path), "runc", lambda variables: host(rhel(), euid=0))
+        edit_bundle(request(), str(path.parent), str(path), "runc", lambda variables: host(rhel(), euid=0))
     path.write_text(path.read_text().replace("DEVICES=all", "DEVICES=7"))
     with pytest.raises(UsageError, match=r"unknown-gpu.*NVIDIA_VISIBLE_DEVICES=7"):
         edit(path)
@@ -163,7 +184,7 @@ def test_without_its_gpu_no_container_starts(tmp_path: Path) -> None:
 def test_a_request_for_no_gpu_starts_on_a_host_without_a_driver(tmp_path: Path) -> None:
     said: list[Message] = []
     path = bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=none"))
-    edit_bundle(request(said.append), str(path), "runc", lambda variables: host({}, euid=0))
+    edit_bundle(request(said.append), str(path.parent), str(path), "runc", lambda variables: host({}, euid=0))
     assert [one.code for one in said if isinstance(one, Finding)] == ["nothing-to-bind"]
 
 

@@ -109,6 +109,18 @@ def test_capabilities() -> None:
         asked(bundle("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=flying"))
 
 
+def test_a_site_may_grant_some_capabilities() -> None:
+    few = ("compute", "utility")
+    found = asked(bundle("NVIDIA_VISIBLE_DEVICES=all"), capabilities=few)
+    assert found is not None
+    assert found.caps == few
+    everything = asked(bundle("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all"), capabilities=few)
+    assert everything is not None
+    assert everything.caps == few
+    with pytest.raises(UsageError, match="is not granted"):
+        asked(bundle("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,video"), capabilities=few)
+
+
 def test_a_site_may_grant_variables_to_privileged_containers_alone() -> None:
     assert gpus(bundle("NVIDIA_VISIBLE_DEVICES=all"), by_variable=False) is None
     assert gpus(privileged("NVIDIA_VISIBLE_DEVICES=all"), by_variable=False) == "all"
@@ -176,6 +188,9 @@ def test_rights_over_mig_as_a_whole_are_for_privileged_containers() -> None:
 
 def test_the_policy_of_a_site() -> None:
     assert parse_request_policy(b"") == RequestPolicy()
+    usual = b'supported-driver-capabilities = "%s"\n'
+    assert parse_request_policy(usual % b"all") == RequestPolicy()
+    assert parse_request_policy(usual % b"compute,utility").capabilities == ("compute", "utility")
     text = (
         b"accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
         b"accept-nvidia-visible-devices-as-volume-mounts = true\n"

@@ -45,6 +45,7 @@ def test_the_glance_knows_the_options_of_runc_and_crun() -> None:
         (("--unknown", "value", "create", "-b", "/b", "ID"), "create", "/b/config.json"),
         (("--unknown=value", "create", "-b", "/b", "ID"), "create", "/b/config.json"),
         (("create", "-b", "/", "ID"), "create", "/config.json"),
+        (("run", "-b", "/b", "-f", "/etc/other.json", "ID"), "run", "/etc/other.json"),
     ],
 )
 def test_a_container_that_is_created(words: tuple[str, ...], subcommand: str, path: str) -> None:
