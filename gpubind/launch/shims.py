@@ -103,9 +103,12 @@ def _shim(path: str, program: str, environ: Mapping[str, str]) -> Shim:
 
 def _text(program: str, gpubind: Sequence[str], directory: str) -> bytes:
     real, own = shlex.quote(program), shlex.join(gpubind)
+    wrapped = f'[ -x {shlex.quote(gpubind[0])} ] && exec {own} wrap -- {real} "$@"'
+    words = PROGRAMS[os.path.basename(program)].start_words  # without one of them, no line waits for Python
+    starts = " | ".join(f'*" {word} "*' for word in words)
     lines = (
         f"gpubind install-shims --remove {shlex.quote(directory)}".replace("\n", "?"),
-        f'[ -x {shlex.quote(gpubind[0])} ] && exec {own} wrap -- {real} "$@"',
+        f'case " $* " in {starts}) {wrapped} ;; esac' if words else wrapped,
         f'exec {real} "$@"',
     )
     return _HEAD + "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")

@@ -11,6 +11,9 @@ from typing import Optional
 import pytest
 
 from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
+from gpubind.launch.wrap.unread import _STARTS
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+from tests.launch.wrap.test_command_lines import wrapped_cases
 
 RECORDER = """#!/bin/sh
 printf '%s\\0' "$0" "$@" > "${0%/*}/started"
@@ -52,6 +55,26 @@ def test_a_shim_starts_the_real_program_by_its_path(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (f"{tmp_path}/bin/apptainer starts {real}\n", "")
     ran = subprocess.run([tmp_path / "bin/apptainer", "cache", "a b"], check=False, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr, started(real.parent)) == (42, "", [str(real), "cache", "a b"])
+
+
+@pytest.mark.parametrize("name", ["apptainer", "docker", "podman"])
+def test_a_line_without_a_container_does_not_wait_for_python(tmp_path: Path, name: str) -> None:
+    real = program(tmp_path / "real", name)
+    installed(tmp_path, "bin", name)
+    shim = tmp_path / "bin" / name
+    shim.write_text(shim.read_text().replace(" wrap -- ", " wrap --nonsense -- "))  # which ends with 2
+    for line in (["--version"], ["info"], ["inspect", "a b"], ["instance", "list"], ["ps", "-a"]):
+        assert subprocess.run([shim, *line], check=False).returncode == 42
+        assert started(real.parent) == [str(real), *line]
+    for line in (["run", "img"], ["-q", "run", "img"]):
+        assert subprocess.run([shim, *line], check=False, capture_output=True).returncode == 2
+
+
+def test_a_shim_hands_each_line_that_needs_a_plan_to_wrap() -> None:
+    for case in wrapped_cases():
+        words = PROGRAMS[os.path.basename(case.words[0])].start_words if case.words[0] in PROGRAMS else ()
+        assert not words or any(f" {word} " in f" {' '.join(case.words[1:])} " for word in words), case.words
+    assert {*_STARTS, "build", "buildx"} <= set(PROGRAMS["docker"].start_words)
 
 
 def test_a_shim_starts_a_line_with_gpus_through_wrap(tmp_path: Path) -> None:

@@ -18,6 +18,11 @@ Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
 bundle among the options; a command, with the rootfs among the options; a running container."""
 
 
+ENGINES = ("docker", "nerdctl", "podman")
+COMPOSED = {"build", "buildx", "create", "run", "up", "watch"}
+"""Words of these programs' builds and of Compose, which may use GPUs that files name."""
+
+
 class StartCommand(NamedTuple):
     """A subcommand that starts something in a container."""
 
@@ -57,6 +62,12 @@ class Program(NamedTuple):
     def asks_by_flag(self) -> bool:
         """Return whether a start asks for GPUs only by a flag; starting any other program asks for them."""
         return self.family not in ("", "ch-run")
+
+    @property
+    def start_words(self) -> tuple[str, ...]:
+        """Return the words without one of which a line needs no plan, and no warning; none if each line may."""
+        words = {words[-1] for words in self.subcommands if words} | (COMPOSED if self.family in ENGINES else set())
+        return () if () in self.subcommands else tuple(sorted(words))
 
     def start(self, action: str = "shell") -> StartCommand:
         """Return the subcommand that starts a container for *action*: the one of that name, or `run`."""
