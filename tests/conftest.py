@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import golden
+
 if TYPE_CHECKING:
     from tests.support.memo import Bench
 
@@ -25,17 +27,13 @@ settings.load_profile("busy")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile gpubind once: where Python may not write what it compiles, each command of a test would do it again."""
+    golden.is_updating = config.getoption("--update-golden")
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(__file__).parent.parent / "gpubind", quiet=2)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files; review the diff")
-
-
-@pytest.fixture
-def update_golden(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--update-golden"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from gpubind.formats.driver.names import COMPANIONS, Companion
 from gpubind.host.base import shipped_liblist
 from gpubind.model.data import read_data
 from tests.support.branches import BRANCHES, CONTAINER_CLI, RANGES, SOURCES, TOOLKIT, branches_of, files_of
-from tests.support.page import hold
+from tests.support.golden import DOCS, assert_golden
 
 OURS = tuple(entry.text for entry in parse_liblist(shipped_liblist("nvliblist.conf").data, "").entries)
 LIKE = json.loads(read_data("model/data/like.json"))["names"]
@@ -62,20 +62,20 @@ def test_a_companion_is_missed_only_of_branches_that_have_it(companion: Companio
     assert due <= has
 
 
-def test_the_page_says_who_names_which_file(update_golden: bool) -> None:
+def test_the_page_says_who_names_which_file() -> None:
     head = f"| file | branches | gpubind | {' | '.join(PEERS)} |"
     lines = [head, f"| --- | --- | --- |{' --- |' * len(PEERS)}"]
     for file, branches in RANGES.items():
         ours = "stays on the host" if file in STAYS else "yes"
         cells = (f"`{file}`", branches, ours, *("yes" if names(file) else "-" for names in PEERS.values()))
         lines.append(f"| {' | '.join(cells)} |")
-    hold("drivers.md", "files", "\n".join((*lines, "")), update=update_golden)
+    assert_golden(DOCS / "drivers.md", "\n".join((*lines, "")), part="files")
 
 
-def test_the_page_says_how_many_files_of_a_branch_are_not_named(update_golden: bool) -> None:
+def test_the_page_says_how_many_files_of_a_branch_are_not_named() -> None:
     lines = [f"| branch | files | {' | '.join(PEERS)} | lists |", f"| --- | --- |{' --- |' * len(PEERS)} --- |"]
     for branch in BRANCHES:
         files = [file for file in files_of(branch) if file not in STAYS]
         missed = (sum(not names(file) for file in files) for names in PEERS.values())
         lines.append(f"| {' | '.join(map(str, (branch, len(files), *missed, ', '.join(SOURCES[branch]))))} |")
-    hold("drivers.md", "branches", "\n".join((*lines, "")), update=update_golden)
+    assert_golden(DOCS / "drivers.md", "\n".join((*lines, "")), part="branches")

@@ -21,7 +21,7 @@ from gpubind.model.data import read_data
 from gpubind.model.findings import texts
 from tests.support.commands import gpubind
 from tests.support.driver import host, kernel, rhel
-from tests.support.page import hold
+from tests.support.golden import DOCS, assert_golden
 from tests.support.trees import Dir
 
 PLAN = plan(host(rhel(), kernel()), Request())
@@ -88,18 +88,14 @@ def test_every_code_has_what_the_data_says_of_it() -> None:
     }
 
 
-def test_the_pages_of_findings_and_errors_are_what_the_data_gives(update_golden: bool) -> None:
+def test_the_pages_of_findings_and_errors_are_what_the_data_gives() -> None:
     sections = "\n".join(f"## {explain_code(code)}" for code in texts())
-    hold("findings.md", "findings", f"\n{sections}\n", update=update_golden)
+    assert_golden(DOCS / "findings.md", f"\n{sections}\n", part="findings")
     rows = [
         f'| <a id="{code}"></a>`{code}` | {error["exit"]} | {error["means"]} |\n' for code, error in errors().items()
     ]
-    hold(
-        "errors.md",
-        "error codes",
-        "| code | exit | meaning |\n| --- | --- | --- |\n" + "".join(rows),
-        update=update_golden,
-    )
+    table = "| code | exit | meaning |\n| --- | --- | --- |\n" + "".join(rows)
+    assert_golden(DOCS / "errors.md", table, part="error codes")
     assert [*errors()] == sorted(errors())
 
 

@@ -16,10 +16,9 @@ from gpubind.formats.driver.names import COMPANIONS
 from gpubind.model import VENDORS
 from gpubind.model.findings import MENDED_BY, finding, texts
 from gpubind.rules.subjects import SUBJECTS
-from tests.support.page import hold
+from tests.support.golden import DOCS, assert_golden
 
 PACKAGE = Path(gpubind.__file__).parent
-DOCS = PACKAGE.parent / "docs" / "findings.md"
 MEANS = {
     "command": "a command: the finding has it, mostly for root",
     "option": "an option of gpubind, or of the runtime",
@@ -129,8 +128,8 @@ def test_a_codes_page_begins_with_what_its_findings_may_be(code: str) -> None:
     assert page.split("\n")[2] == f"*{severities}; {needs}*"
 
 
-def test_the_page_says_for_each_code_what_mends_it(update_golden: bool) -> None:
-    hold("findings.md", "what mends it", table(), update=update_golden)
+def test_the_page_says_for_each_code_what_mends_it() -> None:
+    assert_golden(DOCS / "findings.md", table(), part="what mends it")
 
 
 def table() -> str:

@@ -1,9 +1,8 @@
-"""Golden plans: each recorded host x each request, byte for byte. `pytest --update-golden` rewrites them."""
+"""Golden plans of each recorded host: the default one whole, byte for byte, and how the others differ from it."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -16,8 +15,7 @@ from gpubind.documents.text import render_json, render_paths, render_tsv
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.model.data import HOSTS, read_data
 from gpubind.planner.placement import cdi_layout
-
-GOLDEN = Path(__file__).parent / "golden"
+from tests.support.golden import GOLDEN, assert_golden, differences, spelled
 
 NVIDIA = {
     "default": Request(),
@@ -53,19 +51,28 @@ def schema() -> Any:
     return json.loads(read_data("model/data/plan.schema.json"))
 
 
-@pytest.mark.parametrize(("host", "name"), CASES)
-def test_a_plan_is_what_its_golden_file_says(host: str, name: str, update_golden: bool) -> None:
-    path = GOLDEN / host / f"{name}.json"
-    text = render_json(make(host, name)).replace(f'"gpubind": "{gpubind.__version__}"', '"gpubind": "VERSION"')
-    if update_golden:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
+def document(host: str, name: str) -> Any:
+    return json.loads(render_json(make(host, name)))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_default_plan_is_what_its_golden_file_says(host: str) -> None:
+    text = render_json(make(host, "default")).replace(f'"gpubind": "{gpubind.__version__}"', '"gpubind": "VERSION"')
+    assert_golden(GOLDEN / host / "default.json", text)
+
+
+@pytest.mark.parametrize(("host", "name"), [case for case in CASES if case[1] != "default"])
+def test_another_plan_differs_from_the_default_one_as_its_golden_file_says(host: str, name: str) -> None:
+    """`like-apptainer-1.5` differs from `like-apptainer`. The digest has a test of its own."""
+    less = max((other for other in REQUESTS[host] if name.startswith(f"{other}-")), key=len, default="default")
+    found = differences(document(host, less), document(host, name))
+    lines = [f"{path}: {spelled(made)}\n" for path, _, made in found if path != "digest"]
+    assert_golden(GOLDEN / host / f"{name}.differs", "".join(lines))
 
 
 @pytest.mark.parametrize(("host", "name"), CASES)
 def test_a_plan_document_fits_the_schema(host: str, name: str) -> None:
-    jsonschema.Draft202012Validator(schema()).validate(json.loads(render_json(make(host, name))))
+    jsonschema.Draft202012Validator(schema()).validate(document(host, name))
 
 
 @pytest.mark.parametrize(("host", "name"), CASES)
@@ -78,10 +85,10 @@ def test_no_two_mounts_share_a_target_and_all_are_read_only_but_sockets(host: st
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize(
-    ("document", "name"),
+    ("form", "name"),
     [("text", "default"), ("paths", "default"), ("text", "like-apptainer"), ("explain", "default")],
 )
-def test_a_text_document_is_what_its_golden_file_says(host: str, document: str, name: str, update_golden: bool) -> None:
+def test_a_text_document_is_what_its_golden_file_says(host: str, form: str, name: str) -> None:
     plan = make(host, name)
     text = {
         "text": lambda: render_tsv(plan, verbose=True),
@@ -89,11 +96,8 @@ def test_a_text_document_is_what_its_golden_file_says(host: str, document: str, 
         "explain": lambda: render_explanation(
             gpubind.explain(plan, "libamd*" if REQUESTS[host] is AMD else "libnvidia-*")
         ),
-    }[document]()
-    path = GOLDEN / host / f"{name}.{document}"
-    if update_golden:
-        path.write_text(text)
-    assert text == path.read_text()
+    }[form]()
+    assert_golden(GOLDEN / host / f"{name}.{form}", text)
 
 
 @pytest.mark.parametrize("host", [host for host in HOSTS if REQUESTS[host] is not AMD])
@@ -114,15 +118,11 @@ def test_the_one_vendor_that_a_host_has_needs_no_name() -> None:
 
 def test_the_schema_is_a_schema_and_knows_every_key() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
-    document = json.loads(render_json(make(HOSTS[0], "default")))
-    assert set(schema()["properties"]) == set(document) == set(schema()["required"])
+    assert set(schema()["properties"]) == set(document(HOSTS[0], "default")) == set(schema()["required"])
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_cdi_spec_is_what_its_golden_file_says(host: str, update_golden: bool) -> None:
+def test_a_cdi_spec_is_what_its_golden_file_says(host: str) -> None:
     recorded = gpubind.open_host(host)
     text = render_cdi(gpubind.plan(recorded, Request(vendors=()), layout=cdi_layout(recorded.uname.machine)), {})
-    path = GOLDEN / host / "default.cdi"
-    if update_golden:
-        path.write_text(text)
-    assert text == path.read_text()
+    assert_golden(GOLDEN / host / "default.cdi", text)

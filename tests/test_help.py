@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import GROUPS, HELP
 from gpubind.cli.help import Page, overview, page_of, render_page
 from gpubind.model.data import HOSTS
+from tests.support.golden import GOLDEN, assert_golden
 
-GOLDEN = Path(__file__).parent / "golden" / "help"
 COMMANDS = list(MODULES)
 WIDTH = 80
 
@@ -37,13 +36,8 @@ def test_help_is_as_wide_as_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_is_what_its_golden_file_says(command: str, update_golden: bool) -> None:
-    text = help_of(command, WIDTH)
-    path = GOLDEN / f"{command or 'gpubind'}.txt"
-    if update_golden:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
+def test_help_is_what_its_golden_file_says(command: str) -> None:
+    assert_golden(GOLDEN / "help" / f"{command or 'gpubind'}.txt", help_of(command, WIDTH))
 
 
 @pytest.mark.parametrize("width", [40, 60, 71, 72, WIDTH, 100, 120])

@@ -32,7 +32,7 @@ from tests.live.never_worse.recipes import IMAGES
 from tests.live.never_worse.sample import starts
 from tests.live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
 from tests.live.never_worse.ways import ALL, WAYS, Command, checked, real
-from tests.support.page import hold
+from tests.support.golden import DOCS, assert_golden
 
 LIBS = "/.singularity.d/libs"
 BOTH = {"/dev/nvidia0": "ENXIO", "/dev/nvidia1": "ENXIO", "/dev/nvidiactl": "ENXIO"}
@@ -330,8 +330,8 @@ def test_four_hundred_starts_have_every_row_of_every_table() -> None:
     }
 
 
-def test_the_tables_are_in_the_docs(update_golden: bool) -> None:
-    hold("runtimes.md", "never worse, tables", report.tables(), update=update_golden)
+def test_the_tables_are_in_the_docs() -> None:
+    assert_golden(DOCS / "runtimes.md", report.tables(), part="never worse, tables")
 
 
 @pytest.mark.parametrize("way", [real, checked, *ALL.values()], ids=lambda way: way.__name__)

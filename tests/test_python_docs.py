@@ -15,7 +15,7 @@ import pytest
 
 import gpubind
 from gpubind.model import Request
-from tests.support.page import hold
+from tests.support.golden import DOCS, assert_golden
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "python.md"
@@ -90,9 +90,9 @@ def table(value: Any, *, defaults: bool = True) -> str:
 @pytest.mark.parametrize(
     "value", [Request, gpubind.RuntimeArguments, gpubind.Bind, gpubind.Command], ids=lambda value: value.__name__
 )
-def test_every_field_that_a_caller_fills_in_or_reads_is_described(value: Any, update_golden: bool) -> None:
+def test_every_field_that_a_caller_fills_in_or_reads_is_described(value: Any) -> None:
     made = table(value, defaults=value is Request)
-    hold("python.md", value.__name__.lower(), made, update=update_golden)
+    assert_golden(DOCS / "python.md", made, part=value.__name__.lower())
 
 
 def is_path(thing: Any) -> bool:

@@ -37,8 +37,8 @@ from gpubind.documents.messages import (
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.model.findings import texts
 from tests.support.commands import BARE, HOST, gpubind
+from tests.support.golden import DOCS, assert_golden
 from tests.support.measure import is_less_work
-from tests.support.page import DOCS
 
 LINES = [tuple(line.split("\t")) for line in (Path(__file__).parent / "lines.tsv").read_text().splitlines()]
 """Lines of public logs: the message that each has, the line, and where it is, if that is known."""
@@ -117,11 +117,8 @@ def _section(row: Message) -> list[str]:
     ]
 
 
-def test_the_page_of_messages_is_what_the_data_gives(update_golden: bool) -> None:
-    page = DOCS / "messages.md"
-    if update_golden:
-        page.write_text(messages_page())
-    assert page.read_text() == messages_page()
+def test_the_page_of_messages_is_what_the_data_gives() -> None:
+    assert_golden(DOCS / "messages.md", messages_page())
 
 
 @pytest.mark.parametrize("row", messages(), ids=lambda row: row.name)

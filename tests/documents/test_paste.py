@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.golden import assert_golden
+
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "paste.md"
 HOST = "--host debian13-nvidia550 --caps utility"
@@ -38,16 +40,14 @@ def output(command: str, directory: Path) -> str:
     return separator.join(pieces[:SHOWN]) + (f"{separator[0]}..." if len(pieces) > SHOWN else "")
 
 
-def test_each_command_line_prints_what_the_page_shows(tmp_path: Path, update_golden: bool) -> None:
+def test_each_command_line_prints_what_the_page_shows(tmp_path: Path) -> None:
     page = PAGE.read_text()
     (tmp_path / "words.py").write_text(words_py(page))
     program = tmp_path / "gpubind"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpubind "$@" {HOST}\n')
     program.chmod(0o755)
     made = RECIPE.sub(lambda match: match[1] + match[2] + output(match[1], tmp_path), page)
-    if update_golden:
-        PAGE.write_text(made)
-    assert PAGE.read_text() == made
+    assert_golden(PAGE, made)
 
 
 def test_the_page_has_a_recipe_for_each_and_says_whether_it_was_run() -> None:

@@ -23,9 +23,9 @@ from gpubind.planner.planning import Query, plan_or_empty
 from tests.law.records import Mounted, Question, answer
 from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
+from tests.support.golden import GOLDEN, assert_golden
 from tests.support.trees import Hidden, Node, Socket, Unread, make_tree
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "layouts"
 MODES = ("ubuntu", "wsl2", "jetson6", "rocm-packages", "intel-arc", "gaudi")
 """A host of each mode of each vendor."""
 each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.name)
@@ -132,8 +132,5 @@ def test_the_command_makes_a_record_of_a_layout(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODES)
-def test_the_plan_of_a_mode_is_what_its_golden_file_says(name: str, update_golden: bool) -> None:
-    path, text = GOLDEN / f"{name}.tsv", render_tsv(plan_of(name)).rpartition("# ")[0]
-    if update_golden:
-        path.write_text(text)
-    assert text == path.read_text()
+def test_the_plan_of_a_mode_is_what_its_golden_file_says(name: str) -> None:
+    assert_golden(GOLDEN / "layouts" / f"{name}.tsv", render_tsv(plan_of(name)).rpartition("# ")[0])

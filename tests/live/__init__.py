@@ -1,1 +1,1 @@
-"""Tests on real machines, with real runtimes: `python -m pytest -m tests.live tests/live`; see rig/build."""
+"""Tests on real machines, with real runtimes: `python -m pytest -m live tests/live`; see rig/build."""

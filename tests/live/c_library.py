@@ -8,14 +8,12 @@ import os
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-import pytest
-
 from gpubind.formats.driver.names import known
 from tests.live.containers import CONTAINERS, Case, image, start
 from tests.live.machine import CHECKOUT, Machine
-from tests.support import page
+from tests.support import golden
 
-PAGE, PART = "c-library.md", "as tested"
+PAGE, PART = golden.DOCS / "c-library.md", "as tested"
 TITLES = ("image", "its glibc", "on the host's", "libraries that load", "of these lack something else", "started by")
 HEAD = f"| {' | '.join(TITLES)} |\n{'| --- ' * len(TITLES)}|\n"
 VENDORS = ("--nv", "--rocm")
@@ -54,9 +52,7 @@ def report(said: str) -> Report:
     return made
 
 
-def hold(
-    request: pytest.FixtureRequest, machine: Machine, backend: str, name: str, hosts: Report, but: Container[str] = ()
-) -> None:
+def hold(machine: Machine, backend: str, name: str, hosts: Report, but: Container[str] = ()) -> None:
     """Programs say the same with the host's C library; what does not load lacks a library that check had named.
 
     And the table has that row; `--update-golden` writes it anew. *but* are programs for which the image lacks files.
@@ -73,11 +69,12 @@ def hold(
     glibcs = [report["glibc"].partition(" ")[2] for report in (own, hosts)]
     numbers = [f"{len(own['loaded'])} → {len(hosts['loaded'])}", str(len(hosts["refused"]))]
     row = (backend, name, *glibcs, *numbers)
-    rows = parsed(page.generated(PAGE, PART))
-    if request.config.getoption("--update-golden"):
+    rows = parsed(golden.generated(PAGE, PART))
+    if golden.is_updating:
         rows = {row, *(other for other in rows if other[:4] != row[:4])}
-        page.hold(PAGE, PART, table(rows), update=True)
-    assert row in rows
+        golden.assert_golden(PAGE, table(rows), part=PART)
+    if row not in rows:
+        golden.fail(f"{PAGE}: the table lacks {row}", golden.how_to_update())
 
 
 def parsed(text: str) -> set[Row]:

@@ -104,13 +104,11 @@ def test_no_library_and_no_program_wants_a_newer_c_library(
 
 
 @cases([case for case in ALL if case.suite == "bullseye"])
-def test_a_bundles_programs_run_on_the_hosts_c_library(
-    trixie: Machine, bundles: Bind, case: Started, request: pytest.FixtureRequest
-) -> None:
+def test_a_bundles_programs_run_on_the_hosts_c_library(trixie: Machine, bundles: Bind, case: Started) -> None:
     options = (*c_library.VENDORS, *c_library.HOSTS)
     said = start(trixie, bundles, case, "python3", "-c", c_library.PROBE, options=options).stdout
     who = "an ordinary user" if case.user else "root"
-    c_library.hold(request, trixie, f"{case.runtime}, {who}", case.suite, c_library.report(said))
+    c_library.hold(trixie, f"{case.runtime}, {who}", case.suite, c_library.report(said))
 
 
 @cases(ALL)

@@ -31,12 +31,10 @@ print([getattr(ctypes.CDLL(name), function)(*arguments) for name, function, *arg
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_all_that_lacked_a_newer_glibc_loads_and_the_image_goes_on_working(
-    trixie: Machine, case: Case, request: pytest.FixtureRequest
-) -> None:
+def test_all_that_lacked_a_newer_glibc_loads_and_the_image_goes_on_working(trixie: Machine, case: Case) -> None:
     said = start(trixie, case._replace(options=(*VENDORS, *HOSTS)), "python3", "-c", PROBE).stdout
     who = "an ordinary user" if case.user else "root"
-    hold(request, trixie, f"{case.backend}, {who}", case.image, report(said))
+    hold(trixie, f"{case.backend}, {who}", case.image, report(said))
 
 
 @pytest.mark.parametrize("node", ["trixie", "bookworm"])
@@ -44,40 +42,36 @@ def test_podman_starts_a_directory_with_it(node: str, request: pytest.FixtureReq
     machine: Machine = request.getfixturevalue(node)
     engine = Engine("podman", image("bullseye"))
     said = start_engine(machine, engine, "python3", "-c", PROBE, options=[*vendors(machine), *HOSTS])
-    hold(request, machine, "podman, root", "bullseye", report(said))
+    hold(machine, "podman, root", "bullseye", report(said))
 
 
 @pytest.mark.parametrize("user", [True, False], ids=["user", "root"])
-def test_an_older_host_serves_an_image_that_is_older_still(
-    bookworm: Machine, user: bool, request: pytest.FixtureRequest
-) -> None:
+def test_an_older_host_serves_an_image_that_is_older_still(bookworm: Machine, user: bool) -> None:
     said = start(bookworm, Case("bwrap", "bullseye", user, ("--nv", *HOSTS)), "python3", "-c", PROBE).stdout
     who = "an ordinary user" if user else "root"
-    hold(request, bookworm, f"bwrap, {who}", "bullseye", report(said))
+    hold(bookworm, f"bwrap, {who}", "bullseye", report(said))
 
 
-def test_crun_starts_a_bundle_on_an_older_host_with_it(bookworm: Machine, request: pytest.FixtureRequest) -> None:
+def test_crun_starts_a_bundle_on_an_older_host_with_it(bookworm: Machine) -> None:
     case = Started("crun", "bullseye", False)
     with made_bundles(bookworm, [case]) as bundles:
         options = ("--nv", *HOSTS)
         said = start_bundle(bookworm, bundles, case, "python3", "-c", PROBE, options=options).stdout
-    hold(request, bookworm, "crun, root", "bullseye", report(said))
+    hold(bookworm, "crun, root", "bullseye", report(said))
 
 
 @pytest.mark.parametrize(("user", "name"), [(True, "bullseye-sb"), (False, "bookworm-sb")])
-def test_apptainers_own_line_gets_it_from_wrap(
-    trixie: Machine, user: bool, name: str, request: pytest.FixtureRequest
-) -> None:
+def test_apptainers_own_line_gets_it_from_wrap(trixie: Machine, user: bool, name: str) -> None:
     words = ["wrap", *HOSTS, "--", *line(user=user, name=name, flags=VENDORS), "python3", "-c", PROBE]
     said = trixie.gpubind(*words, user=user, driver=True, binds=[CONTAINERS])
     who = "an ordinary user" if user else "root"
-    hold(request, trixie, f"wrap of apptainer, {who}", name, report(said))
+    hold(trixie, f"wrap of apptainer, {who}", name, report(said))
 
 
-def test_bubblewraps_own_line_gets_it_from_wrap(trixie: Machine, request: pytest.FixtureRequest) -> None:
+def test_bubblewraps_own_line_gets_it_from_wrap(trixie: Machine) -> None:
     words = ["wrap", *VENDORS, *HOSTS, "--", *bwrap_line(name="bullseye"), "python3", "-c", PROBE]
     said = trixie.gpubind(*words, user=True, driver=True, binds=[CONTAINERS])
-    hold(request, trixie, "wrap of bwrap, an ordinary user", "bullseye", report(said))
+    hold(trixie, "wrap of bwrap, an ordinary user", "bullseye", report(said))
 
 
 def test_a_driver_root_brings_its_own_c_library(trixie: Machine) -> None:

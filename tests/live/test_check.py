@@ -1,6 +1,6 @@
 """What `gpubind check` says will not load is exactly what the loader in the container refuses.
 
-docs/check.md has the table of it: `pytest -m tests.live tests/live/test_check.py --update-golden` writes it anew.
+docs/check.md has the table of it: `pytest -m live tests/live/test_check.py --update-golden` writes it anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.live.containers import CONTAINERS, PROBE, exec_words, image
 from tests.live.machine import Machine
-from tests.support.page import hold
+from tests.support.golden import DOCS, assert_golden
 
 pytestmark = pytest.mark.live
 
@@ -126,5 +126,5 @@ def table(machine: Machine) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_table_in_the_docs_is_what_was_seen(trixie: Machine, update_golden: bool) -> None:
-    hold("check.md", "measured", table(trixie), update=update_golden)
+def test_the_table_in_the_docs_is_what_was_seen(trixie: Machine) -> None:
+    assert_golden(DOCS / "check.md", table(trixie), part="measured")

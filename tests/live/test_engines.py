@@ -125,14 +125,12 @@ def test_every_mount_is_read_only_and_each_node_is_usable(stores: Machine, engin
 
 
 @engines([STORED[0], STORED[2]])
-def test_an_images_programs_run_on_the_hosts_c_library(
-    stores: Machine, engine: Engine, request: pytest.FixtureRequest
-) -> None:
+def test_an_images_programs_run_on_the_hosts_c_library(stores: Machine, engine: Engine) -> None:
     options = [*c_library.VENDORS, *c_library.HOSTS]
     said = start(stores, engine, "python3", "-c", c_library.PROBE, options=options)
     who = "an ordinary user" if engine.user else "root"
     found = c_library.report(said)
-    c_library.hold(request, stores, f"{engine.program}, {who}", "bullseye", found, but=("packages",))  # no /var
+    c_library.hold(stores, f"{engine.program}, {who}", "bullseye", found, but=("packages",))  # no /var
 
 
 @engines([STORED[0], STORED[-1], ROOTS])

@@ -1,6 +1,6 @@
 """What `gpubind check` says of a program is what happens when Apptainer starts it.
 
-docs/check.md has the table of it: `pytest -m tests.live tests/live/test_programs.py --update-golden` writes it anew.
+docs/check.md has the table of it: `pytest -m live tests/live/test_programs.py --update-golden` writes it anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from tests.live.machine import PYTHON_ENV, Bind, Machine
 from tests.live.programs.build import INSIDE
 from tests.live.programs.images import IMAGES, NAMES, PLACE, SIF, made_images, programs
-from tests.support.page import hold
+from tests.support.golden import DOCS, assert_golden
 
 pytestmark = pytest.mark.live
 
@@ -177,5 +177,5 @@ def table(outcomes: dict[str, dict[str, Outcome]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_table_in_the_docs_is_what_was_seen(outcomes: dict[str, dict[str, Outcome]], update_golden: bool) -> None:
-    hold("check.md", "programs", table(outcomes), update=update_golden)
+def test_the_table_in_the_docs_is_what_was_seen(outcomes: dict[str, dict[str, Outcome]]) -> None:
+    assert_golden(DOCS / "check.md", table(outcomes), part="programs")

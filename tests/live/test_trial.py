@@ -15,7 +15,7 @@ import pytest
 from tests.live.containers import CONTAINERS
 from tests.live.machine import INSIDE_CONTAINERS, PYTHON_ENV, Bind, Machine
 from tests.live.trials import SOME, Pair, need_right, tried
-from tests.support.page import hold
+from tests.support.golden import DOCS, assert_golden
 
 pytestmark = pytest.mark.live
 
@@ -87,9 +87,9 @@ def test_no_answer_of_a_trial_is_kept(trixie: Machine) -> None:
     assert [one for one in lines if "a container was started" in one] == ["memo: not kept: a container was started"] * 2
 
 
-def test_the_page_shows_what_is_printed(trixie: Machine, update_golden: bool) -> None:
+def test_the_page_shows_what_is_printed(trixie: Machine) -> None:
     line = "check --nv --image bullseye --backend bwrap --try"
     script = f"cd {INSIDE_CONTAINERS}; exec python3 -m gpubind {line}"
     binds = [*trixie.modules, CONTAINERS]
     done = trixie.run(["sh", "-c", script], user=True, driver=True, binds=binds, env=PYTHON_ENV)
-    hold("check.md", "tried", f"```text\n$ gpubind {line}\n{done.stdout}```\n", update=update_golden)
+    assert_golden(DOCS / "check.md", f"```text\n$ gpubind {line}\n{done.stdout}```\n", part="tried")

@@ -1,7 +1,7 @@
 """Nothing that works with `apptainer exec --nv` is worse with gpubind.
 
 NEVER_WORSE_SEED and NEVER_WORSE_STARTS choose other starts, and more of them. docs/runtimes.md shows what the default
-ones came to: `pytest -m tests.live tests/live/never_worse --update-golden` writes it anew.
+ones came to: `pytest -m live tests/live/never_worse --update-golden` writes it anew.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tests.live.never_worse.compare import WORSE
 from tests.live.never_worse.run import Row, compared
 from tests.live.never_worse.sample import DEFAULT_SEED, DEFAULT_STARTS, SEED, STARTS, WRAPPED, starts
 from tests.live.never_worse.ways import WRAP
-from tests.support.page import generated, hold
+from tests.support import golden
 
 pytestmark = pytest.mark.live
 
-PAGE, PART = "runtimes.md", "never worse, starts"
+PAGE, PART = golden.DOCS / "runtimes.md", "never worse, starts"
 
 
 @functools.cache
@@ -50,13 +50,12 @@ def test_nearly_every_start_can_be_made_on_the_rig(trixie: Machine) -> None:
     assert sum(not row.startable for row in seen) < 0.1 * STARTS
 
 
-def test_the_table_in_the_docs_is_what_was_seen(trixie: Machine, update_golden: bool) -> None:
+def test_the_table_in_the_docs_is_what_was_seen(trixie: Machine) -> None:
     if (SEED, STARTS) != (DEFAULT_SEED, DEFAULT_STARTS):
         return  # other starts than the page is about
     seen = report.summary(rows(trixie))
-    if update_golden:
-        hold(PAGE, PART, seen, update=True)
-    assert counted(generated(PAGE, PART)) == counted(seen)
+    if golden.is_updating or counted(golden.generated(PAGE, PART)) != counted(seen):
+        golden.assert_golden(PAGE, seen, part=PART)
 
 
 def counted(table: str) -> dict[str, tuple[int, int]]:
