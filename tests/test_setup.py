@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 import pytest
 
+from gpubind.cli.registering import Setup, apply, registered, removed
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.registration import Registration, in_containerd, in_docker, out_of_containerd, out_of_docker
 from gpubind.formats.text.toml import parse_toml
@@ -218,6 +219,31 @@ def test_an_engine_without_a_runtime_is_an_error(tmp_path: Path) -> None:
     done = setup(tmp_path, "docker")
     assert (done.returncode, "error: no-runtime" in done.stderr) == (6, True)
     assert files(tmp_path) == {}
+
+
+def test_a_user_registers_for_the_users_own_engine(root: Path) -> None:
+    own = Setup("docker", "gpubind", False, None, str(root), ("/usr/bin/gpubind",), "/home/u/data", "/home/u/config")
+    changes = registered(own)
+    assert [change.path for change in changes] == [
+        "/home/u/data/gpubind/gpubind-docker-runtime",
+        "/home/u/config/docker/daemon.json",
+    ]
+    apply(own, changes)
+    assert json.loads((root / "home/u/config/docker/daemon.json").read_text())["runtimes"]["gpubind"]
+    apply(own, removed(own))
+    assert not (root / "home/u/config/docker/daemon.json").exists()
+
+
+def test_root_registers_no_gpubind_that_others_could_change(root: Path) -> None:
+    program = root / "gpubind"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o777)
+    own = Setup("docker", "gpubind", False, None, str(root), (str(program),))
+    if os.geteuid() != 0:  # then the engine is the user's own
+        assert registered(own)
+        return
+    with pytest.raises(UsageError, match="setup-untrusted"):
+        registered(own)
 
 
 def test_errors_name_the_key() -> None:

@@ -99,7 +99,7 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
     words = (*setup.program, "oci-runtime", "--runtime", _runtime(setup), "--")
     text = f'#!/bin/sh\n{HEADER.format(engine=setup.engine)}\nexec {shlex.join(words)} "$@"\n'
     changes = [_written(setup, setup.launcher, text)]
-    if setup.engine == "docker" and not _has_hook(setup):
+    if _wants_hook(setup) and not _has_hook(setup):
         changes.append(_written(setup, _hook(setup), _HOOK.format(header=HEADER.format(engine="docker"), name=HOOK)))
     entry = Registration(setup.name, setup.launcher, setup.is_default)
     path = setup.configuration
@@ -132,7 +132,7 @@ def removed(setup: Setup) -> tuple[FileChange, ...]:
     changes = [FileChange(path, before, _restored(setup, before, after, copy))]
     if copy is not None and changes[0].after == copy:
         changes.append(FileChange(path + COPY, copy, None))
-    files = (setup.launcher, *([_hook(setup)] if setup.engine == "docker" else []))
+    files = (setup.launcher, *([_hook(setup)] if _wants_hook(setup) else []))
     for file in files:
         there = _read(setup, file)
         if there is not None and _is_ours(setup, there):
@@ -186,6 +186,11 @@ def _need_ours(setup: Setup, path: str, data: Optional[bytes]) -> None:
 
 def _is_ours(setup: Setup, data: bytes) -> bool:
     return HEADER.format(engine=setup.engine).encode() in data.split(b"\n")[:2]
+
+
+def _wants_hook(setup: Setup) -> bool:
+    """Return whether docker needs the hook: a user's daemon has no directory in its PATH where the user may write."""
+    return setup.engine == "docker" and setup.data_home is None
 
 
 def _hook(setup: Setup) -> str:

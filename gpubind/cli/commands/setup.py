@@ -23,7 +23,8 @@ def setup(
     """Register gpubind as an OCI runtime of an engine.
 
     The difference is printed first. A copy of a configuration is kept next to it, and --undo returns it. A malformed
-    file is an error, and stays as it is. Root registers for all users; an ordinary user for their own podman.
+    file is an error, and stays as it is. Root registers for all users; an ordinary user for their own podman, or a
+    rootless docker.
     """
     from gpubind.formats.driver.registration import NAME
     from gpubind.launch.execute import this_program
@@ -36,7 +37,7 @@ def setup(
         hint = "name the runtime in a RuntimeClass of Kubernetes, or set default_runtime_name yourself"
         raise UsageError("wrong-use", "--default is for docker and podman", hint=hint)
     is_users = os.geteuid() != 0 and root is None
-    if is_users and engine != "podman":
+    if is_users and engine == "containerd":
         raise UsageError("wrong-use", f"only root registers a runtime of {engine}", hint="sudo gpubind setup ...")
     wanted = Setup(engine, name, default, runtime, (root or "").rstrip("/"), this_program())
     if is_users:
@@ -50,7 +51,7 @@ def setup(
         complain("nothing to change\n")
     elif not dry_run:
         apply(wanted, changes)
-        complain(f"{AFTER[engine]}\n")
+        complain(f"{AFTER[engine].replace('systemctl', 'systemctl --user') if is_users else AFTER[engine]}\n")
 
 
 def _home(variable: str, below: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from posixpath import basename, dirname
 
-from gpubind.errors import OutputError, in_file
+from gpubind.errors import BoundError, OutputError, in_file
 from gpubind.files.regular import open_regular, read_regular
 from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, parse_bundle
 from gpubind.formats.driver.engines import SIZE_LIMIT as TOOLKIT_LIMIT
@@ -29,7 +29,11 @@ from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.launch.wrap.gpus import GpuRequest
 from gpubind.launch.wrap.start import prepare_gpus
 from gpubind.model.answers import ABSENT, answer_in, could_not_look, read_steady, tried
+from gpubind.model.budget import TIMES_LIMIT, renew
 from gpubind.runtimes.bundles import EngineRuntime
+
+NVIDIA = (NVIDIA_MODULE, "/proc/driver/nvidia/version", "/dev/nvidiactl")
+"""A host with NVIDIA's driver has one of these."""
 
 
 class Configuration(NamedTuple):
@@ -69,8 +73,18 @@ def edit_bundle(request: StartRequest, directory: str, path: str, program: str, 
 
 
 def _edited(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: str, open_host: OpenHost) -> str:
+    """Return the configuration with the plan. An image that costs too much to inspect gets the largest bounds."""
+    try:
+        return _planned(request, bundle, gpus, program, open_host)
+    except BoundError:
+        renew(TIMES_LIMIT)
+        return _planned(request, bundle, gpus, program, open_host)
+
+
+def _planned(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: str, open_host: OpenHost) -> str:
     host = open_host(variables_of(bundle))
-    if is_dockers(bundle) and gpus.vendors == ("nvidia",) and host.dev.lacks(NVIDIA_MODULE) and host.dev.has(KFD):
+    has_nvidia = any(map(host.dev.has, NVIDIA))
+    if is_dockers(bundle) and gpus.vendors == ("nvidia",) and host.dev.has(KFD) and not has_nvidia:
         gpus = gpus._replace(vendors=("amd",))
     with closing(image_of(bundle, bundle.directory)) as image:
         name = basename(program) if basename(program) in RUNTIMES else RUNTIMES[0]

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from posixpath import normpath
 from typing import Any, Optional
 
-from gpubind.errors import UsageError
+from gpubind.errors import FormatError, UsageError
 from gpubind.formats.archive.bundle import Bundle
+from gpubind.formats.driver.cdi import parse_cdi_name
 from gpubind.formats.driver.engines import REQUEST_MOUNTS, TOOLKIT_FILE, RequestPolicy
 from gpubind.formats.driver.gpu_names import AMD_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.host.base import GPUDIRECT_VARIABLES, MIG_VARIABLES, REQUIRE_JETPACK
@@ -87,10 +88,18 @@ def _by_annotations(annotations: Mapping[str, Any]) -> Optional[GpuRequest]:
     """
     keys = sorted(key for key in annotations if key.startswith(PREFIX))
     names = [name for key in keys for name in str(annotations[key]).split(",")]
-    if not names or not all("=" in name and "/" in name for name in names):
+    if not names or not all(map(_is_cdi, names)):
         return None
     gpus = tuple(dict.fromkeys(name for name in names if cdi_gpu(name) is not None))
     return of_cdi(gpus)._replace(chosen_by=", ".join(keys)) if gpus else None
+
+
+def _is_cdi(name: str) -> bool:
+    try:
+        parse_cdi_name(name)
+    except FormatError:
+        return False
+    return True
 
 
 def _by_site(bundle: Bundle, env: Mapping[str, str], read_policy: Callable[[], RequestPolicy]) -> Optional[GpuRequest]:

@@ -16,7 +16,7 @@ from gpubind.launch.target import Message
 from gpubind.model import Finding
 from tests.launch.oci.bundles import bundle, config, edit, machine, request
 from tests.support.amd import mi300x
-from tests.support.driver import host, kernel, rhel
+from tests.support.driver import V, host, kernel, rhel
 from tests.support.trees import Fifo, Link, Node, Spec
 
 LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
@@ -108,6 +108,18 @@ def test_dockers_option_brings_amds_gpus_where_there_are_no_others(tmp_path: Pat
     targets = {mount["destination"] for mount in json.loads(path.read_text())["mounts"]}
     assert "/dev/kfd" in targets
     assert len([target for target in targets if "/dev/dri/renderD" in target]) == 1
+
+
+@pytest.mark.parametrize("gone", ["/sys/module/nvidia/version", "/dev/nvidiactl"])
+def test_dockers_option_brings_nvidias_gpus_where_its_driver_is_there(tmp_path: Path, gone: str) -> None:
+    """Processors with graphics of AMD's have /dev/kfd, too."""
+    version = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {V}  Thu Jan  1 00:00:00 UTC 1970\n"
+    spec = {**kernel(), "/dev/kfd": Node("char", 236, 0), "/proc/driver/nvidia/version": version}
+    spec.pop(gone)
+    hooks = {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]}
+    path = bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=all", hooks=hooks))
+    edit_bundle(request(), str(tmp_path), str(path), "runc", lambda variables: host(rhel(), spec, euid=0))
+    assert LIBCUDA in mounts(json.loads(path.read_text()))
 
 
 def test_amds_variable_chooses_nodes(tmp_path: Path) -> None:
