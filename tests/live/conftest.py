@@ -22,7 +22,7 @@ def rig() -> str:
         pytest.fail("the live tests need root: they enter root file systems", pytrace=False)
     stamps = os.path.join(RIG, "stamps")
     targets = ["containers", "host", "sandboxes", "images", "gl", "sifs", "archives", "runtimes", "udocker"]
-    targets += ["distrobox", "nv535", "bookworm", "compilers", "flat550", "slurm", "intel"]
+    targets += ["distrobox", "nv535", "bookworm", "compilers", "flat550", "clients", "slurm", "intel"]
     missing = [target for target in targets if not os.path.exists(f"{stamps}/{target}")]
     if missing:
         pytest.fail(f"{RIG} has no {', '.join(missing)}: run tests/live/rig/build", pytrace=False)
@@ -33,6 +33,12 @@ def rig() -> str:
 def trixie(rig: str) -> Machine:
     """The GPU node: driver 550, apptainer, Python 3.13."""
     return Machine(f"{rig}/hosts/trixie", dependencies(rig, "3.13"), DRIVER)
+
+
+@pytest.fixture(scope="session")
+def clients(trixie: Machine) -> Machine:
+    """The same node with programs that start containers by themselves, each in /opt/clients."""
+    return trixie._replace(root=f"{RIG}/hosts/clients")
 
 
 @pytest.fixture(scope="session")

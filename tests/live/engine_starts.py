@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -33,15 +33,20 @@ IMPORT = "tar -C /srv/ct/{suite} {excludes} -c . | {program} import {changes} - 
 
 
 @contextmanager
-def dockerd(machine: Machine) -> Iterator[None]:
+def dockerd(machine: Machine, *words: str, binds: Iterable[Bind] = (), driver: bool = False) -> Iterator[None]:
     """A dockerd of its own on *machine*, with a store of its own."""
     directory = machine.root + DAEMON
     os.makedirs(directory)
-    words = ["--iptables=false", "--bridge=none", f"--data-root={DAEMON}/data", f"--exec-root={DAEMON}/exec"]
-    words += ["-H", SOCKET, f"--pidfile={DAEMON}/pid"]
-    around = {"PATH": ROOT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "BINDS": str(CONTAINERS)}
+    own = ["--iptables=false", "--bridge=none", f"--data-root={DAEMON}/data", f"--exec-root={DAEMON}/exec"]
+    own += ["-H", SOCKET, f"--pidfile={DAEMON}/pid"]
+    bound = " ".join(map(str, (CONTAINERS, *binds)))
+    around = {"PATH": ROOT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "BINDS": bound}
+    if driver:
+        around["FAKE_DRIVER"] = machine.version
     with open(f"{directory}/log", "w") as log:
-        daemon = subprocess.Popen([ENTER, machine.root, "dockerd", *words], env=around, cwd="/", stdout=log, stderr=log)
+        daemon = subprocess.Popen(
+            [ENTER, machine.root, "dockerd", *own, *words], env=around, cwd="/", stdout=log, stderr=log
+        )
     try:
         _wait_for(f"{directory}/socket", daemon)
         yield

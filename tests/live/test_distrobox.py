@@ -1,4 +1,4 @@
-"""distrobox hands the plan of docs/paste.md on to podman. A box is made, and not entered: it would fetch packages."""
+"""distrobox hands the plan of docs/clients.md on to podman. A box is made, and not entered: it would fetch packages."""
 
 from __future__ import annotations
 
