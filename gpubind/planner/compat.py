@@ -36,9 +36,10 @@ def cuda_compat(
     env: list[EnvVar] = []
     decisions = []
     for library, taken, why in _judged(request, node, fit):
-        if taken and layout.searched and not _puts_first(fit.facts, library):
+        is_fixed = layout.searched and not layout.adds_variables
+        if taken and is_fixed and not _puts_first(fit.facts, library):
             taken, why = False, "this layout adds to no search path: set LD_LIBRARY_PATH when the container is started"
-        elif taken and not layout.searched:
+        elif taken and not is_fixed:
             env.append(EnvVar("LD_LIBRARY_PATH", "prepend", dirname(library.path), ":", RULE))
         decisions.append(_decision(library, "taken" if taken else "left-out", why))
     return tuple(env), tuple(decisions)

@@ -26,6 +26,8 @@ class Layout(NamedTuple):
     searched: bool = False
     """Whether the container's loaders search these directories anyway: then no variable is set, and modules that other
     libraries open lie where those look, in `gbm/` and `vdpau/` below."""
+    adds_variables: bool = False
+    """Whether a plan can add to the container's search paths, although the loaders search these directories anyway."""
 
     def directories(self, *, compat32: bool = False) -> tuple[ContainerPath, ...]:
         """Return where libraries land."""

@@ -203,8 +203,12 @@ class EngineRuntime(BundleRuntime):
         """Where the loader of the image looks for libraries."""
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        """Return the layout of a CDI spec for this image: libraries and programs are found without a variable."""
-        return cdi_layout(start.facts.machine or ARCHITECTURES[0].name, self.loader_directories)
+        """Return the layout of a CDI spec for this image: libraries and programs are found without a variable.
+
+        Only forward compatibility needs LD_LIBRARY_PATH, which the container's first process has.
+        """
+        layout = cdi_layout(start.facts.machine or ARCHITECTURES[0].name, self.loader_directories)
+        return layout._replace(adds_variables=True)
 
     def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
         """Return the config.json with *plan* in it, without variables that choose GPUs: only the nodes do, as with

@@ -151,6 +151,12 @@ ROOTLESS = {
     "4-undo": "/usr/local/sbin/gpubind setup podman --undo > /dev/null; find ~/.config ~/.local/share/gpubind -type f; "
     "podman system migrate > /dev/null 2>&1",
 }
+PODMANS["9-update"] = (
+    f"{(PODMAN_RUN % '--runtime nvidia ').replace(' run --rm ', ' create ')} --name vv -e NVIDIA_VISIBLE_DEVICES=all "
+    f"{ROOTFS} grep -m1 -o libcuda.so.550[.0-9]* /proc/self/mountinfo > /dev/null; "
+    f"podman --root $HOME/root --runtime nvidia start -a vv; (place=/run/oci; {UPDATE}); "
+    "podman --root $HOME/root --runtime nvidia start -a vv; podman --root $HOME/root rm vv > /dev/null"
+)
 CTR = "ctr run --rm --rootfs --runc-binary /usr/local/sbin/gpubind-containerd-runtime"
 CTRS = {
     "1-dump": "containerd config dump | grep -A20 'runtimes.gpubind' | grep BinaryName; "
@@ -289,8 +295,11 @@ def test_dockers_option_without_gpubind_as_the_runtime_is_an_error_that_says_so(
     assert "gpubind: --gpus needs gpubind as the runtime" in seen(trixie, place, "docker")["other"]
 
 
-def test_a_container_that_was_created_before_an_update_starts_with_the_new_driver(trixie: Machine, place: Path) -> None:
-    said = seen(trixie, place, "docker")["update"]
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_a_container_that_was_created_before_an_update_starts_with_the_new_driver(
+    trixie: Machine, place: Path, engine: str
+) -> None:
+    said = seen(trixie, place, engine)["update"]
     assert said == "libcuda.so.550.163.01\nlibcuda.so.550.163.02\nexit 0\n"
 
 

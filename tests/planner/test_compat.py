@@ -61,6 +61,13 @@ def test_a_layout_without_a_search_path_says_that_it_cannot() -> None:
     assert [d.verdict for d in kept.decisions if d.rule == DECIDED] == ["taken"]
 
 
+def test_a_layout_that_is_searched_anyway_may_still_add_variables() -> None:
+    made = make(
+        CASES["another major CUDA, data-centre GPU"], cdi_layout("x86_64", ["/usr/lib64"])._replace(adds_variables=True)
+    )
+    assert [variable.value for variable in made.env if variable.name == "LD_LIBRARY_PATH"] == [COMPAT]
+
+
 def test_nothing_changes_without_an_image_or_without_compute() -> None:
     node = host(*machine("550.54.14", "NVIDIA A100"))
     assert first(plan(node, Request(cuda_compat="image"))) == []

@@ -1,6 +1,6 @@
 """The GPUs that a container of an engine requests, by its config.json. Pure.
 
-Sources: nvidia-container-toolkit 1.18 `internal/config/image` (cuda_image.go: annotations, then mounts, then
+Sources: nvidia-container-toolkit 1.20 `internal/config/image` (cuda_image.go: annotations, then mounts, then
 variables; devices.go; privileged.go), `internal/info/auto.go`, `cmd/nvidia-container-runtime-hook` (MIG as a whole only
 for privileged containers); moby `daemon/devices_nvidia_linux.go` and `devices_amd_linux.go`: `--gpus` and `gpus` of
 Compose become the same variables.

@@ -13,8 +13,9 @@ from gpubind.errors import CheckError, FormatError, GpubindError, NothingToBindE
 from gpubind.formats.archive.bundle import ANNOTATION, SIZE_LIMIT
 from gpubind.launch.oci.edit import edit_bundle
 from gpubind.launch.target import Message
-from gpubind.model import Finding
+from gpubind.model import CudaNote, Finding
 from tests.launch.oci.bundles import bundle, config, edit, machine, request
+from tests.planner.cases_compat import COMPAT, package
 from tests.support.amd import mi300x
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.trees import Fifo, Link, Node, Spec
@@ -44,6 +45,14 @@ def test_libraries_land_where_the_loader_of_the_image_looks_and_no_variable_is_s
     assert mounts(document)[LIBCUDA]["options"] == ["bind", "ro", "nosuid", "nodev"]
     assert document["process"]["env"] == ["PATH=/usr/bin:/bin", ALL]
     assert nodes(document)[-2:] == ["/dev/nvidia1", "/dev/nvidiactl"]
+
+
+def test_an_images_forward_compatibility_comes_first_as_with_nvidias_toolkit(tmp_path: Path) -> None:
+    """The data centre's GPU of the host has driver 550, and the image is for CUDA 13."""
+    note = CudaNote("13.1", (535, 550, 570, 575, 580, 590))
+    image = {**package("590.44.01", note), "/usr/local/cuda/version.json": '{"cuda": {"version": "13.1"}}'}
+    document = edit(bundle(tmp_path, config(ALL, "LD_LIBRARY_PATH=/opt/lib"), image))
+    assert f"LD_LIBRARY_PATH={COMPAT}:/opt/lib" in document["process"]["env"]
 
 
 def test_only_the_nodes_choose_and_the_users_variable_stays(tmp_path: Path) -> None:
