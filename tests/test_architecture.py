@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.support.golden import assert_listed, assert_none
+
 PACKAGE = Path(__file__).parent.parent / "gpubind"
 
 # A room imports only from rooms above it. errors and model are free to all.
@@ -64,6 +66,10 @@ def nodes(module: Path) -> tuple[ast.AST, ...]:
 def room_of(module: Path) -> str:
     first = module.relative_to(PACKAGE).parts[0]
     return first[:-3] if first.endswith(".py") else first
+
+
+def file_of(module: Path) -> str:
+    return module.relative_to(PACKAGE.parent).as_posix()
 
 
 def imports(module: Path) -> set[str]:
@@ -126,24 +132,32 @@ def functions() -> list[tuple[str, int]]:
 def test_a_room_imports_only_from_rooms_above_it() -> None:
     order = {room: place for place, room in enumerate(ROOMS)}
     inner = [module for module in modules() if room_of(module) != "__init__"]
-    below = {dotted(m): {room for room in imports(m) if order[room] > order[room_of(m)]} for m in inner}
-    assert {name: rooms for name, rooms in below.items() if rooms} == {}
+    below = ((m, room) for m in inner for room in sorted(imports(m)) if order[room] > order[room_of(m)])
+    assert_none(
+        (f"{file_of(m)} imports `{room}`, which is below `{room_of(m)}`" for m, room in below),
+        "{}: move what both need into a room above, or give it as an argument (CONTRIBUTING.md has the order)",
+    )
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Imports in functions and for type checking alone count, too: who reads one file must read the whole circle."""
     graph = import_graph()
     circles = {name: circle_through(name, graph) for name in graph}
-    in_circles = {name: " -> ".join(circle) for name, circle in circles.items() if circle}
-    assert not in_circles, "\n".join(in_circles.values())
+    found = (" -> ".join(circle) for circle in circles.values() if circle)
+    assert_none(found, "{}: move what both need into a module that imports neither")
 
 
 def test_no_function_is_longer_than_60_lines() -> None:
-    assert [(name, lines) for name, lines in functions() if lines > FUNCTION_LINES] == []
+    assert_none(f"{name} has {lines} lines: divide it" for name, lines in functions() if lines > FUNCTION_LINES)
 
 
 def test_every_module_lives_in_a_known_room() -> None:
-    assert {room_of(module) for module in modules()} == {*ROOMS, "__init__"}
+    assert_listed(
+        sorted({room_of(module) for module in modules()}),
+        [*ROOMS, "__init__"],
+        add="tests/test_architecture.py, ROOMS, and the table of rooms in CONTRIBUTING.md: remove `{}`",
+        remove="tests/test_architecture.py, ROOMS, and the table of rooms in CONTRIBUTING.md: add `{}` to its place",
+    )
 
 
 def touches(module: Path) -> set[str]:
@@ -162,23 +176,25 @@ def touches(module: Path) -> set[str]:
 def test_files_environment_and_processes_stay_at_the_ends() -> None:
     pure = [module for module in modules() if not module.relative_to(PACKAGE).as_posix().startswith(IO)]
     of_types = {"gpubind.frozen": {"eval"}}  # the types of fields, which are text of gpubind's own
-    assert {dotted(module): touches(module) for module in pure if touches(module)} == of_types
+    found = ((module, touches(module) - of_types.get(dotted(module), set())) for module in pure)
+    assert_none(
+        (f"{file_of(module)} uses {', '.join(sorted(names))}" for module, names in found if names),
+        "{}, and its room is pure: a room of IO (tests/test_architecture.py) is to do it and give it the result",
+    )
 
 
 def test_rich_is_imported_by_render_alone() -> None:
-    users = {
-        str(m.relative_to(PACKAGE)) for m in modules() if "import rich" in m.read_text() or "from rich" in m.read_text()
-    }
-    assert users == {"cli/tables.py"}
+    users = (file_of(m) for m in modules() if "import rich" in m.read_text() or "from rich" in m.read_text())
+    assert_listed(users, ["gpubind/cli/tables.py"], add="", remove="{}: tables are made by gpubind/cli/tables.py only")
 
 
 def test_click_is_never_imported() -> None:
-    assert not [m for m in modules() if "import click" in m.read_text()]
+    assert_none(file_of(m) for m in modules() if "import click" in m.read_text())
 
 
 def test_there_is_no_drawer() -> None:
     drawers = {"utils.py", "util.py", "helpers.py", "common.py", "base_utils.py", "misc.py"}
-    assert not [m for m in modules() if m.name in drawers]
+    assert_none((file_of(m) for m in modules() if m.name in drawers), "{}: name it for the one thing that it does")
 
 
 def test_no_set_is_iterated_where_order_shows() -> None:
@@ -192,7 +208,7 @@ def test_no_set_is_iterated_where_order_shows() -> None:
                     and isinstance(source.func, ast.Name)
                     and source.func.id in ("set", "frozenset")
                 )
-                assert not is_set, f"{module}:{source.lineno}"
+                assert not is_set, f"{file_of(module)}:{source.lineno}: iterate over `sorted(...)` or a tuple"
 
 
 def folder_of(name: str, graph: dict[str, list[str]]) -> str:
@@ -205,7 +221,8 @@ def test_no_two_folders_import_each_other() -> None:
     graph = import_graph()
     pairs = {(folder_of(name, graph), folder_of(other, graph)) for name in graph for other in graph[name]}
     both = {pair for pair in pairs if pair[::-1] in pairs and not f"{max(pair)}.".startswith(f"{min(pair)}.")}
-    assert sorted(both) == []
+    pairs_of = (" and ".join(pair) for pair in sorted(both) if pair[0] < pair[1])
+    assert_none(pairs_of, "{} import each other: move what both need into a third folder, or all of one into the other")
 
 
 def test_a_class_name_has_one_meaning() -> None:
@@ -214,4 +231,5 @@ def test_a_class_name_has_one_meaning() -> None:
         for node in nodes(module):
             if isinstance(node, ast.ClassDef):
                 names.setdefault(node.name, []).append(dotted(module))
-    assert {name: places for name, places in names.items() if len(places) > 1} == {}
+    twice = (f"{name} in {' and '.join(places)}" for name, places in names.items() if len(places) > 1)
+    assert_none(twice, "{}: give one of the classes another name")

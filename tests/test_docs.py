@@ -15,6 +15,7 @@ import pytest
 from gpubind.documents.explanation import codes
 from gpubind.model.findings import DOCS, page_of
 from tests.support.example import example
+from tests.support.golden import assert_golden, assert_listed
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "packaging"))
@@ -24,20 +25,23 @@ import picture  # noqa: E402 - packaging is no package
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TRANSCRIPT = re.compile(r"^```console\n\$ gpubind (.*?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TRANSCRIPTS = [
-    pytest.param(command, output, id=f"{page.name}:{command}")
+    pytest.param(page, command, output, id=f"{page.name}:{command}")
     for page in PAGES
     for command, output in TRANSCRIPT.findall(page.read_text())
 ]
 
 
-@pytest.mark.parametrize(("command", "output"), TRANSCRIPTS)
-def test_a_transcript_is_what_the_command_prints(command: str, output: str) -> None:
+@pytest.mark.parametrize(("page", "command", "output"), TRANSCRIPTS)
+def test_a_transcript_is_what_the_command_prints(page: Path, command: str, output: str) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GPUBIND_")}
     environ["GPUBIND_MEMO"] = "off"
     done = subprocess.run(
         [sys.executable, "-m", "gpubind", *shlex.split(command)], capture_output=True, text=True, cwd=ROOT, env=environ
     )
-    assert (done.stdout + done.stderr).rstrip() == output.rstrip()
+    printed = (done.stdout + done.stderr).rstrip()
+    if printed != output.rstrip():
+        shown = f"$ gpubind {command}\n"
+        assert_golden(page, page.read_text().replace(f"{shown}{output}", f"{shown}{printed}\n"))
 
 
 def test_the_example_image_is_what_its_builder_makes() -> None:
@@ -51,7 +55,7 @@ def test_the_readme_has_transcripts() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_link_between_pages_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+        assert (page.parent / target).exists(), f"{page}: {target} does not exist"
 
 
 def test_the_picture_shows_what_check_prints() -> None:
@@ -75,7 +79,8 @@ def with_python() -> dict[str, str]:
 def test_every_page_is_linked_from_the_first_page_of_the_docs() -> None:
     assert "](docs/README.md" in (ROOT / "README.md").read_text()
     linked = re.findall(r"\]\(([^)#/]+\.md)", (ROOT / "docs/README.md").read_text())
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= set(linked)
+    pages = sorted({page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"})
+    assert_listed(linked, pages, add="docs/README.md: link the page {}")
 
 
 def test_the_python_example_of_the_readme_runs() -> None:

@@ -20,13 +20,15 @@ import pytest
 
 import gpubind
 from gpubind import errors
+from gpubind.documents.explanation import errors as error_rows
 from gpubind.model import Vendor
 from gpubind.rules.table import RULES
+from tests.support.golden import assert_listed, assert_none
 
 ROOT = Path(__file__).parent.parent
 SOURCES = {path: path.read_text() for path in sorted((ROOT / "gpubind").rglob("*.py"))}
-DOCS = (ROOT / "docs" / "errors.md").read_text()
-PLAN_DOCS = (ROOT / "docs" / "plan.md").read_text()
+ROWS = error_rows()
+DATA = "gpubind/model/data/errors.json"
 
 _RAISED = re.compile(r"(?:\w+Error|Format|_error)\(\s*\"([a-z0-9-]+)\"")
 _FINDING = re.compile(r"Finding\(\s*\"([a-z0-9-]+)\"")
@@ -54,9 +56,13 @@ def test_every_exception_that_leaves_its_module_descends_from_one_root() -> None
 
 
 def test_every_error_code_is_documented_and_no_other() -> None:
-    section = DOCS.partition("## Error codes")[2].partition("A damaged file")[0]
-    documented = set(re.findall(r'<a id="([a-z0-9-]+)">', section))
-    assert documented == raised_codes() | {"bug", "no-such-command", "not-executable"}
+    assert_listed(
+        ROWS,
+        sorted(raised_codes() | {"bug", "no-such-command", "not-executable"}),
+        add=f'{DATA}: add the row `"{{}}": {{"exit": ..., "means": "..."}}`; then run '
+        "python -m pytest tests/test_explanation.py --update-golden",
+        remove=f"{DATA}: remove the row `{{}}`; no code raises it",
+    )
 
 
 def test_every_error_code_is_documented_with_the_exit_status_of_its_class() -> None:
@@ -71,17 +77,16 @@ def test_every_error_code_is_documented_with_the_exit_status_of_its_class() -> N
                     errors.EXIT_NOT_STARTED if only_starts else classes[name].exit_code
                 )
     statuses["bad-cdi-name"].add(errors.EXIT_USAGE)  # of --cdi-device, which raises it again
-    rows = re.findall(r'^\| <a id="([a-z0-9-]+)"></a>`.*?` \| (\d+) \|', DOCS, re.MULTILINE)
-    wrong = {
-        code: (status, statuses[code])
-        for code, status in rows
-        if code in statuses and int(status) not in statuses[code]
-    }
-    assert wrong == {}
+    assert_none(
+        f"{DATA}: `exit` of `{code}` is {row['exit']}; the classes that are raised end with {sorted(statuses[code])}"
+        for code, row in ROWS.items()
+        if code in statuses and row["exit"] not in statuses[code]
+    )
 
 
 def test_every_finding_that_can_be_made_is_in_the_table_of_rules() -> None:
-    assert finding_codes() <= {rule.code for rule in RULES}
+    made = sorted(finding_codes())
+    assert_listed([rule.code for rule in RULES], made, add="gpubind/model/data/findings.json: add the row `{}`")
 
 
 def test_every_rule_of_the_shipped_plans_is_documented() -> None:
@@ -91,15 +96,15 @@ def test_every_rule_of_the_shipped_plans_is_documented() -> None:
             vendors: tuple[Vendor, ...] = ("nvidia",) if "nvidia" in host else ("amd",)
             plan = gpubind.plan(gpubind.open_host(host), gpubind.Request(vendors=vendors, like=like))
             rules |= {decision.rule for decision in plan.decisions}
-    documented = set(re.findall(r"`([a-z0-9-]+)`", PLAN_DOCS.partition("## Decisions")[2]))
-    assert rules <= documented
+    documented = re.findall(r"`([a-z0-9-]+)`", (ROOT / "docs" / "plan.md").read_text().partition("## Decisions")[2])
+    assert_listed(documented, sorted(rules), add='docs/plan.md, "Decisions": add the rule `{}` to the table of rules')
 
 
 def test_every_exit_code_is_documented() -> None:
-    table = DOCS.partition("## Exit codes")[2].partition("## Error codes")[0]
-    documented = {int(code) for code in re.findall(r"^\| ([0-9]+) \|", table, re.MULTILINE)}
-    used = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
-    assert used <= documented
+    table = (ROOT / "docs" / "errors.md").read_text().partition("## Exit codes")[2].partition("## Error codes")[0]
+    used = {str(value) for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    documented = re.findall(r"^\| ([0-9]+) \|", table, re.MULTILINE)
+    assert_listed(documented, sorted(used), add='docs/errors.md, "Exit codes": add the exit status {}')
 
 
 def test_an_error_names_the_file_and_the_place_in_it() -> None:

@@ -16,7 +16,7 @@ from gpubind.formats.driver.names import COMPANIONS
 from gpubind.model import VENDORS
 from gpubind.model.findings import MENDED_BY, finding, texts
 from gpubind.rules.subjects import SUBJECTS
-from tests.support.golden import DOCS, assert_golden
+from tests.support.golden import DOCS, assert_golden, assert_listed
 
 PACKAGE = Path(gpubind.__file__).parent
 MEANS = {
@@ -29,23 +29,27 @@ MEANS = {
     "nothing": "nobody: it says how things are",
 }
 TOLD = ("what", "why", "hint", "command")
+DATA = "gpubind/model/data/findings.json"
+REQUIRED = {"needs", "severity", "by", "page"}
 FIELDS = {*TOLD, "needs", "severity", "by", "theme", "support", "follows", "of", "when", "vendor", "cases", "page"}
 
 
 def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
-    assert list(texts()) == sorted(texts())
+    assert_listed(texts(), sorted(texts()), add="", order=DATA)
     for code, text in texts().items():
-        assert {*text} <= FIELDS, code
-        assert text["needs"] in ("host", "image", "runtime", "program"), code
-        assert text["severity"], code
-        assert text.get("when", "wsl") in SUBJECTS, code
-        assert text["by"] in MENDED_BY, code
-        assert {*text["severity"]} <= {"error", "warning", "note"}, code
-        of = text.get("vendor")
-        assert {*(of if isinstance(of, list) else [of])} <= {None, *VENDORS}, code
-        assert (text.get("theme") in THEMES) == ("note" in text["severity"]), code
-        for case in text.get("cases", {}).values():
-            assert {*case} <= {*TOLD, "vendor"}, code
+        of, severities, row = text.get("vendor"), text.get("severity", ()), f"{DATA}, `{code}`: "
+        assert_listed(text, sorted(REQUIRED), add=f"{row}add the field `{{}}`")
+        assert_listed(FIELDS, text, add=f"{row}remove the field `{{}}`, which gpubind/model/findings.py does not know")
+        assert text["needs"] in ("host", "image", "runtime", "program"), f"{row}`needs`"
+        assert {*severities} <= {"error", "warning", "note"} and severities, f"{row}`severity`"
+        assert text.get("when", "wsl") in SUBJECTS, f"{row}`when` is no key of SUBJECTS in gpubind/rules/subjects.py"
+        assert text["by"] in MENDED_BY, f"{row}`by` is not in MENDED_BY of gpubind/model/findings.py"
+        assert {*(of if isinstance(of, list) else [of])} <= {None, *VENDORS}, f"{row}`vendor`"
+        assert (text.get("theme") in THEMES) == ("note" in severities), (
+            f"{row}a code that may be a note, and no other, has a `theme` of THEMES in gpubind/documents/check/text.py"
+        )
+        for name, case in text.get("cases", {}).items():
+            assert_listed({*TOLD, "vendor"}, case, add=f"{row}case `{name}`: remove the field `{{}}`")
 
 
 def variants(text: dict[str, Any]) -> list[dict[str, Any]]:
@@ -59,8 +63,8 @@ TOLD_HERE = sorted(code for code, text in texts().items() if {*text} & {*TOLD, "
 @pytest.mark.parametrize("code", TOLD_HERE)
 def test_every_text_says_what_and_what_to_do(code: str) -> None:
     for variant in variants(texts()[code]):
-        assert variant.get("what")
-        assert variant.get("hint")
+        for field in ("what", "hint"):
+            assert variant.get(field), f"{DATA}, `{code}`: write `{field}`"
 
 
 def calls() -> list[tuple[str, ast.Call]]:
@@ -88,7 +92,9 @@ def test_every_fact_of_a_text_is_given_where_the_finding_is_made() -> None:
             named = [texts()[code]["cases"][case] for case in cases if case in texts()[code].get("cases", {})]
             for variant in [{**texts()[code], **case} for case in named] or [texts()[code]]:
                 fields = {f for told in TOLD for _, f, _, _ in string.Formatter().parse(variant.get(told) or "") if f}
-                assert {field.split(".")[0].split("[")[0] for field in fields} <= given, (place, code)
+                assert {field.split(".")[0].split("[")[0] for field in fields} <= given, (
+                    f"gpubind/{place}: give `finding` all that the texts of `{code}` name: {sorted(fields)}"
+                )
 
 
 def test_a_finding_is_filled_in_with_its_facts() -> None:
@@ -114,10 +120,11 @@ def test_every_case_is_named_in_the_code() -> None:
         node.value
         for module in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(module.read_text()))
-        if isinstance(node, ast.Constant)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
     } | {companion.name for companion in COMPANIONS}
     for code, text in texts().items():
-        assert {*text.get("cases", {})} <= written, code
+        remove = f"{DATA}, `{code}`: remove the case `{{}}`, or make a finding with it: no code names it"
+        assert_listed(written, text.get("cases", {}), add=remove)
 
 
 @pytest.mark.parametrize("code", sorted(texts()))
@@ -146,4 +153,5 @@ def test_no_finding_is_made_without_its_text() -> None:
         if module != PACKAGE / "model" / "findings.py":
             for node in ast.walk(ast.parse(module.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                    assert node.func.id != "Finding", f"{module.relative_to(PACKAGE)}:{node.lineno}"
+                    place = f"gpubind/{module.relative_to(PACKAGE)}:{node.lineno}"
+                    assert node.func.id != "Finding", f'{place}: write `finding("CODE", ...)`, with the texts in {DATA}'

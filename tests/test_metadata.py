@@ -7,6 +7,7 @@ from typing import Any
 
 from gpubind.formats.text.toml import parse_toml
 from tests.live.conftest import SUITES
+from tests.support.golden import assert_listed
 
 PROJECT: dict[str, Any] = parse_toml(Path("pyproject.toml").read_bytes(), "bad-config", "pyproject.toml")["project"]
 
@@ -14,7 +15,9 @@ PROJECT: dict[str, Any] = parse_toml(Path("pyproject.toml").read_bytes(), "bad-c
 def test_the_pythons_of_the_classifiers_are_those_that_run_the_tests() -> None:
     prefix = "Programming Language :: Python :: 3."
     named = [name.partition(prefix)[2] for name in PROJECT["classifiers"] if name.startswith(prefix)]
-    assert [f"3.{minor}" for minor in named] == list(SUITES)
+    listed = [f"3.{minor}" for minor in named]
+    add, remove = "pyproject.toml, classifiers: add Python {}", "tests/live/conftest.py, SUITES: add Python {}"
+    assert_listed(listed, SUITES, add=add, remove=remove, order="pyproject.toml, classifiers")
     assert PROJECT["requires-python"] == f">={next(iter(SUITES))}"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
+from tests.support.golden import assert_none
 from tests.support.public_sentences import sentences
 
 STOPPED = {
@@ -43,7 +44,8 @@ STOPPED = {
 
 @pytest.mark.parametrize("pattern", STOPPED)
 def test_no_sentence_has_what_stopped_readers(pattern: str) -> None:
-    assert [f"{place}: {text}" for place, text in sentences() if re.search(pattern, text)] == []
+    found = (f"{place}: {text}" for place, text in sentences() if re.search(pattern, text))
+    assert_none(found, f"{{}}\n  instead of {pattern}: {STOPPED[pattern]}")
 
 
 def test_the_sentences_of_every_kind_are_looked_at() -> None:
@@ -95,13 +97,12 @@ def _prose_of(source: str) -> Iterator[tuple[int, str]]:
 
 
 def test_no_docstring_and_no_comment_has_what_stopped_readers() -> None:
-    found = (
-        f"{file}:{line}: {pattern}: {text[:160]}"
+    assert_none(
+        f"{file}:{line}: instead of {pattern} say {STOPPED_IN_CODE[pattern]}: {text[:160]}"
         for file, line, text in prose()
         for pattern in STOPPED_IN_CODE
         if re.search(pattern, text)
     )
-    assert list(found) == []
 
 
 def test_each_pattern_finds_its_own_kind() -> None:

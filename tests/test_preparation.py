@@ -23,6 +23,7 @@ from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.runtime import Start
 from tests.support.commands import HOST, gpubind
 from tests.support.driver import V, host, kernel, libraries, rhel
+from tests.support.golden import assert_listed
 from tests.support.images import glibc, image
 from tests.support.starts import start
 from tests.support.trees import Node, Spec, make_tree
@@ -85,11 +86,17 @@ ABLE = {
 @pytest.mark.parametrize("kind", ABLE)
 def test_the_first_that_is_there_and_starts_such_an_image_is_taken(tmp_path: Path, kind: str) -> None:
     image = images(tmp_path)[kind]
-    there = list(EVERY)
-    for name in ABLE[kind]:
-        chosen = choose_runtime(image, programs_in(tmp_path, *there))
-        assert chosen.runtime.name == name
-        there.remove(name)
+    there, taken = list(EVERY), list[str]()
+    while {*there} & {*ABLE[kind]} or not taken:
+        taken.append(choose_runtime(image, programs_in(tmp_path, *there)).runtime.name)
+        there.remove(taken[-1])
+    assert_listed(
+        taken,
+        ABLE[kind],
+        add=f"gpubind/runtimes: `images` of `{{}}` lacks the form of {kind}, or `--backend auto` refuses it",
+        remove=f"tests/test_preparation.py: add `{{}}` to ABLE[{kind!r}]; or correct `images` of that runtime",
+        order="gpubind/runtimes/__init__.py, _ROWS",
+    )
     with pytest.raises(RuntimeLimitError) as caught:
         choose_runtime(image, programs_in(tmp_path, *there))
     assert (caught.value.code, caught.value.where) == ("no-runtime", image)

@@ -81,7 +81,7 @@ def table(value: Any, *, defaults: bool = True) -> str:
     )
     for name in value._fields:
         said = re.search(rf'^    {name}: [^\n]*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
-        assert said is not None, name
+        assert said is not None, f"{inspect.getsourcefile(value)}: describe `{name}` in a text below the field"
         default = f"`{value._field_defaults[name]!r}` | " if defaults else ""
         rows.append(f"| `{name}` | {default}{' '.join(said.group(1).split())} |")
     return "\n".join(rows) + "\n"

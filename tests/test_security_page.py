@@ -28,6 +28,7 @@ from gpubind.image import tar as archives
 from gpubind.inventory.cdi import specs as cdi_specs
 from gpubind.loader import container
 from gpubind.model.budget import BOUNDS, LINKS_LIMIT
+from tests.support.golden import assert_listed
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -53,16 +54,20 @@ def _bytes(count: int) -> str:
 @pytest.mark.parametrize(("file", "test", "here"), NAMED, ids=str)
 def test_a_test_that_the_page_names_exists(file: str, test: str, here: str) -> None:
     text = (ROOT / (file or BOUNDS_PAGE)).read_text()
-    assert not (test or here) or f"def {test or here}(" in text
+    assert not (test or here) or f"def {test or here}(" in text, (
+        f"docs/security.md: {file or BOUNDS_PAGE} has no test `{test or here}`: write its name of now"
+    )
 
 
 def test_the_page_has_every_bound_of_a_command() -> None:
-    assert list(OF_A_COMMAND) == list(BOUNDS)
+    table = 'docs/security.md, the table "bound | for one command"'
+    assert_listed(OF_A_COMMAND, BOUNDS, add=f"{table}: add `{{}}`", remove=f"{table}: remove `{{}}`", order=table)
     for name, bound in BOUNDS.items():
         in_bytes = name in ("read", "unpacked", "texts")
         _, _, amount, each, *_ = (part.strip() for part in OF_A_COMMAND[name].split("|"))
-        assert amount == (_bytes(bound.amount) if in_bytes else f"{bound.amount:,}")
-        assert each == ((_bytes(bound.each) if in_bytes else str(bound.each)) if bound.each else "")
+        due = [_bytes(bound.amount) if in_bytes else f"{bound.amount:,}"]
+        due += [(_bytes(bound.each) if in_bytes else str(bound.each)) if bound.each else ""]
+        assert [amount, each] == due, f"{table}, `{name}`: write {due}"
 
 
 NUMBERS: dict[str, tuple[str, ...]] = {
@@ -107,13 +112,21 @@ NUMBERS: dict[str, tuple[str, ...]] = {
 
 
 def test_the_page_has_the_numbers_of_the_readers() -> None:
-    assert list(OF_READERS) == list(NUMBERS)
+    assert_listed(
+        OF_READERS,
+        NUMBERS,
+        add="docs/security.md, the table of readers: add `{}`, which NUMBERS of tests/test_security_page.py has",
+        remove="tests/test_security_page.py: add `{}` and the constants of its bound to NUMBERS",
+        order="docs/security.md, the table of readers",
+    )
     for what, numbers in NUMBERS.items():
         said = OF_READERS[what].split(" | ")[1]
         for number in numbers:
-            assert re.search(rf"(?<![0-9,]){re.escape(number)}(?![0-9,]*[0-9])", said), (what, number)
+            assert re.search(rf"(?<![0-9,]){re.escape(number)}(?![0-9,]*[0-9])", said), (
+                f"docs/security.md, `{what}`: write {number}"
+            )
 
 
 def test_the_page_has_a_test_for_every_bound_of_a_reader() -> None:
     for what, line in OF_READERS.items():
-        assert re.search(r"test_\w+`(, `[^`]+`)* \|$", line), what
+        assert re.search(r"test_\w+`(, `[^`]+`)* \|$", line), f"docs/security.md, `{what}`: name its test"

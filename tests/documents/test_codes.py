@@ -15,6 +15,7 @@ from gpubind.documents.messages import find_message, messages, search
 from tests.documents.test_messages import name_of
 from tests.support.codes import FILE, HEADERS, dumped, parse_codes
 from tests.support.commands import HOST, gpubind
+from tests.support.golden import assert_listed
 
 FAMILIES = {family["name"]: family for family in tables()["families"]}
 COUNTS = {
@@ -40,8 +41,13 @@ def every_code() -> list[Code]:
 
 
 def test_each_family_is_complete_and_has_no_name_or_number_twice() -> None:
-    assert {name: len(family["codes"]) for name, family in FAMILIES.items()} == COUNTS
-    assert set(FAMILIES) == set(HEADERS)
+    now, counted = (
+        [f"{name}: {n}" for name, n in counts]
+        for counts in (((name, len(family["codes"])) for name, family in FAMILIES.items()), COUNTS.items())
+    )
+    assert_listed(now, counted, add="", remove="tests/documents/test_codes.py, COUNTS: write `{}`, if codes were added")
+    add = "gpubind/model/data/codes.json: add the family `{}`: python -m tests.support.codes DIRECTORY..."
+    assert_listed(FAMILIES, HEADERS, add=add, remove="tests/support/codes.py: add the headers of `{}` to HEADERS")
     for family in FAMILIES.values():
         assert max(Counter(row[1] for row in family["codes"]).values()) == 1, family["name"]
         assert max(Counter(row[0] for row in family["codes"]).values()) == 1, family["name"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.runtimes.cmdline.programs import PASTED
-from tests.support.golden import assert_golden
+from tests.support.golden import assert_golden, assert_listed
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "paste.md"
@@ -53,7 +53,9 @@ def test_each_command_line_prints_what_the_page_shows(tmp_path: Path) -> None:
 
 def test_the_page_has_a_recipe_for_each_program_that_gpubind_does_not_start() -> None:
     sections = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)+)", PAGE.read_text(), re.MULTILINE))
-    assert {name.lower() for name in sections} == {*PASTED}
+    add = "docs/paste.md: add the section `{}`; PASTED of gpubind/runtimes/cmdline/programs.py has it"
+    remove = "gpubind/runtimes/cmdline/programs.py: add `{}` to PASTED, or remove its section in docs/paste.md"
+    assert_listed(map(str.lower, sections), PASTED, add=add, remove=remove)
     for text in sections.values():
         assert RECIPE.search(text)
 

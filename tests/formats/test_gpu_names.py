@@ -18,6 +18,7 @@ from gpubind.formats.driver.gpu_names import (
     parse_listed,
     split_visible,
 )
+from tests.support.golden import assert_listed, assert_none
 
 UUID = "GPU-00000000-1111-2222-3333-444444444444"
 CUDA, ROCR, NVIDIA = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.NVIDIA_VISIBLE_DEVICES
@@ -76,8 +77,14 @@ def test_any_text_is_a_list_or_an_error_of_usage(text: str) -> None:
 
 def test_every_variable_that_lists_gpus_has_its_rule() -> None:
     passed_through = {*variables.INTEL_VARIABLES, variables.GPU_DEVICE_ORDINAL}
-    assert {*RULES, *passed_through} == {*variables.GPU_VARIABLES}
-    assert passed_through.isdisjoint(RULES)
+    file = "gpubind/formats/driver/gpu_names.py"
+    assert_listed(
+        [*RULES, *sorted(passed_through)],
+        variables.GPU_VARIABLES,
+        add=f"{file}: add the rule of `{{}}` to RULES: how the library or program that reads it understands it",
+        remove=f"{file}: add `{{}}` to GPU_VARIABLES",
+    )
+    assert_none(sorted(passed_through & RULES.keys()), f"{file}: remove `{{}}` from RULES: it is passed through")
 
 
 @pytest.mark.parametrize(

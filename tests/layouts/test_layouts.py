@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from gpubind.planner.planning import Query, plan_or_empty
 from tests.law.records import Mounted, Question, answer
 from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
-from tests.support.golden import GOLDEN, assert_golden
+from tests.support.golden import GOLDEN, assert_golden, assert_listed
 from tests.support.trees import Hidden, Node, Socket, Unread, make_tree
 
 MODES = ("ubuntu", "wsl2", "jetson6", "rocm-packages", "intel-arc", "gaudi")
@@ -32,6 +33,12 @@ each = pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.na
 
 ELSEWHERE = [layout for layout in layouts() if "LD_LIBRARY_PATH" not in layout.environ]
 """Those that are the same below another root: there the caller's search path means nothing."""
+
+
+def listed(layout: HostLayout, field: str, found: Iterable[str]) -> None:
+    place = f"tests/layouts/families: {field} of the layout `{layout.name}`"
+    add, remove = f"{place} have `{{}}`, which gpubind does not give", f"{place} lack `{{}}`"
+    assert_listed(sorted(found), sorted(getattr(layout, field)), add=add, remove=remove)
 
 
 @cache
@@ -69,13 +76,13 @@ def test_what_a_layout_says_is_not_served_is_on_its_host_and_not_in_its_plan(lay
 
 @each
 def test_a_plan_has_the_nodes_of_its_layout_and_no_others(layout: HostLayout) -> None:
-    assert sorted(device.source for device in plan_of(layout.name).devices) == sorted(layout.nodes)
+    listed(layout, "nodes", (device.source for device in plan_of(layout.name).devices))
 
 
 @each
 def test_check_finds_what_its_layout_declares(layout: HostLayout) -> None:
     findings = gpubind.check(host_of(layout.name), plan_of(layout.name))
-    assert sorted({one.code for one in findings}) == sorted(layout.findings)
+    listed(layout, "findings", sorted({one.code for one in findings}))
 
 
 @each

@@ -16,6 +16,7 @@ import pytest
 
 from gpubind.memo import recorder as recording
 from gpubind.memo.recorder import Recorder
+from tests.support.golden import assert_none
 
 PACKAGE = Path(recording.__file__).parent.parent
 
@@ -190,13 +191,16 @@ def unknown_in(tree: ast.AST, module: str) -> set[str]:
 
 
 def test_every_question_that_gpubind_asks_is_known_to_the_recorder() -> None:
-    unknown = {}
+    unknown = []
     for path in modules():
         module = str(path.relative_to(PACKAGE))
-        names = unknown_in(ast.parse(path.read_text()), module)
-        if names:
-            unknown[module] = names
-    assert unknown == {}
+        names = sorted(unknown_in(ast.parse(path.read_text()), module))
+        unknown += [f"gpubind/{module}: `{name}`" for name in names]
+    assert_none(
+        unknown,
+        "{} asks the machine and nothing records it: call a function of RECORDED (tests/memo/test_asked.py) instead; "
+        'CONTRIBUTING.md, "Read something new of the machine", has the other ways',
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,30 +222,30 @@ def test_a_question_that_nobody_knows_is_seen(text: str) -> None:
 
 def test_no_function_is_kept_from_before_the_recorder_stands() -> None:
     """A name, a default or a constant that is set when a module is loaded holds what was there then."""
-    kept = {}
+    kept = []
     for path in modules():
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 node.body = [] if isinstance(node.body, list) else ast.Constant(None)
-        names = {name for name in asked_in(tree) if name in RECORDED}
-        if names:
-            kept[str(path.relative_to(PACKAGE))] = names
-    assert kept == {}
+        names = sorted({name for name in asked_in(tree) if name in RECORDED})
+        kept += [f"gpubind/{path.relative_to(PACKAGE)}: `{name}`" for name in names]
+    assert_none(kept, "{} is used while the module loads: call it by this name in a function that a command runs")
 
 
 def test_nothing_is_asked_of_a_file_that_its_signature_does_not_have() -> None:
     had = {"st_mode", "st_uid", "st_gid", "st_rdev", "st_size"}
-    other = {}
-    for path in modules():
-        names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
-        found = {name for name in names if name.startswith("st_")} - had
-        if found:
-            other[str(path.relative_to(PACKAGE))] = found
     # trust.py notes the device itself. The others tell one opened file from another, and whether it is written to while
     # it is read; no answer has them.
-    assert other.pop("files/trust.py") == {"st_dev"}
-    assert other == {"files/blob.py": {"st_dev", "st_ino", "st_mtime_ns"}, "model/answers.py": {"st_mtime_ns"}}
+    noted = {"files/trust.py": {"st_dev"}, "model/answers.py": {"st_mtime_ns"}}
+    noted["files/blob.py"] = {"st_dev", "st_ino", "st_mtime_ns"}
+    other = []
+    for path in modules():
+        names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        module = str(path.relative_to(PACKAGE))
+        found = {name for name in names if name.startswith("st_")} - had
+        other += [f"gpubind/{module}: `{name}`" for name in sorted(found - noted.get(module, set()))]
+    assert_none(other, "{} is not in a file's signature: ask only what `facts` in gpubind/memo/questions.py has")
 
 
 LIBRARY: dict[str, tuple[Callable[[str], Any], str]] = {

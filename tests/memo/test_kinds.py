@@ -14,6 +14,7 @@ from gpubind.memo import answer, questions
 from tests.support.acl import acl_for
 from tests.support.changes import CDI
 from tests.support.elf import elf
+from tests.support.golden import assert_listed
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.ldcache import build_ldcache
@@ -169,7 +170,12 @@ OF_MOUNTS = {"inode", "mounted", "device", "owner"}
 
 
 def test_every_kind_of_question_has_its_case() -> None:
-    assert {*CASES, *ROOTS_CASES} | OF_MOUNTS == set(questions.ASKED)
+    assert_listed(
+        [*CASES, *ROOTS_CASES, *OF_MOUNTS],
+        questions.ASKED,
+        add="tests/memo/test_kinds.py: add `{}` to CASES: a change that only this kind of question finds",
+        remove="tests/memo/test_kinds.py: remove `{}`, which ASKED in gpubind/memo/questions.py does not have",
+    )
 
 
 @pytest.mark.parametrize("kind", [*CASES, *(ROOTS_CASES if IS_ROOT else ())])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
@@ -13,26 +11,38 @@ import pytest
 from gpubind.model import Finding
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 from gpubind.rules.table import MODULES, RULES
-from tests.rules import cases_amd, cases_engines, cases_host, cases_image, cases_intel
+from tests.rules import cases_image
+from tests.rules.followed import CASES
+from tests.rules.followed import MODULES as CASE_MODULES
 from tests.rules.situations import Situation, found, without
 from tests.support.driver import kernel, rhel
 from tests.support.elf import elf, stub
+from tests.support.golden import assert_listed, assert_none
 from tests.support.images import glibc, image
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.starts import start
 from tests.support.trees import Link, Spec
 
-CASES = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES, **cases_engines.CASES, **cases_intel.CASES}
-PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
-CODES = [rule.code for rule in RULES]
+DATA = "gpubind/model/data/findings.json"
 
 
 def test_every_rule_has_a_case_where_it_fires_and_one_where_it_is_almost_so() -> None:
-    assert sorted(CASES) == sorted(CODES)
+    assert_listed(
+        CASES,
+        [rule.code for rule in RULES],
+        add='add `"{}": Case(fires=Situation(...), almost=Situation(...))` to CASES of the module of its topic: '
+        "tests/rules/cases_host.py, cases_image.py, cases_engines.py, cases_amd.py or cases_intel.py",
+        remove=f"{DATA}: add the row `{{}}`, or remove its case in tests/rules/cases_*.py",
+    )
 
 
-def test_every_rule_has_its_section_in_the_docs_and_no_other_has() -> None:
-    assert sorted(re.findall(r"^## ([a-z].*)$", PAGE, re.MULTILINE)) == sorted(CODES)
+def test_every_rule_has_its_case_in_one_file() -> None:
+    files: dict[str, list[str]] = {}
+    for module in CASE_MODULES:
+        for code in module.CASES:
+            files.setdefault(code, []).append(f"{module.__name__.replace('.', '/')}.py")
+    twice = [f"`{code}` in {' and '.join(several)}" for code, several in files.items() if len(several) > 1]
+    assert_none(twice, "{}: remove one of the two cases")
 
 
 NEEDED = {"host": Preflight, "runtime": Preflight, "image": ImagePreflight, "program": ProgramPreflight}
@@ -43,8 +53,15 @@ def test_a_rule_is_called_as_a_code_and_takes_what_the_code_needs(module: Module
     functions = [thing for name, thing in vars(module).items() if callable(thing) and not name.startswith("_")]
     hints = {thing: get_type_hints(thing) for thing in functions if thing.__module__ == module.__name__}
     found = {thing: hint["preflight"] for thing, hint in hints.items() if hint.get("return") == Iterator[Finding]}
-    assert found
-    assert found == {rule.find: NEEDED[rule.needs] for rule in RULES if rule.find in found}
+    needed = {rule.find: NEEDED[rule.needs] for rule in RULES if rule.find and rule.find.__module__ == module.__name__}
+    file = f"{module.__name__.replace('.', '/')}.py"
+    assert_listed(
+        [f"{function.__name__}(preflight: {kind.__name__})" for function, kind in found.items()],
+        [f"{function.__name__}(preflight: {kind.__name__})" for function, kind in needed.items()],
+        add=f"{file}: write `def {{}} -> Iterator[Finding]`, or correct `needs` of its code in {DATA}",
+        remove=f"{file}: `{{}}` is not the rule of a code. Begin its name with `_` if it is a part of another rule; "
+        f"otherwise add the row of its code (its name, with `-` for `_`) to {DATA}",
+    )
 
 
 @pytest.mark.parametrize("code", sorted(CASES))

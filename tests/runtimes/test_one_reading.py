@@ -21,19 +21,15 @@ ASKS = {
     **dict.fromkeys(("docker", "nerdctl", "podman"), ("--gpus=all",)),
 }
 """What asks for GPUs; any start of the other runtimes does."""
-ACTIONS = {
-    "apptainer": ("exec",),
-    "singularity": ("exec",),
-    "ch-run": (),
-    "bwrap": (),
-    "systemd-nspawn": (),
-    "proot": (),
-}
 VALUES = ("/a:/b", "A=b", "A", "CUDA*", "--", "-x", "", "overlay", "1", "false", "/")
 
 
 def start_of(runtime: str) -> StartCommand:
-    return PROGRAMS[runtime].subcommands[ACTIONS.get(runtime, ("run",))]
+    return PROGRAMS[runtime].start("exec")
+
+
+def subcommand_of(runtime: str) -> tuple[str, ...]:
+    return next(words for words, start in PROGRAMS[runtime].subcommands.items() if start == start_of(runtime))
 
 
 @st.composite
@@ -55,7 +51,7 @@ def wrapped_of(runtime: str, words: list[str]) -> Wrapped | None:
     image = [] if start_of(runtime).shape in ("bundle", "rootfs") else [IMAGE]
     line = [*ASKS.get(runtime, ()), *words, *ROOTS.get(runtime, ()), *image, COMMAND]
     try:
-        return parse_command([runtime, *ACTIONS.get(runtime, ("run",)), *line])
+        return parse_command([runtime, *subcommand_of(runtime), *line])
     except UsageError:
         return None
 

@@ -10,6 +10,7 @@ from gpubind.runtimes.cmdline import tables
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import PFLAG, Line, Trouble, read_options, table
 from gpubind.runtimes.cmdline.values import map_word, parse_bool, parse_list, parse_map
+from tests.support.golden import assert_listed
 
 KNOWN = table("clean/e contain/c bind/B= pwd= no-mount= env=")
 
@@ -129,4 +130,4 @@ def test_no_table_has_an_option_twice(name: str) -> None:
 def test_every_program_and_subcommand_has_a_table() -> None:
     starts = (start for program in PROGRAMS.values() for start in program.subcommands.values())
     named = {*(start.options for start in starts), *(program.options for program in PROGRAMS.values())}
-    assert named - {""} - {*tables._texts()} == set()
+    assert_listed(tables._texts(), sorted(named - {""}), add="gpubind/model/data/options.txt: add the table `{}`")

@@ -14,16 +14,21 @@ from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Prepared
 from tests.documents.printed import HOST, PLAN
+from tests.support.golden import assert_listed, assert_none
 from tests.support.starts import start_by
 
 PACKAGE = Path(gpubind.__file__).parent
 
 
 def test_auto_looks_in_the_order_of_the_table() -> None:
-    assert (
-        *("apptainer", "singularity", "bwrap", "podman", "docker"),
-        *("ch-run", "proot", "udocker", "systemd-nspawn", "crun", "runc"),
-    ) == tuple(RUNTIMES)
+    order = "apptainer singularity bwrap podman docker ch-run proot udocker systemd-nspawn crun runc"
+    assert_listed(
+        RUNTIMES,
+        order.split(),
+        add="gpubind/runtimes/__init__.py: add `{}` to _ROWS",
+        remove="tests/runtimes/test_records.py: add `{}` to the order in which `--backend auto` takes the runtimes",
+        order="gpubind/runtimes/__init__.py, _ROWS",
+    )
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
@@ -48,8 +53,12 @@ def test_a_runtime_of_which_no_option_is_known_has_a_layout(name: str) -> None:
 
 
 def test_the_command_line_of_each_runtime_is_read() -> None:
-    assert RUNTIMES.keys() <= PROGRAMS.keys()
-    assert not PROGRAMS.keys() & OTHERS.keys()
+    file = "gpubind/runtimes/cmdline/programs.py"
+    assert_listed(PROGRAMS, RUNTIMES, add=f"{file}: add `{{}}` to PROGRAMS, and remove it from PASTED")
+    assert_none(sorted(PROGRAMS.keys() & OTHERS.keys()), f"{file}: remove `{{}}` from PASTED: PROGRAMS has it")
+    for name in RUNTIMES:
+        subcommands = {words for words, start in PROGRAMS[name].subcommands.items() if start.shape != "joined"}
+        assert subcommands & {("exec",), ("run",), ()}, f"{file}: Program.start finds no subcommand of {name}"
 
 
 def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:
@@ -82,4 +91,5 @@ def names_in_code(module: Path) -> set[str]:
     ids=lambda path: str(path.relative_to(PACKAGE)),
 )
 def test_only_its_own_module_branches_on_a_runtimes_name(module: Path) -> None:
-    assert names_in_code(module) == set()
+    ask = f"gpubind/{module.relative_to(PACKAGE)} knows `{{}}`: ask a method of `Runtime` that gpubind/runtimes has"
+    assert_none(sorted(names_in_code(module)), ask)

@@ -20,6 +20,8 @@ DOCS = ROOT / "docs"
 GOLDEN = ROOT / "tests" / "golden"
 LINES = 30
 """The most lines of a difference that a failure shows."""
+WIDTH = 240
+"""The most characters of a line of text that it shows."""
 NAMES = (("code", "subject"), ("subject", "path"), ("target",), ("name",), ("path",), ("pci",), ("code",), ("vendor",))
 """The keys whose values name an element of a list: the first that it has."""
 NOTHING = object()
@@ -39,9 +41,8 @@ def assert_golden(path: Path, text: str, *, part: str = "") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(before + text + after)
     elif text != there:
-        differing = [*_of_json(there, text)] or [*difflib.unified_diff(there.splitlines(), text.splitlines(), n=1)][2:]
         where = f"{path.relative_to(ROOT)}{f', part `{part}`,' if part else ''}"
-        shown = cut(differing)
+        shown = cut([*_of_json(there, text)] or [*_of_lines(there.splitlines(), text.splitlines())])
         fail(f"{where} differs from what the code makes now (- and left: the file):", *shown, "", how_to_update())
 
 
@@ -59,13 +60,19 @@ def assert_listed(there: Iterable[str], wanted: Iterable[str], *, add: str, remo
     where the names are, they are in the order of *wanted*.
     """
     there, wanted = list(there), list(wanted)
-    told = [add.replace("{}", name) for name in dict.fromkeys(wanted) if name not in there]
-    told += [remove.replace("{}", name) for name in dict.fromkeys(there) if remove and name not in wanted]
+    some, due = dict.fromkeys(there), dict.fromkeys(wanted)
+    told = [add.replace("{}", name) for name in due if name not in some]
+    assert_none([*told, *(remove.replace("{}", name) for name in some if remove and name not in due)])
+    if order and there != wanted:
+        one, due_here = next(pair for pair in zip(there, [*wanted, "nothing"]) if pair[0] != pair[1])
+        fail(f"{order}: `{due_here}` is to be where `{one}` is")
+
+
+def assert_none(found: Iterable[str], tell: str = "{}") -> None:
+    """Assert that nothing was *found*; the failure tells for each what to edit: `{}` in *tell* stands for it."""
+    told = [tell.replace("{}", one) for one in found]
     if told:
         fail(*cut(told))
-    if order and there != wanted:
-        at = next((at for at, (one, other) in enumerate(zip(there, wanted)) if one != other), len(wanted))
-        fail(f"{order}: the order is to be {', '.join(wanted)}; number {at + 1} is {there[at]}")
 
 
 def fail(*lines: str) -> NoReturn:
@@ -109,6 +116,17 @@ def _of_json(there: str, made: str) -> Iterator[str]:
     except ValueError:
         return
     yield from (f"{path}: {spelled(one)} != {spelled(other)}" for path, one, other in found)
+
+
+def _of_lines(there: list[str], made: list[str]) -> Iterator[str]:
+    """Yield a unified diff; of a long line, only what differs from the one that it replaces."""
+    lines = [*difflib.unified_diff(there, made, n=1)][2:]
+    for line, *others in zip(lines, [*lines[1:], ""], ["", *lines]):
+        if len(line) > WIDTH:
+            other = next((other for other in others if {line[0], other[:1]} == {"-", "+"}), "")
+            same = next((at for at, (one, two) in enumerate(zip(line[1:], other[1:])) if one != two), 0)
+            line = f"{line[0]}...{line[max(1, same - WIDTH // 4) :][:WIDTH]}..."  # noqa: PLW2901
+        yield line
 
 
 def _name_of(value: Any) -> str:
