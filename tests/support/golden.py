@@ -120,12 +120,12 @@ def _of_json(there: str, made: str) -> Iterator[str]:
 
 def _of_lines(there: list[str], made: list[str]) -> Iterator[str]:
     """Yield a unified diff; of a long line, only what differs from the one that it replaces."""
-    lines = [*difflib.unified_diff(there, made, n=1)][2:]
+    lines = [*difflib.unified_diff(there, made, n=1, lineterm="")][2:]
     for line, *others in zip(lines, [*lines[1:], ""], ["", *lines]):
         if len(line) > WIDTH:
             other = next((other for other in others if {line[0], other[:1]} == {"-", "+"}), "")
             same = next((at for at, (one, two) in enumerate(zip(line[1:], other[1:])) if one != two), 0)
-            line = f"{line[0]}...{line[max(1, same - WIDTH // 4) :][:WIDTH]}..."  # noqa: PLW2901
+            line = f"{line[0]}...{line[max(1, same - WIDTH // 4) :][:WIDTH]}..."
         yield line
 
 
