@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Literal, Optional
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Optional
 
 from gpubind.cli.save import write_file
 from gpubind.errors import OutputError, RuntimeLimitError, UsageError, in_file
@@ -16,21 +18,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.model.answers import ABSENT, answer_in, could_not_look, may
 
-Engine = Literal["docker", "podman", "containerd"]
-ENGINES: tuple[Engine, ...] = ("docker", "podman", "containerd")
-RUNTIMES: dict[Engine, tuple[str, ...]] = {
-    "docker": ("runc", "crun"),
-    "podman": ("crun", "runc"),
-    "containerd": ("runc", "crun"),
-}
-"""The runtimes that take over, in the order in which each engine prefers them."""
-CONFIGURATIONS: dict[Engine, str] = {
-    "docker": "/etc/docker/daemon.json",
-    "podman": "/etc/containers/containers.conf.d/50-gpubind.conf",
-    "containerd": "/etc/containerd/config.toml",
-}
 PROGRAMS = "/usr/local/sbin"
-HOOK = "nvidia-container-runtime-hook"
 COPY = ".before-gpubind"
 """The ending of the copy of a configuration."""
 _HOOK = """#!/bin/sh
@@ -38,7 +26,7 @@ _HOOK = """#!/bin/sh
 # dockerd has no --gpus without a program of this name in its PATH. gpubind as the runtime removes the call from
 # the container, so it is called only for a container of another runtime.
 [ ! -x /usr/bin/{name} ] || exec /usr/bin/{name} "$@"
-echo 'gpubind: --gpus needs gpubind as the runtime: add --runtime NAME, or run: gpubind setup docker --default' >&2
+echo 'gpubind: --gpus needs gpubind as the runtime: add --runtime NAME, or run: gpubind setup {engine} --default' >&2
 exit 1
 """
 
@@ -51,6 +39,8 @@ class FileChange(NamedTuple):
     after: Optional[bytes]
     """None: the file is removed."""
     is_program: bool = False
+    is_kept: bool = False
+    """Whether a copy of the earlier file stays."""
 
     @property
     def is_one(self) -> bool:
@@ -61,7 +51,8 @@ class FileChange(NamedTuple):
 class Setup(NamedTuple):
     """What is requested."""
 
-    engine: Engine
+    engine: str
+    """One of `registration.ENGINES`."""
     name: str
     is_default: bool
     runtime: Optional[str]
@@ -75,6 +66,18 @@ class Setup(NamedTuple):
     config_home: Optional[str] = None
 
     @property
+    def of(self) -> registration.Engine:
+        """How the engine is told."""
+        return registration.ENGINES[self.engine]
+
+    @property
+    def hook(self) -> str:
+        """The program that the engine needs for its own option, if any. A user's daemon has no directory in its PATH
+        where the user may write.
+        """
+        return f"{PROGRAMS}/{self.of.hook}" if self.of.hook and self.data_home is None else ""
+
+    @property
     def launcher(self) -> str:
         """The program that the engine calls."""
         directory = PROGRAMS if self.data_home is None else f"{self.data_home}/gpubind"
@@ -82,7 +85,7 @@ class Setup(NamedTuple):
 
     @property
     def configuration(self) -> str:
-        path = CONFIGURATIONS[self.engine]
+        path = self.of.configuration
         return path if self.config_home is None else self.config_home + path[len("/etc") :]
 
 
@@ -99,43 +102,30 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
     words = (*setup.program, "oci-runtime", "--runtime", _runtime(setup), "--")
     text = f'#!/bin/sh\n{HEADER.format(engine=setup.engine)}\nexec {shlex.join(words)} "$@"\n'
     changes = [_written(setup, setup.launcher, text)]
-    if _wants_hook(setup) and not _has_hook(setup):
-        changes.append(_written(setup, _hook(setup), _HOOK.format(header=HEADER.format(engine="docker"), name=HOOK)))
+    if setup.hook and not _has_hook(setup):
+        text = _HOOK.format(header=HEADER.format(engine=setup.engine), engine=setup.engine, name=setup.of.hook)
+        changes.append(_written(setup, setup.hook, text))
     entry = Registration(setup.name, setup.launcher, setup.is_default)
     path = setup.configuration
     before = _read(setup, path)
-    with in_file(path):
-        if setup.engine == "docker":
-            after = registration.in_docker(before, entry)
-        elif setup.engine == "containerd":
-            after = registration.in_containerd(before, entry)
-        else:
-            _need_ours(setup, path, before)
-            after = registration.for_podman(entry)
-    return (*changes, FileChange(path, before, after))
+    with _about(setup, path):
+        after = setup.of.register(before, entry)
+    is_kept = before is not None and not registration.is_ours(before, setup.engine)
+    return (*changes, FileChange(path, before, after, is_kept=is_kept))
 
 
 def removed(setup: Setup) -> tuple[FileChange, ...]:
     """Return the changes that undo `registered`. Errors: those of reading; `UsageError` (`setup-conflict`)."""
     path = setup.configuration
     before, copy = _read(setup, path), _read(setup, path + COPY)
-    after = before
-    if before is not None:
-        with in_file(path):
-            if setup.engine == "podman":
-                _need_ours(setup, path, before)
-                after = None
-            elif setup.engine == "docker":
-                after = registration.out_of_docker(before, copy, setup.launcher)
-            else:
-                after = registration.out_of_containerd(before)
+    with _about(setup, path):
+        after = None if before is None else setup.of.remove(before, copy, setup.launcher)
     changes = [FileChange(path, before, _restored(setup, before, after, copy))]
     if copy is not None and changes[0].after == copy:
         changes.append(FileChange(path + COPY, copy, None))
-    files = (setup.launcher, *([_hook(setup)] if _wants_hook(setup) else []))
-    for file in files:
+    for file in filter(None, (setup.launcher, setup.hook)):
         there = _read(setup, file)
-        if there is not None and _is_ours(setup, there):
+        if there is not None and registration.is_ours(there, setup.engine):
             changes.append(FileChange(file, there, None, is_program=True))
     return tuple(changes)
 
@@ -144,8 +134,7 @@ def _restored(setup: Setup, before: Optional[bytes], after: Optional[bytes], cop
     """Return *copy*, byte for byte, if it means what *after* means; else *after*."""
     if copy is None or after is None or before == after:
         return after
-    meaning = registration.members if setup.engine == "docker" else bytes.strip
-    return copy if meaning(after) == meaning(copy) else after
+    return copy if setup.of.meaning(after) == setup.of.meaning(copy) else after
 
 
 def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
@@ -159,8 +148,7 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
                 os.unlink(path)
                 continue
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            is_first = not change.is_program and change.before is not None and not os.path.lexists(path + COPY)
-            if is_first and setup.engine != "podman" and change.path == setup.configuration:
+            if change.is_kept and not os.path.lexists(path + COPY):
                 write_file(path + COPY, change.before or b"")
             write_file(path, change.after)
             if change.is_program:
@@ -173,41 +161,34 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
 def _written(setup: Setup, path: str, text: str) -> FileChange:
     """Return the change that writes the program *text*. Errors: `UsageError` for a file of another."""
     before = _read(setup, path)
-    _need_ours(setup, path, before)
+    if before is not None and not registration.is_ours(before, setup.engine):
+        with _about(setup, path):
+            raise registration.not_ours()
     return FileChange(path, before, text.encode("utf-8", "surrogateescape"), is_program=True)
 
 
-def _need_ours(setup: Setup, path: str, data: Optional[bytes]) -> None:
-    """Errors: `UsageError` (code `setup-conflict`) for a file that `gpubind setup` did not write."""
-    if data is not None and not _is_ours(setup, data):
-        hint = "move it away, if nothing needs it"
-        raise UsageError("setup-conflict", "there is a file that gpubind did not write", where=path, hint=hint)
-
-
-def _is_ours(setup: Setup, data: bytes) -> bool:
-    return HEADER.format(engine=setup.engine).encode() in data.split(b"\n")[:2]
-
-
-def _wants_hook(setup: Setup) -> bool:
-    """Return whether docker needs the hook: a user's daemon has no directory in its PATH where the user may write."""
-    return setup.engine == "docker" and setup.data_home is None
-
-
-def _hook(setup: Setup) -> str:
-    return f"{PROGRAMS}/{HOOK}"
+@contextmanager
+def _about(setup: Setup, path: str) -> Iterator[None]:
+    """Name the file *path* in the errors of its format, and of others in its place."""
+    try:
+        with in_file(setup.root + path):
+            yield
+    except UsageError as error:
+        error.where = error.where or setup.root + path
+        raise
 
 
 def _has_hook(setup: Setup) -> bool:
     """Return whether a program of that name is there that is not gpubind's."""
-    places = (f"{directory}/{HOOK}" for directory in PROGRAM_DIRECTORIES)
-    return any(may(setup.root + path, os.X_OK) for path in places if path != _hook(setup))
+    places = (f"{directory}/{setup.of.hook}" for directory in PROGRAM_DIRECTORIES)
+    return any(may(setup.root + path, os.X_OK) for path in places if path != setup.hook)
 
 
 def _runtime(setup: Setup) -> str:
     """Return the path of the runtime that takes over. Errors: `RuntimeLimitError` (code `no-runtime`)."""
     if setup.runtime is not None and setup.runtime.startswith("/"):
         return setup.runtime
-    names = RUNTIMES[setup.engine] if setup.runtime is None else (setup.runtime,)
+    names = setup.of.runtimes if setup.runtime is None else (setup.runtime,)
     places = (f"{directory}/{name}" for name in names for directory in PROGRAM_DIRECTORIES)
     found = next((path for path in places if may(setup.root + path, os.X_OK)), None)
     if found is None:

@@ -7,14 +7,9 @@ from typing import Optional
 
 from gpubind.cli.declarations import DRY_RUN, Argument, Option, Subcommand
 from gpubind.cli.output import complain, write_document
-from gpubind.cli.registering import ENGINES, RUNTIMES, FileChange, Setup, apply, registered, removed
+from gpubind.cli.registering import FileChange, Setup, apply, registered, removed
 from gpubind.errors import UsageError, one_of
-
-AFTER = {
-    "docker": "`systemctl reload docker` makes dockerd read it; for `--gpus`, `systemctl restart docker`",
-    "podman": "podman reads it at its next start",
-    "containerd": "`systemctl restart containerd` makes containerd read it",
-}
+from gpubind.formats.driver.registration import ENGINES, NAME
 
 
 def setup(
@@ -26,18 +21,17 @@ def setup(
     file is an error, and stays as it is. Root registers for all users; an ordinary user for their own podman, or a
     rootless docker.
     """
-    from gpubind.formats.driver.registration import NAME
     from gpubind.launch.execute import this_program
 
     if engine not in ENGINES:
         raise UsageError("wrong-use", f"setup does not know `{engine}`", hint=one_of(ENGINES, engine))
     if not NAME.fullmatch(name):
         raise UsageError("wrong-use", f"--name: `{name}` is not a name: letters, digits, `-` and `_`")
-    if default and engine == "containerd":
+    if default and not ENGINES[engine].has_default:
         hint = "name the runtime in a RuntimeClass of Kubernetes, or set default_runtime_name yourself"
         raise UsageError("wrong-use", "--default is for docker and podman", hint=hint)
     is_users = os.geteuid() != 0 and root is None
-    if is_users and engine == "containerd":
+    if is_users and not ENGINES[engine].has_users:
         raise UsageError("wrong-use", f"only root registers a runtime of {engine}", hint="sudo gpubind setup ...")
     wanted = Setup(engine, name, default, runtime, (root or "").rstrip("/"), this_program())
     if is_users:
@@ -51,7 +45,8 @@ def setup(
         complain("nothing to change\n")
     elif not dry_run:
         apply(wanted, changes)
-        complain(f"{AFTER[engine].replace('systemctl', 'systemctl --user') if is_users else AFTER[engine]}\n")
+        after = ENGINES[engine].after
+        complain(f"{after.replace('systemctl', 'systemctl --user') if is_users else after}\n")
 
 
 def _home(variable: str, below: str) -> str:
@@ -90,13 +85,13 @@ COMMANDS = {
                 "--runtime PROGRAM",
                 "The runtime that takes over. [runc; crun for podman]",
                 "Launch",
-                choices=tuple(dict.fromkeys(name for names in RUNTIMES.values() for name in names)),
+                choices=tuple(dict.fromkeys(name for one in ENGINES.values() for name in one.runtimes)),
             ),
             Option("--root DIR", "Read and write below this directory: the image of a node. [/]", "Which host"),
             DRY_RUN._replace(help="Print the difference, and write nothing."),
             Option("--undo", "Remove it again.", "Launch"),
         ),
-        (Argument("engine", "|".join(ENGINES), "The engine.", choices=ENGINES),),
+        (Argument("engine", "|".join(ENGINES), "The engine.", choices=tuple(ENGINES)),),
         common=("--name", "--default", "--runtime", "--dry-run", "--undo"),
         examples=(
             ("what would change", "gpubind setup docker --dry-run"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 from gpubind.errors import Format, UsageError
@@ -160,6 +161,81 @@ def _pruned(value: Any) -> Any:
         return value
     members = {key: _pruned(member) for key, member in value.items()}
     return {key: member for key, member in members.items() if member != {}}
+
+
+def is_ours(data: bytes, engine: str) -> bool:
+    """Return whether `gpubind setup` wrote the file *data* for *engine*."""
+    return HEADER.format(engine=engine).encode() in data.split(b"\n")[:2]
+
+
+def _in_podman(data: Optional[bytes], entry: Registration) -> bytes:
+    if data is not None and not is_ours(data, "podman"):
+        raise not_ours()
+    return for_podman(entry)
+
+
+def _out_of_podman(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
+    if not is_ours(data, "podman"):
+        raise not_ours()
+    return None
+
+
+def not_ours() -> UsageError:
+    """Return the error about a file in the place of one of gpubind's."""
+    hint = "move it away, if nothing needs it"
+    return UsageError("setup-conflict", "there is a file that gpubind did not write", hint=hint)
+
+
+class Engine(NamedTuple):
+    """How an engine is told of a runtime."""
+
+    runtimes: tuple[str, ...]
+    """The runtimes that take over, in the order in which the engine prefers them."""
+    configuration: str
+    """The path of its configuration."""
+    register: Callable[[Optional[bytes], Registration], bytes]
+    """Returns a configuration with a runtime."""
+    remove: Callable[[bytes, Optional[bytes], str], Optional[bytes]]
+    """Returns it without those of a program; None if nothing is left. The second is an earlier copy."""
+    after: str
+    """What makes the engine read it."""
+    meaning: Callable[[bytes], Any] = bytes.strip
+    """Returns what is equal where two configurations mean the same."""
+    has_users: bool = True
+    """Whether an ordinary user may have one, below the user's directory of configurations."""
+    has_default: bool = True
+    """Whether `setup` can make a runtime the default."""
+    hook: str = ""
+    """The name of the program without which the engine has no option for GPUs."""
+
+
+ENGINES: Mapping[str, Engine] = {
+    "docker": Engine(
+        ("runc", "crun"),
+        "/etc/docker/daemon.json",
+        in_docker,
+        out_of_docker,
+        "`systemctl reload docker` makes dockerd read it; for `--gpus`, `systemctl restart docker`",
+        members,
+        hook="nvidia-container-runtime-hook",
+    ),
+    "podman": Engine(
+        ("crun", "runc"),
+        "/etc/containers/containers.conf.d/50-gpubind.conf",
+        _in_podman,
+        _out_of_podman,
+        "podman reads it at its next start",
+    ),
+    "containerd": Engine(
+        ("runc", "crun"),
+        "/etc/containerd/config.toml",
+        in_containerd,
+        lambda data, before, program: out_of_containerd(data),
+        "`systemctl restart containerd` makes containerd read it",
+        has_users=False,
+        has_default=False,
+    ),
+}
 
 
 def _conflict(engine: str, entry: Registration, path: str) -> UsageError:
