@@ -297,6 +297,16 @@ def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_
     assert generated(make(), begun) == {}
 
 
+def test_in_an_instance_the_script_puts_ours_in_front_for_the_commands_that_enter_it() -> None:
+    """They get no value of --env."""
+    begun = start()._replace(is_entered=True)
+    for opened, is_needed in ((VALUED, True), (UNDECIDED, True), (image(glibc(), sandbox()), False)):
+        made = generated(make(opened), begun._replace(tree=opened.tree))
+        assert [*made] == ([ENVIRONMENT_SCRIPT] if is_needed else [])
+    users = start("--env", "LD_LIBRARY_PATH=/mine")._replace(is_entered=True, tree=VALUED.tree)
+    assert generated(make(VALUED), users) == {}
+
+
 def test_where_no_place_can_be_made_the_script_follows_the_images_last_file() -> None:
     begun = start("--no-eval", "--writable")
     assert generated(make(UNDECIDED), begun._replace(tree=UNDECIDED.tree)) == {

@@ -41,7 +41,7 @@ PATH_LISTS = ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH", "PATH", "GBM_BACKEND
 SEARCHED = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/lib")
 """What every loader searches after LD_LIBRARY_PATH, and Apptainer from 1.5 on names in it."""
 BOOKKEEPING = re.compile(
-    r"(APPTAINER|SINGULARITY)_(BIND|COMMAND|NAME|CONTAINER|ENVIRONMENT|APPNAME)$|(_|SHLVL|PWD|OLDPWD)$"
+    r"(APPTAINER|SINGULARITY)_(BIND|COMMAND|NAME|CONTAINER|ENVIRONMENT|APPNAME|INSTANCE)$|(_|SHLVL|PWD|OLDPWD)$"
 )
 """Variables by which the runtime and the shell keep their books."""
 RUNTIMES_OWN = re.compile(r"(APPTAINER|SINGULARITY)_|(PS1|PROMPT_COMMAND|USER_PATH)$")

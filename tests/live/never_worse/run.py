@@ -93,7 +93,8 @@ def compared(machine: Machine, starts: Iterator[Start], number: int) -> list[Row
 
 def made(machine: Machine, starts: Sequence[Start], labels: Mapping[str, str]) -> list[Row]:
     """The starts, made by both and compared. *labels*: as `known_contents`."""
-    done = run(machine, [(s.site, job_of(s, way)) for s in starts for way in (ways.real, ways.ALL[s.way])])
+    both = [(start, way) for start in starts for way in (ways.real_of(start.way), ways.ALL[start.way])]
+    done = run(machine, [(start.site, job_of(start, way)) for start, way in both])
     ended = [ended_of(one, labels) for one in done]
     rows = [Row(start, real, ours) for start, real, ours in zip(starts, ended[::2], ended[1::2])]
     rows = [_judged(row) for row in rows]

@@ -33,6 +33,16 @@ def by_wrap(command: Command) -> tuple[str, ...]:
     return ("gpubind", "wrap", "--", *real(command))
 
 
+def real_instance(command: Command) -> tuple[str, ...]:
+    """An instance, and a command that enters it, as users do without gpubind."""
+    return _instance("apptainer", command)
+
+
+def by_instance(command: Command) -> tuple[str, ...]:
+    """The very lines of `real_instance`."""
+    return _instance("gpubind wrap -- apptainer", command)
+
+
 def by_bubblewrap(command: Command) -> tuple[str, ...]:
     """Without the options, which are Apptainer's."""
     return ("gpubind", "exec", "--nv", "--backend", "bwrap", command.image, *command.program)
@@ -62,6 +72,13 @@ _WORDS = "words=$({plan}) && apptainer exec {options} $words {rest}"
 _QUOTED = 'words=$({plan}) && eval "set -- $words" && apptainer exec {options} "$@" {rest}'
 _VARIABLES = 'lines=$({plan}) && eval "$lines" && apptainer exec {options} {rest}'
 """What a user's own script says."""
+_ENTERED = """
+{program} instance start --nv {options} {image} made$$ > /dev/null &&
+    {program} exec --nv {own} instance://made$$ {command}
+status=$?
+apptainer instance stop made$$ > /dev/null 2>&1
+exit $status
+"""
 
 
 def checked(command: Command) -> tuple[str, ...]:
@@ -82,12 +99,25 @@ WAYS: dict[str, Way] = {
 """Name -> way. Each starts what `real` starts, and is dealt."""
 WRAP = "wrap"
 """Starts of its own, as many as --way or the test says: it has the line of `real` itself."""
-ALL: dict[str, Way] = {**WAYS, WRAP: by_wrap}
+INSTANCE = "instance"
+"""Starts of its own, as `WRAP`: its real counterpart is an instance, too."""
+ALL: dict[str, Way] = {**WAYS, WRAP: by_wrap, INSTANCE: by_instance}
+
+
+def real_of(name: str) -> Way:
+    """What the way called *name* is compared with."""
+    return real_instance if name == INSTANCE else real
 
 
 def _own(command: Command) -> tuple[str, ...]:
     """The user's options, for gpubind to know."""
     return tuple(f"--backend-arg={word}" for word in command.options)
+
+
+def _instance(program: str, command: Command) -> tuple[str, ...]:
+    own = tuple(word for word in command.options if word == "--no-privs")  # root of the rig needs it each time
+    words = {"options": command.options, "image": (command.image,), "own": own, "command": command.program}
+    return ("sh", "-c", _ENTERED.format(program=program, **{name: shlex.join(words[name]) for name in words}))
 
 
 def _script(text: str, command: Command, *form: str) -> tuple[str, ...]:
