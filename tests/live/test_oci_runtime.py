@@ -47,6 +47,7 @@ for file in /srv/test/commands/*; do
 done
 [ -z "${daemon:-}" ] || { kill $daemon; wait $daemon; }
 umount -l $place
+rmdir $place
 """
 DOCKERD = """
 gpubind setup docker --name nvidia > /srv/test/setup 2>&1
@@ -161,9 +162,9 @@ CTR = "ctr run --rm --rootfs --runc-binary /usr/local/sbin/gpubind-containerd-ru
 CTRS = {
     "1-dump": "containerd config dump | grep -A20 'runtimes.gpubind' | grep BinaryName; "
     "containerd config dump | grep -c 'conf_dir = \"/etc/cni/net.d\"'",
-    "2-none": f"{CTR} /srv/rw aa /bin/sh -c 'ls -d /dev/nvidia*'",
-    "3-index": f"{CTR} --env NVIDIA_VISIBLE_DEVICES=1 /srv/rw bb /bin/sh -c '{LOOK}'",
-    "4-unknown": f"{CTR} --env NVIDIA_VISIBLE_DEVICES=7 /srv/rw cc /bin/true",
+    "2-none": f"{CTR} /run/oci/rw aa /bin/sh -c 'ls -d /dev/nvidia*'",
+    "3-index": f"{CTR} --env NVIDIA_VISIBLE_DEVICES=1 /run/oci/rw bb /bin/sh -c '{LOOK}'",
+    "4-unknown": f"{CTR} --env NVIDIA_VISIBLE_DEVICES=7 /run/oci/rw cc /bin/true",
 }
 
 
@@ -179,7 +180,7 @@ RUNC = (
     "/usr/local/sbin/gpubind-podman-runtime > /usr/local/sbin/gpubind-runc; chmod 755 /usr/local/sbin/gpubind-runc\n"
 )
 OVERLAY = "lowerdir=/srv/ct/bookworm,upperdir=$place/u,workdir=$place/w"
-RW = f"mkdir -p /srv/rw $place/u $place/w && mount -t overlay overlay -o {OVERLAY} /srv/rw\n"
+RW = f"mkdir -p $place/rw $place/u $place/w && mount -t overlay overlay -o {OVERLAY} /run/oci/rw\n"
 ENGINES = {
     "docker": Engine(DOCKERD, DOCKER),
     "podman": Engine(PODMAN + RUNC, PODMANS),
