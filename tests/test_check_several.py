@@ -16,6 +16,7 @@ from gpubind.formats.text.record import dump_record
 from gpubind.model.data import HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.driver import kernel, rhel
+from tests.support.golden import assert_fits
 from tests.support.images import glibc
 from tests.support.squashfs import squashfs
 from tests.support.trees import make_tree, record
@@ -67,11 +68,10 @@ def test_of_one_image_each_host_has_a_row_and_of_no_image_too(tmp_path: Path) ->
 
 def test_json_is_a_list_and_each_member_is_what_one_check_gives(two: tuple[str, ...]) -> None:
     members = json.loads(gpubind("check", "--json", *two, *BOTH).stdout)
-    schema = jsonschema.Draft202012Validator(json.loads(read_data("model/data/check.schema.json")))
     for member in members:
-        schema.validate(member)
+        assert_fits(member, "check")
     several = json.loads(read_data("model/data/checks.schema.json"))
-    one = Resource.from_contents(schema.schema)
+    one = Resource.from_contents(json.loads(read_data("model/data/check.schema.json")))
     jsonschema.Draft202012Validator(several, registry=Registry().with_resource("gpubind.check/1", one)).validate(
         members
     )
@@ -167,9 +167,8 @@ def test_a_cell_that_cannot_be_read_is_told_in_every_form(broken: tuple[str, ...
     lines = gpubind("check", "-q", *broken).stdout.splitlines()
     assert [line.endswith(": error not-checked") for line in lines] == [False, True, True, True]
     members = json.loads(gpubind("check", "--json", *broken).stdout)
-    schema = jsonschema.Draft202012Validator(json.loads(read_data("model/data/check.schema.json")))
     for member in members:
-        schema.validate(member)
+        assert_fits(member, "check")
     (finding,) = members[1]["findings"]
     assert (finding["code"], finding["subject"]) == ("not-checked", broken[7])
     assert finding["where"].startswith(broken[7])

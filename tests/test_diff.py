@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any, Optional
 
-import jsonschema
 import pytest
 
 from gpubind.documents.diff.comparison import compare
@@ -22,11 +21,11 @@ from gpubind.model.data import HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.driver import V, debian, kernel, libraries, rhel
 from tests.support.elf import elf
+from tests.support.golden import assert_fits
 from tests.support.images import glibc
 from tests.support.trees import Spec, make_tree, record
 
 ROOT = Path(__file__).parent.parent
-SCHEMA = json.loads(read_data("model/data/diff.schema.json"))
 RECORD = read_data(f"model/data/hosts/{HOST}.json")
 
 
@@ -46,7 +45,7 @@ def planned(path: Path, *words: str) -> str:
 def differences(*words: str) -> list[tuple[Any, ...]]:
     done = gpubind("diff", "--json", *words)
     document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    assert_fits(document, "diff")
     assert done.returncode == (1 if document["groups"][1:] else 0)
     return [
         (one["section"], one["name"], one["field"], one["from"], one["to"])

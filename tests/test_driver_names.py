@@ -13,7 +13,7 @@ from gpubind.formats.driver.names import COMPANIONS, Companion
 from gpubind.host.base import shipped_liblist
 from gpubind.model.data import read_data
 from tests.support.branches import BRANCHES, CONTAINER_CLI, RANGES, SOURCES, TOOLKIT, branches_of, files_of
-from tests.support.golden import DOCS, assert_golden
+from tests.support.golden import DOCS, assert_golden, assert_none
 
 OURS = tuple(entry.text for entry in parse_liblist(shipped_liblist("nvliblist.conf").data, "").entries)
 LIKE = json.loads(read_data("model/data/like.json"))["names"]
@@ -51,7 +51,10 @@ PEERS: dict[str, Callable[[str], bool]] = {
 
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_every_file_of_a_branch_is_in_our_list_or_stays_on_the_host(branch: int) -> None:
-    assert [file for file in files_of(branch) if not is_named(file, OURS) and file not in STAYS] == []
+    missing = (file for file in files_of(branch) if not is_named(file, OURS) and file not in STAYS)
+    assert_none(
+        missing, "etc/nvliblist.conf: add `{}`; or to `host_only` of gpubind/model/data/names.json, with the reason"
+    )
 
 
 @pytest.mark.parametrize("companion", COMPANIONS, ids=lambda companion: companion.name)
@@ -59,7 +62,7 @@ def test_a_companion_is_missed_only_of_branches_that_have_it(companion: Companio
     start = companion.name.partition(".so")[0]
     has = {branch for file in RANGES if file.partition(".so")[0] == start for branch in branches_of(file)}
     due = {branch for branch in BRANCHES if companion.since <= branch <= (companion.until or branch)}
-    assert due <= has
+    assert due <= has, f"COMPANIONS: branches {sorted(due - has)} have no {companion.name}: correct `since` or `until`"
 
 
 def test_the_page_says_who_names_which_file() -> None:

@@ -13,7 +13,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 import gpubind
@@ -26,6 +25,7 @@ from gpubind.planner.request import checked
 from tests.support.commands import gpubind as command
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
+from tests.support.golden import assert_fits
 from tests.support.images import glibc, image
 from tests.support.trees import File, Spec, make_tree
 
@@ -280,7 +280,7 @@ LINE = ("apptainer", "exec", "--nv", "--contain", "docs/examples/cuda13.sif", "t
 def test_a_wrapped_line_is_that_of_the_command_line() -> None:
     made = gpubind.wrap(LINE, host=HOST, dry_run=True)
     document = json.loads(command("wrap", "--host", HOSTS[0], "--dry-run", "--json", "--", *LINE).stdout)
-    jsonschema.Draft202012Validator(json.loads(read_data("model/data/command.schema.json"))).validate(document)
+    assert_fits(document, "command")
     assert (document["argv"], document["changed"], document["file"]) == (list(made.argv), made.changed, made.file)
     assert [found["code"] for found in document["findings"]] == [found.code for found in made.findings]
     assert made.changed

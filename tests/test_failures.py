@@ -49,6 +49,8 @@ def test_of_a_long_line_the_part_that_differs_is_shown(page: Path) -> None:
         ([{"name": "a"}, {"name": "b"}], [{"name": "b"}, {"name": "a"}], [', their order: ["a", "b"] != ["b", "a"]']),
         ([{"name": "a", "x": 1}, {"name": "a", "x": 1}], [{"name": "a", "x": 1}] * 3, []),
         ({"a": 1}, {"a": True}, ["a: 1 != true"]),
+        ({"a": [1, 2, 3]}, {"a": [1, 0, 3]}, ["a[1]: 2 != 0"]),
+        ({"a": [1, 2]}, {"a": [1]}, ["a: [1, 2] != [1]"]),
     ],
 )
 def test_json_differs_by_path(page: Path, there: Any, made: Any, wanted: list[str]) -> None:

@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from gpubind.cli.asking import words_for
@@ -32,6 +31,7 @@ from gpubind.model import Finding
 from gpubind.model.data import HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind
 from tests.support.fleet import GOOD, FakeCluster
+from tests.support.golden import assert_fits
 
 SCHEMA = json.loads(read_data("model/data/fleet.schema.json"))
 
@@ -95,7 +95,7 @@ def test_a_check_of_hosts_is_that_of_each(cluster: FakeCluster) -> None:
 def test_each_line_of_json_is_valid_and_has_the_document(cluster: FakeCluster) -> None:
     for line in fleet(cluster, "plan", "--nv", "--json", "--host=%h").stdout.splitlines():
         answer = json.loads(line)
-        jsonschema.validate(answer, SCHEMA)
+        assert_fits(answer, "fleet")
         alone = gpubind("plan", "--nv", "--json", "--gpus=all", "--host", answer["node"])
         assert (answer["document"], answer["exit"]) == (json.loads(alone.stdout), alone.returncode)
 
@@ -339,4 +339,4 @@ def test_a_name_of_megabytes_is_told_in_a_line() -> None:
 
 def test_every_status_is_one_of_the_schema() -> None:
     for status in SCHEMA["properties"]["status"]["enum"]:
-        jsonschema.validate(json.loads(render_answer(NodeAnswer("n1", status, None, "why"))), SCHEMA)
+        assert_fits(json.loads(render_answer(NodeAnswer("n1", status, None, "why"))), "fleet")

@@ -15,7 +15,7 @@ from gpubind.documents.text import render_json, render_paths, render_tsv
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.model.data import HOSTS, read_data
 from gpubind.planner.placement import cdi_layout
-from tests.support.golden import GOLDEN, assert_golden, differences, spelled
+from tests.support.golden import GOLDEN, assert_fits, assert_golden, assert_listed, differences, spelled
 
 NVIDIA = {
     "default": Request(),
@@ -47,10 +47,6 @@ def make(host: str, name: str) -> Plan:
     return gpubind.plan(gpubind.open_host(host), REQUESTS[host][name])
 
 
-def schema() -> Any:
-    return json.loads(read_data("model/data/plan.schema.json"))
-
-
 def document(host: str, name: str) -> Any:
     return json.loads(render_json(make(host, name)))
 
@@ -72,7 +68,7 @@ def test_another_plan_differs_from_the_default_one_as_its_golden_file_says(host:
 
 @pytest.mark.parametrize(("host", "name"), CASES)
 def test_a_plan_document_fits_the_schema(host: str, name: str) -> None:
-    jsonschema.Draft202012Validator(schema()).validate(document(host, name))
+    assert_fits(document(host, name), "plan")
 
 
 @pytest.mark.parametrize(("host", "name"), CASES)
@@ -117,8 +113,12 @@ def test_the_one_vendor_that_a_host_has_needs_no_name() -> None:
 
 
 def test_the_schema_is_a_schema_and_knows_every_key() -> None:
-    jsonschema.Draft202012Validator.check_schema(schema())
-    assert set(schema()["properties"]) == set(document(HOSTS[0], "default")) == set(schema()["required"])
+    schema = json.loads(read_data("model/data/plan.schema.json"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for part in ("properties", "required"):
+        place = f"gpubind/model/data/plan.schema.json, `{part}`"
+        add, remove = f"{place}: add `{{}}`", f"{place}: remove `{{}}`"
+        assert_listed(schema[part], document(HOSTS[0], "default"), add=add, remove=remove)
 
 
 @pytest.mark.parametrize("host", HOSTS)

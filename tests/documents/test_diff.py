@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Optional
 
-import jsonschema
 import pytest
 
 from gpubind.documents.diff.comparison import Difference, compare
@@ -16,11 +15,11 @@ from gpubind.documents.diff.text import diff_document, render_diff_text
 from gpubind.errors import FormatError
 from gpubind.launch.comparing import take_snapshot
 from gpubind.model import Request
-from gpubind.model.data import read_data
 from gpubind.planner.planning import Query
 from tests.support import amd
 from tests.support.driver import V, cache, debian, host, kernel, rhel
 from tests.support.elf import elf
+from tests.support.golden import assert_fits
 from tests.support.trees import Item, Link, Node, Spec
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
@@ -225,7 +224,7 @@ def test_names_of_many_hosts_are_shortened_unless_the_caller_folds_them() -> Non
 
 def test_another_driver_hides_no_difference_from_the_document() -> None:
     document = diff_document(compare([snapshot("a", NVIDIA), snapshot("b", changed(NVIDIA, upgraded("535.261.03")))]))
-    jsonschema.validate(document, json.loads(read_data("model/data/diff.schema.json")))
+    assert_fits(document, "diff")
     told = {(one["name"], one["field"]): (one["from"], one["to"], one["follows"]) for one in document["differences"]}
     assert told["nvidia", "version"] == (V, "535.261.03", None)
     assert told[f"libnvidia-eglcore.so.{V}", "size"][2] == "driver"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 
-import jsonschema
 import pytest
 
 from gpubind.documents.gpus import ListedGpu, gpus_table, list_gpus, render_gpus_json
-from gpubind.model.data import read_data
 from gpubind.planner.gpus.selection import select
 from tests.planner.gpus.hosts import HOSTS
+from tests.support.golden import assert_fits
 
 
 def listed(host: str, gpus: str = "all") -> tuple[ListedGpu, ...]:
@@ -20,7 +19,7 @@ def listed(host: str, gpus: str = "all") -> tuple[ListedGpu, ...]:
 @pytest.mark.parametrize("host", sorted(HOSTS))
 def test_the_document_of_every_host_is_as_its_schema_says(host: str) -> None:
     document = json.loads(render_gpus_json(listed(host)))
-    jsonschema.Draft202012Validator(json.loads(read_data("model/data/gpus.schema.json"))).validate(document)
+    assert_fits(document, "gpus")
     assert len(document["gpus"]) == sum(len(inventory.gpus) for inventory in HOSTS[host])
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import gpubind
 from gpubind.documents.needs import needs_document, render_needs_markdown, render_needs_tsv
 from gpubind.image.needs import ImageNeeds, read_needs
 from gpubind.image.open import open_image
-from gpubind.model.data import read_data
 from tests.image.cuda_trees import SITE
 from tests.image.test_needs import AVCODEC, FABRIC, PYTORCH
 from tests.support.commands import gpubind as command
 from tests.support.elf import elf
+from tests.support.golden import assert_fits
 from tests.support.gpucode import library, library_of, module
 from tests.support.images import glibc, sandbox
 from tests.support.trees import Spec, make_tree
@@ -36,7 +35,7 @@ def of(tmp_path: Path, tree: Spec) -> ImageNeeds:
 @pytest.mark.parametrize("tree", [TREE, glibc(), {}], ids=["everything", "nothing", "empty"])
 def test_the_document_is_as_its_schema_says(tmp_path: Path, tree: Spec) -> None:
     document = json.loads(json.dumps(needs_document(of(tmp_path, tree), "app.sif")))
-    jsonschema.Draft202012Validator(json.loads(read_data("model/data/needs.schema.json"))).validate(document)
+    assert_fits(document, "needs")
 
 
 def test_names_of_files_are_shown_as_they_are_and_change_no_table(tmp_path: Path) -> None:

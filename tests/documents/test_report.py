@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import jsonschema
 import pytest
 
 from gpubind.api import check, plan
@@ -18,8 +17,8 @@ from gpubind.documents.check.report import (
     verdict,
 )
 from gpubind.model import Finding, Request
-from gpubind.model.data import read_data
 from tests.support.driver import host, kernel, rhel
+from tests.support.golden import assert_fits
 from tests.support.images import glibc, image
 
 PLAN = plan(host(rhel(), kernel()), Request(), image=image(glibc()))
@@ -44,7 +43,7 @@ def test_as_columns_a_finding_is_one_line_and_hostile_names_stay_in_it() -> None
 @pytest.mark.parametrize("report", [REPORT, Report(PLAN, (), ())], ids=["findings", "nothing"])
 def test_as_json_it_follows_its_schema(report: Report) -> None:
     document: Any = json.loads(render_check_json(report))
-    jsonschema.validate(document, json.loads(read_data("model/data/check.schema.json")))
+    assert_fits(document, "check")
     assert document["verdict"] == verdict(report.findings)
     assert document["plan"] == PLAN.digest
 

@@ -10,15 +10,14 @@ import sys
 from pathlib import Path
 from posixpath import normpath
 
-import jsonschema
 import pytest
 
 from gpubind.documents.tree import DEPTH_LIMIT, LinkageTree, render_tree_dot, render_tree_json, render_tree_text
 from gpubind.loader.linkage import LinkedFile, Use, linked_files
-from gpubind.model.data import read_data
 from tests.loader.test_container import container
 from tests.support.commands import HOST, gpubind
 from tests.support.elf import elf
+from tests.support.golden import assert_fits
 from tests.support.images import glibc
 from tests.support.trees import File, make_tree
 
@@ -67,7 +66,7 @@ def test_a_file_is_expanded_below_the_first_that_needs_it_and_named_below_the_ot
 
 def test_the_document_fits_its_schema() -> None:
     document = json.loads(render_tree_json(TREE))
-    jsonschema.Draft202012Validator(json.loads(read_data("model/data/tree.schema.json"))).validate(document)
+    assert_fits(document, "tree")
     assert document["missing"] == ["libbad.so", "libgone.so.2"]
 
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Optional
 
-import jsonschema
 import pytest
 
 from gpubind.api import check, check_document, open_host, plan
@@ -16,10 +15,10 @@ from gpubind.image.gpucode import LEAST_SIZE, gpu_code_of_program, read_gpu_code
 from gpubind.image.open import open_image
 from gpubind.model import Missing, Request
 from gpubind.model.budget import current, one_command
-from gpubind.model.data import read_data
 from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.support.commands import gpubind
 from tests.support.elf import elf
+from tests.support.golden import assert_fits
 from tests.support.gpucode import container, library, module
 from tests.support.images import glibc, image, image_with_bytes
 from tests.support.layers import archive, docker_archive, packed, tar, zstd
@@ -251,7 +250,7 @@ def test_the_document_of_a_check_lists_them(tmp_path: Path) -> None:
     make_tree(tmp_path / "image", TORCH).close()
     words = ["check", "--nv", "--host", "debian13-nvidia550", "--image", str(tmp_path / "image"), "--json"]
     document = json.loads(gpubind(*words).stdout)
-    jsonschema.validate(document, json.loads(read_data("model/data/check.schema.json")))
+    assert_fits(document, "check")
     assert document["gpu_code"] == [one.to_dict() for one in FOUND]
     assert json.loads(gpubind(*words, "--no-gpu-code").stdout)["gpu_code"] == []
     with open_image(str(tmp_path / "image")) as opened:

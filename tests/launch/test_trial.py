@@ -9,17 +9,17 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-import jsonschema
 import pytest
 
 import gpubind
 from gpubind.errors import UsageError
 from gpubind.launch.trial import SCRIPT_LIMIT, STARTS_LIMIT, WORDS_LIMIT, parse_answers, per_start, script
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import HOSTS
 from gpubind.model.trial import Prediction
 from tests.support.commands import gpubind as run
 from tests.support.driver import kernel, rhel
 from tests.support.elf import elf
+from tests.support.golden import assert_fits
 from tests.support.images import GLIBC, glibc
 from tests.support.trees import make_tree
 
@@ -163,7 +163,7 @@ def tried(machine: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_what_the_loader_refuses_and_was_to_load_is_an_error(machine: Path) -> None:
     done = tried(machine, "--json")
     document = json.loads(done.stdout)
-    jsonschema.validate(document, json.loads(read_data("model/data/check.schema.json")))
+    assert_fits(document, "check")
     assert (done.returncode, document["verdict"]) == (1, "error")
     assert document["tried"]["runtime"] == "ch-run"
     assert document["tried"]["failure"] is None

@@ -66,12 +66,15 @@ def test_a_rule_is_called_as_a_code_and_takes_what_the_code_needs(module: Module
 
 @pytest.mark.parametrize("code", sorted(CASES))
 def test_a_rule_fires_where_it_is_so_and_not_where_it_is_almost_so(code: str) -> None:
-    findings = [finding for finding in found(CASES[code].fires) if finding.code == code]
-    assert findings
-    assert all(finding.hint for finding in findings)
+    others = found(CASES[code].fires)
+    findings = [finding for finding in others if finding.code == code]
+    assert findings, f"the case `{code}` of tests/rules/cases_*.py: `fires` gives only {[one.code for one in others]}"
+    assert all(finding.hint for finding in findings), f"{DATA}, `{code}`: write `hint`"
     rule = next(rule for rule in RULES if rule.code == code)
-    assert {finding.severity for finding in findings} <= {*rule.severities}
-    assert code not in [finding.code for finding in found(CASES[code].almost)]
+    severities = sorted({finding.severity for finding in findings})
+    assert_listed(rule.severities, severities, add=f"{DATA}, `{code}`: add `{{}}` to `severity`")
+    told = [finding.what for finding in found(CASES[code].almost) if finding.code == code]
+    assert_none(told, f"the case `{code}` of tests/rules/cases_*.py: `almost` must not give the finding: {{}}")
 
 
 def test_a_healthy_host_has_no_error() -> None:

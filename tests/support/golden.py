@@ -13,7 +13,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+import jsonschema
 import pytest
+
+from gpubind.model.data import read_data
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -22,7 +25,17 @@ LINES = 30
 """The most lines of a difference that a failure shows."""
 WIDTH = 240
 """The most characters of a line of text that it shows."""
-NAMES = (("code", "subject"), ("subject", "path"), ("target",), ("name",), ("path",), ("pci",), ("code",), ("vendor",))
+NAMES = (
+    ("code", "subject"),
+    ("subject", "path"),
+    ("target",),
+    ("containerPath",),
+    ("name",),
+    ("path",),
+    ("pci",),
+    ("code",),
+    ("vendor",),
+)
 """The keys whose values name an element of a list: the first that it has."""
 NOTHING = object()
 is_updating = False
@@ -68,6 +81,13 @@ def assert_listed(there: Iterable[str], wanted: Iterable[str], *, add: str, remo
         fail(f"{order}: `{due_here}` is to be where `{one}` is")
 
 
+def assert_fits(document: Any, name: str) -> None:
+    """Assert that *document* is as the shipped schema *name* says."""
+    file = f"model/data/{name}.schema.json"
+    found = jsonschema.Draft202012Validator(json.loads(read_data(file))).iter_errors(document)
+    assert_none(f"gpubind/{file} does not have what is at {one.json_path}: {one.message[-WIDTH:]}" for one in found)
+
+
 def assert_none(found: Iterable[str], tell: str = "{}") -> None:
     """Assert that nothing was *found*; the failure tells for each what to edit: `{}` in *tell* stands for it."""
     told = [tell.replace("{}", one) for one in found]
@@ -88,7 +108,8 @@ def cut(lines: list[str]) -> list[str]:
 def differences(there: Any, made: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield where two values of JSON differ: the path, what is there and what is made; NOTHING for a missing one.
 
-    An element of a list goes by its name, so that one more element does not change the paths of the others.
+    An element of a list goes by its name, so that one more element does not change the paths of the others; elements
+    without a name go by their places.
     """
     if isinstance(there, dict) and isinstance(made, dict):
         one, other, joined = there, made, "{}.{}" if path else "{}{}"
@@ -96,13 +117,15 @@ def differences(there: Any, made: Any, path: str = "") -> Iterator[tuple[str, An
         one, other, joined = _by_name(there), _by_name(made), "{}[{}]"
         if len(lost := [*one.keys() - other]) == len(new := [*other.keys() - one]) == 1:  # another name
             other[lost[0]] = other.pop(new[0])
+    elif isinstance(there, list) and isinstance(made, list) and len(there) == len(made):
+        one, other, joined = dict(enumerate(there)), dict(enumerate(made)), "{}[{}]"
     else:
         if there != made or type(there) is not type(made):
             yield path, there, made
         return
     for key in {**one, **other}:
         yield from differences(one.get(key, NOTHING), other.get(key, NOTHING), joined.format(path, key))
-    if isinstance(there, list) and there != made and sorted(map(spelled, there)) == sorted(map(spelled, made)):
+    if isinstance(there, list) and [*one] != [*other] and sorted(map(spelled, there)) == sorted(map(spelled, made)):
         yield f"{path}, their order", [*one], [*other]
 
 
@@ -115,7 +138,7 @@ def _of_json(there: str, made: str) -> Iterator[str]:
         found = differences(json.loads(there), json.loads(made))
     except ValueError:
         return
-    yield from (f"{path}: {spelled(one)} != {spelled(other)}" for path, one, other in found)
+    yield from (f"{path}: {spelled(one)[:WIDTH]} != {spelled(other)[:WIDTH]}" for path, one, other in found)
 
 
 def _of_lines(there: list[str], made: list[str]) -> Iterator[str]:

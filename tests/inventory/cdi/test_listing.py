@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import jsonschema
 import pytest
 
 from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
@@ -14,9 +13,9 @@ from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.listing import Listing, list_cdi
 from gpubind.model import VENDORS, Gpu, RootedPath, Vendor
-from gpubind.model.data import read_data
 from tests.rules.cases_host import cdi, healthy
 from tests.support.driver import V, host
+from tests.support.golden import assert_fits
 from tests.support.surveys import survey
 from tests.support.trees import Dir, Hidden, Item, Spec
 
@@ -42,7 +41,7 @@ def states(listing: Listing) -> dict[str, tuple[str, Any]]:
 
 def document(listing: Listing) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(render_cdi_json(listing))
-    jsonschema.Draft202012Validator(json.loads(read_data("model/data/cdi.schema.json"))).validate(made)
+    assert_fits(made, "cdi")
     return made
 
 
