@@ -166,6 +166,40 @@ except docker.errors.ContainerError as error:
     sys.exit(error.exit_status)
 """
 
+JUPYTERHUB_CONFIG = f"""
+import os
+from jupyterhub.proxy import Proxy
+
+class NoProxy(Proxy):
+    should_start = False
+    async def add_route(self, *args): pass
+    async def delete_route(self, *args): pass
+    async def get_all_routes(self): return {{}}
+
+c.JupyterHub.proxy_class = NoProxy
+c.JupyterHub.hub_port = int(os.environ["HUB"])
+c.JupyterHub.authenticator_class = "dummy"
+c.Authenticator.allowed_users = {{"ada"}}
+c.JupyterHub.services = [{{"name": "starts", "api_token": os.environ["TOKEN"]}}]
+c.JupyterHub.load_roles = [{{"name": "starts", "services": ["starts"], "scopes": ["admin:users", "admin:servers"]}}]
+c.JupyterHub.spawner_class = "docker"
+c.DockerSpawner.image = "{IMAGE}"
+c.DockerSpawner.cmd = ["python3", "/inner.py", "a", "b c"]
+c.DockerSpawner.network_name = "none"
+c.DockerSpawner.name_template = os.environ["NAME"]
+{{gpu}}
+"""
+JUPYTERHUB = """
+export HUB=$((20000 + $$ % 20000)) TOKEN=0123456789abcdef0123456789abcdef NAME=hub-$$
+jupyterhub > log 2>&1 & pid=$!
+hub=http://127.0.0.1:$HUB/hub
+for try in $(seq 300); do curl -sf $hub/health && break; sleep 0.1; done
+curl -s -X POST -H "Authorization: token $TOKEN" $hub/api/users/ada/server &
+for try in $(seq 300); do test "$(docker ps -aqf name=$NAME -f status=exited)" && break; sleep 0.1; done
+docker logs $NAME; echo exit $(docker inspect -f '{{.State.ExitCode}}' $NAME)
+kill -KILL $pid; docker rm --force $NAME; cat log
+"""
+
 CLIENTS: Mapping[str, Client] = {
     "snakemake": Client(
         "snakemake",
@@ -269,6 +303,13 @@ CLIENTS: Mapping[str, Client] = {
         {"compose.yaml": COMPOSE},
         "runtime: gpubind\n    environment: {NVIDIA_VISIBLE_DEVICES: '1'}",
         nodes="nvidia1",
+    ),
+    "jupyterhub": Client(
+        "jupyterhub",
+        JUPYTERHUB,
+        {"jupyterhub_config.py": JUPYTERHUB_CONFIG},
+        'c.DockerSpawner.extra_host_config = {"runtime": "gpubind"}\n'
+        'c.DockerSpawner.environment = {"NVIDIA_VISIBLE_DEVICES": "all"}',
     ),
     "docker-py": Client(
         "compose",
