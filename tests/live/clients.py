@@ -210,6 +210,14 @@ CLIENTS: Mapping[str, Client] = {
         user=True,
         status=1,
     ),
+    "snakemake-plan": Client(
+        "snakemake",
+        "snakemake --cores 1 --sdm apptainer --keep-going {gpu}; echo exit $?; cat inner.txt",
+        {"Snakefile": SNAKEFILE},
+        gpu="--apptainer-args='$(gpubind plan -q --nv --format apptainer)'",
+        user=True,
+        status=1,
+    ),
     "cwltool": Client(
         "cwltool",
         "cwltool --singularity tool.cwl; echo exit $?; cat out.txt",

@@ -116,7 +116,7 @@ def hold(client: Client, plain: Seen, wrapped: Seen) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 def test_a_client_gets_the_driver_and_nothing_else_changes(node: Node, client: Client) -> None:
-    hold(client, node.seen(client, client.plain), node.seen(client, client.gpu, [SHIMS]))
+    hold(client, node.seen(client, client.plain), node.seen(client, client.gpu, [SHIMS, TOOLS]))
 
 
 @pytest.mark.parametrize("name", ["spython", "cwltool"])
