@@ -9,6 +9,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from gpubind.model import Finding
+from gpubind.model.findings import texts
+from gpubind.rules.host import engines
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 from gpubind.rules.table import MODULES, RULES
 from tests.rules import cases_image
@@ -27,13 +29,16 @@ DATA = "gpubind/model/data/findings.json"
 
 
 def test_every_rule_has_a_case_where_it_fires_and_one_where_it_is_almost_so() -> None:
-    assert_listed(
-        CASES,
-        [rule.code for rule in RULES],
-        add='add `"{}": Case(fires=Situation(...), almost=Situation(...))` to CASES of the module of its topic: '
-        "tests/rules/cases_host.py, cases_image.py, cases_engines.py, cases_amd.py or cases_intel.py",
-        remove=f"{DATA}: add the row `{{}}`, or remove its case in tests/rules/cases_*.py",
-    )
+    for rule in RULES:
+        vendor = texts()[rule.code].get("vendor")
+        topic = (
+            vendor if vendor in ("amd", "intel") else "engines" if rule.find in vars(engines).values() else rule.needs
+        )
+        file = f"tests/rules/cases_{topic if topic in ('amd', 'intel', 'engines', 'host') else 'image'}.py"
+        case = '`"{}": Case(fires=Situation(...), almost=Situation(...))`'
+        assert_listed(CASES, [rule.code], add=f"{file}: add {case} to CASES: where it is so, and where it almost is")
+    remove = f"{DATA}: add the row `{{}}`, or remove its case in tests/rules/cases_*.py"
+    assert_listed(CASES, [rule.code for rule in RULES], add="", remove=remove)
 
 
 def test_every_rule_has_its_case_in_one_file() -> None:
