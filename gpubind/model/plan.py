@@ -84,6 +84,11 @@ class Request(NamedTuple):
         """Whether the caller named compute, or the host's user space that computes."""
         return self.userspace == "host" or (self.caps_named and "compute" in self.capabilities)
 
+    @property
+    def is_without_compute(self) -> bool:
+        """Whether the caller named capabilities, and neither compute nor the host's user space."""
+        return self.caps_named and "compute" not in self.capabilities and self.userspace != "host"
+
 
 class PlannedDriver(NamedTuple):
     """A driver, the source that listed its files, and the places that were searched."""

@@ -39,6 +39,8 @@ def with_findings(
     if group in sided.images or not any(file.group == group for file in files):
         if fit is None or group in fit.own_userspaces:
             return sided
+        if userspace.video and request.is_without_compute and group not in fit.for_video:
+            return sided  # the caller does not compute
         case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
         mild = _is_for_video(group, request, fit)
         case, severity = ("video", "note") if mild else (case, "warning")

@@ -13,8 +13,8 @@ from tests.rules.situations import Situation, found
 from tests.support.amd import LIB, RENDER, VIDEO, merged
 from tests.support.elf import elf
 from tests.support.images import glibc, image_with_bytes
-from tests.support.intel import BASE, device_table, devices_of, gpu, ihd
-from tests.support.trees import Spec
+from tests.support.intel import BASE, device_table, devices_of, gpu, ihd, registrations
+from tests.support.trees import Item, Link, Spec
 
 OLD = ("bdw", "skl", "bxt", "glk", "kbl", "cfl", "icllp", "ehl", "tgllp", "rkl", "dg1", "adls", "adlp", "adln", "dg2")
 NEW = (*OLD, "pvc", "mtl", "arl", "lnl", "bmg", "ptl")
@@ -118,11 +118,56 @@ def test_the_variables_of_libva_decide_which_driver_counts() -> None:
     both = merged(TRIXIE, I965)
     assert severities(A770, both, env={"LIBVA_DRIVER_NAME": "i965"}) == ["warning"]
     assert severities(A770, both, env={"LIBVA_DRIVER_NAME": "iHD"}) == []
-    assert severities(A770, I965, env={"LIBVA_DRIVER_NAME": "radeonsi"}) == []
     assert severities(B580, TRIXIE, OLD_LIBVA, env={"LIBVA_DRIVER_NAME": "iHD"}) == []
     other = video(ihd("25.2.3", *NEW), "/opt/dri")
     assert severities(B580, BOOKWORM, other, env={"LIBVA_DRIVERS_PATH": "/opt/dri"}) == []
-    assert severities(B580, TRIXIE, env={"LIBVA_DRIVERS_PATH": "/nowhere:/opt/dri"}) == []
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"LIBVA_DRIVER_NAME": "radeonsi"},
+        {"LIBVA_DRIVER_NAME": "i965"},
+        {"LIBVA_DRIVER_NAME": "ihd"},
+        {"LIBVA_DRIVER_NAME": "garbage"},
+        {"LIBVA_DRIVERS_PATH": "/nowhere:/opt/dri"},
+    ],
+)
+def test_a_variable_of_libva_that_names_none_of_the_image_s_drivers_for_the_gpu_is_reported(
+    env: dict[str, str],
+) -> None:
+    others = {f"{DRI}/radeonsi_drv_video.so": elf("radeonsi_drv_video.so")}
+    (one,) = told(B580, TRIXIE, others, NEW_LIBVA, env=env)
+    assert (one.severity, next(iter(env.values())) in one.what) == ("warning", True)
+    assert severities(B580, TRIXIE, others, NEW_LIBVA, env=env, caps=("video",)) == ["error"]
+    assert severities(B580, others, NEW_LIBVA, env=env) == []  # without the variable, it would be no better
+
+
+def test_a_driver_of_another_name_that_the_image_has_may_know_the_gpu() -> None:
+    own = {f"{DRI}/own_drv_video.so": elf("own_drv_video.so")}
+    assert severities(B580, TRIXIE, own, env={"LIBVA_DRIVER_NAME": "own"}) == []
+    assert severities(B580, TRIXIE, env={"LIBVA_DRIVERS_PATH": "own"}) == []  # below the program's directory
+
+
+@pytest.mark.parametrize("driver", [b"", b"text", TRIXIE[f"{DRI}/iHD_drv_video.so"][:300], Link("/opt/nowhere/iHD.so")])
+def test_a_driver_that_the_loader_refuses_is_reported_where_there_is_no_other(driver: Item) -> None:
+    (one,) = told(B580, {f"{DRI}/iHD_drv_video.so": driver}, NEW_LIBVA)
+    assert (one.severity, "cannot be loaded" in one.what) == ("warning", True)
+    other = video(ihd("25.2.3", *NEW), f"{JELLYFIN}/dri")
+    assert severities(B580, {f"{DRI}/iHD_drv_video.so": driver}, NEW_LIBVA, other) == []
+
+
+def test_libva_without_a_driver_is_reported_to_those_who_ask_for_video() -> None:
+    found = every(B580, NEW_LIBVA, caps=("video",))
+    assert [one.code for one in found if one.severity != "note"] == ["intel-video-unknown"]
+    assert "install intel-media-driver" in str(told(B580, NEW_LIBVA, caps=("video",))[0].hint)
+    assert severities(B580, NEW_LIBVA) == severities(B580, NEW_LIBVA, caps=("video", "compute")) == []
+    assert severities(B580, caps=("video",)) == []
+
+
+def test_a_driver_whose_constants_cannot_be_read_may_know_xe() -> None:
+    code = elf("iHD_drv_video.so", more={".text": registrations(*devices_of(*NEW))})
+    assert severities(B580, video(code), NEW_LIBVA) == []
 
 
 def test_the_runtimes_of_onevpl_are_a_note() -> None:

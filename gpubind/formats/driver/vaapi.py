@@ -17,6 +17,8 @@ from typing import Optional
 
 IHD, I965 = "iHD", "i965"
 """The names of Intel's drivers of VA-API, in the order in which libva tries them."""
+OTHERS = ("nvidia", "radeonsi", "r600", "pvr", "d3d12")
+"""Those of other vendors, which libva's table has; each fails on a GPU of Intel's."""
 FIRST_UNKNOWN_TO_I965 = "icllp"
 """The first platform that i965 does not know: its last release is of 2020."""
 LEAST_DEVICES = 64

@@ -7,14 +7,14 @@ next one. Source: intel/libva `va/va.c`, `va/drm/va_drm_utils.c`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from typing import Literal, Optional
 
-from gpubind.files import Tree
 from gpubind.formats.driver.vaapi import (
     FIRST_UNKNOWN_TO_I965,
     I965,
     IHD,
+    OTHERS,
     lacks_xe,
     maps_xe,
     parse_device_table,
@@ -23,7 +23,8 @@ from gpubind.formats.driver.vaapi import (
 )
 from gpubind.host.base import VIDEO_VARIABLES
 from gpubind.inventory.intel.devices import addresses, device_id, device_ids, platform, platforms
-from gpubind.model import Finding, Gpu, Missing, finding
+from gpubind.loader.container import Failure
+from gpubind.model import Finding, Gpu, Missing, finding, named
 from gpubind.rules.image.level_zero import is_gpu, known_since, names_of
 from gpubind.rules.missing import softened
 from gpubind.rules.preflight import ImagePreflight, variable_of
@@ -35,7 +36,9 @@ LIBVA = "libva-drm.so.2"
 ONEVPL, MEDIA_SDK = "libmfx-gen.so.1.2", "libmfxhw64.so.1"
 OLDEST_OF_ONEVPL = "tgllp"
 """The first platform that oneVPL's own runtime serves. Its table has the device IDs of older ones, too."""
-Case = Literal["old", "unheard", "i965", "xe", "libva"]
+Case = Literal["old", "unheard", "i965", "xe", "libva", "broken", "variables", "none"]
+UNREAD = ("forbidden", "unreadable")
+"""Why gpubind could not read a file that the loader may read."""
 
 
 def intel_video_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -45,26 +48,28 @@ def intel_video_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
     """
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
-    drivers = _drivers(preflight) if gpus else {}
-    if drivers:
-        found = _Drivers(preflight, drivers)
+    if gpus:
+        found = _Drivers(preflight)
         cases = {gpu: found.case(gpu) for gpu in gpus}
         is_all = len(chosen) == len([case for case in cases.values() if case is not None])
         for case in dict.fromkeys(case for case in cases.values() if case is not None):
+            if case in ("variables", "none") and len(chosen) > len(gpus):
+                continue  # the GPU of another vendor may be meant
             yield _of_vaapi(preflight, found, [gpu for gpu in gpus if cases[gpu] == case], case, is_all=is_all)
     yield from _of_onevpl(preflight, gpus)
 
 
 def _of_vaapi(preflight: ImagePreflight, found: _Drivers, gpus: list[Gpu], case: Case, *, is_all: bool) -> Finding:
-    request = preflight.plan.request
-    is_for_video = request.caps_named and "video" in request.capabilities and "compute" not in request.capabilities
+    where = {"libva": found.libva, "variables": found.hidden, "none": found.searched}
     made = finding(
         "intel-video-unknown",
         subject=names_of(gpus),
         case=case,
-        severity="error" if is_all and is_for_video else "warning",
-        where=", ".join(found.libva if case == "libva" else found.paths),
+        severity="error" if is_all and _is_for_video(preflight) and case != "none" else "warning",
+        where=", ".join(where.get(case, (*found.paths, *found.broken))),
         release=found.release,
+        variables=named([f"{name}={value[:80]}" for name, value in found.variables.items()]),
+        message=next((failure.message for failure in found.broken.values()), None),
         since=known_since(preflight.host, gpus, "media"),
     )
     return softened(made, preflight.container.unseen)
@@ -87,6 +92,12 @@ def _of_onevpl(preflight: ImagePreflight, gpus: list[Gpu]) -> Iterator[Finding]:
         yield finding("intel-video-unknown", subject=names_of(unknown), case="onevpl", severity="note", where=where)
 
 
+def _is_for_video(preflight: ImagePreflight) -> bool:
+    """Return whether the caller named video, and not compute."""
+    request = preflight.plan.request
+    return request.is_without_compute and "video" in request.capabilities
+
+
 def _copies(preflight: ImagePreflight, name: str) -> Iterator[str]:
     """Yield the paths of the copies of library *name* in the container: the loader's, and that of Jellyfin's FFmpeg."""
     located = preflight.container.find(name)
@@ -99,15 +110,58 @@ def _copies(preflight: ImagePreflight, name: str) -> Iterator[str]:
 class _Drivers:
     """The drivers of VA-API that libva may load in a container."""
 
-    def __init__(self, preflight: ImagePreflight, paths: dict[str, str]) -> None:
+    def __init__(self, preflight: ImagePreflight) -> None:
         self._preflight, self._tree = preflight, preflight.container.tree
-        self.paths = tuple(paths)
-        self._names = paths
+        self.variables = {name: value for name in VIDEO_VARIABLES if (value := variable_of(preflight, name))}
+        """Those of libva that are set in the container."""
+        chosen, directories = (self.variables.get(name, "") for name in (NAME, PATH))
+        installed = [f"{one}/dri" for one in (*preflight.image.loader.directories, JELLYFIN)]
+        places = [one for one in directories.split(":") if one] or installed
+        names = () if chosen in OTHERS else (chosen,) if chosen else (IHD, I965)
+        is_known = all(place.startswith("/") for place in places)  # else it depends on the program's directory
+        search = self._search(names, places) if is_known else None
+        found = search or {}
+        self.broken = {path: failure for path in found for failure in self._refused(path)}
+        """The files that the loader refuses, and why."""
+        self._names = {path: name for path, name in found.items() if path not in self.broken}
+        self.paths = tuple(self._names)
+        is_empty = search is not None and not found
+        self.hidden = tuple(self._search((IHD, I965), installed) or ()) if is_empty and self.variables else ()
+        """Those of Intel's that the variables of libva keep it from."""
+        is_missed = is_empty and not self.hidden and _is_for_video(preflight) and any(_copies(preflight, LIBVA))
+        self.searched = tuple(places) if is_missed else ()
+        """The directories without a driver, where the caller wants video, and libva is there."""
         self._on_xe = addresses(preflight.host, ("xe",))
-        self._devices = {path: self._devices_of(path) for path, name in paths.items() if name == IHD}
+        self._devices = {path: self._devices_of(path) for path, name in self._names.items() if name != I965}
+
+    def _search(self, names: Iterable[str], directories: Iterable[str]) -> Optional[dict[str, str]]:
+        """Return the drivers of *names* in *directories*, of each file the first path, with their names.
+
+        None, if one of the files could not be inspected.
+        """
+        found: dict[str, tuple[str, str]] = {}
+        for name in names:
+            for directory in directories:
+                path = f"{directory}/{name}_drv_video.so"
+                real = self._tree.resolve(path)
+                if not isinstance(real, Missing):
+                    found.setdefault(real, (path, name))
+                elif real.why != "absent":
+                    return None
+                elif not isinstance(self._tree.lstat(path), Missing):  # a dangling link
+                    found.setdefault(path, (path, name))
+        return dict(found.values())
+
+    def _refused(self, path: str) -> Iterator[Failure]:
+        """Yield why the loader certainly does not load the file at *path*, whatever else it needs."""
+        for failure in self._preflight.container.failures(path)[:1]:
+            if failure.name == path and failure.why not in UNREAD:
+                yield failure
 
     def case(self, gpu: Gpu) -> Optional[Case]:
         """Return why none of the drivers serves *gpu*; None if one does, or may."""
+        if not self._names:
+            return "broken" if self.broken else "variables" if self.hidden else "none" if self.searched else None
         device = device_id(self._preflight.host, gpu.pci or "")
         is_on_xe = gpu.pci in self._on_xe
         if device is None or any(devices is None for devices in self._devices.values()):
@@ -120,7 +174,7 @@ class _Drivers:
             return "i965" if not self._devices else "unheard" if name is None else "old"
         if not is_on_xe:
             return None
-        if all(lacks_xe(constants) for path in knowing if (constants := self._constants(path))):
+        if all((constants := self._constants(path)) and lacks_xe(constants) for path in knowing):
             return "xe"
         return "libva" if self.libva and variable_of(self._preflight, NAME) is None else None
 
@@ -150,25 +204,3 @@ class _Drivers:
 def _is_too_new_for_i965(name: Optional[str]) -> bool:
     every = platforms()
     return name is not None and every.index(name) >= every.index(FIRST_UNKNOWN_TO_I965)
-
-
-def _drivers(preflight: ImagePreflight) -> dict[str, str]:
-    """Return the names of Intel's drivers that libva may load in the container, by path: of each file the first one.
-
-    Nothing, if a variable has it load another one, or one of the files cannot be looked at.
-    """
-    tree: Tree = preflight.container.tree
-    chosen, places = variable_of(preflight, NAME), variable_of(preflight, PATH)
-    directories = [f"{one}/dri" for one in (*preflight.image.loader.directories, JELLYFIN)]
-    if places:
-        directories = [place for place in places.split(":") if place.startswith("/")]
-    found: dict[str, tuple[str, str]] = {}
-    for name in (IHD, I965) if not chosen else (chosen,) if chosen in (IHD, I965) else ():
-        for directory in directories:
-            path = f"{directory}/{name}_drv_video.so"
-            real = tree.resolve(path)
-            if not isinstance(real, Missing):
-                found.setdefault(real, (path, name))
-            elif real.why != "absent":
-                return {}
-    return dict(found.values())
