@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import pytest
 
@@ -10,7 +10,7 @@ from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from tests.rules.cases_amd import CASES, MI355X, NO_GPU, NODES, amd, cxx
 from tests.rules.situations import Situation, found, without
-from tests.support.amd import RENDER, VIDEO, drm_device, kernel, merged, of_pci, opt, rocm, unserved
+from tests.support.amd import RENDER, VIDEO, drm_device, kernel, kfd_node, merged, of_pci, opt, rocm, unserved
 from tests.support.driver import host, rhel
 from tests.support.driver import kernel as nvidias_kernel
 from tests.support.elf import elf
@@ -52,6 +52,44 @@ def test_a_gpu_that_kfd_does_not_list_works_for_graphics_only() -> None:
     # What KFD hides from this process, it does list.
     hidden: Spec = {f"{NODES}/2/properties": Hidden()}
     assert told_of(opt(), kernel(), hidden) == []
+
+
+def test_a_gpu_for_computing_that_kfd_lost_is_a_warning_beside_others() -> None:
+    lost = merged(drm_device("0000:07:00.0", 20, 200), of_pci("0000:07:00.0", device="0x740f", revision="0x02"))
+    assert [severity for severity, *_ in told_of(opt(), kernel(), lost)] == ["warning"]
+    # Any card is for computing where KFD lists another one of its model.
+    (one, other) = (kfd_node(2, 128, bus=3, gfx=110000, device=0x744C), drm_device("0000:03:00.0", 0, 128))
+    cards = [of_pci(f"0000:{bus}:00.0", device="0x744c", revision="0xc8") for bus in ("03", "07")]
+    listed = (opt(), kernel(gpus=0, bmc=False), one, other, *cards, drm_device("0000:07:00.0", 20, 200))
+    assert [severity for severity, *_ in told_of(*listed)] == ["warning"]
+
+
+NO_KFD = (opt(), {path: item for path, item in kernel().items() if "kfd" not in path})
+
+
+@pytest.mark.parametrize(
+    ("parts", "asks", "severity"),
+    [
+        (NO_KFD, {"vendors": ("amd",)}, "error"),
+        (NO_KFD, {}, "error"),
+        (NO_KFD, {"caps": ("graphics",)}, "warning"),
+        ((*NO_KFD, rhel(), nvidias_kernel()), {}, "warning"),
+        ((*NO_KFD, rhel(), nvidias_kernel()), {"vendors": ("amd",)}, "error"),
+    ],
+)
+def test_a_kernel_without_kfd_serves_graphics_only(
+    parts: tuple[Spec, ...], asks: dict[str, Any], severity: str
+) -> None:
+    situation = Situation(parts, request=asks, facts={"groups": (VIDEO, RENDER)})
+    (one,) = [one for one in found(situation) if one.code == "kfd-missing"]
+    assert (one.severity, one.command) == (severity, "grep HSA_AMD /boot/config-$(uname -r)")
+    assert one.what == "the kernel has no KFD, which ROCm needs, though amdgpu drives 8 GPUs"
+
+
+def test_a_gpu_of_the_driver_radeon_has_no_kfd_in_any_kernel() -> None:
+    radeon = {path: Link("../radeon") for path in NO_KFD[1] if path.endswith("/driver")}
+    situation = Situation((*NO_KFD, radeon), request={"vendors": ("amd",)}, facts={"groups": (VIDEO, RENDER)})
+    assert "kfd-missing" not in [one.code for one in found(situation)]
 
 
 def test_amdgpu_without_any_gpu_is_an_error_unless_another_vendors_is_there() -> None:

@@ -334,6 +334,40 @@ def test_of_amd_the_override_of_a_near_processor_is_named_and_one_that_is_set_is
     assert findings(_with_gfx(100302, {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}), image, own_mounts=OwnMounts()) != []
 
 
+def _card_and_processor(archs: str, *, processors: int = 1, card: int = 110000, **request: Any) -> list[Finding]:
+    """What is found on a RX 7900 XTX, or another *card*, beside *processors* with graphics of their own (gfx1036)."""
+    nodes = [
+        amd_gpus.kfd_node(2, 128, bus=3, gfx=card, device=0x744C),
+        *(amd_gpus.kfd_node(3 + number, 129 + number, bus=14 + number, gfx=100306) for number in range(processors)),
+    ]
+    buses = ("03", *(f"{14 + number:02x}" for number in range(processors)))
+    drm = [amd_gpus.drm_device(f"0000:{bus}:00.0", at, 128 + at) for at, bus in enumerate(buses)]
+    machine = amd_gpus.amd_host(amd_gpus.opt(), amd_gpus.kernel(gpus=0, bmc=False), *drm, *nodes)
+    return findings(machine, image_with_bytes(glibc(), torch(archs)), **request)
+
+
+def test_a_gpu_without_code_beside_one_that_has_code_is_a_warning_and_the_hint_leaves_the_other_alone() -> None:
+    (found,) = _card_and_processor("gfx1030 gfx1100")
+    assert (found.severity, "(gfx1036)" in found.what, "gfx1100):" in found.what) == ("warning", True, False)
+    assert found.hint == (
+        "choose GPUs for which PyTorch has code: `--gpus 0`; or give the container HSA_OVERRIDE_GFX_VERSION_3=10.3.0, "
+        "which AMD does not support, if PyTorch is known to work with it"
+    )
+    assert _card_and_processor("gfx1030 gfx1100", gpus="0") == []
+    (alone,) = _card_and_processor("gfx1030 gfx1100", gpus="1")
+    assert alone.severity == "error"
+    (found,) = _card_and_processor("gfx1100")
+    assert (found.severity, found.hint) == ("warning", "choose GPUs for which PyTorch has code: `--gpus 0`")
+
+
+def test_gpus_that_need_different_overrides_get_one_each() -> None:
+    (found,) = _card_and_processor("gfx1030 gfx1100", card=110003)
+    assert found.severity == "error"
+    assert "HSA_OVERRIDE_GFX_VERSION_2=11.0.0 and HSA_OVERRIDE_GFX_VERSION_3=10.3.0," in (found.hint or "")
+    (found,) = _card_and_processor("gfx1030 gfx1100", processors=2)
+    assert "HSA_OVERRIDE_GFX_VERSION_3=10.3.0 and HSA_OVERRIDE_GFX_VERSION_4=10.3.0," in (found.hint or "")
+
+
 def _overridden(image: Image, **environ: str) -> list[str]:
     """What is found on a host of 8 x gfx1032: KFD's nodes are two processors, then the GPUs."""
     machine = _with_gfx(100302, environ)
@@ -346,7 +380,7 @@ def test_a_nodes_own_override_comes_before_that_of_all() -> None:
     assert _overridden(image, **{f"{alone}_{number}": "10.3.0" for number in range(2, 10)}) == []
     assert _overridden(image, **{f"{alone}_{number}": "10.3.0" for number in range(2, 9)}) != []
     assert _overridden(image, **{f"{alone}_{number}": "10.3.0" for number in range(8)}) != []  # 0 and 1 are processors
-    assert _overridden(image, **{alone: "10.3.0", f"{alone}_3": "10.3.1"}) == ["error gpu-code-missing PyTorch"]
+    assert _overridden(image, **{alone: "10.3.0", f"{alone}_3": "10.3.1"}) == ["warning gpu-code-missing PyTorch"]
 
 
 @pytest.mark.parametrize(
@@ -499,7 +533,8 @@ def test_a_gpu_that_the_table_does_not_have_is_asked_of_nvidia_smi() -> None:
     assert (found.subject, found.severity) == ("Made-up GPU", "note")
     answers = {
         "00000000:01:00.0, 9.0\n00000000:02:00.0, 9.0\n": [],
-        "00000000:01:00.0, 10.0\n00000000:02:00.0, 9.0\n": ["error"],
+        "00000000:01:00.0, 10.0\n00000000:02:00.0, 9.0\n": ["warning"],
+        "00000000:01:00.0, 10.0\n00000000:02:00.0, 10.0\n": ["error"],
         "00000000:01:00.0, [N/A]\n": [],
     }
     for text, severities in answers.items():

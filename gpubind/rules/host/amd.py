@@ -10,17 +10,28 @@ from collections.abc import Iterator
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
 from gpubind.formats.driver.mknod import node_command
-from gpubind.inventory.amd.devices import KFD, TOPOLOGY, Topology, read_topology
-from gpubind.model import Finding, Gpu, Inventory, Plan, counted, finding
+from gpubind.inventory.amd.devices import DRIVER, KFD, TOPOLOGY, Topology, read_topology
+from gpubind.inventory.nodes import pci_driver
+from gpubind.model import Finding, Gpu, Inventory, Plan, Severity, counted, finding
 from gpubind.rules.preflight import Preflight, lost_groups
 
 
 def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a kernel that has GPUs, without the node in /dev through which all of them are used."""
-    gpus = _topology(preflight).gpus
-    if gpus and preflight.host.dev.lacks(KFD):
+    """Yield a kernel that has GPUs, without the node in /dev through which all of them are used, or without KFD."""
+    gpus, dev, where = _topology(preflight).gpus, preflight.host.dev, f"{KFD}, {TOPOLOGY}"
+    if not dev.lacks(KFD):
+        return
+    # Graphics, and another vendor's GPUs, work all the same.
+    has_others = any(gpu.vendor != "amd" for gpu in preflight.plan.gpus)
+    severity: Severity = "warning" if has_others or not preflight.wants("compute") else "error"
+    if gpus:
         remake, number = node_command(KFD, {}), counted(len(gpus), "GPU")
-        yield finding("kfd-missing", subject=KFD, where=f"{KFD}, {TOPOLOGY}", gpus=number, remake=remake)
+        yield finding("kfd-missing", subject=KFD, severity=severity, where=where, gpus=number, remake=remake)
+        return
+    driven = [gpu for gpu in _gpus(preflight.plan) if gpu.pci and pci_driver(preflight.host, gpu.pci) == DRIVER]
+    if driven and dev.lacks(TOPOLOGY):
+        number = counted(len(driven), "GPU")
+        yield finding("kfd-missing", subject=KFD, case="no-kfd", severity=severity, where=where, gpus=number)
 
 
 def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:

@@ -30,13 +30,18 @@ def _nvidias(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _amds(preflight: Preflight) -> Iterator[Finding]:
-    """Yield those of AMD's. The only GPU that a job could get is an error, one that another driver has a note."""
+    """Yield those of AMD's. The only GPU that a job could get is an error, one that another driver has a note.
+
+    KFD does not know each card for graphics, but it knows the GPUs that are made for computing.
+    """
     from gpubind.inventory.amd.devices import TOPOLOGY, read_unusable  # most hosts have no GPU of AMD's
 
     others = preflight.plan.gpus
     for address, name, why in read_unusable(preflight.host):
         usual: Severity = "note" if why == "other-driver" else "warning"
-        if why == "not-in-kfd" and any(gpu.pci != address for gpu in others):
+        beside = [gpu.model or "" for gpu in others if gpu.pci != address]
+        is_supported = name is not None and ("Instinct" in name or any(model.startswith(name) for model in beside))
+        if why == "not-in-kfd" and beside and not is_supported:
             usual = "note"
         yield finding(
             "gpu-unserved",

@@ -14,11 +14,10 @@ from typing import Optional
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.architectures import GpuArch, architectures
 from gpubind.inventory.asked import asked_gpus
-from gpubind.model import Finding, Severity, cases_of, finding
+from gpubind.model import Finding, Plan, Severity, cases_of, finding
 from gpubind.model.cuda import cuda_of_isa, framework_called, is_addition, minimum_driver
 from gpubind.model.gpucode import (
     OVERRIDE,
-    XNACK,
     XNACK_OFF,
     CodeFile,
     GpuCode,
@@ -30,7 +29,7 @@ from gpubind.model.gpucode import (
 from gpubind.model.layouts import ALL_GPUS
 from gpubind.rules.image.amdgpu import HIP, hip_in
 from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
-from gpubind.rules.image.rocm import as_rocm_sees
+from gpubind.rules.image.rocm import as_rocm_sees, own_variable
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 
 
@@ -59,15 +58,15 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
         mains = [file for file in group if file.is_main]
         found = _shortage(known, mains, libcuda)
         if found is not None:
-            yield _finding(found, _severity(preflight, name, groups, known, libcuda))
+            yield _finding(preflight, found, _severity(preflight, name, groups, known, libcuda))
             continue
         found = _shortage([_by_default(gpu) for gpu in known], mains, libcuda)
         if found is not None:
-            yield _finding(found, "warning", has_xnack=True)
+            yield _finding(preflight, found, "warning", has_xnack=True)
         for file in group:
             found = _shortage(known, [file], libcuda) if file not in mains or name is None else None
             if found is not None and found.share.modules:
-                yield _finding(found, "warning")
+                yield _finding(preflight, found, "warning")
     yield from _unread(known, files)
 
 
@@ -96,6 +95,8 @@ class _Shortage(NamedTuple):
     gpus: tuple[GpuArch, ...]
     share: Share
     """The worst one of a GPU."""
+    served: tuple[GpuArch, ...]
+    """The other GPUs, which run enough."""
     libcuda: Optional[Libcuda] = None
     """The driver that refuses their PTX; None if they have no code whatever the driver is."""
 
@@ -115,7 +116,8 @@ def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[
         lacking = tuple(gpu for gpu, share in shares.items() if not share.is_enough)
         if lacking:
             worst = min((shares[gpu] for gpu in lacking), key=lambda share: share.ratio)
-            return _Shortage(files, lacking, worst, refusing)
+            served = tuple(gpu for gpu in asked if gpu not in lacking)
+            return _Shortage(files, lacking, worst, served, refusing)
     return None
 
 
@@ -157,21 +159,26 @@ def _severity(
     return "warning" if works else "error"
 
 
-def _finding(found: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
-    """Return the finding about *found*, with *severity* or a milder one. *has_xnack*: XNACK is what they lack."""
+def _finding(preflight: ImagePreflight, found: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
+    """Return the finding about *found*, with *severity* or a milder one: a program may use a GPU that is served.
+
+    *has_xnack*: XNACK is what they lack.
+    """
     first, vendor = found.files[0], found.gpus[0].gpu.vendor
     has = sum_of(found.files)
     archs = list(dict.fromkeys(gpu.arch or "" for gpu in found.gpus))
     framework = framework_called(first.framework)
     releases = framework.releases if framework is not None else {}
     release = next((releases[arch] for arch in archs if arch in releases), None)
-    override = override_for(archs[0], has.code)
+    overrides, served = _overrides(preflight, found, has), _choice(preflight.plan, found.served)
     isa, libcuda = (has.isas[-1:] or ("",))[0], found.libcuda
     cases = cases_of(
         ("of-amd", vendor == "amd"),
         ("partly", found.share.runs),
         ("released", release),
-        ("override", override),
+        ("override", overrides),
+        ("served", served),
+        ("served-override", served and overrides),
         ("xnack", has_xnack),
         ("of-other-vendor", vendor not in has.vendors),
     )
@@ -179,15 +186,15 @@ def _finding(found: _Shortage, severity: Severity, *, has_xnack: bool = False) -
         "gpu-code-missing" if libcuda is None else "ptx-too-new",
         subject=first.framework if first.is_main and first.framework else basename(first.path),
         case=cases if libcuda is None else None,
-        severity=severity if found.share.is_next_to_nothing else "warning",
+        severity=severity if found.share.is_next_to_nothing and not found.served else "warning",
         vendor=vendor,
         where=first.path,
         gpus=", ".join(dict.fromkeys(gpu.name for gpu in found.gpus)),
         archs=", ".join(archs),
         has=_listed(has),
         release=release,
-        variable=XNACK if has_xnack else OVERRIDE,
-        override=override,
+        overrides=overrides,
+        served=served,
         share=f"{found.share.runs} of {found.share.modules} modules",
         isa=isa,
         cuda=cuda_of_isa(isa),
@@ -195,6 +202,26 @@ def _finding(found: _Shortage, severity: Severity, *, has_xnack: bool = False) -
         serves=libcuda.serves if libcuda is not None else None,
         driver=minimum_driver(cuda_of_isa(isa) or ""),
     )
+
+
+def _overrides(preflight: ImagePreflight, found: _Shortage, code: GpuCode) -> str:
+    """Return the variables by which the GPUs of *found* run *code*, as `NAME=VALUE`: of each node where others differ.
+
+    One value for all GPUs makes ROCm take also those for another GPU that need none.
+    """
+    values = {gpu: override_for(gpu.arch or "", code.code) for gpu in found.gpus}
+    if not found.served and len(set(values.values())) == 1:
+        value = values[found.gpus[0]]
+        return f"{OVERRIDE}={value}" if value else ""
+    names = {gpu: own_variable(preflight, gpu.gpu) for gpu, value in values.items() if value}
+    return " and ".join(f"{name}={values[gpu]}" for gpu, name in names.items() if name)
+
+
+def _choice(plan: Plan, gpus: Iterable[GpuArch]) -> str:
+    """Return the names of *gpus* for `--gpus`, where an index is of one vendor; empty if none can be named."""
+    has_one = len({gpu.vendor for gpu in plan.gpus}) == 1
+    names = (str(one.gpu.index) if has_one else one.gpu.pci for one in gpus if one.gpu in plan.gpus)
+    return ",".join(dict.fromkeys(name for name in names if name))
 
 
 def _listed(code: GpuCode) -> str:

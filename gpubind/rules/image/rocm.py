@@ -67,10 +67,15 @@ def as_rocm_sees(preflight: ImagePreflight, gpus: Iterable[GpuArch]) -> Iterator
 
 def override_of(preflight: ImagePreflight, gpu: Gpu) -> Optional[Override]:
     """Return the variable of the container that is about *gpu*; None if there is none."""
-    numbers = [number for number in read_numbers(preflight.host) if number is None or _opens(preflight.plan, number)]
-    own = f"{OVERRIDE}_{numbers.index(gpu.minor)}" if gpu.minor is not None and gpu.minor in numbers else ""
-    values = ((name, variable_of(preflight, name)) for name in (own, OVERRIDE) if name in HSA_VARIABLES)
+    values = ((name, variable_of(preflight, name)) for name in (own_variable(preflight, gpu), OVERRIDE) if name)
     return next((Override(name, value) for name, value in values if value is not None), None)
+
+
+def own_variable(preflight: ImagePreflight, gpu: Gpu) -> Optional[str]:
+    """Return the name of the variable for *gpu* and no other; None if there is none."""
+    numbers = [number for number in read_numbers(preflight.host) if number is None or _opens(preflight.plan, number)]
+    name = f"{OVERRIDE}_{numbers.index(gpu.minor)}" if gpu.minor is not None and gpu.minor in numbers else ""
+    return name if name in HSA_VARIABLES else None
 
 
 def _opens(plan: Plan, number: int) -> bool:
