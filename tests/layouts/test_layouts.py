@@ -24,7 +24,7 @@ from gpubind.planner.planning import Query, plan_or_empty
 from tests.law.records import Mounted, Question, answer
 from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
-from tests.support.golden import GOLDEN, assert_golden, assert_listed
+from tests.support.golden import GOLDEN, assert_golden, assert_listed, assert_none
 from tests.support.trees import Hidden, Node, Socket, Unread, make_tree
 
 MODES = ("ubuntu", "wsl2", "jetson6", "rocm-packages", "intel-arc", "gaudi")
@@ -54,9 +54,10 @@ def test_a_name_of_a_layout_is_used_once() -> None:
 @each
 def test_a_plan_has_what_its_layout_declares(layout: HostLayout) -> None:
     has = names_of(plan_of(layout.name).mounts)
-    lost = {category: sorted(set(wanted) - has) for category, wanted in layout.planned.items()}
-    assert {category: missing for category, missing in lost.items() if missing} == {}
-    assert sorted(has.intersection(STAYS)) == []
+    place = f"the plan of the layout `{layout.name}` (tests/layouts/families)"
+    for category, wanted in layout.planned.items():
+        assert_listed(has, wanted, add=f"{place} lacks `{{}}`, which `planned` has as {category}")
+    assert_none(sorted(has.intersection(STAYS)), f"{place} has `{{}}`, which stays on the host")
 
 
 @each
@@ -64,7 +65,8 @@ def test_a_plan_has_all_that_apptainers_own_flag_binds_of_the_loaded_driver(layo
     plan = plan_of(layout.name)
     theirs = plan_or_empty(host_of(layout.name), Query(Request(vendors=("nvidia",), like="apptainer")))
     others = {decision.subject for decision in plan.decisions if decision.rule == "other-driver-version"}
-    assert sorted(names_of(theirs.mounts) - names_of(plan.mounts) - others) == []
+    lost = sorted(names_of(theirs.mounts) - names_of(plan.mounts) - others)
+    assert_none(lost, f"the plan of the layout `{layout.name}` lacks `{{}}`, which `--nv` of Apptainer binds")
 
 
 @each
