@@ -45,7 +45,8 @@ def test_a_transcript_is_what_the_command_prints(page: Path, command: str, outpu
 
 
 def test_the_example_image_is_what_its_builder_makes() -> None:
-    assert (ROOT / "docs/examples/cuda13.sif").read_bytes() == example()
+    is_made = (ROOT / "docs/examples/cuda13.sif").read_bytes() == example()
+    assert is_made, "run python -m tests.support.example docs/examples/cuda13.sif"
 
 
 def test_the_readme_has_transcripts() -> None:

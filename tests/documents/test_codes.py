@@ -15,7 +15,7 @@ from gpubind.documents.messages import find_message, messages, search
 from tests.documents.test_messages import name_of
 from tests.support.codes import FILE, HEADERS, dumped, parse_codes
 from tests.support.commands import HOST, gpubind
-from tests.support.golden import assert_listed
+from tests.support.golden import assert_golden, assert_listed
 
 FAMILIES = {family["name"]: family for family in tables()["families"]}
 COUNTS = {
@@ -67,7 +67,7 @@ def test_each_code_has_a_meaning_and_a_command() -> None:
 
 
 def test_the_file_has_a_line_for_each_code_as_its_generator_writes_it() -> None:
-    assert FILE.read_text() == dumped(json.loads(FILE.read_text()))
+    assert_golden(FILE, dumped(json.loads(FILE.read_text())))
 
 
 def test_names_of_codes_are_not_those_of_messages() -> None:
