@@ -30,7 +30,8 @@ Sources: Level Zero specification, "Environment Variables"; Intel, "Exposing the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Optional
 
 from gpubind.formats.driver.gpu_names import (
     HABANA_VISIBLE_DEVICES,
@@ -43,7 +44,10 @@ from gpubind.frozen import NamedTuple
 from gpubind.model import EnvVar, Finding, Gpu, Inventory, Severity, finding
 from gpubind.planner.gpus.choice import Choice, Chosen, same_model, usable
 
-_NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
+_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
+"""What `std::stoul(entry, nullptr, 0)` reads of an entry: hexadecimal, octal or decimal. It ignores the rest."""
+_LONGEST = 22
+"""Digits of the greatest number of 64 bits, in base 8."""
 _TRUE = re.compile(r"0*[1-9][0-9]*")
 _HIERARCHIES = ("FLAT", "COMPOSITE", "COMBINED")
 
@@ -86,35 +90,76 @@ def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     """
     value = environ.get(ZE_AFFINITY_MASK, "")
     shown = [gpu for gpu in usable(inventory) if not gpu.is_gaudi and gpu.index not in inventory.hidden]
-    if len(shown) < 2 or value in ("", "default"):
+    if not shown or value in ("", "default"):
         return _Mask()
     hierarchy = environ.get(ZE_HIERARCHY, "")
     is_whole = hierarchy == "COMPOSITE"
-    entries = [entry.partition(".") for entry in value.split(",")]
-    if not all(_NUMBER.fullmatch(number) and (is_whole or not dot) for number, dot, _ in entries):
+    entries = _entries(value)
+    if entries is None:
+        return _kept(value, "ze-throws", severity="warning")
+    if any(len(entry) > (2 if is_whole else 1) for entry in entries):
         return _kept(value, "ze-form")
-    tiles = [1 if is_whole else inventory.tiles[inventory.gpus.index(gpu)] for gpu in shown]
-    if min(tiles) == 0 or (max(tiles) > 1 and hierarchy not in _HIERARCHIES):
+    counts = [inventory.tiles[inventory.gpus.index(gpu)] for gpu in shown]
+    tiles = [1] * len(shown) if is_whole else counts
+    if len(shown) > 1 and (min(tiles) == 0 or (max(tiles) > 1 and hierarchy not in _HIERARCHIES)):
         return _kept(value, "ze-tiles")
     places = [(gpu, tile) for gpu, count in zip(shown, tiles) for tile in range(count)]
-    numbers = [int(number) for number, _, _ in entries]
-    if max(numbers) >= len(places):
-        known = f"0 to {len(places) - 1}"
-        return _kept(value, "ze", "visible-devices-unknown", name=max(numbers), known=known, program="sycl-ls")
+    if not places:  # one GPU with tiles that are not known
+        return _Mask()
+    unknown = [entry for entry in entries if not _is_there(entry, len(places), counts)]
+    if unknown:
+        case = "ze" if len(unknown) < len(entries) else "ze-none"
+        known = f"0 to {len(places) - 1}" if len(places) > 1 else "0"
+        name = ".".join(map(str, unknown[0]))
+        return _kept(value, case, "visible-devices-unknown", name=name, known=known, program="sycl-ls")
+    numbers = [entry[0] for entry in entries]
     chosen = tuple(gpu for gpu in shown if any(places[number][0] == gpu for number in numbers))
     if len(chosen) == len(shown):
         return _Mask()
     if not same_model(shown) and not _TRUE.fullmatch(environ.get(ZE_PCI_ORDER, "")):
         return _kept(value, "ze-models")
     there = [place for place in places if place[0] in chosen]
-    renumbered = (f"{there.index(places[number])}{dot}{tile}" for number, (_, dot, tile) in zip(numbers, entries))
+    renumbered = (".".join(map(str, (there.index(places[number]), *tile))) for number, *tile in entries)
     return _Mask(chosen, ",".join(renumbered))
 
 
-def _kept(value: str, case: str, code: str = "gpu-order-unknown", **facts: object) -> _Mask:
+def _entries(value: str) -> Optional[tuple[tuple[int, ...], ...]]:
+    """Return the entries of a mask, each a device and maybe a tile; None if the compute runtime cannot read one.
+
+    Source: its `StringHelpers::split`, which drops an empty text at the end, and `toUint32t`.
+    """
+    entries = [_split(entry, ".") for entry in _split(value, ",")]
+    numbers = [tuple(map(_number, entry)) for entry in entries]
+    return None if any(not entry or None in entry for entry in numbers) else tuple(numbers)  # type: ignore[arg-type]
+
+
+def _split(text: str, separator: str) -> list[str]:
+    parts = text.split(separator)
+    return parts if parts[-1] else parts[:-1]
+
+
+def _number(text: str) -> Optional[int]:
+    match = _NUMBER.match(text)
+    digits = match[2].lower() if match else ""
+    if not match or len(digits.lstrip("0x")) > _LONGEST:
+        return None
+    base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
+    found = int(digits, base)
+    return None if found >> 64 else (-found if match[1] == "-" else found) & 0xFFFFFFFF
+
+
+def _is_there(entry: tuple[int, ...], places: int, tiles: Sequence[int]) -> bool:
+    """Return whether *entry* shows one of the *places*, with COMPOSITE a GPU that has that many of *tiles*."""
+    number, *tile = entry
+    return number < places and (not tile or tiles[number] == 0 or tile[0] < tiles[number])
+
+
+def _kept(
+    value: str, case: str, code: str = "gpu-order-unknown", severity: Severity = "note", **facts: object
+) -> _Mask:
     """Return that all GPUs stay, with the finding that says why."""
     where = f"the environment: {ZE_AFFINITY_MASK}={value[:200]}"
-    severity: Severity = "warning" if code == "visible-devices-unknown" else "note"
+    severity = "warning" if code == "visible-devices-unknown" else severity
     found = finding(code, subject=ZE_AFFINITY_MASK, case=case, severity=severity, vendor="intel", where=where, **facts)
     return _Mask(findings=(found,))
 
@@ -142,7 +187,7 @@ def affinity(choice: Choice, inventory: Inventory, environ: Mapping[str, str], *
 
 def _numbers(choice: Choice, inventory: Inventory, environ: Mapping[str, str]) -> tuple[int, ...]:
     """Return what Level Zero calls the GPUs of *choice*: the numbers of their tiles, by PCI address."""
-    is_whole = environ.get(ZE_HIERARCHY, "").upper() == "COMPOSITE"
+    is_whole = environ.get(ZE_HIERARCHY) == "COMPOSITE"
     chosen = {one.gpu.index for one in choice.gpus or ()}
     numbers: list[int] = []
     first = 0

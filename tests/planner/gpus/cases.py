@@ -598,6 +598,8 @@ ROWS: dict[str, Row] = {
     ),
     "a mask of other models": Row("intel-models", None, {MASK: "1"}, ALL, {MASK: "1"}, "note gpu-order-unknown"),
     "a mask of tiles or GPUs": Row("intel-tiles", None, {MASK: "1"}, ALL, {MASK: "1"}, "note gpu-order-unknown"),
-    "a mask that is no list": Row("intel", None, {MASK: "gpu"}, ALL, {MASK: "gpu"}, "note gpu-order-unknown"),
+    "a mask that is no list": Row("intel", None, {MASK: "gpu"}, ALL, {MASK: "gpu"}, "warning gpu-order-unknown"),
+    "a mask of a tile": Row("intel", None, {MASK: "1.0"}, ALL, {MASK: "1.0"}, "note gpu-order-unknown"),
     "a mask beyond the last": Row("intel", None, {MASK: "7"}, ALL, {MASK: "7"}, "warning visible-devices-unknown"),
+    "a mask partly beyond": Row("intel", None, {MASK: "7,1"}, ALL, {MASK: "7,1"}, "warning visible-devices-unknown"),
 }
