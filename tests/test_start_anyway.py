@@ -113,11 +113,9 @@ def test_a_mistyped_path_is_refused_with_the_nearest_name_before_anything_is_sta
     assert done.stdout == ""
 
 
-def test_a_mistyped_path_on_the_users_own_line_is_left_to_its_runtime_with_the_nearest_name(machine: Path) -> None:
-    (machine / "bookworm.sif").write_text("")
+def test_a_mistyped_path_on_the_users_own_line_is_left_to_its_runtime(machine: Path) -> None:
     done = begin(machine, "wrap", "--", "apptainer", "exec", "--nv", f"{machine}/bookwrm.sif", "true")
     assert done.stderr.startswith("note: image-unknown: ")
-    assert "did you mean `bookworm.sif`?" in done.stderr
     assert done.stdout == "apptainer version 1.4.5\n"
 
 

@@ -148,8 +148,7 @@ def _unread(request: StartRequest, target: StartTarget, error: GpubindError) -> 
     """
     if not request.keeps_line or request.check or request.require_gpu or request.names_gpu:
         raise error
-    why, hint = f": {error.why}" if error.why else "", f" ({error.hint})" if error.hint else ""
-    text = f"{error.where}: {error.what}{why}; started without a plan{hint}"
+    text = f"{error.where}: {error.what}{f': {error.why}' if error.why else ''}; started without a plan"
     request.report(Notice("note", "image-unknown", text))
     return target._replace(is_unread=True)
 
