@@ -21,7 +21,7 @@ IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
 def name_of(host: Host, device: Optional[int], revision: Optional[int]) -> Optional[str]:
     """Return the name of the GPU with these IDs: `AMD Instinct MI300X`; None if no table has it.
 
-    A *revision* that is unknown to our table does not matter for a device whose revisions have one name.
+    For a *revision* that no table has, a device has the name that it has without one, or that of all its revisions.
     """
     if device is None:
         return None
@@ -31,12 +31,12 @@ def name_of(host: Host, device: Optional[int], revision: Optional[int]) -> Optio
         texts = (host.driver.lenient.text(path) or "" for path in IDS)  # older records do not have it
         name = next(filter(None, (name_in(text, device, revision) for text in texts)), None)
     names = set(known.values())
-    return name or (names.pop() if len(names) == 1 else None)
+    return name or known.get(None) or (names.pop() if len(names) == 1 else None)
 
 
 @lru_cache(maxsize=1)
 def _table() -> dict[int, dict[Optional[int], str]]:
-    """Return the names by device and revision; for every revision with None."""
+    """Return the names by device and revision; with None for those that are not listed."""
     table: dict[int, dict[Optional[int], str]] = {}
     for name, devices in json.loads(read_data("model/data/amd_gpus.json"))["names"].items():
         for words in devices.split():

@@ -361,6 +361,14 @@ def test_a_revision_matters_only_where_the_names_of_a_device_differ() -> None:
     assert one_gpu(0x744C, None, 110000) == one_gpu(0x744C, "0x7f", 110000) == "gfx1100"
 
 
+def test_a_processors_graphics_have_the_name_of_a_laptops_only_with_a_laptops_revision() -> None:
+    assert one_gpu(0x164E, "0xd8", 100306) == "AMD Radeon 610M (gfx1036)"
+    assert one_gpu(0x164E, "0xc1", 100306) == one_gpu(0x164E, None, 100306)
+    assert one_gpu(0x164E, "0xc1", 100306) == "AMD Radeon Graphics (Raphael) (gfx1036)"
+    ids = {"/usr/share/libdrm/amdgpu.ids": "1.0.0\n164E,\tC1,\tAMD Radeon(TM) Graphics\n"}
+    assert one_gpu(0x164E, "0xc1", 100306, "ip discovery", ids) == "AMD Radeon(TM) Graphics (gfx1036)"
+
+
 @pytest.mark.parametrize("path", ["/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids"])
 def test_the_hosts_own_table_has_the_name_of_a_gpu_that_ours_lacks_and_a_record_keeps_it(path: str) -> None:
     ids = {path: "# comment\n1.0.0\n7FFE,\tC0,\tAMD Radeon Next\n74A1,\t00,\tanother name\n"}
