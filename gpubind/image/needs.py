@@ -52,6 +52,8 @@ CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 _SITE = "site:"
 _SYCLS = re.compile(r"lib(?:sycl|ze_loader|DPCTL\w*|imf|intlc|irng|mkl_sycl\w*|svml)\.so")
 """Libraries of Intel's compiler, and of SYCL's runtime."""
+OPENCL = "OpenCL on Intel's GPUs"
+"""How OpenVINO uses Intel's GPUs."""
 SYNAPSE = "SynapseAI"
 """How programs use Gaudi accelerators."""
 _VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,3})$")

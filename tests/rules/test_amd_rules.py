@@ -92,6 +92,25 @@ def test_a_gpu_of_the_driver_radeon_has_no_kfd_in_any_kernel() -> None:
     assert "kfd-missing" not in [one.code for one in found(situation)]
 
 
+OPENVINO: Spec = {"/usr/lib/python3/dist-packages/openvino/libs/libopenvino_intel_gpu_plugin.so": elf("plugin.so")}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (OPENVINO, ["the image is for Intel's GPUs, and the container gets only amd ROCm 6.2.4"]),
+        ({**OPENVINO, **rocm("/opt/rocm-6.1.2", "6.1.2")}, []),
+        ({"/usr/lib/x86_64-linux-gnu/libvpl.so.2": elf("libvpl.so.2")}, []),
+    ],
+)
+def test_an_image_that_uses_intels_gpus_alone_is_reported_where_the_container_gets_none(
+    more: Spec, expected: list[str]
+) -> None:
+    reported = [one for one in found(amd(image=cxx(more=more))) if one.code == "image-of-other-vendor"]
+    assert [one.what for one in reported] == expected
+    assert all("Intel's GPUs only" in (one.why or "") and one.severity == "warning" for one in reported)
+
+
 def test_amdgpu_without_any_gpu_is_an_error_unless_another_vendors_is_there() -> None:
     def about(*parts: Spec, vendors: tuple[str, ...] = ("amd",)) -> list[str]:
         situation = Situation(

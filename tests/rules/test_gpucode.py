@@ -543,6 +543,22 @@ def test_a_gpu_that_the_table_does_not_have_is_asked_of_nvidia_smi() -> None:
         assert bool(findings(on, image, about="gpu-code-unread")) == ("[N/A]" in text)
 
 
+def test_a_gpu_of_amd_whose_processor_is_not_known_is_not_asked_of_nvidia_smi() -> None:
+    kernel = {path: item for path, item in amd_gpus.kernel().items() if "kfd" not in path}
+    image = image_with_bytes(glibc(), torch("gfx1100"))
+    (found,) = findings(amd_gpus.amd_host(amd_gpus.opt(), kernel), image, about="gpu-code-unread")
+    assert (found.subject, found.vendor) == ("AMD Instinct MI300X", "amd")
+    assert "KFD" in (found.why or "")
+    assert "nvidia" not in f"{found.why} {found.hint}"
+    assert "`rocminfo`" in (found.hint or "")
+
+
+def test_code_for_another_vendors_gpus_never_calls_the_vendors_own_runtime() -> None:
+    image = image_with_bytes(glibc(), torch("sm_80"))
+    (found,) = findings(host("MI300X"), image)
+    assert found.why == "PyTorch finds no GPU that it can use: it runs on the CPU, or ends with an error"
+
+
 @pytest.mark.parametrize(("capability", "severities"), [("8.9", []), ("12.0", ["error"])])
 def test_in_wsl_nvidia_smi_knows_the_gpu_and_what_it_runs(capability: str, severities: list[str]) -> None:
     runs = (TOLD, RecordedRun(CAPABILITIES, 0, f"00000000:01:00.0, {capability}\n"))

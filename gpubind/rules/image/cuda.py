@@ -22,7 +22,7 @@ from gpubind.formats.driver.cuda_compat import (
 )
 from gpubind.formats.driver.require import holds, requirements_of
 from gpubind.frozen import NamedTuple
-from gpubind.image.needs import SYNAPSE, read_intel
+from gpubind.image.needs import OPENCL, SYNAPSE, read_intel
 from gpubind.image.synapse import HOME
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing, cases_of, finding
@@ -118,18 +118,33 @@ def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def image_of_other_vendor(preflight: ImagePreflight) -> Iterator[Finding]:
-    """Yield an image for CUDA or for ROCm, where the container only gets the driver of another vendor; and one for
-    Intel's GPUs, where it only gets Gaudi accelerators.
+    """Yield an image for CUDA, for ROCm or for Intel's GPUs, where the container only gets the driver of another
+    vendor; and one for Intel's GPUs, where it only gets Gaudi accelerators.
 
-    Where GPU code was found for CUDA or ROCm, `gpu-code-missing` says so.
+    Where GPU code was found, `gpu-code-missing` says so.
     """
     facts, vendors = preflight.image.facts, {planned.driver.vendor for planned in preflight.plan.drivers}
     platforms = {"nvidia": preflight.every_cuda and "CUDA", "amd": (facts.rocm or facts.rocm_runtime) and "ROCm"}
     wanted = {vendor: str(name) for vendor, name in platforms.items() if name}
-    if vendors and wanted and not preflight.gpu_code and vendors.isdisjoint(wanted):
-        has = " and ".join(planned.title for planned in preflight.plan.drivers)
-        yield finding("image-of-other-vendor", subject=" and ".join(wanted.values()), has=has)
+    is_silent = not vendors or bool(preflight.gpu_code)
+    openvino = None if is_silent or wanted else _openvino(preflight)
+    if openvino is not None:
+        wanted = {"intel": "Intel's GPUs"}
+    if wanted and not is_silent and vendors.isdisjoint(wanted):
+        yield finding(
+            "image-of-other-vendor",
+            subject=" and ".join(wanted.values()),
+            case=cases_of(("openvino", openvino)),
+            where=openvino,
+            has=" and ".join(planned.title for planned in preflight.plan.drivers),
+        )
     yield from _for_gaudi_alone(preflight)
+
+
+def _openvino(preflight: ImagePreflight) -> Optional[str]:
+    """Return the path of OpenVINO's plugin for Intel's GPUs; None if the image lacks it."""
+    ways = read_intel(preflight.image, ())
+    return next((way.by for way in ways if way.name == OPENCL and way.by != way.driver), None)
 
 
 def _for_gaudi_alone(preflight: ImagePreflight) -> Iterator[Finding]:

@@ -45,9 +45,10 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
         yield from _hip_without_code(preflight)
     gpus = _gpus(preflight) if files else ()
     known = tuple(gpu for gpu in gpus if gpu.arch is not None)
-    if len(known) < len(gpus):
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus if gpu.arch is None))
-        yield finding("gpu-code-unread", case="of-gpu", subject=names, where=files[0].path)
+    for vendor in dict.fromkeys(gpu.gpu.vendor for gpu in gpus if gpu.arch is None):
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus if gpu.arch is None and gpu.gpu.vendor == vendor))
+        case = "of-amds-gpu" if vendor == "amd" else "of-gpu"
+        yield finding("gpu-code-unread", case=case, vendor=vendor, subject=names, where=files[0].path)
     if not known:
         return
     groups: dict[Optional[str], list[CodeFile]] = {}
