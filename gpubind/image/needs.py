@@ -52,10 +52,8 @@ CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 _SITE = "site:"
 _SYCLS = re.compile(r"lib(?:sycl|ze_loader|DPCTL\w*|imf|intlc|irng|mkl_sycl\w*|svml)\.so")
 """Libraries of Intel's compiler, and of SYCL's runtime."""
-OPENCL = "OpenCL on Intel's GPUs"
-"""How OpenVINO uses Intel's GPUs."""
-SYNAPSE = "SynapseAI"
-"""How programs use Gaudi accelerators."""
+LEVEL_ZERO, OPENCL, SYNAPSE = "Level Zero", "OpenCL on Intel's GPUs", "SynapseAI"
+"""How programs use Intel's GPUs, and Gaudi accelerators."""
 _VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,3})$")
 Strength = Literal["linked", "opened"]
 
@@ -468,7 +466,7 @@ def _intel(looked: _Looked, places: _Places, code: Iterable[CodeFile]) -> Iterat
     for row in _table()["intel"]:
         drivers = (path for pattern in row["drivers"] for path in places.matching(pattern))
         users = [path for pattern in row["users"] for path in places.matching(pattern)]
-        users += of_code if row["name"] == "Level Zero" else ()
+        users += of_code if row["name"] == LEVEL_ZERO else ()
         for path in users:
             looked.look(path)
         driver = next(drivers, None)

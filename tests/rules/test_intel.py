@@ -11,7 +11,7 @@ from gpubind.image.facts import Image
 from gpubind.model import Finding
 from tests.formats.test_sycl import archive
 from tests.rules.situations import Situation, found
-from tests.support.amd import LIB, RENDER, VIDEO, merged
+from tests.support.amd import LIB, RENDER, VIDEO, kernel, merged, opt
 from tests.support.elf import elf
 from tests.support.gpucode import library as gpu_library
 from tests.support.images import glibc, image, image_with_bytes
@@ -80,6 +80,7 @@ OLD = "bdw skl kbl cfl glk bxt icllp ehl lkf tgllp rkl adls adlp adln dg1 dg2 pv
 NEW = "tgllp rkl adls adlp adln dg1 dg2 pvc mtl arl bmg lnl ptl nvls nvlp cri"
 BOOKWORM, SID = neo("22.43", OLD, xe=False), neo("26.27", NEW, xe=True)
 LOADER = library("libze_loader.so.1")
+RADEON = (opt(), kernel(gpus=1))
 A770, B580 = ARC, gpu("0000:03:00.0", 0, 128, "0xe20b", "xe")
 METEOR, SKYLAKE = gpu("0000:00:02.0", 0, 128, "0x7d55"), gpu("0000:00:02.0", 0, 128, "0x1912")
 A770_ON_XE, UNHEARD = gpu("0000:03:00.0", 0, 128, driver="xe"), gpu("0000:03:00.0", 0, 128, "0x1234")
@@ -187,3 +188,37 @@ def test_an_image_without_code_for_the_graphics_of_a_processor_is_right() -> Non
     code = {"/usr/lib/python3/dist-packages/bitsandbytes/libbitsandbytes_cuda128.so": gpu_library("sm_90")}
     opened = image_with_bytes(glibc("2.36"), code, {"/usr/bin/python3": elf(kind=2)})
     assert "gpu-code-missing" not in [one.code for one in told(METEOR, image=opened)]
+
+
+OPENVINO: Spec = {
+    "/usr/lib/python3/dist-packages/openvino/libs/libopenvino_intel_gpu_plugin.so": elf(
+        "libopenvino_intel_gpu_plugin.so"
+    ),
+    "/usr/bin/python3": elf(kind=2),
+}
+
+
+@pytest.mark.parametrize("user", [LOADER, library("libsycl.so.8"), OPENVINO])
+@pytest.mark.parametrize("host", [(ARC,), (ARC, userspace())])
+def test_an_image_that_computes_gets_a_hint_where_only_nodes_are_planned(user: Spec, host: tuple[Spec, ...]) -> None:
+    opened = image(glibc("2.41"), user)
+    (one,) = [one for one in told(*host, image=opened, vendors=()) if one.code == "userspace-missing"]
+    assert (one.severity, "--intel" in str(one.hint)) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("host", "specs"),
+    [
+        ((ARC,), (LOADER, SID)),
+        ((ARC,), (OPENVINO, library("intel-opencl/libigdrcl.so"))),
+        ((ARC,), ()),
+        ((ARC,), (IHD, VPL)),
+        ((HL,), (LOADER,)),
+        ((ARC, *RADEON), (LOADER,)),
+    ],
+)
+def test_no_hint_about_intel_is_given_where_the_image_or_another_vendor_serves(
+    host: tuple[Spec, ...], specs: tuple[Spec, ...]
+) -> None:
+    opened = image_with_bytes(glibc("2.41"), *specs)
+    assert "userspace-missing" not in [code for _, code in codes(*host, image=opened, vendors=())]

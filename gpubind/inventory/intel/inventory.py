@@ -35,6 +35,8 @@ from gpubind.model import (
 )
 from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, library_directories
 
+NODES_ONLY = "not-asked"
+"""The rule by which the host's user space is left out, without a search for it."""
 LIST_NAME = VENDOR_ROWS["intel"].list_name
 BY_PATH = "/dev/dri/by-path"
 """Links to the nodes, by which oneCCL and MPICH look for GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
@@ -76,7 +78,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     else:
         why = ""
     if why:
-        left = (claim.decision("left-out", "not-asked", why, step="choice") for claim in claims)
+        left = (claim.decision("left-out", NODES_ONLY, why, step="choice") for claim in claims)
         return inventory._replace(decisions=(*inventory.decisions, *left), nodes_only=True)
     if not listfile.shipped:
         claims += shipped.claims("completion", "intel", outside=True, group=COMPUTE_RUNTIME.group)

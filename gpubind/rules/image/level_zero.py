@@ -12,6 +12,9 @@ from typing import Literal, Optional
 from gpubind.files import Tree, glob
 from gpubind.formats.driver.neo import ComputeRuntime, build_of, parse_runtime
 from gpubind.host import Host
+from gpubind.image.needs import LEVEL_ZERO as BY_LEVEL_ZERO
+from gpubind.image.needs import OPENCL as BY_OPENCL
+from gpubind.image.needs import read_intel
 from gpubind.inventory.intel.devices import (
     addresses,
     also_served_as,
@@ -20,11 +23,14 @@ from gpubind.inventory.intel.devices import (
     platforms,
     release_for,
 )
+from gpubind.inventory.intel.inventory import NODES_ONLY
 from gpubind.loader.fit import has_one, is_for_video
 from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
 from gpubind.rules.preflight import ImagePreflight
 
 LEVEL_ZERO, OPENCL = COMPUTE_RUNTIME.runtime
+COMPUTES = (BY_LEVEL_ZERO, BY_OPENCL)
+"""The ways in which programs of an image use the runtime: SYCL uses Level Zero."""
 LOADER, VENDORS = "libze_loader.so.1", "/etc/OpenCL/vendors"
 
 
@@ -41,6 +47,33 @@ def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("level-zero-incomplete", subject=LOADER, case="loader", driver=LEVEL_ZERO)
     if _has_opencl(image.tree) and not _has_manifest(image.tree) and "intel.icd" not in planned:
         yield finding("level-zero-incomplete", subject=VENDORS, case="manifest", driver=OPENCL)
+
+
+def userspace_missing(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield an image that computes on Intel's GPUs and has no driver for them, where only the nodes are planned.
+
+    The host's user space is planned where the caller names a vendor: then the planner says what is missing.
+    """
+    plan = preflight.plan
+    chosen = [gpu for gpu in plan.gpus if gpu.chosen and gpu.index is not None]
+    is_left_out = any(one.rule == NODES_ONLY and one.vendor == "intel" for one in plan.decisions)
+    if not is_left_out or plan.request.is_without_compute or not any(map(is_gpu, chosen)):
+        return
+    if not all(gpu.vendor == "intel" for gpu in chosen):
+        return  # the GPU of the other vendor may be what it is for
+    ways = [way for way in read_intel(preflight.image, preflight.gpu_code) if way.name in COMPUTES]
+    if ways and not any(way.driver for way in ways) and not dict(_runtimes(preflight)):
+        yield finding(
+            "userspace-missing",
+            subject="userspace",
+            case="unnamed" if plan.request.userspace == "auto" else "asked",
+            severity="warning",
+            vendor="intel",
+            where=", ".join(way.by for way in ways),
+            name=COMPUTE_RUNTIME.name,
+            fails=COMPUTE_RUNTIME.fails,
+            ways=" and ".join(way.name for way in ways),
+        )
 
 
 def is_gpu(gpu: Gpu) -> bool:
