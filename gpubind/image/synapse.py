@@ -20,7 +20,9 @@ _BEGINS = ("libSynapse", "libsynapse_", "libhl_", "libhl-thunk", "libhlml", "lib
 """How the names of its libraries begin."""
 _STATUS, _STATUS_LIMIT = "/var/lib/dpkg/status", 1 << 24
 _RELEASE = r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})"
-_PACKAGE = re.compile(rf"^Package: habanalabs-graph\n(?:.+\n)*?Version: {_RELEASE}".encode(), re.MULTILINE)
+_PACKAGE = re.compile(rb"^Package: habanalabs-graph\n((?:.+\n)+)", re.MULTILINE)
+_IS_INSTALLED = re.compile(rb"^Status: \w+ ok installed$", re.MULTILINE)
+_OF_RELEASE = re.compile(rf"^Version: {_RELEASE}".encode(), re.MULTILINE)
 _WHEEL = re.compile(rf"habana[_-](?:torch[_-](?:plugin|dataloader)|tensorflow|horovod)-{_RELEASE}.*\.(?:dist|egg)-info")
 _AT_BEGIN = re.compile(rf"{_RELEASE}(?![0-9])")
 
@@ -54,9 +56,10 @@ def read_synapse(tree: Tree, packages: Iterable[str]) -> Optional[Synapse]:
 
 def _installed(tree: Tree) -> Iterator[Synapse]:
     status = tree.read(_STATUS, _STATUS_LIMIT)
-    match = None if isinstance(status, Missing) else _PACKAGE.search(status)
-    if match:
-        yield Synapse(match[1].decode(), _STATUS)
+    for package in () if isinstance(status, Missing) else _PACKAGE.finditer(status):
+        release = _OF_RELEASE.search(package[1])
+        if release and _IS_INSTALLED.search(package[1]):  # dpkg keeps the entry of a removed one
+            yield Synapse(release[1].decode(), _STATUS)
 
 
 def _of_packages(tree: Tree, packages: Iterable[str]) -> Iterator[Synapse]:

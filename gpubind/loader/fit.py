@@ -87,6 +87,8 @@ def fit_files(
         own = _own_runtime(userspace, image, container, facts)
         if own is None and is_for_video(image, userspace):
             fit = fit._replace(for_video=(*fit.for_video, userspace.group))
+        if own is None and has_one(image, userspace.others) and not has_one(image, userspace.users):
+            fit = fit._replace(for_others=(*fit.for_others, userspace.group))
         fit = fit._replace(own_userspaces={**fit.own_userspaces, **({userspace.group: own} if own else {})})
         fit = _fit_userspace(host, shared, image, container, fit, forced=forced, libc=libc)
     return fit
@@ -190,7 +192,7 @@ def _own_runtime(userspace: Userspace, image: Loader, container: Container, fact
 
 def is_for_video(image: Loader, userspace: Userspace) -> bool:
     """Return whether the image has a driver for video, of the vendor of *userspace*, and nothing that computes."""
-    return has_one(image, userspace.video) and not has_one(image, userspace.users)
+    return has_one(image, userspace.video) and not has_one(image, (*userspace.users, *userspace.frameworks))
 
 
 def has_one(image: Loader, patterns: Iterable[str]) -> bool:

@@ -100,6 +100,8 @@ class ImageFit(NamedTuple):
     """By group, the library that shows that the image has that user space."""
     for_video: tuple[Group, ...] = ()
     """The user spaces that the image neither has nor needs: what it has for the GPUs is video, and needs nodes only."""
+    for_others: tuple[Group, ...] = ()
+    """The user spaces that the image neither has nor needs: it has the software of the vendor's accelerators."""
     theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
     """By path, why a file of the host's user space is left out in favour of the image's."""
     conflicts: tuple[Conflict, ...] = ()

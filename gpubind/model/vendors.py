@@ -28,6 +28,10 @@ class Userspace(NamedTuple):
     image's facts name it."""
     users: tuple[str, ...] = ()
     """Patterns of what an image has that computes with it: absolute, else below the directories of its loader."""
+    frameworks: tuple[str, ...] = ()
+    """As `users`, of what may compute in another way."""
+    others: tuple[str, ...] = ()
+    """Patterns of the software for accelerators of the vendor that do without it."""
     video: tuple[str, ...] = ()
     """Patterns of what an image has that uses the GPUs without it, for video."""
 
@@ -64,15 +68,14 @@ COMPUTE_RUNTIME = Userspace(
     places=("/usr/lib/*/intel-opencl", "/usr/lib64/intel-opencl", "/usr/lib/intel-opencl", "/opt/intel/opencl/lib64"),
     core=("libze_intel_gpu.so.1", "libigdrcl.so", "libigc.so"),
     blind="Level Zero or OpenCL lists no GPU",
-    users=(
-        *("libze_loader.so.1", "libsycl.so.*", "/opt/intel/oneapi"),
-        *(
-            f"{prefix}/python3*/{packages}/{name}"
-            for prefix in ("/usr/lib", "/usr/local/lib", "/opt/*/lib", "/opt/*/envs/*/lib")
-            for packages in ("dist-packages", "site-packages")
-            for name in ("dpctl", "openvino", "pyopencl", "torch", "onnxruntime")
-        ),
+    users=("libze_loader.so.1", "libsycl.so.*", "/opt/intel/oneapi"),
+    frameworks=tuple(
+        f"{prefix}/python3*/{packages}/{name}"
+        for prefix in ("/usr/lib", "/usr/local/lib", "/opt/*/lib", "/opt/*/envs/*/lib")
+        for packages in ("dist-packages", "site-packages")
+        for name in ("dpctl", "openvino", "pyopencl", "torch", "onnxruntime")
     ),
+    others=("/usr/lib/habanalabs/libSynapse.so*",),
     video=(
         *("dri/iHD_drv_video.so", "dri/i965_drv_video.so", "libvpl.so.2", "libmfx.so.1"),
         "/usr/lib/jellyfin-ffmpeg/lib/dri/iHD_drv_video.so",

@@ -128,7 +128,9 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
     if userspaces_of([inventory.driver.vendor]) and not inventory.nodes_only:
         from gpubind.planner.userspace import with_findings  # only where one is asked for
 
-        sided = with_findings(inventory.driver.vendor, sided, inventory.files, asked, request, fit)
+        gaudi = any(gpu.is_gaudi and gpu.chosen for gpu in inventory.gpus)
+        vendor, files = inventory.driver.vendor, inventory.files
+        sided = with_findings(vendor, sided, files, asked, request, fit, has_accelerators=gaudi)
     return _Share(
         mounts=tuple((file, mount) for file in sided.files for mount in _mounts(file, sided.files, layout)),
         devices=tuple(node for node in inventory.devices if _is_requested(node.capability, requested)),

@@ -21,10 +21,13 @@ def with_findings(
     asked: Sequence[HostFile],
     request: Request,
     fit: Optional[ImageFit],
+    *,
+    has_accelerators: bool = False,
 ) -> Sided:
     """Return *sided*, the host's side of *asked*, with the findings about the user space of *vendor*.
 
-    *files* are all of the host's, asked for or not.
+    *files* are all of the host's, asked for or not. *has_accelerators*: whether devices that do without the user space
+    are planned, too.
     """
     userspace = VENDOR_ROWS[vendor].userspace
     if userspace is None:
@@ -42,8 +45,8 @@ def with_findings(
         if userspace.video and request.is_without_compute and group not in fit.for_video:
             return sided  # the caller does not compute
         case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
-        mild = _is_for_video(group, request, fit)
-        case, severity = ("video", "note") if mild else (case, "warning")
+        without = _does_without(group, request, fit, has_accelerators)
+        case, severity = (without, "note") if without else (case, "warning")
         return sided._replace(findings=(*sided.findings, told("userspace-missing", case=case, severity=severity)))
     alone = _without_library([file for file in sided.files if file.group == group])
     kept = tuple(file for file in sided.files if file not in alone)
@@ -54,8 +57,9 @@ def with_findings(
         left = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
         helped = len([file for file, _ in left if file.path in helps])
         facts_left = _left_out(userspace, left, request, helped) if left else {}
-        if left and _is_for_video(group, request, fit):
-            facts_left.update(case="video", severity="note")
+        without = _does_without(group, request, fit, has_accelerators)
+        if left and without:
+            facts_left.update(case=without, severity="note")
         findings += [told("userspace-left-out", **facts_left)] if left else []
         findings += [told("userspace-conflict", **_of_conflict(conflict)) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
@@ -68,9 +72,14 @@ def with_findings(
     return sided._replace(files=kept, decisions=(*sided.decisions, *decisions), findings=tuple(findings))
 
 
-def _is_for_video(group: Group, request: Request, fit: ImageFit) -> bool:
-    """Return whether the image does without *group*, and the caller did not name what needs it."""
-    return group in fit.for_video and not request.computes_by_name
+def _does_without(group: Group, request: Request, fit: ImageFit, has_accelerators: bool) -> Optional[str]:
+    """Return for what the image is that does without *group*, a case of a finding; None if it may need it.
+
+    For video, the caller must not have named what needs it.
+    """
+    if has_accelerators and group in fit.for_others and request.userspace != "host":
+        return "accelerators"
+    return "video" if group in fit.for_video and not request.computes_by_name else None
 
 
 def _of_conflict(conflict: Conflict) -> dict[str, str]:

@@ -12,13 +12,17 @@ from gpubind.image.synapse import release_of
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, Finding, HostPath
 from tests.rules.situations import Situation, found
+from tests.support.amd import LIB, RENDER, VIDEO
 from tests.support.driver import debian, kernel
+from tests.support.elf import elf
 from tests.support.images import glibc, image
-from tests.support.intel import BASE, gaudi, gpu, habanalabs, intel_host, synapse
+from tests.support.intel import BASE, gaudi, gpu, habanalabs, intel_host, synapse, userspace
 from tests.support.trees import Spec
 
 HL = (BASE, gaudi("0000:19:00.0", 0))
 IMAGE = synapse()
+DPKG = "/var/lib/dpkg/status"
+REMOVED = "Package: habanalabs-graph\nStatus: deinstall ok config-files\nVersion: 1.20.0-543\n\n"
 PACKAGES = "/usr/lib/python3/dist-packages"
 
 
@@ -44,6 +48,8 @@ def told(*parts: Spec, spec: Spec = IMAGE, code: str = "synapse-mismatch", **mor
         ("1.22.1-a", without("dist-info", without("dpkg")), "note"),
         ("1.22.1-a", without("habana", without("dpkg")), None),
         ("development", IMAGE, None),
+        ("1.22.1-a", {**without("dist-info"), DPKG: REMOVED}, "note"),
+        ("1.24.0-a", {**without("dist-info"), DPKG: REMOVED + str(IMAGE[DPKG])}, None),
         (None, IMAGE, "note"),
         (None, {}, None),
     ],
@@ -105,3 +111,17 @@ def test_the_version_of_the_kernel_driver_is_in_the_plan() -> None:
     host = intel_host(gaudi("0000:19:00.0", 0), habanalabs())
     (driver,) = gpubind.plan(host, gpubind.Request(vendors=("intel",))).drivers
     assert (driver.driver.kernel_version or "").startswith("habanalabs 1.24.0-ee698fb, Linux ")
+
+
+def test_gaudi_s_software_needs_no_level_zero_beside_a_gpu() -> None:
+    torch = {"/usr/lib/python3/dist-packages/torch/__init__.py": ""}
+    arc, level_zero = gpu("0000:03:00.0", 0, 128), {f"{LIB}/libze_loader.so.1": elf("libze_loader.so.1")}
+    for host, specs, severity in (
+        ((gaudi("0000:19:00.0", 0), arc), (IMAGE, torch), "note"),
+        ((gaudi("0000:19:00.0", 0), arc, userspace()), (IMAGE, torch), "note"),
+        ((gaudi("0000:19:00.0", 0), arc), (IMAGE, level_zero), "warning"),
+        ((arc,), (IMAGE, torch), "warning"),
+    ):
+        opened = image(glibc("2.31"), *specs)
+        every = found(Situation((BASE, *host), opened, {"vendors": ("intel",)}, {"groups": (VIDEO, RENDER, 1000)}))
+        assert [one.severity for one in every if one.code.startswith("userspace")] == [severity]
