@@ -17,7 +17,7 @@ from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.starts import start_by
 from tests.support.surveys import survey
-from tests.support.trees import File, Hidden, Link, Node, Spec
+from tests.support.trees import Dir, File, Hidden, Link, Node, Spec
 
 
 def told_of(*parts: Spec, vendors: tuple[str, ...] = ("amd",)) -> list[tuple[str, str, str]]:
@@ -156,6 +156,56 @@ def test_hips_list_counts_in_what_rocr_leaves(variable: str, rocr: str, hip: str
     findings = found(amd(environ={"ROCR_VISIBLE_DEVICES": rocr, variable: hip}))
     what = next(finding.what for finding in findings if finding.code == "hip-visible-composed")
     assert told in what
+
+
+@pytest.mark.parametrize(
+    ("environ", "what", "known"),
+    [
+        (
+            {"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "2"},
+            "names `2`, which is none of the 2 GPUs that ROCr shows: HIP will see no GPU",
+            "0 (GPU-7e5f0a1b2c3d4e22), 1 (GPU-7e5f0a1b2c3d4e33)",
+        ),
+        (
+            {"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1,2"},
+            "names `2`, which is none of the 2 GPUs that ROCr shows: HIP will see only 1 device",
+            "0 (GPU-7e5f0a1b2c3d4e22), 1 (GPU-7e5f0a1b2c3d4e33)",
+        ),
+        (
+            {"HIP_VISIBLE_DEVICES": "9"},
+            "names `9`, which is none of the 8 GPUs that ROCr shows: HIP will see no GPU",
+            "0 (GPU-7e5f0a1b2c3d4e00), ",
+        ),
+    ],
+)
+def test_a_name_that_hip_does_not_know_is_counted_in_what_rocr_shows(
+    environ: dict[str, str], what: str, known: str
+) -> None:
+    (one,) = [one for one in found(amd(environ=environ)) if one.code == "visible-devices-unknown"]
+    assert one.what == f"HIP_VISIBLE_DEVICES {what}"
+    assert (one.hint or "").startswith(f"name one of these: {known}")
+
+
+def test_a_gpu_of_which_kfd_names_no_render_node_is_reported_in_one_sentence() -> None:
+    (one,) = [one for one in found(amd({f"{NODES}/2/properties": ""})) if one.code == "amd-render-missing"]
+    assert one.what == "GPU 0 has no render node: ROCm drops it, and the indices of those after it move up"
+
+
+def test_properties_that_no_cgroup_hides_are_reported_with_their_own_reason() -> None:
+    parts: Spec = {
+        f"{NODES}/2/properties": Hidden(),
+        f"{NODES}/3/properties": "simd_count 5\ndrm_render_minor -5\n",
+        f"{NODES}/4/properties": Dir(),
+    }
+    hidden, damaged = [one for one in found(amd(parts)) if one.code == "kfd-hidden"]
+    assert hidden.what == "1 node of the KFD topology cannot be read; GPUs there are not in the plan"
+    assert (hidden.where, hidden.command) == (f"{NODES}/2: forbidden: permission denied", "cat /proc/self/cgroup")
+    assert damaged.what == "2 nodes of the KFD topology cannot be read; GPUs there are not in the plan"
+    assert damaged.command == "dmesg | grep kfd"
+    assert "cgroup" not in f"{damaged.why} {damaged.hint}"
+    assert f"{NODES}/3/properties: line 2: not a name and a number: 'drm_render_minor -5'; {NODES}/4: " in (
+        damaged.where or ""
+    )
 
 
 def test_gpus_that_are_asked_for_by_name_do_not_count_in_the_callers_list() -> None:

@@ -35,13 +35,21 @@ Source: Linux `kfd_topology.c`, which takes it from `amdgpu_asic_name` in `amdgp
 """
 
 
+class HiddenNode(NamedTuple):
+    """A node of the topology that cannot be read."""
+
+    why: str
+    """The path, and the reason."""
+    is_forbidden: bool
+    """Set if KFD hides it from this process, by a device cgroup; else its text is damaged."""
+
+
 class Topology(NamedTuple):
     """The GPUs that KFD shows to this process, and the nodes that it hides."""
 
     gpus: tuple[Gpu, ...]
     """With ROCr's indexes: their order in the topology."""
-    hidden: tuple[str, ...]
-    """The reasons why nodes could not be read: a cgroup, or a damaged text."""
+    hidden: tuple[HiddenNode, ...]
 
 
 def read_devices(host: Host, more: tuple[str, ...] = ()) -> nodes.Devices:
@@ -58,9 +66,9 @@ def read_topology(host: Host) -> Topology:
     """Return the GPUs of the KFD topology, by node number."""
     gpus: list[Gpu] = []
     chips: list[tuple[str, dict[str, int]]] = []
-    hidden: list[str] = []
+    hidden: list[HiddenNode] = []
     for base, properties in _gpu_properties(host):
-        if isinstance(properties, str):
+        if isinstance(properties, HiddenNode):
             hidden.append(properties)
             continue
         minor = properties.get("drm_render_minor") or None
@@ -98,12 +106,12 @@ def _partition(host: Host, address: Optional[str]) -> Optional[str]:
     return "/".join(mode for mode in found if re.fullmatch(r"[A-Z]PX|NPS[0-9]", mode)) or None
 
 
-def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], str]]]:
+def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode]]]:
     """Yield each GPU's node in the topology, with its properties, or why they cannot be read."""
     return ((base, found) for base, found in _nodes(host) if found is not None)
 
 
-def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], str, None]]]:
+def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode, None]]]:
     """Yield each node in the topology as `_gpu_properties`; with None that of a processor, whose gpu_id is 0."""
     for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural):
         base = f"{TOPOLOGY}/{number}"
@@ -115,12 +123,12 @@ def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], str, None]]]
             continue
         text = gpu_id if isinstance(gpu_id, Missing) else host.dev.read_text(f"{base}/properties")
         if isinstance(text, Missing):
-            yield base, f"{base}: {text}"
+            yield base, HiddenNode(f"{base}: {text}", text.why == "forbidden")
             continue
         try:
             yield base, parse_properties(text)
         except FormatError as error:
-            yield base, f"{base}/properties: {error.place}: {error.why}"
+            yield base, HiddenNode(f"{base}/properties: {error.place}: {error.why}", False)
 
 
 def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
@@ -163,13 +171,13 @@ def read_processors(host: Host) -> dict[Optional[int], str]:
     return {
         properties.get("drm_render_minor") or None: gfx
         for _, properties in _gpu_properties(host)
-        if not isinstance(properties, str) and (gfx := gfx_of(properties)) is not None
+        if not isinstance(properties, HiddenNode) and (gfx := gfx_of(properties)) is not None
     }
 
 
 def read_numbers(host: Host) -> tuple[Optional[int], ...]:
     """Return the minor of each GPU's render node, and None for each processor, in libhsakmt's order of nodes."""
-    found = (properties for _, properties in _nodes(host) if not isinstance(properties, str))
+    found = (properties for _, properties in _nodes(host) if not isinstance(properties, HiddenNode))
     return tuple(None if each is None else each.get("drm_render_minor", 0) for each in found)
 
 

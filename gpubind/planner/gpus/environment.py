@@ -184,7 +184,7 @@ def _given_by_slurm(names: GpuList, others: Sequence[Gpu], *, both_say: bool) ->
     if either and not read.chosen and not both_say:
         findings = (names.finding("slurm-gpu-ambiguous", name=either[0]),)
     if unknown and (read.chosen or not others):
-        findings = (*findings, _unknown_name(names, read._replace(unknown=unknown)))
+        findings = (*findings, _unknown_name(names, read._replace(unknown=unknown), gpus))
     return Choice(names.variable, each_gpu_once(read.chosen) or None, findings=findings)
 
 
@@ -210,7 +210,7 @@ def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Choice:
     read = read_list(names, gpus, certain=certain)
     chosen = (*read.chosen, *map(Chosen, mig_enabled(names.inventory))) if read.unresolved else read.chosen
     forwarded = () if read.chosen and read.unresolved is None else names.forwarded
-    return Choice(names.variable, each_gpu_once(chosen) or None, forwarded, findings=_doubts(names, read))
+    return Choice(names.variable, each_gpu_once(chosen) or None, forwarded, findings=_doubts(names, read, gpus))
 
 
 def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
@@ -284,7 +284,7 @@ def _at_most(choice: Choice, names: Optional[GpuList]) -> Choice:
     if words:
         return Choice(names.variable, (), findings=(*choice.findings, _none_visible(names)))
     read = read_list(names, names.gpus, certain=names.counts_all)
-    choice = choice._replace(findings=(*choice.findings, *_doubts(names, read)))
+    choice = choice._replace(findings=(*choice.findings, *_doubts(names, read, names.gpus)))
     if read.doubt or read.unresolved or not read.chosen or choice.forwarded:
         return choice
     allowed = each_gpu_once(read.chosen)
@@ -384,11 +384,11 @@ def _none_visible(names: GpuList, others: Optional[Choice] = None) -> Finding:
     return names.finding("visible-devices-none", case, value=value, by=by)
 
 
-def _doubts(names: GpuList, read: Read) -> tuple[Finding, ...]:
-    """Return the findings about *read*: names that no GPU has, or whose meaning is not certain."""
+def _doubts(names: GpuList, read: Read, gpus: Sequence[Gpu]) -> tuple[Finding, ...]:
+    """Return the findings about *read* of *gpus*: names that none of them has, or whose meaning is not certain."""
     found = []
     if read.unknown:
-        found.append(_unknown_name(names, read))
+        found.append(_unknown_name(names, read, gpus))
     if read.doubt == "order":
         found.append(_order_unknown(names))
     elif read.doubt == "uuid":
@@ -397,23 +397,30 @@ def _doubts(names: GpuList, read: Read) -> tuple[Finding, ...]:
         found.append(finding("mig-unresolved", subject=read.unresolved, where=names.where))
     if read.repeated is not None:
         seen = ", ".join(str(chosen.gpu.index) for chosen in read.chosen)
-        gpus = f"GPU{'s' if ',' in seen else ''} {seen}"
-        found.append(names.finding("rocr-visible-cut", name=read.repeated, seen=gpus))
+        seen = f"GPU{'s' if ',' in seen else ''} {seen}"
+        found.append(names.finding("rocr-visible-cut", name=read.repeated, seen=seen))
     return tuple(found)
 
 
-def _unknown_name(names: GpuList, read: Read) -> Finding:
-    """Return the finding about the first unknown name in a list, which ends there, or goes on without it."""
+def _unknown_name(names: GpuList, read: Read, gpus: Sequence[Gpu]) -> Finding:
+    """Return the finding about the first unknown name in a list, which ends there, or goes on without it.
+
+    HIP numbers *gpus*, which ROCr shows.
+    """
     reader = names.reader
     count = len(read.chosen) + bool(read.unresolved)
     is_fatal = reader == names.library and count == 0
+    is_hips = names.variable == gpu_names.HIP_VISIBLE_DEVICES
+    case = ("hip" if count else "hip-none") if is_hips else reader if count else _NONE.get(reader, reader)
+    places = enumerate(gpus) if is_hips else ((gpu.index, gpu) for gpu in usable(names.inventory))
     return names.finding(
         "visible-devices-unknown",
-        reader if count else _NONE.get(reader, reader),
+        case,
         severity="error" if is_fatal else "note" if reader == names.vendor else "warning",
         name=read.unknown[0][:80],
         seen=counted(count, "device"),
-        known=", ".join(f"{g.index}" + (f" ({g.uuid})" if g.uuid else "") for g in usable(names.inventory)),
+        shown=counted(len(gpus), "GPU"),
+        known=", ".join(f"{place}" + (f" ({gpu.uuid})" if gpu.uuid else "") for place, gpu in places),
         program="nvidia-smi -L" if names.vendor == "nvidia" else "ls /sys/class/kfd/kfd/topology/nodes",
     )
 

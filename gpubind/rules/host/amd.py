@@ -35,10 +35,15 @@ def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
-    """Yield nodes that KFD hides from this process: a device cgroup forbids their render devices, as schedulers do."""
-    hidden = _topology(preflight).hidden
-    if hidden:
-        yield finding("kfd-hidden", subject=TOPOLOGY, where="; ".join(hidden), nodes=counted(len(hidden), "node"))
+    """Yield nodes that KFD hides from this process: a device cgroup forbids their render devices, as schedulers do.
+
+    Nodes whose text is damaged are another finding.
+    """
+    for case in ("forbidden", "damaged"):
+        nodes = [node for node in _topology(preflight).hidden if node.is_forbidden == (case == "forbidden")]
+        if nodes:
+            where, number = "; ".join(node.why for node in nodes), counted(len(nodes), "node")
+            yield finding("kfd-hidden", subject=TOPOLOGY, case=case, where=where, nodes=number)
 
 
 def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -51,7 +56,7 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
                 subject=gpu.uuid or gpu.pci or f"GPU {gpu.index}",
                 where=f"{gpu.render or '/dev/dri/renderD*'}, {TOPOLOGY} (drm_render_minor)",
                 index=gpu.index,
-                node=gpu.render or "its render node",
+                node=gpu.render,
                 remake=node_command(gpu.render, {}) if gpu.render else None,
             )
 

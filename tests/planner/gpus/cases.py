@@ -445,6 +445,14 @@ ROWS: dict[str, Row] = {
     "HIP names too much": Row(
         "amd", None, {ROCR: "1", HIP: "1"}, ALL, {ROCR: "1", HIP: "1"}, "error visible-devices-unknown"
     ),
+    "HIP's list ends at a number too high": Row(
+        "amd",
+        None,
+        {ROCR: "1,3", HIP: "1,2"},
+        "kfd dri/renderD131",
+        {ROCR: "0", HIP: "0"},
+        "warning visible-devices-unknown",
+    ),
     "HIP in a cgroup": Row(
         "amd-cgroup", None, {ROCR: "1", HIP: "0"}, ALL, {ROCR: "1", HIP: "0"}, "warning gpu-order-unknown"
     ),
