@@ -115,6 +115,11 @@ def _number(host: Host, address: str) -> tuple[int, str]:
     return (min(numbers, default=1 << 20), address)
 
 
+def name_of(host: Host, address: str) -> str:
+    """Return the name of the device at *address*, as in `Gpu.model`."""
+    return _known(host, address)[0]
+
+
 def platform(host: Host, address: str) -> Optional[str]:
     """Return the platform of the GPU at *address*, as the compute runtime names it: `bmg`; None if it is not known."""
     row = _platform(_pci_id(host, address))

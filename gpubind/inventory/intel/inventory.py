@@ -13,7 +13,7 @@ from gpubind.errors import NothingToBindError
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.inventory.claims import Claim
-from gpubind.inventory.intel.devices import DRIVERS, GAUDI, GPUS, IntelDevices, addresses, read_devices
+from gpubind.inventory.intel.devices import DRIVERS, GAUDI, GPUS, IntelDevices, addresses, name_of, read_devices
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.locate import LocatedFiles, locate
 from gpubind.inventory.needed import needed_files
@@ -111,8 +111,13 @@ def _with_userspace(
 
 def _nothing(host: Host, found: IntelDevices) -> NothingToBindError:
     reasons = {"no-driver": "no kernel driver has it", "no-node": "/dev has no node of it"}
-    unusable = "; ".join(f"{address}: {reasons[reason]}" for address, reason in found.unusable)
-    hint = "load i915, xe or habanalabs; the kernel log (`dmesg`) says why a driver does not take a device"
+    unusable = "; ".join(
+        f"{name_of(host, address)} at {address}: {reasons[reason]}" for address, reason in found.unusable
+    )
+    names = [name for name in (*GPUS, *GAUDI) if not host.lenient.dev.has(f"/sys/module/{name}")]
+    newer = "a newer kernel may know the device; " if found.unusable else ""
+    load = f"load {' or '.join(names)}; " if names else ""
+    hint = f"{load}{newer}the kernel log (`dmesg`) says why a driver does not take a device"
     if host.dev.has(DXG):
         hint = "in WSL, Intel's GPUs are not planned"
     return NothingToBindError(

@@ -71,14 +71,15 @@ def handed_on(inventory: Inventory, environ: Mapping[str, str]) -> Choice:
     by = next(iter(forwarded), "")
     accelerators = _listed(inventory, environ.get(HABANA_VISIBLE_DEVICES, ""))
     mask = _masked(inventory, environ)
+    findings = (*mask.findings, *_unlisted(inventory, environ.get(HABANA_VISIBLE_DEVICES, "")))
     if not accelerators and not mask.gpus:
-        return Choice(by, None, tuple(forwarded.items()), already_set=bool(forwarded), findings=mask.findings)
+        return Choice(by, None, tuple(forwarded.items()), already_set=bool(forwarded), findings=findings)
     if mask.gpus:
         forwarded[ZE_AFFINITY_MASK] = mask.value
     gpus = (Chosen(gpu) for gpu in mask.gpus or usable(inventory) if not gpu.is_gaudi)
     gaudis = accelerators or (Chosen(gpu) for gpu in usable(inventory) if gpu.is_gaudi)
     by = ZE_AFFINITY_MASK if mask.gpus else HABANA_VISIBLE_DEVICES
-    return Choice(by, (*gpus, *gaudis), tuple(forwarded.items()), already_set=True, findings=mask.findings)
+    return Choice(by, (*gpus, *gaudis), tuple(forwarded.items()), already_set=True, findings=findings)
 
 
 def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
@@ -169,6 +170,25 @@ def _listed(inventory: Inventory, value: str) -> tuple[Chosen, ...]:
     gaudis = {str(gpu.minor): Chosen(gpu) for gpu in usable(inventory) if gpu.is_gaudi}
     names = dict.fromkeys(name.strip() for name in value.split(","))
     return tuple(gaudis[name] for name in names) if gaudis.keys() >= names.keys() else ()
+
+
+def _unlisted(inventory: Inventory, value: str) -> Iterator[Finding]:
+    """Yield a name in *value* that no accelerator has, so that all stay."""
+    known = [str(gpu.minor) for gpu in usable(inventory) if gpu.is_gaudi]
+    names = [name.strip() for name in value.split(",")] if known and value not in ("", "all") else []
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        yield finding(
+            "visible-devices-unknown",
+            subject=HABANA_VISIBLE_DEVICES,
+            case="habana",
+            severity="note",
+            vendor="intel",
+            where=f"the environment: {HABANA_VISIBLE_DEVICES}={value[:200]}",
+            name=unknown[:80],
+            known=", ".join(known),
+            program="hl-smi -L",
+        )
 
 
 def affinity(choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool) -> Iterator[EnvVar]:

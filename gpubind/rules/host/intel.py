@@ -12,13 +12,19 @@ def intel_unusable(preflight: Preflight) -> Iterator[Finding]:
     """Yield a device of Intel's that no kernel driver has, or of which /dev has no node, where others can be used."""
     if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
         return
-    from gpubind.inventory.intel.devices import DRIVERS, INTEGRATED, read_devices  # few hosts have such a device
+    from gpubind.inventory.intel.devices import (
+        DRIVERS,
+        INTEGRATED,
+        name_of,
+        read_devices,
+    )  # few hosts have such a device
 
     for address, reason in read_devices(preflight.host).unusable:
         yield finding(
             "intel-unusable",
             subject=address,
             case=reason,
+            name=name_of(preflight.host, address),
             severity="note" if address.startswith(INTEGRATED) else "warning",
             where=f"/sys/bus/pci/devices/{address}, {DRIVERS}, /dev",
         )

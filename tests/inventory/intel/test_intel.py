@@ -18,7 +18,7 @@ from tests.support.driver import kernel, ubuntu
 from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.intel import INTEGRATED, MAX_1550, gaudi, gpu, intel_host, npu, userspace
-from tests.support.trees import Link, Node, Spec
+from tests.support.trees import Dir, Link, Node, Spec
 
 ONE = gpu("0000:03:00.0", 0, 128)
 OWN = gpu("0000:00:02.0", 1, 129, INTEGRATED)
@@ -140,10 +140,17 @@ def test_a_device_without_a_driver_is_named_where_nothing_else_is_there() -> Non
     spec = {path: item for path, item in ONE.items() if "/drivers/" not in path and "/dri/" not in path}
     with pytest.raises(NothingToBindError) as raised:
         plan(spec, vendors=("intel",))
-    assert "0000:03:00.0: no kernel driver has it" in raised.value.why
+    assert "Intel Arc A770 at 0000:03:00.0: no kernel driver has it" in raised.value.why
     with pytest.raises(NothingToBindError) as raised:
         plan(spec)
-    assert "0000:03:00.0: no kernel driver has it" in raised.value.why
+    assert "Intel Arc A770 at 0000:03:00.0: no kernel driver has it" in raised.value.why
+
+
+def test_a_device_that_the_loaded_driver_does_not_take_may_need_a_newer_kernel() -> None:
+    spec = {path: item for path, item in ONE.items() if "/drivers/" not in path and "/dri/" not in path}
+    with pytest.raises(NothingToBindError) as raised:
+        plan(spec, {"/sys/module/i915": Dir()}, vendors=("intel",))
+    assert raised.value.hint.startswith("load xe or habanalabs; a newer kernel may know the device; ")
 
 
 @pytest.mark.parametrize(("vendor", "hint"), [("intel", "Intel's GPUs are not planned"), ("amd", "librocdxg")])

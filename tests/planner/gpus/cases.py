@@ -11,6 +11,7 @@ CUDA, ORDER, NVIDIA = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIB
 ROCR, HIP, AMD = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
 ORDINAL = "GPU_DEVICE_ORDINAL"
 MASK, HIERARCHY = "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY"
+HABANA = "HABANA_VISIBLE_DEVICES"
 STEP, JOB = "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"
 ALL = "*"
 """Every node of the host."""
@@ -610,4 +611,10 @@ ROWS: dict[str, Row] = {
     "a mask of a tile": Row("intel", None, {MASK: "1.0"}, ALL, {MASK: "1.0"}, "note gpu-order-unknown"),
     "a mask beyond the last": Row("intel", None, {MASK: "7"}, ALL, {MASK: "7"}, "warning visible-devices-unknown"),
     "a mask partly beyond": Row("intel", None, {MASK: "7,1"}, ALL, {MASK: "7,1"}, "warning visible-devices-unknown"),
+    "accelerators": Row("gaudi", None, {HABANA: "1"}, "accel/accel1", {HABANA: "1"}),
+    "all accelerators": Row("gaudi", None, {HABANA: "all"}, ALL, {HABANA: "all"}),
+    "an accelerator that is not there": Row(
+        "gaudi", None, {HABANA: "0,9"}, ALL, {HABANA: "0,9"}, "note visible-devices-unknown"
+    ),
+    "no accelerator is there": Row("intel", None, {HABANA: "0,9"}, ALL, {HABANA: "0,9"}),
 }

@@ -135,6 +135,16 @@ def intel(*models: str, tiles: int = 1) -> Inventory:
     return inventory("intel", gpus, nodes)._replace(tiles=(tiles,) * len(models))
 
 
+def gaudi(count: int) -> Inventory:
+    """Gaudi accelerators, by the numbers of their nodes."""
+    gpus = tuple(
+        Gpu("intel", n, None, f"0000:{n:02x}:00.0", n, "Gaudi", RootedPath(f"/dev/accel/accel{n}"), True)
+        for n in range(count)
+    )
+    nodes = tuple(node("intel", f"accel/accel{number}", number) for number in range(count))
+    return inventory("intel", gpus, nodes)._replace(tiles=(1,) * count)
+
+
 def node_of(number: int) -> str:
     return f"/dev/dri/renderD{128 + number}"
 
@@ -175,5 +185,6 @@ HOSTS: dict[str, tuple[Inventory, ...]] = {
     "both": (nvidia(2), amd(2)),
     "intel": (intel("Arc", "Arc", "Arc"),),
     "intel-models": (intel("UHD", "Arc"),),
+    "gaudi": (gaudi(2),),
     "intel-tiles": (intel("Max", "Max", tiles=2),),
 }
