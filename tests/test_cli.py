@@ -17,6 +17,7 @@ import pytest
 import gpubind as facade
 from gpubind.cli.settings import ignored_findings
 from gpubind.model.data import read_data
+from tests.support.amd import amd_host, kernel, opt
 from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.driver import rhel
 from tests.support.elf import elf
@@ -672,6 +673,19 @@ def test_gpus_reports_what_a_plan_reports_of_the_choice_of_gpus(tmp_path: Path) 
     done = gpubind("gpus", "--host", str(tmp_path / "host.json"))
     assert done.returncode == 0
     assert "visible-devices-unknown" in done.stderr
+
+
+def test_gpus_reports_no_node_that_is_a_note_in_check(tmp_path: Path) -> None:
+    record = facade.record(amd_host(opt(), kernel(gpus=1), groups=(1000,)))
+    (tmp_path / "host.json").write_text(record)
+    listed = gpubind("gpus", "--host", str(tmp_path / "host.json"))
+    assert [line for line in listed.stderr.splitlines() if "/dev/dri/card" in line] == []
+    assert [line.partition("(")[0] for line in listed.stderr.splitlines()] == [
+        "error: device-permission: this user may not use /dev/kfd ",
+        "error: device-permission: this user may not use /dev/dri/renderD128 ",
+    ]
+    checked = gpubind("check", "-v", "--host", str(tmp_path / "host.json"))
+    assert "note: device-permission: this user may not use /dev/dri/card1 " in checked.stdout
 
 
 def test_gpus_reports_a_driver_that_is_not_loaded_and_lists_no_gpu(tmp_path: Path) -> None:

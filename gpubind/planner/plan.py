@@ -145,7 +145,7 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
             ),
             *inventory.decisions,
         ),
-        findings=(*_that_matter(inventory, request, requested), *sided.findings),
+        findings=(*findings_that_matter(inventory, request), *sided.findings),
     )
 
 
@@ -176,12 +176,12 @@ def _selected(
     return select(inventories, request.gpus, environ, isolated=layout.isolated)
 
 
-def _that_matter(inventory: Inventory, request: Request, requested: frozenset[Capability]) -> Iterator[Finding]:
+def findings_that_matter(inventory: Inventory, request: Request) -> Iterator[Finding]:
     """Yield the findings of *inventory*, but for those about nodes that the container does not get.
 
     Whoever did not ask for graphics by name can do without its nodes: that they are not to be opened is a note.
     """
-    nodes = {node.target: node for node in inventory.devices}
+    nodes, requested = {node.target: node for node in inventory.devices}, requested_capabilities(request)
     for finding in inventory.findings:
         node = nodes.get(ContainerPath(finding.subject)) if finding.code in ABOUT_NODES else None
         if node is not None and not _is_requested(node.capability, requested):

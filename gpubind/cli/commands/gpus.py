@@ -18,15 +18,17 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     from gpubind.inventory.vendors import read_inventories
     from gpubind.model.layouts import ALL_GPUS
     from gpubind.planner.gpus.selection import select
+    from gpubind.planner.plan import findings_that_matter
 
     host = open_host_of(options)
     with reading(host):
-        found = read_inventories(host, query_of(options).checked())
+        request = query_of(options).checked()
+        found = read_inventories(host, request)
     selections = select(found.inventories, options.gpus, host.environ, isolated=True)
     inventories = with_asked_gpus(host, found.inventories)
     if inventories != found.inventories:
         selections = select(inventories, None, host.environ, isolated=True)
-    about_gpus = (finding for selection in selections for finding in selection.inventory.findings)
+    about_gpus = (each for selection in selections for each in findings_that_matter(selection.inventory, request))
     report((*found.findings, *about_gpus), brief=True)
     listed = list_gpus(inventories, selections)
     if json:
