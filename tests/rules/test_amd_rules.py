@@ -109,6 +109,7 @@ def test_an_image_that_uses_intels_gpus_alone_is_reported_where_the_container_ge
     reported = [one for one in found(amd(image=cxx(more=more))) if one.code == "image-of-other-vendor"]
     assert [one.what for one in reported] == expected
     assert all("Intel's GPUs only" in (one.why or "") and one.severity == "warning" for one in reported)
+    assert all((one.hint or "").endswith("or a host with Intel's GPUs") for one in reported)
 
 
 def test_amdgpu_without_any_gpu_is_an_error_unless_another_vendors_is_there() -> None:
