@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from posixpath import basename, dirname
@@ -39,7 +39,7 @@ from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, follow
 from gpubind.loader.loader import newest
 from gpubind.loader.python import is_python
-from gpubind.model import CAPABILITIES, Capability, ImageCuda, ImageFacts, Missing
+from gpubind.model import CAPABILITIES, Capability, ImageCuda, ImageFacts, Missing, Vendor
 from gpubind.model.cuda import cuda_of_isa, minimum_driver, minor_floor, version_key
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import CodeFile, by_owner, sum_of
@@ -52,6 +52,8 @@ CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 _SITE = "site:"
 _SYCLS = re.compile(r"lib(?:sycl|ze_loader|DPCTL\w*|imf|intlc|irng|mkl_sycl\w*|svml)\.so")
 """Libraries of Intel's compiler, and of SYCL's runtime."""
+NEEDED_BY_CODE: tuple[tuple[Vendor, Callable[[str], object]], ...] = (("amd", is_rocms), ("intel", _SYCLS.match))
+"""The libraries that files with code for a vendor's GPUs may lack: whether a name is one of these."""
 LEVEL_ZERO, OPENCL, SYNAPSE = "Level Zero", "OpenCL on Intel's GPUs", "SynapseAI"
 """How programs use Intel's GPUs, and Gaudi accelerators."""
 _VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+){1,3})$")
@@ -403,14 +405,19 @@ def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) ->
             for failure in container.load_beside(library, directories).failures:
                 if failure.kind == "missing" and _about(failure.name) is None:
                     found.setdefault(failure.name, library)
-    below = ((f"{packages}/torch/lib", f"{packages}/dpctl", dirname(dirname(packages))) for packages in places)
-    directories = (*(place for group in below for place in group), *wheels)
-    for vendor, is_theirs in (("amd", is_rocms), ("intel", _SYCLS.match)):
+    directories = (*beside(places), *wheels)
+    for vendor, is_theirs in NEEDED_BY_CODE:
         for path in (file.path for file in code if vendor in file.gpu_code.vendors):
             for failure in container.load_beside(path, directories).failures:
                 if failure.kind == "missing" and is_theirs(failure.name) and _about(failure.name) is None:
                     found.setdefault(failure.name, path)
     yield from sorted(found.items())
+
+
+def beside(places: Iterable[str]) -> Iterator[str]:
+    """Yield the directories in which packages of the directories *places* find libraries of other packages."""
+    for packages in places:
+        yield from (f"{packages}/torch/lib", f"{packages}/dpctl", dirname(dirname(packages)))
 
 
 def _container(image: Image) -> Container:

@@ -224,3 +224,22 @@ def test_no_hint_about_intel_is_given_where_the_image_or_another_vendor_serves(
 ) -> None:
     opened = image_with_bytes(glibc("2.41"), *specs)
     assert "userspace-missing" not in [code for _, code in codes(*host, image=opened, vendors=())]
+
+
+PACKAGES = "/usr/lib/python3/dist-packages"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "is_reported"),
+    [({}, True), ({f"{PACKAGES}/dpctl/libsycl.so.9": elf("libsycl.so.9")}, False), (library("libsycl.so.9"), False)],
+)
+def test_a_package_for_sycl_without_its_runtime_is_reported(runtime: Spec, is_reported: bool) -> None:
+    code = elf("libDPCTL.so", needed=("libsycl.so.9", "libc.so.6"), more={GENERATED: archive("64.12.55.8")})
+    record = f"{PACKAGES}/dpctl-0.22.1.dist-info/RECORD"
+    package: Spec = {f"{PACKAGES}/dpctl/libDPCTL.so": code, record: "dpctl/libDPCTL.so,sha256=x,200000\n"}
+    opened = image_with_bytes(glibc("2.41"), package, {"/usr/bin/python3": elf(kind=2)}, runtime)
+    for vendors in (("intel",), ()):
+        found = [one for one in told(ARC, userspace(), image=opened, vendors=vendors) if "framework" in one.code]
+        assert [(one.severity, one.subject) for one in found] == [("warning", "libsycl.so.9")] * is_reported
+    found = [one for one in told(*RADEON, image=opened, vendors=("amd",)) if "framework" in one.code]
+    assert found == []

@@ -9,6 +9,7 @@ import time
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from posixpath import dirname
 from typing import Any
 
 from tests.image.cuda_trees import SITE
@@ -29,6 +30,7 @@ __global__ void add(int *a) { a[0] += 1; }
 int main() { add<<<dim3{1, 1, 1}, dim3{1, 1, 1}, 0, 0>>>((int *)0); }
 """
 """A program for HIP that needs none of ROCm's headers."""
+PREFIX = dirname(dirname(dirname(SITE)))
 OPTIONS = {"gfx1100 gfx1201": ("--offload-compress",), "gfx908 gfx1031": ("--offload-new-driver",)}
 """Of clang, for some of the programs."""
 
@@ -39,6 +41,8 @@ def build(stack: Mapping[str, Any], downloads: Path, image: Path) -> None:
     for wheel in stack["build"].get("wheels", ()):
         with zipfile.ZipFile(_wheel(wheel, stack["build"]["python"], downloads)) as file:
             file.extractall(f"{image}{SITE}")
+    for data in Path(f"{image}{SITE}").glob("*.data/data"):  # pip installs these below the prefix
+        shutil.copytree(data, f"{image}{PREFIX}", dirs_exist_ok=True)
     if "debian" in stack["build"]:
         for package in _packages(stack["build"]["debian"], downloads):
             run("dpkg-deb", "-x", str(package), str(image))

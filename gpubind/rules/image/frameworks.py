@@ -6,7 +6,7 @@ Which they are, and where each has its libraries, is in data/cuda.json.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from posixpath import basename
 from typing import Optional
@@ -15,9 +15,10 @@ from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import directories_for, framework_libraries, frameworks_in, packages_of, wheel_directories
+from gpubind.image.needs import NEEDED_BY_CODE, beside
 from gpubind.image.synapse import is_synapses
 from gpubind.loader.container import Failure
-from gpubind.model import Finding, Plan, Severity, cases_of, finding
+from gpubind.model import Finding, Plan, Severity, Vendor, cases_of, finding
 from gpubind.model.cuda import Framework, framework_called
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import lacking, rocm_with, softened, unseen_libraries, without_userspace
@@ -153,17 +154,28 @@ def _is_for_amd_alone(plan: Plan) -> bool:
 
 
 def _refused_packages(preflight: ImagePreflight) -> Iterator[_Refused]:
-    """Yield the first library of each package outside of data/cuda.json that lacks some of ROCm's libraries."""
+    """Yield the first library of each package outside of data/cuda.json that lacks some of ROCm's libraries; where
+    Intel's GPUs are planned, also of SYCL's runtime.
+    """
+    if preflight.image.tree.restarts:
+        return
+    for vendor, is_theirs in NEEDED_BY_CODE:
+        if vendor == "amd" or vendor in {planned.driver.vendor for planned in preflight.plan.drivers}:
+            yield from _refused_code(preflight, vendor, is_theirs)
+
+
+def _refused_code(preflight: ImagePreflight, vendor: Vendor, is_theirs: Callable[[str], object]) -> Iterator[_Refused]:
+    """Yield the first library with code for GPUs of *vendor* of each package that lacks a library of *is_theirs*."""
     tree, seen = preflight.container.tree, set[Optional[str]]()
-    files = [file for file in preflight.gpu_code if file.framework and "amd" in file.gpu_code.vendors]
+    files = [file for file in preflight.gpu_code if file.framework and vendor in file.gpu_code.vendors]
     others = [file for file in files if framework_called(file.framework) is None]
-    if not others or preflight.image.tree.restarts:
+    if not others:
         return
     places = _packages(preflight)
-    directories = (*(f"{place}/torch/lib" for place in places), *_wheels(tree, places))
+    directories = (*beside(places), *_wheels(tree, places))
     for file in others:
         failures = preflight.container.load_beside(file.path, directories).failures
-        theirs = tuple(failure for failure in failures if failure.kind == "missing" and is_rocms(failure.name))
+        theirs = tuple(failure for failure in failures if failure.kind == "missing" and is_theirs(failure.name))
         if theirs and file.framework not in seen:
             seen.add(file.framework)
             framework = Framework(file.framework or "", without="its functions for GPUs fail")
