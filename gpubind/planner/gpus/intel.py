@@ -107,12 +107,12 @@ def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     places = [(gpu, tile) for gpu, count in zip(shown, tiles) for tile in range(count)]
     if not places:  # one GPU with tiles that are not known
         return _Mask()
-    unknown = [entry for entry in entries if not _is_there(entry, len(places), counts)]
+    texts = zip(_split(value, ","), entries)
+    unknown = [text.strip() for text, entry in texts if not _is_there(entry, len(places), counts)]
     if unknown:
         case = "ze" if len(unknown) < len(entries) else "ze-none"
         known = f"0 to {len(places) - 1}" if len(places) > 1 else "0"
-        name = ".".join(map(str, unknown[0]))
-        return _kept(value, case, "visible-devices-unknown", name=name, known=known, program="sycl-ls")
+        return _kept(value, case, "visible-devices-unknown", name=unknown[0][:80], known=known, program="sycl-ls")
     numbers = [entry[0] for entry in entries]
     chosen = tuple(gpu for gpu in shown if any(places[number][0] == gpu for number in numbers))
     if len(chosen) == len(shown):

@@ -219,3 +219,12 @@ def test_a_shared_dev_keeps_the_callers_mask() -> None:
     (selection,) = select([read_inventory(host, Request())], None, host.environ, isolated=False)
     assert selection.env == ()
     assert [gpu.chosen for gpu in selection.inventory.gpus] == [False, True, False]
+
+
+def test_a_number_that_is_not_there_is_named_as_the_caller_wrote_it() -> None:
+    from gpubind.inventory.intel.inventory import read_inventory
+
+    for value, name in (("-1", "`-1`"), ("0, 010", "`010`"), ("1,9", "`9`")):
+        host = intel_host(*ARCS, environ={MASK: value})
+        (selection,) = select([read_inventory(host, Request())], None, host.environ, isolated=True)
+        assert [name in one.what for one in selection.inventory.findings] == [True]
