@@ -1,4 +1,6 @@
-"""`python -m gpubind`, and the console script. The memo answers first: nothing heavy is loaded before it is asked.
+"""`python -m gpubind`, `python PLACE/gpubind/__main__.py`, and the console script.
+
+The memo answers first: nothing heavy is loaded before it is asked.
 
 An interrupt ends both at once, silently, with 130.
 """
@@ -13,6 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn, Optional, Union
+
+if not __package__:  # started by its path, and the directory of that holds no modules
+    _PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:1] = [] if _PLACE in sys.path[1:] else [_PLACE]
 
 INTERRUPTED = 130
 _OBJECTS = 50_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -255,6 +254,7 @@ def wrap(
     logger `gpubind`. Errors: `UsageError` (`wrong-use` for both *host* and *environ*; `host-to-start`; those of a line
     that cannot be read); those of `start`.
     """
+    from gpubind.launch.execute import this_package
     from gpubind.launch.start import written
     from gpubind.launch.wrap.start import command_of_line
 
@@ -277,7 +277,7 @@ def wrap(
             what = "the line starts its runtime in another environment, where gpubind is only a command line"
             hint = "wrap the arguments after that program, or leave the request to GPUBIND_... variables"
             raise UsageError("wrap-elsewhere", what, where=" ".join(words[:1]), hint=hint)
-        return (sys.executable, "-m", "gpubind", "wrap", "--")
+        return (*this_package(), "wrap", "--")
 
     result, _ = command_of_line(words, asked.environ, lambda: asked, again, asked.report)
     return result._replace(argv=result.argv if dry_run else written(result), findings=tuple(found))

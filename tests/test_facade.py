@@ -306,7 +306,8 @@ def test_a_line_that_asks_for_no_gpu_stays_as_it_is(line: tuple[str, ...]) -> No
 
 def test_a_line_for_another_environment_is_planned_there() -> None:
     made = gpubind.wrap(("srun", *LINE), host=HOST, dry_run=True)
-    assert made.argv == ("srun", sys.executable, "-m", "gpubind", "wrap", "--", *LINE)
+    package = str(Path(gpubind.__file__).with_name("__main__.py"))
+    assert made.argv == ("srun", sys.executable, package, "wrap", "--", *LINE)
     with pytest.raises(UsageError, match="wrap-elsewhere"):
         gpubind.wrap(("srun", *LINE), host=HOST, check=True, dry_run=True)
 

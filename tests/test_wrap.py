@@ -26,6 +26,7 @@ from tests.support.images import glibc
 from tests.support.trees import Spec, make_tree
 
 HOST = HOSTS[0]
+ROOT = Path(__file__).parents[1]
 TESTS = Path(__file__).parent
 RECORDER = """#!/bin/sh
 [ "$1" = --version ] && { echo "NAME version 1.4.5"; exit; }
@@ -149,7 +150,7 @@ def test_a_dry_run_prints_an_option_with_its_value_on_each_line(machine: Machine
 def test_behind_what_changes_the_environment_gpubind_plans_anew(machine: Machine, prefix: tuple[str, ...]) -> None:
     line = ("apptainer", "exec", "--nv", "img.sif", "true")
     done = machine.run("-q", "--gpus", "0", "--", *prefix, *line)
-    again = (sys.executable, "-m", "gpubind", "wrap", "-q", "--gpus", "0", "--")
+    again = (sys.executable, str(ROOT / "gpubind/__main__.py"), "wrap", "-q", "--gpus", "0", "--")
     assert (done.returncode, done.stderr) == (42, "")
     assert machine.started == [f"{machine.directory}/{prefix[0]}", *prefix[1:], *again, *line]
 

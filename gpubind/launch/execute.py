@@ -33,7 +33,14 @@ def this_program() -> tuple[str, ...]:
     """Return the arguments that start this gpubind: by its path, as another host or `sudo` has another PATH."""
     program = sys.argv[0]
     is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
-    return (sys.executable, "-m", "gpubind") if is_module else (os.path.abspath(program),)
+    return this_package() if is_module else (os.path.abspath(program),)
+
+
+def this_package() -> tuple[str, ...]:
+    """Return the arguments that start this package by its path: `-m` would look in the working directory first."""
+    archive: Optional[str] = getattr(sys.modules[__name__].__loader__, "archive", None)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return sys.executable, archive or os.path.join(package, "__main__.py")
 
 
 def need_program(name: str, environ: Mapping[str, str]) -> str:

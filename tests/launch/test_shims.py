@@ -93,6 +93,18 @@ def test_a_shim_starts_a_line_with_gpus_through_wrap(tmp_path: Path) -> None:
     assert started(real.parent)[1:] == ["exec", "--nv", "img.sif", "true"]
 
 
+def test_a_shim_runs_no_module_of_the_working_directory(tmp_path: Path) -> None:
+    program(tmp_path / "real", "docker")
+    installed(tmp_path, "bin", "docker")
+    (tmp_path / "here/gpubind").mkdir(parents=True)
+    for module in ("gpubind/__init__", "gpubind/__main__", "typing", "json"):
+        (tmp_path / f"here/{module}.py").write_text("raise SystemExit('a module of the working directory was run')")
+    line = (f"{tmp_path}/bin/docker", "run", "--gpus", "all", "x")
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))}
+    ran = subprocess.run(line, check=False, capture_output=True, text=True, env=environ, cwd=tmp_path / "here")
+    assert "working directory" not in ran.stderr
+
+
 def test_without_gpubind_a_shim_starts_the_real_program_alone(tmp_path: Path) -> None:
     real = program(tmp_path / "real", "docker")
     installed(tmp_path, "bin", "docker")
