@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpubind.formats.driver.gpu_names import (
     CUDA_VISIBLE_DEVICES,
     HIP_VISIBLE_DEVICES,
     ROCR_VISIBLE_DEVICES,
+    hides_all,
+    is_uuid,
     parse_gpu_id,
     split_visible,
 )
@@ -27,25 +29,44 @@ def choice_outside(plan: Plan, environ: Mapping[str, str], is_outside: Callable[
     if plan.request.gpus is not None or plan.request.cdi_devices:
         return
     for name, value, gpus in _chosen(plan, environ):
-        if is_outside(name) and len(split_visible(value)) < len(gpus):
+        names = split_visible(value)
+        if is_outside(name) and (hides_all(names) or len(names) < len(gpus)):
             yield _lost("outside", name, value, gpus)
 
 
 def choice_of_others(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the variables of *environ* that later commands bring into an instance, whose GPUs have other numbers."""
-    numbers = {one.name: one.value for one in plan.env if one.op == "set"} if plan.isolated else {}
+    """Yield the variables of *environ* that later commands bring into an instance, where they mean other GPUs."""
+    renumbered = {one.name for one in plan.env if one.op == "set"} if plan.isolated else set()
     for name, value, gpus in _chosen(plan, environ):
-        if name in numbers and numbers[name] != value:
+        names = split_visible(value)
+        if name in renumbered and not hides_all(names) and not all(_is_same_inside(one, gpus, plan) for one in names):
             yield _lost("entered", name, value, gpus)
 
 
 def choice_by_count(plan: Plan, environ: Mapping[str, str], option: str) -> Iterator[Finding]:
     """Yield the variables of *environ* that name other GPUs than the first ones, which *option* gives by a count."""
     for name, value, gpus in _chosen(plan, environ):
-        ids = [parse_gpu_id(text) for text in split_visible(value)]
+        names = split_visible(value)
+        if hides_all(names):
+            yield _lost("count-none", name, value, gpus, option)
+        ids = [parse_gpu_id(text) for text in names]
         named = {gpu.index for one in ids if one is not None for gpu in gpus_named(one, plan.gpus)}
         if named and None not in ids and not {gpu.index for gpu in gpus} <= named:
             yield _lost("count", name, value, gpus, option)
+
+
+def _is_same_inside(name: str, gpus: Sequence[Gpu], plan: Plan) -> bool:
+    """Return whether *name* means the same GPU where only *gpus* are, counted from 0: so does a UUID of theirs.
+
+    So does a name that no GPU of *plan* is known to have.
+    """
+    gpu_id = parse_gpu_id(name)
+    vendors = [gpu for gpu in plan.gpus if gpu.vendor == gpus[0].vendor]
+    named = gpus_named(gpu_id, vendors) if gpu_id is not None else ()
+    if is_uuid(name):
+        return all(gpu in gpus for gpu in named)
+    here = sorted(gpus, key=lambda gpu: gpu.index or 0)
+    return not named or (name.isdigit() and named == tuple(here[int(name) : int(name) + 1]))
 
 
 def _chosen(plan: Plan, environ: Mapping[str, str]) -> Iterator[tuple[str, str, list[Gpu]]]:
@@ -65,6 +86,7 @@ def _lost(case: str, name: str, value: str, gpus: list[Gpu], option: str = "") -
         name=name,
         value=value,
         option=option,
+        choice="none" if hides_all(split_visible(value)) else f'"${name}"',
         gpus=counted(len(gpus), "GPU"),
         numbers=", ".join(str(gpu.index) for gpu in gpus),
     )

@@ -48,6 +48,35 @@ def test_an_instance_with_the_gpus_of_an_option_is_told_of_the_variables_that_la
 
 
 @pytest.mark.parametrize(
+    ("gpus", "value", "is_other"),
+    [
+        ("0", "GPU-00000000", False),
+        ("1", "GPU-00000001", False),
+        ("0,1", "GPU-00000001,GPU-00000000", False),
+        ("0,1", "1", False),
+        ("0", "0,", False),
+        ("0", "7", False),
+        ("0", "", False),
+        ("0", "GPU-00000001", True),
+        ("1", "0", True),
+        ("1", "GPU-00000001,0", True),
+    ],
+)
+def test_a_name_that_means_the_same_gpu_inside_an_instance_is_not_told(gpus: str, value: str, is_other: bool) -> None:
+    assert bool(lost("--contain", gpus=gpus, entered=True, CUDA_VISIBLE_DEVICES=value)) == is_other
+
+
+@pytest.mark.parametrize("value", ["", ",", "-1", "NoDevFiles"])
+def test_a_choice_of_no_gpu_is_told_with_a_value_that_the_option_takes(value: str) -> None:
+    (found,) = lost("--cleanenv", CUDA_VISIBLE_DEVICES=value)
+    assert "`gpubind exec --gpus none`" in (found.hint or "")
+    made = plan(host(rhel(), kernel()), Request(gpus="0"))
+    (counted,) = choice_by_count(made, {"CUDA_VISIBLE_DEVICES": value}, "--gpus 1")
+    assert counted.what == f"`--gpus 1` gives GPU 0, and CUDA_VISIBLE_DEVICES={value} of the caller chooses none"
+    assert "`gpubind wrap --gpus none -- ...`" in (counted.hint or "")
+
+
+@pytest.mark.parametrize(
     ("count", "value", "others"),
     [
         ("0", "1", True),
@@ -56,7 +85,6 @@ def test_an_instance_with_the_gpus_of_an_option_is_told_of_the_variables_that_la
         ("0", "0", False),
         ("0", "1,0", False),
         ("0", "GPU-00000000", False),
-        ("0", "", False),
         ("0", "first", False),
         ("0", "7", False),
     ],

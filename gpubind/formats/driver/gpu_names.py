@@ -8,6 +8,7 @@ sbatch(1); amd-ctk `internal/gpu-tracker/gpu-tracker.go` (parseGPUsList).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, Optional, Union
 
 from gpubind.errors import UsageError
@@ -204,6 +205,11 @@ def parse_listed(name: str, rule: ListRule) -> Union[GpuId, Literal["other"], No
     if rule.capitals and gpu_id.spelling != "index" and not name.startswith(("GPU-", "MIG-")):
         return None
     return gpu_id
+
+
+def hides_all(names: Sequence[str]) -> bool:
+    """Return whether a vendor's library shows no GPU for the list *names*."""
+    return names[0] in HIDE_ALL
 
 
 def is_number(name: str) -> bool:

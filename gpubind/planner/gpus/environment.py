@@ -75,7 +75,7 @@ class GpuList:
             self.names = tuple(
                 one for name in gpu_names.split_amd_visible(self.value) for one in self._partitions(name)
             )
-        self.hides_all = self.names[0] in gpu_names.HIDE_ALL
+        self.hides_all = gpu_names.hides_all(self.names)
         """Whether the vendor's library shows no GPU."""
         self.is_numbers = all(map(gpu_names.is_number, self.names))
         self.has_uuid = any(map(gpu_names.is_uuid, self.names))
