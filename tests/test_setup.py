@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
 
@@ -133,6 +134,55 @@ def test_the_default_runtime_returns(root: Path) -> None:
     }
 
 
+def daemon_after(root: Path, *steps: Any) -> Optional[bytes]:
+    """daemon.json after *steps*: options of `setup docker`, or what the user writes."""
+    path = root / CONFIGURATIONS["docker"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for step in steps:
+        if isinstance(step, dict):
+            path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **step}))
+        else:
+            done = setup(root, "docker", *step)
+            assert done.returncode == 0, done.stderr
+    return path.read_bytes() if path.exists() else None
+
+
+A, B = ({"default-runtime": name, "runtimes": {name: {"path": "/x"}}} for name in "ab")
+DEFAULT, RENAMED, UNDO = ("--default",), ("--default", "--name", "nvidia"), ("--undo",)
+
+
+@pytest.mark.parametrize(
+    ("steps", "left"),
+    [
+        ([{"debug": True}, RENAMED, (), UNDO], {"debug": True}),
+        ([DEFAULT, RENAMED, UNDO], None),
+        ([(), DEFAULT, UNDO], None),
+        ([A, DEFAULT, {"debug": True}, UNDO, B, DEFAULT, UNDO], {**A, **B, "debug": True}),
+        ([A, DEFAULT, {"runtimes": {"gpubind": {"path": ENTRY.program}}}, UNDO], {}),
+    ],
+    ids=["another name", "without a file", "twice", "renewed", "removed by the user"],
+)
+def test_the_default_runtime_after_an_undo_exists(root: Path, steps: list[Any], left: Any) -> None:
+    found = daemon_after(root, *steps)
+    assert (None if found is None else json.loads(found)) == left
+    copies = [name for name in files(root) if name.endswith(".before-gpubind")]
+    assert not copies or left == {}
+
+
+def test_another_name_stays_the_default(root: Path) -> None:
+    found = daemon_after(root, RENAMED, ())
+    assert json.loads(found or b"")["default-runtime"] == "gpubind"
+
+
+def test_a_copy_has_the_permissions_of_the_file(root: Path) -> None:
+    path = root / CONFIGURATIONS["docker"]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(DAEMON)
+    path.chmod(0o600)
+    setup(root, "docker")
+    assert path.with_name("daemon.json.before-gpubind").stat().st_mode & 0o777 == 0o600
+
+
 def test_podman_may_have_it_as_default(root: Path) -> None:
     setup(root, "podman", "--default", "--name", "nvidia")
     assert entries(root, "podman")["engine"] == {
@@ -146,6 +196,10 @@ MALFORMED = {
     "a list": ("docker", b"[]"),
     "a key twice": ("docker", b'{"debug": true, "debug": false}'),
     "runtimes": ("docker", b'{"runtimes": []}'),
+    "many digits": ("docker", b'{"a": ' + b"9" * 5000 + b"}"),
+    "half a character": ("docker", b'{"a": "\\ud800"}'),
+    "not a number": ("docker", b'{"a": NaN}'),
+    "too large": ("docker", b'{"a": 1e999}'),
     "toml": ("containerd", b"version = \n"),
     "version 1": ("containerd", b"[plugins]\n"),
     "inline": ("containerd", b'version = 2\nplugins = {"io.containerd.grpc.v1.cri" = {}}\n'),
@@ -191,7 +245,7 @@ def test_containerds_other_tables_and_comments_stay(version: int, plugin: str) -
     found = parse_toml(made, "x", "x")["plugins"][plugin]["containerd"]["runtimes"]["gpubind"]
     assert found == {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": ENTRY.program}}
     assert in_containerd(made, ENTRY) == made
-    assert out_of_containerd(made) == text
+    assert out_of_containerd(made, text, ENTRY.program) == text
 
 
 def test_a_name_of_another_time_is_replaced() -> None:
@@ -209,6 +263,64 @@ def test_an_empty_configuration_is_as_good_as_none(data: Optional[bytes]) -> Non
 @pytest.mark.parametrize("options", [("--name", "a b"), ("--name", "")])
 def test_a_name_that_no_engine_takes_is_refused(root: Path, options: tuple[str, ...]) -> None:
     assert setup(root, "docker", *options).returncode == 2
+
+
+CHANGES: dict[str, tuple[Callable[[bytes], bytes], bool]] = {
+    "no end of a line": (lambda text: text.rstrip(b"\n"), True),
+    "CRLF": (lambda text: text.replace(b"\n", b"\r\n"), True),
+    "no empty line": (lambda text: text.replace(b"\n\n# gpubind", b"\n# gpubind"), True),
+    "no end": (lambda text: text.replace(b"# gpubind setup: end\n", b""), False),
+    "another block": (lambda text: text.replace(b"# gpubind setup: ", b"# mine: "), False),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_no_entry_stays_without_its_program(root: Path, name: str) -> None:
+    change, is_undone = CHANGES[name]
+    path = root / CONFIGURATIONS["containerd"]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTAINERD)
+    setup(root, "containerd")
+    path.write_bytes(change(path.read_bytes()))
+    launcher = root / "usr/local/sbin/gpubind-containerd-runtime"
+    done = setup(root, "containerd", "--undo")
+    assert (done.returncode, launcher.exists()) == ((0, False) if is_undone else (2, True))
+    assert (b"gpubind" in path.read_bytes()) is not is_undone
+    if is_undone:
+        assert parse_toml(path.read_bytes(), "x", "x") == parse_toml(CONTAINERD, "x", "x")
+    else:
+        assert done.stderr.startswith("error: setup-conflict: ")
+        assert setup(root, "containerd", "--name", "other").returncode == 2
+
+
+def test_no_other_runtime_of_docker_loses_its_program(root: Path) -> None:
+    other = {"x": {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": ENTRY.program}}}
+    daemon_after(root, (), {"runtimes": other})
+    done = setup(root, "docker", "--undo")
+    assert (done.returncode, done.stderr.startswith("error: setup-conflict: ")) == (2, True)
+    assert (root / "usr/local/sbin/gpubind-docker-runtime").exists()
+
+
+@pytest.mark.parametrize("engine", ["docker", "containerd"])
+def test_an_empty_configuration_comes_back_to_the_byte(root: Path, engine: str) -> None:
+    path = root / CONFIGURATIONS[engine]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    before = files(root)
+    setup(root, engine)
+    setup(root, engine, "--undo")
+    assert files(root) == before
+
+
+@pytest.mark.parametrize("options", [(), ("--default",), ("--undo",)])
+def test_podmans_file_with_a_change_of_the_user_stays(root: Path, options: tuple[str, ...]) -> None:
+    setup(root, "podman")
+    path = root / CONFIGURATIONS["podman"]
+    path.write_text(path.read_text() + '[containers]\nenv = ["A=1"]\n')
+    before = files(root)
+    done = setup(root, "podman", *options)
+    assert (done.returncode, done.stderr.startswith("error: setup-conflict: ")) == (2, True)
+    assert files(root) == before
 
 
 def test_containerd_has_no_default(root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Optional
@@ -39,8 +40,8 @@ class FileChange(NamedTuple):
     after: Optional[bytes]
     """None: the file is removed."""
     is_program: bool = False
-    is_kept: bool = False
-    """Whether a copy of the earlier file stays."""
+    is_copy: bool = False
+    """Whether it is the copy of a configuration without gpubind."""
 
     @property
     def is_one(self) -> bool:
@@ -110,8 +111,11 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
     before = _read(setup, path)
     with _about(setup, path):
         after = setup.of.register(before, entry)
-    is_kept = before is not None and not registration.is_ours(before, setup.engine)
-    return (*changes, FileChange(path, before, after, is_kept=is_kept))
+        is_first = before is None or setup.of.remove(before, None, setup.launcher) == before
+    copy = FileChange(path + COPY, _read(setup, path + COPY), before, is_copy=True)
+    if is_first and copy.is_one:  # one of an earlier time would return what is no longer wanted
+        changes.append(copy)
+    return (*changes, FileChange(path, before, after))
 
 
 def removed(setup: Setup) -> tuple[FileChange, ...]:
@@ -148,11 +152,11 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
                 os.unlink(path)
                 continue
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            if change.is_kept and not os.path.lexists(path + COPY):
-                write_file(path + COPY, change.before or b"")
             write_file(path, change.after)
             if change.is_program:
                 os.chmod(path, 0o755)
+            elif change.is_copy:
+                shutil.copymode(path[: -len(COPY)], path)
         except OSError as error:
             why = error.strerror or str(error)
             raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why) from error

@@ -59,10 +59,10 @@ def _home(variable: str, below: str) -> str:
 
 
 def _difference(change: FileChange) -> str:
-    """Return the difference that *change* makes, as `diff -u` prints it."""
+    """Return the difference that *change* makes, as `diff -u` prints it; nothing for a new copy."""
     import difflib
 
-    if not change.is_one:
+    if not change.is_one or (change.is_copy and change.before is None):
         return ""
     before, after = (
         (data or b"").decode("utf-8", "replace").splitlines(keepends=True) for data in (change.before, change.after)

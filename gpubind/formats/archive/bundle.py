@@ -15,7 +15,7 @@ from typing import Annotated, Any, Optional
 
 from gpubind.errors import Format
 from gpubind.formats.archive.oci import variables
-from gpubind.formats.text.json import once, parse_json, written_like
+from gpubind.formats.text.json import parse_exact_json, written_like
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode
 from gpubind.model.plain import Decoder
@@ -224,20 +224,8 @@ def absolute(bundle: Bundle, path: str) -> str:
 
 def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
     """Return the text, and its value. Errors: for what is ambiguous to readers, and what cannot be written again."""
-    parse_json(data, SIZE_LIMIT, _FORMAT)
-    text = data.decode("utf-8")
-    try:
-        value = json.loads(text, object_pairs_hook=once(_FORMAT), parse_constant=_no_number)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise _FORMAT.damaged("half of a surrogate pair in a string") from error
-    except ValueError as error:
-        raise _FORMAT.damaged(str(error)[:200]) from error
-    return text, _DECODER.value(dict[str, Any], value)
-
-
-def _no_number(word: str) -> Any:
-    raise _FORMAT.damaged(f"{word} is not a number of JSON")
+    value = parse_exact_json(data, SIZE_LIMIT, _FORMAT)
+    return data.decode("utf-8"), _DECODER.value(dict[str, Any], value)
 
 
 def _numbers(node: DeviceNode) -> dict[str, Any]:

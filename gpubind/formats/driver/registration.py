@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 from gpubind.errors import Format, UsageError
-from gpubind.formats.text.json import once, parse_json, written_like
+from gpubind.formats.text.json import parse_exact_json, written_like
 from gpubind.formats.text.toml import parse_toml
 from gpubind.frozen import NamedTuple
 
@@ -23,7 +23,10 @@ SIZE_LIMIT = 1 << 20
 HEADER = "# Written by `gpubind setup {engine}`; `gpubind setup {engine} --undo` removes it."
 _BEGIN, _END = "# gpubind setup: begin", "# gpubind setup: end"
 _FORMAT = Format("bad-config", "malformed configuration of an engine", "correct it first; nothing was changed")
-_BLOCK = re.compile(rf"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
+_BLOCK = re.compile(
+    rf"(?:(?<=\n)\r?\n)?^{re.escape(_BEGIN)}\s*?\n.*?^{re.escape(_END)}[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
+"""The block and the empty line before it. An editor may have changed the ends of its lines."""
 _PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 """The plugin that has the runtimes, by the version of containerd's configuration."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -46,10 +49,11 @@ def in_docker(data: Optional[bytes], entry: Registration) -> bytes:
     known = runtimes.get(entry.name)
     if known is not None and _path(known) != entry.program:
         raise _conflict("docker", entry, _path(known))
-    for name in [name for name, runtime in runtimes.items() if _path(runtime) == entry.program]:
+    earlier = [name for name, runtime in runtimes.items() if _path(runtime) == entry.program]
+    for name in earlier:
         del runtimes[name]
     runtimes[entry.name] = {"path": entry.program}
-    if entry.is_default:
+    if entry.is_default or document.get("default-runtime") in earlier:
         document["default-runtime"] = entry.name
     return written_like(document, '{\n    "' if data is None else data.decode()).rstrip().encode() + b"\n"
 
@@ -57,21 +61,25 @@ def in_docker(data: Optional[bytes], entry: Registration) -> bytes:
 def out_of_docker(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
     """Return *data*, daemon.json, without runtimes of *program*; None if nothing else is in it.
 
-    *before* is the copy of an earlier file, whose default runtime returns. Errors: `FormatError`.
+    *before* is the copy of an earlier file, whose default runtime returns. Errors: `FormatError`; `UsageError`
+    (`setup-conflict`) if *program* is still named.
     """
     document = _daemon(data)
     runtimes = document.get("runtimes", {})
     names = [name for name, runtime in runtimes.items() if _path(runtime) == program]
-    if not names:
-        return data
     for name in names:
         del runtimes[name]
+    _need_unnamed(runtimes, program)
+    if not names:
+        return data
     if not runtimes:
         document.pop("runtimes")
     if document.get("default-runtime") in names:
-        earlier = _daemon(before).get("default-runtime")
-        if earlier is None:
-            del document["default-runtime"]
+        copy = _daemon(before)
+        earlier = copy.get("default-runtime")
+        is_there = isinstance(earlier, str) and (earlier in runtimes or earlier not in copy.get("runtimes", {}))
+        if not is_there:
+            del document["default-runtime"]  # dockerd does not start with the name of a runtime that it lacks
         else:
             document["default-runtime"] = earlier
     if not document and before is None:
@@ -89,8 +97,7 @@ def _daemon(data: Optional[bytes]) -> dict[str, Any]:
     """Return the members of daemon.json. Errors: `FormatError`."""
     if data is None or not data.strip():
         return {}
-    parse_json(data, SIZE_LIMIT, _FORMAT)
-    document = json.loads(data, object_pairs_hook=once(_FORMAT))
+    document = parse_exact_json(data, SIZE_LIMIT, _FORMAT)
     if not isinstance(document, dict) or not isinstance(document.get("runtimes", {}), dict):
         raise _FORMAT.damaged("an object is wanted", "key runtimes" if isinstance(document, dict) else "")
     return document
@@ -119,8 +126,8 @@ def in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
     if plugin is None:
         why = f"its version is {version!r:.40}, and gpubind writes versions 2 and 3"
         raise _FORMAT.damaged(why, "key version", hint="`containerd config migrate` prints it in a newer version")
-    known = _runtimes(tables, plugin)
-    if entry.name in known:
+    _need_unnamed(tables, entry.program)
+    if entry.name in _runtimes(tables, plugin):
         raise _conflict("containerd", entry, "")
     place = f'plugins."{plugin}".containerd.runtimes.{entry.name}'
     block = [f"[{place}]", 'runtime_type = "io.containerd.runc.v2"', f"[{place}.options]"]
@@ -134,11 +141,29 @@ def in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
     return written
 
 
-def out_of_containerd(data: bytes) -> Optional[bytes]:
-    """Return *data*, config.toml, without gpubind's block; None if nothing else was in it."""
+def out_of_containerd(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
+    """Return *data*, config.toml, without gpubind's block; *before*, the earlier file, if nothing else was in it.
+
+    Errors: `FormatError`; `UsageError` (`setup-conflict`) if *program* is still named: containers would not start
+    without it.
+    """
     text = data.decode("utf-8", "surrogateescape")
     left = _BLOCK.sub("", text)
-    return None if left != text and left.strip() == "version = 2" else left.encode("utf-8", "surrogateescape")
+    tables = parse_toml(left.encode("utf-8", "surrogateescape"), *_TOML)
+    _need_unnamed(tables, program)
+    if left != text and left.strip() == "version = 2" and not (before or b"").strip():
+        return before
+    return left.encode("utf-8", "surrogateescape")
+
+
+def _need_unnamed(tables: Any, program: str) -> None:
+    """Raise `UsageError` (`setup-conflict`) if *program* is a value in *tables*."""
+    if isinstance(tables, dict):
+        for value in tables.values():
+            _need_unnamed(value, program)
+    if tables == program:
+        hint = f"remove the entry with {program}, then run this again"
+        raise UsageError("setup-conflict", "an entry that `gpubind setup` does not recognize names gpubind", hint=hint)
 
 
 _TOML = (_FORMAT.code, _FORMAT.what)
@@ -168,16 +193,31 @@ def is_ours(data: bytes, engine: str) -> bool:
     return HEADER.format(engine=engine).encode() in data.split(b"\n")[:2]
 
 
+_PODMAN = re.compile(
+    re.escape(HEADER.format(engine="podman"))
+    + rf'\n\[engine\]\n(?:runtime = "{NAME.pattern}"\n)?\n\[engine\.runtimes\]\n{NAME.pattern} = \["[^"\n]*"\]\n'
+)
+"""What `for_podman` writes."""
+
+
 def _in_podman(data: Optional[bytes], entry: Registration) -> bytes:
-    if data is not None and not is_ours(data, "podman"):
-        raise not_ours()
+    if data is not None:
+        _need_unchanged(data)
     return for_podman(entry)
 
 
 def _out_of_podman(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
+    _need_unchanged(data)
+    return None
+
+
+def _need_unchanged(data: bytes) -> None:
+    """Raise `UsageError` (`setup-conflict`) if *data* is not what `for_podman` writes."""
     if not is_ours(data, "podman"):
         raise not_ours()
-    return None
+    if not _PODMAN.fullmatch(data.decode("utf-8", "surrogateescape")):
+        hint = "move your settings to another file of that directory, and remove this file"
+        raise UsageError("setup-conflict", "others have changed a file of gpubind's", hint=hint)
 
 
 def not_ours() -> UsageError:
@@ -230,7 +270,7 @@ ENGINES: Mapping[str, Engine] = {
         ("runc", "crun"),
         "/etc/containerd/config.toml",
         in_containerd,
-        lambda data, before, program: out_of_containerd(data),
+        out_of_containerd,
         "`systemctl restart containerd` makes containerd read it",
         has_users=False,
         has_default=False,

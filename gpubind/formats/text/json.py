@@ -10,6 +10,8 @@ from typing import Any, Union
 from gpubind.errors import Format
 
 DIGITS_LIMIT = 20  # 64 bits; making a number of digits costs quadratic time
+DIGITS_TO_KEEP = 4000
+"""Those of a number that is written again as it was. Python converts at most 4300."""
 
 VALUES_LIMIT = 1_000_000
 """Commas and brackets of a document: 16 MB of `{},` would be 400 MB of values. A record of a host has about 6,000."""
@@ -38,6 +40,33 @@ def parse_json(data: bytes, limit: int, kind: Format, *, keeps_halves: bool = Fa
         raise kind.damaged("not UTF-8", f"byte {error.start}") from error
     except ValueError as error:
         raise kind.damaged(str(error)[:200], f"byte {getattr(error, 'pos', 0)}") from error
+
+
+def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
+    """Return the value of *data*, a document that will be written again: nothing in it is ambiguous to readers or lost.
+
+    Errors: those of `parse_json`; those of *kind* for a key twice, half a character, and a number that JSON lacks.
+    """
+
+    def integer(digits: str) -> int:
+        if len(digits) > DIGITS_TO_KEEP:
+            raise kind.damaged(f"a number of {len(digits)} digits")
+        return int(digits)
+
+    def constant(word: str) -> Any:
+        raise kind.damaged(f"{word} is not a number of JSON")
+
+    parse_json(data, limit, kind)
+    try:
+        value = json.loads(
+            data.decode("utf-8"), object_pairs_hook=once(kind), parse_int=integer, parse_constant=constant
+        )
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise kind.damaged("half of a surrogate pair in a string") from error
+    except ValueError as error:
+        raise kind.damaged(str(error)[:200]) from error
+    return value
 
 
 def written_like(document: Mapping[str, Any], like: str) -> str:
