@@ -15,6 +15,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, absolute, edited, for_start
+from gpubind.host.base import MIG_VARIABLES
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan
 from gpubind.model.arch import ARCHITECTURES
@@ -35,6 +36,10 @@ CHOICES = ("gpus", "handed-on")
 """The rules of a plan's variables that choose GPUs."""
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 """NVIDIA's programs that docker's `--gpus` has runtimes run before the start: the plan takes their place."""
+
+
+MIG_MANAGERS = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
+"""The nodes to configure and to monitor MIG. Source: /proc/driver/nvidia-caps/mig-minors."""
 
 
 class BundleRuntime(Runtime):
@@ -213,8 +218,15 @@ class EngineRuntime(BundleRuntime):
     def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
         """Return the config.json with *plan* in it, without variables that choose GPUs: only the nodes do, as with
         NVIDIA's toolkit. A privileged container has all nodes, which are numbered differently.
+
+        The rights over MIG as a whole are for containers that request them.
         """
-        return super().words(plan._replace(env=tuple(one for one in plan.env if one.rule not in CHOICES)), start)
+        env = tuple(one for one in plan.env if one.rule not in CHOICES)
+        own = start.bundle.variables if start.bundle is not None else {}
+        devices = plan.devices
+        if not any(own.get(name) for name in MIG_VARIABLES):
+            devices = tuple(node for node in devices if node.target not in MIG_MANAGERS)
+        return super().words(plan._replace(env=env, devices=devices), start)
 
 
 CRUN = BundleRuntime("crun")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from gpubind.errors import CheckError, FormatError, GpubindError, NothingToBindError, UsageError
 from gpubind.formats.archive.bundle import ANNOTATION, SIZE_LIMIT
+from gpubind.host import Host
 from gpubind.launch.oci.edit import edit_bundle
 from gpubind.launch.target import Message
 from gpubind.model import CudaNote, Finding
@@ -227,3 +229,28 @@ def test_mounts_of_the_user_take_precedence(tmp_path: Path) -> None:
     own = {"destination": LIBCUDA, "type": "bind", "source": "/srv/mine.so", "options": ["bind"]}
     document = edit(bundle(tmp_path, config(ALL, mounts=[own])))
     assert [mount for mount in document["mounts"] if mount["destination"] == LIBCUDA] == [own]
+
+
+@pytest.mark.parametrize(("variable", "privileged", "managers"), [("", False, 0), ("", True, 0), ("all", True, 2)])
+def test_the_rights_over_mig_as_a_whole_are_for_containers_that_request_them(
+    tmp_path: Path, variable: str, privileged: bool, managers: int
+) -> None:
+    env = [f"NVIDIA_MIG_CONFIG_DEVICES={variable}"] if variable else []
+    path = bundle(tmp_path, config(ALL, *env))
+    if privileged:
+        document = json.loads(path.read_text())
+        document["process"]["capabilities"] = {"bounding": ["CAP_SYS_ADMIN"]}
+        path.write_text(json.dumps(document))
+    managing = {f"/dev/nvidia-caps/nvidia-cap{number}": Node("char", 234, number, 0o400) for number in (1, 2)}
+    spec = {
+        **kernel(),
+        **managing,
+        "/proc/devices": "Character devices:\n195 nvidia\n234 nvidia-caps\n235 nvidia-uvm\n",
+    }
+
+    def open_host(variables: Mapping[str, str]) -> Host:
+        return host(rhel(), spec, euid=0, environ=dict(variables))
+
+    edit_bundle(request(), str(path.parent), str(path), "runc", open_host)
+    found = [node for node in nodes(json.loads(path.read_text())) if node.startswith("/dev/nvidia-caps/")]
+    assert len(found) == managers
