@@ -252,6 +252,19 @@ def test_a_dry_run_pulls_nothing_and_says_that_the_image_is_unknown(machine: Mac
     assert "libcuda.so.1" in done.stdout
 
 
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_that_a_named_image_is_unknown_is_told_once_with_the_reason(machine: Machine, line: tuple[str, ...]) -> None:
+    done = machine.run(line[0], "-v", "--dry-run", *line[1:])
+    (told,) = (text for text in done.stderr.splitlines() if "image-unknown: " in text)
+    assert "new/image could not be inspected" in told
+
+
+def test_an_image_that_the_runtime_pulls_itself_is_not_called_unnamed(machine: Machine) -> None:
+    done = machine.run("wrap", "-v", "--", "apptainer", "exec", "--nv", "img.sif", "true", host="debian13-nvidia550")
+    (told,) = (text for text in done.stderr.splitlines() if "image-unknown: " in text)
+    assert "named" not in told
+
+
 def test_nothing_is_checked_that_was_not_looked_at(machine: Machine) -> None:
     done = machine.run("exec", "--check", "--dry-run", "--backend", "docker", "new/image", "true")
     assert (done.returncode, "error: image-store" in done.stderr) == (EXIT_NOT_STARTED, True)

@@ -121,7 +121,8 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
         missing, order = _missing_command(found) if hides else None, order_findings(found)
     if missing is None or not plan.drivers:
         for one in (*plan.findings, *words.findings, *order):
-            request.report(one)
+            if not (target.is_unknown and one.code == "image-unknown"):
+                request.report(one)
     if missing is not None:
         raise missing
 

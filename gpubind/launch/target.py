@@ -109,6 +109,8 @@ class StartTarget(NamedTuple):
     """More options of the runtime, after those of the plan: they keep it from starting another image."""
     is_unread: bool = False
     """Whether nothing can be planned for the image, and a message says why."""
+    is_unknown: bool = False
+    """Whether a message says why the image could not be inspected, and that the plan is made without it."""
 
     def close(self) -> None:
         """Close the image."""
@@ -225,7 +227,7 @@ def _with_stored(
             raise
         text = f"{error.where} could not be inspected, and the plan is made without it: {error.why}"
         request.report(Notice("note", "image-unknown", text))
-        return target._replace(options=())
+        return target._replace(options=(), is_unknown=True)
 
 
 def _pull(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> str:
