@@ -40,14 +40,16 @@ def install_shims(
 ) -> tuple[Shim, ...]:
     """Write a shim of each program in *names* into *directory*; without names, of each runtime in PATH with GPU flags.
 
-    *gpubind*: the arguments that start this program. Errors: `UsageError` (`unknown-backend`) for a program that
-    `wrap` does not read; `RuntimeLimitError` (`no-runtime`) for one that is not in PATH; `OutputError` (`other-file`
-    for a file of another kind, `unwritable-file`). Nothing is written before all files can be.
+    *gpubind*: the arguments that start this program. Errors: `UsageError` (`wrong-use` for a directory that PATH cannot
+    name, `unknown-backend` for a program that `wrap` does not read); `RuntimeLimitError` (`no-runtime`) for one that is
+    not in PATH; `OutputError` (`other-file` for a file of another kind, `unwritable-file`). Nothing is written before
+    all files can be.
     """
     for name in names:
         if name not in PROGRAMS:
-            raise UsageError("unknown-backend", f"wrap reads no command lines of `{name}`", hint=one_of(PROGRAMS, name))
-    directory = os.path.abspath(directory)
+            known = f"give a name, not a path: {os.path.basename(name)}" if "/" in name else one_of(PROGRAMS, name)
+            raise UsageError("unknown-backend", f"wrap reads no command lines of `{name}`", hint=known)
+    directory = _in_path(directory)
     found = {name: _real(name, environ) for name in names or WITH_GPU_FLAGS}
     there = {name: path for name, path in found.items() if path is not None}
     missing = ", ".join(name for name in found if name not in there)
@@ -75,9 +77,10 @@ def install_shims(
 def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
     """Remove the shims *names* from *directory*, all if none is named; return their paths. Other files stay.
 
-    Errors: `OutputError` (`other-file` for a named file of another kind, `unwritable-file`).
+    Errors: `UsageError` (`wrong-use`) as `install_shims`; `OutputError` (`other-file` for a named file of another kind,
+    `unwritable-file`).
     """
-    directory = os.path.abspath(directory)
+    directory = _in_path(directory)
     paths = [f"{directory}/{name}" for name in names or sorted(PROGRAMS)]
     for path in paths if names else ():
         _need_own(path)
@@ -89,6 +92,20 @@ def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
     except OSError as error:
         raise _unwritable(directory, error) from error
     return shims
+
+
+def _in_path(directory: str) -> str:
+    """Return the absolute path of *directory*. Errors: `UsageError` (`wrong-use`) for one that PATH cannot name."""
+    path = os.path.abspath(directory)
+    what = "DIR is empty" if not directory else ""
+    if ":" in path:
+        what = "the directory has a colon in its path, and PATH separates directories by colons"
+    elif "\n" in path:
+        what = "the directory has a newline in its path"
+    if what:
+        hint = "give a directory that can be put into PATH: gpubind install-shims ~/gpubind-bin"
+        raise UsageError("wrong-use", what, where=directory, hint=hint)
+    return path
 
 
 def _real(name: str, environ: Mapping[str, str]) -> Optional[str]:
@@ -107,7 +124,7 @@ def _text(program: str, gpubind: Sequence[str], directory: str) -> bytes:
     words = PROGRAMS[os.path.basename(program)].start_words  # without one of them, no line waits for Python
     starts = " | ".join(f'*" {word} "*' for word in words)
     lines = (
-        f"gpubind install-shims --remove {shlex.quote(directory)}".replace("\n", "?"),
+        f"gpubind install-shims --remove {shlex.quote(directory)}",
         f'case " $* " in {starts}) {wrapped} ;; esac' if words else wrapped,
         f'exec {real} "$@"',
     )
@@ -140,5 +157,5 @@ def _beginning(path: str) -> bytes:
 
 
 def _unwritable(path: str, error: OSError) -> OutputError:
-    why = error.strerror or str(error)
+    why = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror or str(error)
     return OutputError("unwritable-file", "the shims cannot be written or removed", where=path, why=why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
@@ -169,3 +170,35 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     program(tmp_path / "real", "docker")
     done = installed(tmp_path, "real/docker/bin")
     assert (done.returncode, "unwritable-file" in done.stderr) == (4, True)
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("nowhere")], ids=["file", "dangling link"])
+def test_what_is_no_directory_is_called_that(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    program(tmp_path / "real", "docker")
+    make(tmp_path / "bin")
+    done = installed(tmp_path, "bin")
+    assert (done.returncode, "why:   it is not a directory\n" in done.stderr) == (4, True), done.stderr
+
+
+@pytest.mark.parametrize("directory", ["", "a:b", "a\nb", "a:b/../c:d"])
+@pytest.mark.parametrize("options", [(), ("--remove",)], ids=["install", "remove"])
+def test_a_directory_that_path_cannot_name_is_wrong_use(
+    tmp_path: Path, directory: str, options: tuple[str, ...]
+) -> None:
+    program(tmp_path / "real", "docker")
+    done = installed(tmp_path, *options, directory)
+    assert (done.returncode, "error: wrong-use: " in done.stderr) == (2, True), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["real"]
+
+
+def test_a_path_in_the_place_of_a_name_is_told_as_one(tmp_path: Path) -> None:
+    real = program(tmp_path / "real", "docker")
+    done = installed(tmp_path, "bin", str(real))
+    assert (done.returncode, "hint:  give a name, not a path: docker\n" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("names", [(), ("docker",)])
+def test_that_there_is_nothing_to_remove_is_told(tmp_path: Path, names: tuple[str, ...]) -> None:
+    done = installed(tmp_path, "--remove", "bin", *names)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "nothing to remove: `install-shims` made no file in bin\n"

@@ -29,7 +29,10 @@ def install_shims(*, directory: str, programs: Optional[Sequence[str]], remove: 
 
     names = programs or ()
     if remove:
-        write_document("".join(f"removed {printable(path)}\n" for path in remove_shims(directory, names)), None)
+        removed = remove_shims(directory, names)
+        write_document("".join(f"removed {printable(path)}\n" for path in removed), None)
+        if not (removed or quiet):
+            complain(f"nothing to remove: `install-shims` made no file in {printable(directory)}\n")
         return
     shims = install(directory, names, this_program(), callers_environ())
     lines = [f"{shim.path} starts {shim.program}" for shim in shims]
