@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
+import gpubind as package
 from gpubind.cli.registering import Setup, apply, registered, removed
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.registration import Registration, in_containerd, in_docker, out_of_containerd, out_of_docker
@@ -96,11 +98,80 @@ def test_the_launcher_passes_on_what_it_gets(root: Path) -> None:
     setup(root, "docker")
     launcher = root / "usr/local/sbin/gpubind-docker-runtime"
     assert launcher.stat().st_mode & 0o777 == 0o755
-    last = launcher.read_text().splitlines()[-1]
-    assert last.startswith("exec /")
-    assert last.endswith(' oci-runtime --runtime /usr/sbin/runc -- "$@"')
+    line = next(line for line in launcher.read_text().splitlines() if "oci-runtime" in line)
+    assert line.endswith(' oci-runtime --runtime /usr/sbin/runc -- "$@"; fi')
     setup(root, "podman")
     assert "--runtime /usr/bin/crun --" in (root / "usr/local/sbin/gpubind-podman-runtime").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "output"),
+    [
+        (("--root", "/r", "create", "-b", "/b", "ID"), 1, ""),
+        (("run", "ID"), 1, ""),
+        (("--root", "/r", "kill", "ID", "9"), 0, "--root /r kill ID 9\n"),
+        (("delete", "--force", "ID"), 0, "delete --force ID\n"),
+        (("--version",), 0, "--version\n"),
+    ],
+)
+def test_without_gpubind_containers_end_and_none_starts(
+    root: Path, words: tuple[str, ...], status: int, output: str
+) -> None:
+    runc = root / "runc"
+    runc.write_text('#!/bin/sh\necho "$@"\n')
+    runc.chmod(0o755)
+    own = Setup("docker", "gpubind", False, str(runc), "", (f"{root}/gone/gpubind",), f"{root}/data", f"{root}/config")
+    apply(own, registered(own))
+    done = subprocess.run([own.launcher, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (status, output)
+    assert ("gpubind setup docker" in done.stderr) is (status != 0)
+
+
+@pytest.mark.parametrize("link", ["usr/local/sbin", "etc/docker", "etc/docker/daemon.json", "usr/sbin"])
+def test_links_below_a_root_do_not_leave_it(root: Path, tmp_path_factory: pytest.TempPathFactory, link: str) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    target, inside = outside / "there", root / outside.relative_to("/")
+    inside.mkdir(parents=True)
+    (root / link).parent.mkdir(parents=True, exist_ok=True)
+    if (root / link).exists():
+        (root / link).rename(inside / "there")
+    (root / link).symlink_to(target)
+    before = files(root)
+    assert setup(root, "docker").returncode == 0
+    assert [*outside.iterdir()] == []
+    assert any(str(inside / "there") in f"{root}/{name}" for name in files(root))
+    assert setup(root, "docker", "--undo").returncode == 0
+    assert files(root) == before
+
+
+def test_a_loop_of_links_below_a_root_is_an_error(root: Path) -> None:
+    (root / "etc").symlink_to("etc")
+    assert setup(root, "docker").returncode == 4
+
+
+@pytest.mark.parametrize(("runtime", "status"), [("/no/such/runc", 6), ("/usr/sbin", 6), ("./runc", 2), ("", 2)])
+def test_a_runtime_that_is_no_program_is_refused(root: Path, runtime: str, status: int) -> None:
+    before = files(root)
+    assert setup(root, "docker", "--runtime", runtime).returncode == status
+    assert files(root) == before
+
+
+def test_an_error_after_a_part_was_written_names_the_undo(root: Path) -> None:
+    (root / "etc").mkdir()
+    (root / "etc/docker").write_text("")
+    done = setup(root, "docker")
+    assert (done.returncode, "--undo" in done.stderr) == (4, True)
+    assert setup(root, "docker", "--undo").returncode == 0
+    assert not (root / "usr/local/sbin/gpubind-docker-runtime").exists()
+
+
+def test_only_what_changed_is_reported_to_be_read_again(root: Path) -> None:
+    path = root / CONFIGURATIONS["docker"]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(DAEMON)
+    assert "daemon.json.before-gpubind" in setup(root, "docker").stderr
+    path.write_bytes(DAEMON)
+    assert "reload" not in setup(root, "docker", "--undo").stderr
 
 
 def test_dockers_own_option_gets_a_hook_unless_nvidias_is_there(root: Path) -> None:
@@ -126,7 +197,7 @@ def test_the_default_runtime_returns(root: Path) -> None:
     found = entries(root, "docker")
     assert (found["default-runtime"], [*found["runtimes"]]) == ("nvidia", ["other", "nvidia"])
     path.write_text(json.dumps({**found, "debug": True}))  # changed by others meanwhile
-    setup(root, "docker", "--undo")
+    assert setup(root, "docker", "--undo").stderr == f"the earlier file: /{CONFIGURATIONS['docker']}.before-gpubind\n"
     assert entries(root, "docker") == {
         "runtimes": {"other": {"path": "/x"}},
         "default-runtime": "other",
@@ -356,6 +427,22 @@ def test_root_registers_no_gpubind_that_others_could_change(root: Path) -> None:
         return
     with pytest.raises(UsageError, match="setup-untrusted"):
         registered(own)
+
+
+def test_root_registers_no_package_that_others_could_change(root: Path) -> None:
+    checkout = root / "checkout"
+    checkout.mkdir()
+    (checkout / "gpubind").symlink_to(Path(package.__file__).parent)
+    if os.geteuid() != 0:
+        return
+    os.chown(checkout, 65534, 65534)
+    script = root / "script"
+    script.write_text("import sys\nfrom gpubind.__main__ import main\nsys.exit(main())\n")
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join((str(checkout), *sys.path))}
+    line = [sys.executable, str(script), "setup", "docker", "--root", str(root)]
+    done = subprocess.run(line, env=environ, capture_output=True, text=True, check=False, cwd="/")
+    assert done.stderr.startswith("error: setup-untrusted: ")
+    assert str(checkout) in done.stderr
 
 
 def test_errors_name_the_key() -> None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Optional
+from typing import Optional, Union
 
 from gpubind.cli.save import write_file
 from gpubind.errors import OutputError, RuntimeLimitError, UsageError, in_file
+from gpubind.files.links import Link, follow
 from gpubind.files.regular import read_regular
 from gpubind.files.trust import acts_as_root, is_obeyed
 from gpubind.formats.driver import registration
 from gpubind.formats.driver.registration import HEADER, SIZE_LIMIT, Registration
 from gpubind.frozen import NamedTuple
 from gpubind.host.programs import PROGRAM_DIRECTORIES
-from gpubind.model.answers import ABSENT, answer_in, could_not_look, may
+from gpubind.launch.execute import this_package
+from gpubind.model import Missing
+from gpubind.model.answers import ABSENT, answer_in, could_not_look, is_file, may
 
 PROGRAMS = "/usr/local/sbin"
 COPY = ".before-gpubind"
@@ -30,6 +34,19 @@ _HOOK = """#!/bin/sh
 echo 'gpubind: --gpus needs gpubind as the runtime: add --runtime NAME, or run: gpubind setup {engine} --default' >&2
 exit 1
 """
+_LAUNCHER = """#!/bin/sh
+{header}
+if {is_there}; then exec {own} oci-runtime --runtime {runtime} -- "$@"; fi
+# Without gpubind, containers can be stopped and removed. None starts: it might be one that requests GPUs.
+case " $* " in
+*" create "* | *" run "*)
+  echo {message} >&2
+  exit 1
+  ;;
+esac
+exec {runtime} "$@"
+"""
+_GONE = "gpubind is not there any more: install it and run `{command}`, or remove its runtime from {configuration}"
 
 
 class FileChange(NamedTuple):
@@ -66,10 +83,33 @@ class Setup(NamedTuple):
     """The directory for programs of an ordinary user."""
     config_home: Optional[str] = None
 
+    def real(self, path: str) -> str:
+        """Return the path on this machine of *path*, whose links are followed as by a process of the root directory.
+
+        Errors: `HostReadError` for a loop of links.
+        """
+        if not self.root:
+            return path
+
+        def step(here: str, name: str) -> Union[str, Link, Missing]:
+            there = f"{here}/{name}"
+            real = self.root + there
+            return Link(os.readlink(real)) if os.path.islink(real) else there
+
+        found = follow(path, "", "", step, os.path.dirname)[0]
+        if isinstance(found, Missing):
+            raise could_not_look(self.root + path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
+        return self.root + found
+
     @property
     def of(self) -> registration.Engine:
         """How the engine is told."""
         return registration.ENGINES[self.engine]
+
+    @property
+    def command(self) -> str:
+        """The command line that registers gpubind again."""
+        return f"gpubind setup {self.engine}" + (f" --root {shlex.quote(self.root)}" if self.root else "")
 
     @property
     def hook(self) -> str:
@@ -95,13 +135,14 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
 
     `UsageError`: `setup-conflict`, `setup-untrusted`.
     """
-    own = setup.program[-1] if setup.program[-1].startswith("/") else setup.program[0]
-    if acts_as_root() and not is_obeyed(own):
-        why = "users other than root could change it, or a directory above it"
-        hint = "install it where only root may write: `pipx install --global gpubind`, or a package"
-        raise UsageError("setup-untrusted", "engines would run this gpubind as root", where=own, why=why, hint=hint)
-    words = (*setup.program, "oci-runtime", "--runtime", _runtime(setup), "--")
-    text = f'#!/bin/sh\n{HEADER.format(engine=setup.engine)}\nexec {shlex.join(words)} "$@"\n'
+    _need_trusted(setup)
+    text = _LAUNCHER.format(
+        header=HEADER.format(engine=setup.engine),
+        is_there=" && ".join(f"[ -e {shlex.quote(word)} ]" for word in setup.program),
+        own=shlex.join(setup.program),
+        runtime=shlex.quote(_runtime(setup)),
+        message=shlex.quote(_GONE.format(command=f"gpubind setup {setup.engine}", configuration=setup.configuration)),
+    )
     changes = [_written(setup, setup.launcher, text)]
     if setup.hook and not _has_hook(setup):
         text = _HOOK.format(header=HEADER.format(engine=setup.engine), engine=setup.engine, name=setup.of.hook)
@@ -118,6 +159,18 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
     return (*changes, FileChange(path, before, after))
 
 
+def _need_trusted(setup: Setup) -> None:
+    """Raise `UsageError` (`setup-untrusted`) if engines would run, as root, what others can change."""
+    files = (*setup.program, *this_package())
+    untrusted = next((file for file in files if not is_obeyed(file)), None) if acts_as_root() else None
+    if untrusted is not None:
+        why = "users other than root could change it, or a directory above it"
+        hint = "install it where only root may write: `pipx install --global .` in the checkout, or a package"
+        raise UsageError(
+            "setup-untrusted", "engines would run this gpubind as root", where=untrusted, why=why, hint=hint
+        )
+
+
 def removed(setup: Setup) -> tuple[FileChange, ...]:
     """Return the changes that undo `registered`. Errors: those of reading; `UsageError` (`setup-conflict`)."""
     path = setup.configuration
@@ -125,8 +178,9 @@ def removed(setup: Setup) -> tuple[FileChange, ...]:
     with _about(setup, path):
         after = None if before is None else setup.of.remove(before, copy, setup.launcher)
     changes = [FileChange(path, before, _restored(setup, before, after, copy))]
-    if copy is not None and changes[0].after == copy:
-        changes.append(FileChange(path + COPY, copy, None))
+    if copy is not None:
+        left = None if changes[0].after == copy else copy
+        changes.append(FileChange(path + COPY, copy, left, is_copy=True))
     for file in filter(None, (setup.launcher, setup.hook)):
         there = _read(setup, file)
         if there is not None and registration.is_ours(there, setup.engine):
@@ -142,24 +196,26 @@ def _restored(setup: Setup, before: Optional[bytes], after: Optional[bytes], cop
 
 
 def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
-    """Write *changes*, a copy of each configuration first. Errors: `OutputError` (code `unwritable-file`)."""
+    """Write *changes*, the copy of a configuration first. Errors: `OutputError` (code `unwritable-file`)."""
+    hint = ""
     for change in changes:
         if not change.is_one:
             continue
-        path = setup.root + change.path
+        path = setup.real(change.path)
         try:
             if change.after is None:
                 os.unlink(path)
                 continue
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write_file(path, change.after)
+            hint = f"`{setup.command} --undo` removes what was written before"
             if change.is_program:
                 os.chmod(path, 0o755)
             elif change.is_copy:
-                shutil.copymode(path[: -len(COPY)], path)
+                shutil.copymode(setup.real(change.path[: -len(COPY)]), path)
         except OSError as error:
             why = error.strerror or str(error)
-            raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why) from error
+            raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why, hint=hint) from error
 
 
 def _written(setup: Setup, path: str, text: str) -> FileChange:
@@ -185,27 +241,34 @@ def _about(setup: Setup, path: str) -> Iterator[None]:
 def _has_hook(setup: Setup) -> bool:
     """Return whether a program of that name is there that is not gpubind's."""
     places = (f"{directory}/{setup.of.hook}" for directory in PROGRAM_DIRECTORIES)
-    return any(may(setup.root + path, os.X_OK) for path in places if path != setup.hook)
+    return any(_is_program(setup, path) for path in places if path != setup.hook)
+
+
+def _is_program(setup: Setup, path: str) -> bool:
+    real = setup.real(path)
+    return is_file(real) and may(real, os.X_OK)
 
 
 def _runtime(setup: Setup) -> str:
     """Return the path of the runtime that takes over. Errors: `RuntimeLimitError` (code `no-runtime`)."""
-    if setup.runtime is not None and setup.runtime.startswith("/"):
-        return setup.runtime
     names = setup.of.runtimes if setup.runtime is None else (setup.runtime,)
-    places = (f"{directory}/{name}" for name in names for directory in PROGRAM_DIRECTORIES)
-    found = next((path for path in places if may(setup.root + path, os.X_OK)), None)
+    is_path = names[0].startswith("/")
+    places = names if is_path else tuple(f"{directory}/{name}" for name in names for directory in PROGRAM_DIRECTORIES)
+    found = next((path for path in places if _is_program(setup, path)), None)
     if found is None:
         what, where = f"there is no {' or '.join(names)}", ":".join(PROGRAM_DIRECTORIES)
+        if is_path:
+            what, where = "the runtime is not a program", setup.real(names[0])
         raise RuntimeLimitError("no-runtime", what, where=where, hint="install it, or name its path with --runtime")
     return found
 
 
 def _read(setup: Setup, path: str) -> Optional[bytes]:
     """Return the bytes of *path*; None without such a file."""
+    real = setup.real(path)
     try:
-        return read_regular(setup.root + path, SIZE_LIMIT)
+        return read_regular(real, SIZE_LIMIT)
     except OSError as error:
         if answer_in(error) == ABSENT:
             return None
-        raise could_not_look(setup.root + path, error) from error
+        raise could_not_look(real, error) from error

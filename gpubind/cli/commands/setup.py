@@ -7,7 +7,7 @@ from typing import Optional
 
 from gpubind.cli.declarations import DRY_RUN, Argument, Option, Subcommand
 from gpubind.cli.output import complain, write_document
-from gpubind.cli.registering import FileChange, Setup, apply, registered, removed
+from gpubind.cli.registering import COPY, FileChange, Setup, apply, registered, removed
 from gpubind.errors import UsageError, one_of
 from gpubind.formats.driver.registration import ENGINES, NAME
 
@@ -17,9 +17,9 @@ def setup(
 ) -> None:
     """Register gpubind as an OCI runtime of an engine.
 
-    The difference is printed first. A copy of a configuration is kept next to it, and --undo returns it. A malformed
-    file is an error, and stays as it is. Root registers for all users; an ordinary user for their own podman, or a
-    rootless docker.
+    The difference is printed first. A copy of a configuration is kept next to it. --undo removes what this command
+    wrote, and other changes stay. A malformed file is an error, and stays as it is. Root
+    registers for all users; an ordinary user for their own podman, or a rootless docker.
     """
     from gpubind.launch.execute import this_program
 
@@ -30,6 +30,8 @@ def setup(
     if default and not ENGINES[engine].has_default:
         hint = "name the runtime in a RuntimeClass of Kubernetes, or set default_runtime_name yourself"
         raise UsageError("wrong-use", "--default is for docker and podman", hint=hint)
+    if runtime is not None and (not runtime or (not runtime.startswith("/") and "/" in runtime)):
+        raise UsageError("wrong-use", f"--runtime: `{runtime}` is neither a name nor an absolute path")
     is_users = os.geteuid() != 0 and root is None
     if is_users and not ENGINES[engine].has_users:
         raise UsageError("wrong-use", f"only root registers a runtime of {engine}", hint="sudo gpubind setup ...")
@@ -45,8 +47,18 @@ def setup(
         complain("nothing to change\n")
     elif not dry_run:
         apply(wanted, changes)
-        after = ENGINES[engine].after
-        complain(f"{after.replace('systemctl', 'systemctl --user') if is_users else after}\n")
+        _tell_what_follows(wanted, changes)
+
+
+def _tell_what_follows(setup: Setup, changes: tuple[FileChange, ...]) -> None:
+    """Report what makes the engine read a changed configuration, and where the copy of an earlier one is."""
+    configuration = next(change for change in changes if change.path == setup.configuration)
+    copies = [change for change in changes if change.path == setup.configuration + COPY and change.after is not None]
+    after = setup.of.after
+    if configuration.is_one and not setup.root:
+        complain(f"{after if setup.data_home is None else after.replace('systemctl', 'systemctl --user')}\n")
+    if copies:
+        complain(f"the earlier file: {copies[0].path}\n")
 
 
 def _home(variable: str, below: str) -> str:
