@@ -14,7 +14,7 @@ from gpubind.cli.save import write_file
 from gpubind.errors import OutputError, RuntimeLimitError, UsageError, in_file
 from gpubind.files.links import Link, follow
 from gpubind.files.regular import read_regular
-from gpubind.files.trust import acts_as_root, is_obeyed
+from gpubind.files.trust import is_obeyed
 from gpubind.formats.driver import registration
 from gpubind.formats.driver.registration import HEADER, SIZE_LIMIT, Registration
 from gpubind.frozen import NamedTuple
@@ -162,7 +162,7 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
 def _need_trusted(setup: Setup) -> None:
     """Raise `UsageError` (`setup-untrusted`) if engines would run, as root, what others can change."""
     files = (*setup.program, *this_package())
-    untrusted = next((file for file in files if not is_obeyed(file)), None) if acts_as_root() else None
+    untrusted = next((file for file in files if not is_obeyed(file)), None)
     if untrusted is not None:
         why = "users other than root could change it, or a directory above it"
         hint = "install it where only root may write: `pipx install --global .` in the checkout, or a package"
