@@ -164,6 +164,11 @@ MALFORMED = [
     (b'{"a": 1e999}', "the whole document"),
     (b'{"a": "\\ud800"}', "the whole document"),
     (b"[" * 100_000, "the whole document"),
+    (text(PLAIN, Process={}), "key Process"),
+    (text({**PLAIN, "hoo\N{KELVIN SIGN}s": {}}), "key hoo\N{KELVIN SIGN}s"),
+    (text(PLAIN, process={"env": [], "Env": ["NVIDIA_VISIBLE_DEVICES=all"]}), "key process.Env"),
+    (text(PLAIN, process={"user": {"additionalGIDs": [0]}}), "key process.user.additionalGIDs"),
+    (text(PLAIN, linux={"resources": {"Devices": []}}), "key linux.resources.Devices"),
     (text(without("ociVersion")), "key ociVersion"),
     (text(without("root")), "key root"),
     (text(PLAIN, root={"path": ""}), "key root.path"),
@@ -191,6 +196,10 @@ MALFORMED = [
         f"key annotations.{ANNOTATION}.env[0][0]",
     ),
 ]
+
+
+def test_names_that_the_user_chooses_may_differ_only_in_case() -> None:
+    assert bundle(annotations={"A": "1", "a": "2"}, x={"Env": 1, "env": 2}).annotations == {"A": "1", "a": "2"}
 
 
 @pytest.mark.parametrize(("data", "place"), MALFORMED)

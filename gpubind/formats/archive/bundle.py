@@ -48,6 +48,8 @@ _DECODER = Decoder(
     has_nul=False,
 )
 _EDITS = Decoder(_FORMAT)
+_KEYS = (*MEMBERS, *_DECODER.keys.values(), "process.user.additionalGids", "process.capabilities.bounding")
+"""Keys that are read or written; `a.b` is a member of the member `a`."""
 
 
 class BundleMount(NamedTuple):
@@ -224,8 +226,25 @@ def absolute(bundle: Bundle, path: str) -> str:
 
 def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
     """Return the text, and its value. Errors: for what is ambiguous to readers, and what cannot be written again."""
-    value = parse_exact_json(data, SIZE_LIMIT, _FORMAT)
-    return data.decode("utf-8"), _DECODER.value(dict[str, Any], value)
+    value = _DECODER.value(dict[str, Any], parse_exact_json(data, SIZE_LIMIT, _FORMAT))
+    for path in _KEYS:
+        _need_exact_case(value, path)
+    return data.decode("utf-8"), value
+
+
+def _need_exact_case(document: dict[str, Any], path: str) -> None:
+    """Errors: for a key that differs from one of *path* only in case: runc reads both as the same key, crun does not."""
+    here: Any = document
+    keys = path.split(".")
+    for depth, key in enumerate(keys):
+        if not isinstance(here, dict):
+            return
+        other = next((name for name in here if name != key and name.casefold() == key.casefold()), None)
+        if other is not None:
+            raise _FORMAT.damaged(
+                f"the key `{other}` differs from `{key}` only in case", f"key {'.'.join((*keys[:depth], other))}"
+            )
+        here = here.get(key)
 
 
 def _numbers(node: DeviceNode) -> dict[str, Any]:

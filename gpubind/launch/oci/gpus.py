@@ -18,7 +18,7 @@ from gpubind.formats.driver.cdi import parse_cdi_name
 from gpubind.formats.driver.engines import REQUEST_MOUNTS, TOOLKIT_FILE, RequestPolicy
 from gpubind.formats.driver.gpu_names import AMD_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.host.base import GPUDIRECT_VARIABLES, MIG_VARIABLES, REQUIRE_JETPACK
-from gpubind.launch.wrap.gpus import CAPS, GpuRequest, capabilities_of, cdi_gpu, is_void, of_cdi, of_visible
+from gpubind.launch.wrap.gpus import CAPS, GpuRequest, assignment, capabilities_of, cdi_gpu, is_void, of_cdi, of_visible
 from gpubind.model import CAPABILITIES, Capability
 from gpubind.runtimes.bundles import HOOKS
 
@@ -38,7 +38,9 @@ def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> 
     nvidia = _by_annotations(bundle.annotations or {}) or _by_site(bundle, env, read_policy)
     value = env.get(AMD_VISIBLE_DEVICES, "")
     amd = (
-        None if is_void(value, "amd") else of_visible(value, "amd")._replace(chosen_by=f"{AMD_VISIBLE_DEVICES}={value}")
+        None
+        if is_void(value, "amd")
+        else of_visible(value, "amd")._replace(chosen_by=assignment(AMD_VISIBLE_DEVICES, value))
     )
     found = [one for one in (nvidia, amd) if one is not None and one.gpus != "none"]
     if len(found) > 1 and any(one.gpus != "all" for one in found):
@@ -61,12 +63,12 @@ def _capabilities(env: Mapping[str, str], granted: Optional[tuple[str, ...]]) ->
     """
     text = env.get(CAPS, "")
     is_legacy = _is_legacy(env) and CAPS not in env
-    caps = CAPABILITIES if is_legacy else capabilities_of(text, f"{CAPS}={text}")
+    caps = CAPABILITIES if is_legacy else capabilities_of(text, assignment(CAPS, text))
     if granted is None or set(granted).issuperset(CAPABILITIES):
         return caps
     refused = [cap for cap in caps or () if cap not in granted]
     if refused and caps != CAPABILITIES:
-        what, why = f"`{CAPS}={text}` is not granted", f"{TOOLKIT_FILE} grants {', '.join(granted)}"
+        what, why = f"`{assignment(CAPS, text)}` is not granted", f"{TOOLKIT_FILE} grants {', '.join(granted)}"
         raise UsageError("wrap-gpus", what, why=why, hint=f"leave out {', '.join(refused)}")
     return tuple(cap for cap in caps or CAPABILITIES if cap in granted and (caps is not None or cap != "compat32"))
 
@@ -115,9 +117,9 @@ def _by_site(bundle: Bundle, env: Mapping[str, str], read_policy: Callable[[], R
         return None
     names = [name for name in policy.variables if name in env] or [NVIDIA_VISIBLE_DEVICES]
     if not any(name in env for name in names):
-        return _of_names("all", f"{_LEGACY}={env[_LEGACY]}") if _is_legacy(env) else None
+        return _of_names("all", assignment(_LEGACY, env[_LEGACY])) if _is_legacy(env) else None
     value = ",".join(env.get(name, "") for name in names)
-    return _of_names(value, f"{','.join(names)}={value}")
+    return _of_names(value, assignment(",".join(names), value))
 
 
 def _of_names(value: str, chosen_by: str) -> Optional[GpuRequest]:
@@ -153,5 +155,5 @@ def _need_privilege(bundle: Bundle, env: Mapping[str, str]) -> None:
     """Errors: `UsageError` (code `wrap-gpus`) for rights over MIG as a whole in a container without privileges."""
     name = next((name for name in MIG_VARIABLES if env.get(name)), None)
     if name is not None and not _is_privileged(bundle):
-        what, why = f"`{name}={env[name]}` is not granted", "the container lacks CAP_SYS_ADMIN"
+        what, why = f"`{assignment(name, env[name])}` is not granted", "the container lacks CAP_SYS_ADMIN"
         raise UsageError("wrap-gpus", what, why=why, hint="start it with --privileged, or leave the variable out")

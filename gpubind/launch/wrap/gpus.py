@@ -31,6 +31,8 @@ SWITCHES = tuple(_VENDOR_OF)
 """Apptainer's and SingularityCE's flags for GPUs."""
 CAPS = "NVIDIA_DRIVER_CAPABILITIES"
 COUNT_LIMIT = 1024
+SHOWN = 80
+"""The characters of a value that a message repeats."""
 _RUNTIMES: Mapping[Vendor, re.Pattern[str]] = {
     "nvidia": re.compile(r"nvidia(-container-runtime(\.(cdi|legacy|experimental))?|-cdi|-legacy|-experimental)?"),
     "amd": re.compile(r"amd(-container-runtime)?"),
@@ -164,7 +166,7 @@ def _oci_request(
         visible = env.get(TOOLKIT_VARIABLES[vendor])
         image_decides = visible is None
         if visible is not None and not is_void(visible, vendor):
-            requests, chosen_by = [of_visible(visible, vendor)], f"{TOOLKIT_VARIABLES[vendor]}={visible}"
+            requests, chosen_by = [of_visible(visible, vendor)], assignment(TOOLKIT_VARIABLES[vendor], visible)
     if not requests and not image_decides:
         return _of_nodes(options)
     lists = [one.gpus for one in requests]
@@ -174,7 +176,7 @@ def _oci_request(
     return GpuRequest(
         vendors=_ordered({*(vendor for one in requests for vendor in one.vendors), *([vendor] if vendor else [])}),
         gpus="all" if "all" in lists else None if None in lists or not lists else ",".join(listed),
-        caps=capabilities_of(env.get(CAPS, ""), f"{CAPS}={env.get(CAPS)}") if caps is None else caps,
+        caps=capabilities_of(env.get(CAPS, ""), assignment(CAPS, env.get(CAPS, ""))) if caps is None else caps,
         cdi=names or tuple(name for one in requests for name in one.cdi),
         flags=(
             *(option for option in options if option.name == "gpus"),
@@ -225,11 +227,11 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
         if is_void(visible, vendor):
             return None
         chosen = of_visible(visible, vendor)
-        chosen_by = f"{TOOLKIT_VARIABLES[vendor]}={visible} of the image"
+        chosen_by = f"{assignment(TOOLKIT_VARIABLES[vendor], visible)} of the image"
         request = request._replace(gpus=chosen.gpus, cdi=chosen.cdi, image_decides=False, chosen_by=chosen_by)
     caps = env.get(CAPS, "") if env is not None else ""
     if request.caps is None and caps.strip():
-        request = request._replace(caps=capabilities_of(caps, f"{CAPS}={caps} of the image"))
+        request = request._replace(caps=capabilities_of(caps, f"{assignment(CAPS, caps)} of the image"))
     return request
 
 
@@ -348,6 +350,11 @@ def _of_docker(option: GivenOption) -> GpuRequest:
     return request._replace(gpus=",".join(map(str, range(int(count)))) or "none", by_count=True)
 
 
+def assignment(name: str, value: str) -> str:
+    """Return the variable *name* with its *value* for a message, without the end of a long one."""
+    return f"{name}={value}" if len(value) <= SHOWN else f"{name}={value[:SHOWN]}..."
+
+
 def is_void(value: str, vendor: Vendor) -> bool:
     """Return whether *value*, of NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES, requests nothing."""
     return value.strip() in ("", "void") or (vendor == "nvidia" and not split_nvidia_visible(value))
@@ -365,7 +372,7 @@ def of_visible(value: str, vendor: Vendor) -> GpuRequest:
         return of_cdi(names)
     if vendor == "amd":  # AMD's toolkit ignores what is no GPU of the host's
         return GpuRequest((vendor,), ",".join(names))
-    return GpuRequest((vendor,), _list(names, f"{TOOLKIT_VARIABLES[vendor]}={value}"))
+    return GpuRequest((vendor,), _list(names, assignment(TOOLKIT_VARIABLES[vendor], value)))
 
 
 def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
@@ -374,7 +381,7 @@ def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
         return "all"
     unknown = [name for name in names if parse_gpu_id(name) is None]
     if unknown:
-        raise _bad_gpus(source, f"`{unknown[0]}` is not the name of a GPU")
+        raise _bad_gpus(source, f"`{unknown[0][:SHOWN]}` is not the name of a GPU")
     return ",".join(names)
 
 
@@ -387,7 +394,7 @@ def capabilities_of(text: str, source: Union[GivenOption, str]) -> Optional[tupl
         return CAPABILITIES
     unknown = [name for name in names if name not in CAPABILITIES]
     if unknown:
-        raise _bad_gpus(source, f"`{unknown[0]}` is not a capability of the driver")
+        raise _bad_gpus(source, f"`{unknown[0][:SHOWN]}` is not a capability of the driver")
     return tuple(capability for capability in CAPABILITIES if capability in names)
 
 

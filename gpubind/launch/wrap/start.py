@@ -15,10 +15,10 @@ from gpubind.launch.lasting import for_each_start
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
 from gpubind.launch.target import Message, Notice, StartRequest, StartTarget, with_target
 from gpubind.launch.wrap.command import Wrapped, arguments_of, moved, parse_command, rewritten
-from gpubind.launch.wrap.gpus import GpuRequest, as_written, with_image
+from gpubind.launch.wrap.gpus import SHOWN, GpuRequest, as_written, with_image
 from gpubind.launch.wrap.passing import site_switches
 from gpubind.launch.wrap.unread import without_plan
-from gpubind.model import Gpu, Vendor, by_address
+from gpubind.model import Gpu, Vendor, by_address, named
 from gpubind.observe import has_command
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS
@@ -178,7 +178,7 @@ def _known(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartReq
     indexes = {name: gpu.index or 0 for place, gpu in enumerate(gpus) for name in (str(place), gpu.uuid) if name}
     unknown = [name for name in names if name and name not in indexes]
     if unknown:
-        text = f"{by}: this host has no {', '.join(unknown)}, which is ignored"
+        text = f"{by}: this host has no {named([name[:SHOWN] for name in unknown])}, which is ignored"
         request.report(Notice("warning", "visible-devices-unknown", text))
     return sorted(dict.fromkeys(name for name in names if name in indexes), key=indexes.__getitem__) or ["none"]
 

@@ -169,6 +169,8 @@ def test_a_link_in_the_place_of_the_configuration_is_refused(tmp_path: Path) -> 
 
 HOSTILE = {
     "a key twice": '{"process": {}, "process": {}}',
+    "a key in two cases": '{"ociVersion": "1", "process": {}, "Process": {}, "root": {"path": "r"}}',
+    "a long number": '{"ociVersion": "1", "process": {}, "root": {"path": "r"}, "x": ' + "9" * 5000 + "}",
     "nested": '{"process": ' + "[" * 100_000 + "]" * 100_000 + "}",
     "no object": "[]",
     "cut off": '{"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all"]',
@@ -202,6 +204,24 @@ def test_without_its_gpu_no_container_starts(tmp_path: Path) -> None:
         edit(path)
     assert path.read_bytes() == before.replace(b"DEVICES=all", b"DEVICES=7")
     assert sorted(os.listdir(tmp_path)) == ["config.json", "rootfs"]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        ["NVIDIA_VISIBLE_DEVICES=" + "x" * 5000],
+        ["NVIDIA_VISIBLE_DEVICES=" + "7," * 2500],
+        ["NVIDIA_VISIBLE_DEVICES=0", "AMD_VISIBLE_DEVICES=" + "x" * 5000],
+        [ALL, "NVIDIA_DRIVER_CAPABILITIES=" + "x" * 5000],
+        [ALL, "NVIDIA_MIG_CONFIG_DEVICES=" + "x" * 5000],
+    ],
+    ids=lambda variables: variables[-1][:28],
+)
+def test_an_error_repeats_only_the_beginning_of_a_long_value(tmp_path: Path, variables: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        edit(bundle(tmp_path, config(*variables)))
+    assert len(str(caught.value)) < 1000
+    assert variables[-1][:60] in str(caught.value)
 
 
 def test_a_request_for_no_gpu_starts_on_a_host_without_a_driver(tmp_path: Path) -> None:
