@@ -233,7 +233,7 @@ def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _need_exact_case(document: dict[str, Any], path: str) -> None:
-    """Errors: for a key that differs from one of *path* only in case: runc reads both as the same key, crun does not."""
+    """Errors: for a key that differs from one of *path* only in case: to runc, not to crun, it is the same key."""
     here: Any = document
     keys = path.split(".")
     for depth, key in enumerate(keys):
