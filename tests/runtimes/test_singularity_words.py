@@ -305,6 +305,11 @@ def test_in_an_instance_the_script_puts_ours_in_front_for_the_commands_that_ente
         assert [*made] == ([ENVIRONMENT_SCRIPT] if is_needed else [])
     users = start("--env", "LD_LIBRARY_PATH=/mine")._replace(is_entered=True, tree=VALUED.tree)
     assert generated(make(VALUED), users) == {}
+    told = [one.what for one in words(make(VALUED), users).findings if one.code == "library-path-last"]
+    assert len(told) == 1
+    assert told[0].startswith("--env LD_LIBRARY_PATH takes precedence in the instance's own program only")
+    others = start("--env", "LD_LIBRARY_PATH=/mine")
+    assert "library-path-last" not in [one.code for one in words(make(VALUED), others).findings]
 
 
 def test_where_no_place_can_be_made_the_script_follows_the_images_last_file() -> None:

@@ -151,7 +151,9 @@ def _library_path(
         return None, [] if ours == LIBDIR else [_left_last("env-file", name, ours)]
     if f":{ours}:" in f":{users_own.text}:" or f"{ours}${{LD_LIBRARY_PATH" in users_own.text:
         return None, []  # a plan in the caller's environment has said it already
-    return (name, _after_users(users_own.text, image, start, ours)), []
+    is_last = start.is_entered and name in start.user.options.env and image is not None and not _sets_none(image)
+    last = [_left_last("entered", name, ours)] if is_last else []
+    return (name, _after_users(users_own.text, image, start, ours)), last
 
 
 def _without_programs_own(users_own: Optional[SpecifiedValue], ours: str) -> Optional[str]:
@@ -216,7 +218,7 @@ def replaced_by_users(plan: Plan, start: Start) -> Iterator[Finding]:
         yield _left_last("command-line", "LD_LIBRARY_PATH", ours)
 
 
-def _left_last(whose: Literal["image", "env-file", "command-line"], name: str, ours: str) -> Finding:
+def _left_last(whose: Literal["image", "env-file", "command-line", "entered"], name: str, ours: str) -> Finding:
     return finding("library-path-last", subject="LD_LIBRARY_PATH", case=whose, where=ours, name=name)
 
 
