@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Optional, Union
@@ -21,7 +21,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.launch.execute import this_package
 from gpubind.model import Missing
-from gpubind.model.answers import ABSENT, answer_in, could_not_look, is_file, may
+from gpubind.model.answers import ABSENT, answer_in, could_not_look, facts, is_file, may
 
 PROGRAMS = "/usr/local/sbin"
 COPY = ".before-gpubind"
@@ -94,7 +94,8 @@ class Setup(NamedTuple):
         def step(here: str, name: str) -> Union[str, Link, Missing]:
             there = f"{here}/{name}"
             real = self.root + there
-            return Link(os.readlink(real)) if os.path.islink(real) else there
+            known = facts(real, follow=False)
+            return Link(os.readlink(real)) if known is not None and stat.S_ISLNK(known.st_mode) else there
 
         found = follow(path, "", "", step, os.path.dirname)[0]
         if isinstance(found, Missing):
@@ -212,7 +213,8 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
             if change.is_program:
                 os.chmod(path, 0o755)
             elif change.is_copy:
-                shutil.copymode(setup.real(change.path[: -len(COPY)]), path)
+                known = facts(setup.real(change.path[: -len(COPY)]))
+                os.chmod(path, stat.S_IMODE(known.st_mode) if known is not None else 0o600)
         except OSError as error:
             why = error.strerror or str(error)
             raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why, hint=hint) from error
