@@ -289,21 +289,16 @@ def _asked(host: Host, query: Query, *, dry_run: bool, **more: Any) -> tuple[Sta
     Errors: `UsageError` (code `host-to-start`).
     """
     from gpubind.launch.prepare import environ_of
-    from gpubind.launch.target import StartRequest, finding_of
+    from gpubind.launch.target import StartRequest, collecting
 
     found: list[Finding] = []
-
-    def report(message: Message) -> None:
-        finding = finding_of(message)
-        if finding is not None:
-            found.append(finding)
-        _log(message)
-
     elsewhere = host.local is None
     if elsewhere and not dry_run:
         raise UsageError("host-to-start", "nothing can be started on a recorded host", hint="add dry_run=True")
     environ = environ_of(host)
-    request = StartRequest(lambda: host, query, environ, elsewhere=elsewhere, dry_run=dry_run, report=report, **more)
+    request = StartRequest(
+        lambda: host, query, environ, elsewhere=elsewhere, dry_run=dry_run, report=collecting(found, _log), **more
+    )
     return request, found
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _OCI = "oci-runtime"
 _UNLOADED = (MemoryError, ImportError, OSError, SystemError)
-"""Errors of loading what reports an error, with too many open files or too little memory; the last is CPython's own."""
+"""Errors of importing the reporter of errors: too many open files, too little memory. CPython raises SystemError."""
 
 
 def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:

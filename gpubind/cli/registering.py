@@ -74,7 +74,7 @@ class Setup(NamedTuple):
     name: str
     is_default: bool
     runtime: Optional[str]
-    """The runtime that takes over, if named."""
+    """The runtime that gpubind becomes: a name or a path. None: the engine's usual one."""
     root: str
     """The directory below which files are read and written; empty for this machine."""
     program: tuple[str, ...]

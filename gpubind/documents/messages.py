@@ -379,7 +379,7 @@ def _is_known(message: Message, line: bytes, known: Mapping[str, FoundMessage]) 
 
 @lru_cache(maxsize=16)
 def vendor_of(line: bytes) -> Optional[Vendor]:
-    """Return the vendor of whose GPUs the folded *line* has words; None if it has none, or those of several."""
+    """Return the vendor whose words the folded *line* has; None if it names no vendor, or several."""
     found = {match.lastgroup for match in _vendor_pattern().finditer(line)}
     return next((vendor for vendor in VENDOR_ROWS if {vendor} == found), None)
 
@@ -409,7 +409,7 @@ def _instead() -> dict[tuple[Optional[str], str], Message]:
 
 @lru_cache(maxsize=1)
 def _replacing() -> dict[str, tuple[str, ...]]:
-    """Return the names of the messages that are meant instead of another in lines of some vendor, by the other's."""
+    """Return the messages that replace another in a vendor's lines: their names, by the name of the replaced one."""
     found: dict[str, tuple[str, ...]] = {}
     for (_, name), own in _instead().items():
         found[name] = (*found.get(name, ()), own.name)

@@ -33,7 +33,7 @@ class Synapse(NamedTuple):
     release: Optional[str]
     """`1.24.0`; None if it is not known."""
     by: str
-    """What tells the release, or the library."""
+    """The file that shows the release, or else the library."""
 
 
 def release_of(version: str) -> Optional[str]:

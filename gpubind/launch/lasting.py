@@ -109,7 +109,7 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
 
 
 def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
-    """Return whether containers with devices of *loaded* start now, without hooks, and get what the plan requires."""
+    """Return whether a device of *loaded* starts now, needs no hook, and brings what the plan requires."""
     from gpubind.inventory.cdi.specs import stale_findings
 
     plan, release = preflight.plan, preflight.release(engine)

@@ -58,6 +58,18 @@ def finding_of(message: Message) -> Optional[Finding]:
     return None if severity is None else as_finding(message.code, severity, message.text)
 
 
+def collecting(found: list[Finding], report: Callable[[Message], None]) -> Callable[[Message], None]:
+    """Return what adds each message to *found*, unless it is a detail, and passes it on to *report*."""
+
+    def collect(message: Message) -> None:
+        finding = finding_of(message)
+        if finding is not None:
+            found.append(finding)
+        report(message)
+
+    return collect
+
+
 class StartRequest(NamedTuple):
     """A request for a start."""
 

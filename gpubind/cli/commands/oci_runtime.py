@@ -43,14 +43,12 @@ def oci_runtime(options: PlanOptions, *, line: Sequence[str], runtime: Optional[
 
 def _program(runtime: Optional[str], environ: Mapping[str, str]) -> str:
     """Return the path of the runtime. Errors: `RuntimeLimitError` (code `no-runtime`)."""
-    from gpubind.launch.execute import find_program, need_program
-    from gpubind.launch.oci.passing import RUNTIMES
+    from gpubind.launch.execute import need_program
+    from gpubind.launch.oci.passing import RUNTIMES, find_runtime
 
     if runtime is not None and "/" in runtime:
         return os.path.abspath(runtime)
-    names = RUNTIMES if runtime is None else (runtime,)
-    found = (find_program(name, environ) for name in names)
-    return next((path for path in found if path is not None), None) or need_program(names[0], environ)
+    return find_runtime(runtime or "") or need_program(runtime or RUNTIMES[0], environ)
 
 
 def _open_host(options: PlanOptions, variables: Mapping[str, str]) -> Host:

@@ -25,18 +25,13 @@ def wrap(
     from gpubind.cli.starting import not_started, start_request
     from gpubind.launch.execute import callers_environ, execute_line
     from gpubind.launch.start import written
-    from gpubind.launch.target import Message, StartRequest, finding_of
+    from gpubind.launch.target import StartRequest, collecting
     from gpubind.launch.wrap.start import command_of_line
 
     if json and not dry_run:
         raise UsageError("wrong-use", "--json prints a line that is not started", hint="add --dry-run")
     words, environ, found = tuple(line), callers_environ(), list[Finding]()
-    show = reporter(quiet=quiet, verbose=verbose > 0)
-
-    def report(message: Message) -> None:
-        finding = finding_of(message)
-        found.extend([finding] if finding is not None else [])
-        show(message)
+    report = collecting(found, reporter(quiet=quiet, verbose=verbose > 0))
 
     def request() -> StartRequest:
         made = start_request(options, dry_run=dry_run, quiet=quiet, verbose=verbose, **asked)
@@ -61,9 +56,9 @@ def wrap(
 
 def _gpubind(length: int) -> tuple[str, ...]:
     """Return the words that start this gpubind with its options, up to the line of *length* words."""
-    own = [word for word in sys.argv[1 : len(sys.argv) - length] if word not in ("--dry-run", "--json")]
     from gpubind.launch.execute import this_program
 
+    own = [word for word in sys.argv[1 : len(sys.argv) - length] if word not in ("--dry-run", "--json")]
     return (*this_program(), *own, *(() if own[-1:] == ["--"] else ("--",)))
 
 

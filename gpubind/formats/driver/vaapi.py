@@ -33,7 +33,7 @@ _XE = b"xe\0"
 
 
 def parse_devices(code: bytes, known: Set[str]) -> Optional[Set[str]]:
-    """Return the device IDs that iHD with this *code* knows: `e20b`; None if they cannot be told.
+    """Return the device IDs in *code*, iHD's machine code: `e20b`; None if they cannot be read.
 
     *known* are those of all GPUs: by these the code is recognized.
     """

@@ -17,7 +17,7 @@ _SCHEMES = ("journald:", "syslog:")
 
 
 def log(line: Sequence[str], level: str, text: str) -> None:
-    """Add *text* to the log that *line*, arguments of runc or crun, names. Without one nothing is done."""
+    """Append *text* to the log file of *line*, the arguments of runc or crun, if they name one."""
     _, values = read(line)
     path = values.get("log", "").removeprefix("file:")
     if not path or path.startswith(_SCHEMES):

@@ -52,7 +52,7 @@ def hand_over(words: Sequence[str]) -> None:
     if subcommand in STARTS and may_request(config_of(values)):
         return
     program = own[1] if own else ""
-    path = program if program.startswith("/") else _program(program)
+    path = program if program.startswith("/") else find_runtime(program)
     if path:
         _become(path, line)
 
@@ -110,7 +110,7 @@ def config_of(values: dict[str, str]) -> str:
 
 
 def may_request(path: str) -> bool:
-    """Return whether the configuration *path* may request GPUs; so does one that could not be read.
+    """Return whether the configuration *path* may request GPUs. One that could not be read may.
 
     One that does not exist requests nothing: the runtime reports it.
     """
@@ -147,7 +147,7 @@ def _become(path: str, line: Sequence[str]) -> None:
         return
 
 
-def _program(name: str) -> Optional[str]:
+def find_runtime(name: str) -> Optional[str]:
     """Return the path of the runtime *name*, or of the first of `RUNTIMES`; None if there is none."""
     from gpubind.launch.execute import find_program
 
