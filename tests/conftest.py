@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +36,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files; review the diff")
+
+
+if sys.version_info < (3, 10):
+
+    def pytest_runtest_setup() -> None:
+        """Remove hypothesis' callback of the collector, which measures its time.
+
+        Python 3.9 aborts with "Cannot recover from stack overflow" where a callback runs near the recursion limit.
+        """
+        gc.callbacks.clear()
 
 
 @pytest.fixture
