@@ -503,6 +503,43 @@ def test_an_image_that_cannot_be_read_is_an_error_for_who_needs_a_gpu(tmp_path: 
     assert "error: " in done.stderr
 
 
+UNPLANNED = {
+    "bwrap --args 3 --ro-bind ./img / true": "wrap-unseen",
+    "bwrap --brand-new --ro-bind ./img / true": "wrap-option",
+    "bwrap --ro-bind ./img /": "wrap-no-image",
+    "bwrap --overlay-src ./img --ro-overlay / true": "fixed-root",
+    "ch-run --brand-new ./img -- true": "wrap-option",
+    "ch-run --cdi=/etc/cdi/nvidia.yaml ./img -- true": "wrap-gpus",
+    "ch-run --write ./img -- true": "no-place",
+    "runc run -b ./bundle": "wrap-no-image",
+    "mpirun -np 2 ch-run ./img -- x : -np 2 ch-run ./img -- y": "wrap-several",
+}
+"""Lines that work without GPUs, and the error that keeps a plan out of them."""
+
+
+@pytest.mark.parametrize(("line", "code"), UNPLANNED.items())
+def test_a_line_of_a_runtime_without_a_gpu_flag_starts_as_it_is_where_no_plan_can_be_made(
+    tmp_path: Path, line: str, code: str
+) -> None:
+    make_tree(tmp_path / "img", glibc())
+    words = ("--dry-run", "--host", HOST, "--", *line.split())
+    done = gpubind("wrap", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{shlex.join(line.split())}\n")
+    assert done.stderr.startswith(f"warning: {code}: ")
+    assert "the line starts as it is, without a plan\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "option", ["--check", "--require-gpu", "--gpus=0", "--gpus=all", "--cdi-device=nvidia.com/gpu=0"]
+)
+@pytest.mark.parametrize("line", ["bwrap --args 3 true", "ch-run --write ./img -- true"])
+def test_an_option_of_gpubinds_that_demands_gpus_makes_that_an_error(tmp_path: Path, line: str, option: str) -> None:
+    make_tree(tmp_path / "img", glibc())
+    done = gpubind("wrap", option, "--dry-run", "--host", HOST, "--", *line.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "error: " in done.stderr
+
+
 @pytest.mark.parametrize("image", ["img", "./img"])
 def test_nerdctls_images_are_not_read_and_the_line_gets_its_plan(tmp_path: Path, image: str) -> None:
     """A directory with the name of the image has nothing to do with it; --rootfs names one."""

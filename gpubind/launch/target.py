@@ -106,6 +106,13 @@ class StartRequest(NamedTuple):
         gpus = self.query.request.gpus
         return gpus is not None and gpus.strip().lower() not in ("all", "none")
 
+    @property
+    def demands_plan(self) -> bool:
+        """Whether a line that would work without a plan is not to start without one."""
+        asked = self.query.request
+        has_gpus = asked.gpus is not None and asked.gpus.strip().lower() != "none"
+        return self.check or self.require_gpu or has_gpus or bool(asked.cdi_devices)
+
 
 class StartTarget(NamedTuple):
     """A runtime with its image, on a host."""
@@ -152,19 +159,23 @@ def open_target(request: StartRequest, runtime: Runtime, program: str, image: Op
     try:
         return target._replace(image=_open_path(request, target, _in_storage(request, runtime, image)))
     except (HostReadError, *DAMAGE) as error:
-        return _unread(request, target, error)
+        if not request.keeps_line:
+            raise
+        text = f"{error.where}: {error.what}{f': {error.why}' if error.why else ''}; started without a plan"
+        start_as_written(request, error, Notice("note", "image-unknown", text))
+        return target._replace(is_unread=True)
 
 
-def _unread(request: StartRequest, target: StartTarget, error: GpubindError) -> StartTarget:
-    """Return *target* for the user's own command line, which starts as it is: its runtime may read what gpubind cannot.
+def start_as_written(request: StartRequest, error: GpubindError, message: Optional[Message] = None) -> None:
+    """Report that the user's own command line starts as it is, because of *error*, by *message* or as a warning.
 
-    Errors: *error*, where the user asks for more than that.
+    Errors: *error*, where the user's options for gpubind demand a plan.
     """
-    if not request.keeps_line or request.check or request.require_gpu or request.names_gpu:
+    if request.demands_plan:
         raise error
-    text = f"{error.where}: {error.what}{f': {error.why}' if error.why else ''}; started without a plan"
-    request.report(Notice("note", "image-unknown", text))
-    return target._replace(is_unread=True)
+    if message is None:
+        error.why = "; ".join(filter(None, (error.why, "the line starts as it is, without a plan")))
+    request.report(error if message is None else message)
 
 
 def _in_storage(request: StartRequest, runtime: Runtime, image: ImageReference) -> ImageReference:

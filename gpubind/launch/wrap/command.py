@@ -1,8 +1,8 @@
 """A runtime's own command line: the container that it starts, the GPUs that it asks for, and its new form with a plan.
 
 `parse_command` returns a start that asks for GPUs, or None for a line to be started unchanged. It raises an error for a
-line that asks for GPUs and cannot be read. So `alias singularity='gpubind wrap -- singularity'` is safe: every line
-that worked before works as before.
+line that asks for GPUs and cannot be read; one of a runtime without GPU flags is then started unchanged. So `alias
+singularity='gpubind wrap -- singularity'` is safe: every line that worked before works as before.
 """
 
 from __future__ import annotations
@@ -153,6 +153,12 @@ def parse_command(
             return None
         raise
     return wrapped._replace(gpus=request)
+
+
+def asks_by_flag(argv: Sequence[str]) -> bool:
+    """Return whether the runtime in *argv* gives GPUs only by a flag: a line without one needs no plan."""
+    words = tuple(argv)
+    return PROGRAMS[basename(words[read_prefixes(words)[1]])].asks_by_flag
 
 
 def arguments_of(wrapped: Wrapped) -> tuple[str, ...]:

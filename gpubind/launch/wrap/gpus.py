@@ -76,6 +76,11 @@ class GpuRequest(NamedTuple):
     asked: bool = True
     """Whether something asks for GPUs; else a runtime without options for GPUs is started."""
 
+    @property
+    def is_optional(self) -> bool:
+        """Whether the line works without a plan, too, and starts as it is where there is none."""
+        return self.brings_nodes or not self.asked
+
 
 def is_gpu_flag(family: str, option: GivenOption) -> bool:
     """Return whether *option* asks a runtime of that *family* for GPUs."""

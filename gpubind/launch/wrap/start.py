@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
-from gpubind.errors import GpubindError, UsageError
+from gpubind.errors import CommandError, GpubindError, UsageError
 from gpubind.formats.driver.cdi import KINDS
 from gpubind.host import Host
 from gpubind.image.reference import native_reference
@@ -13,8 +13,16 @@ from gpubind.inventory.nodes import AMD_MODULE, NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
 from gpubind.launch.lasting import for_each_start
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
-from gpubind.launch.target import Message, Notice, StartRequest, StartTarget, with_target
-from gpubind.launch.wrap.command import Wrapped, arguments_of, moved, parse_command, rewritten
+from gpubind.launch.target import (
+    DAMAGE,
+    Message,
+    Notice,
+    StartRequest,
+    StartTarget,
+    start_as_written,
+    with_target,
+)
+from gpubind.launch.wrap.command import Wrapped, arguments_of, asks_by_flag, moved, parse_command, rewritten
 from gpubind.launch.wrap.gpus import SHOWN, GpuRequest, as_written, with_image
 from gpubind.launch.wrap.passing import site_switches
 from gpubind.launch.wrap.unread import without_plan
@@ -41,7 +49,13 @@ def command_of_line(
     its runtime in another environment. Errors: as `parse_command` and `make_command`.
     """
     as_given = Command(words, environ, changed=False)
-    line = parse_command(words, environ, site_switches(words))
+    try:
+        line = parse_command(words, environ, site_switches(words))
+    except UsageError as error:
+        if asks_by_flag(words):
+            raise
+        start_as_written(request(), error)
+        return as_given, None
     if line is None:
         warning = without_plan(words, environ)
         if warning is not None:
@@ -67,8 +81,13 @@ def _wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
     try:
         program = line.words[line.program_at]
         command = with_target(request, runtime, program, image, lambda target: _command(request, line, target))
-    except UNSEEN as error:
-        need_own_flag(request, error, has_one=line.gpus.asked)
+    except DAMAGE as error:
+        if line.gpus.is_optional:
+            start_as_written(request, error)
+        elif isinstance(error, UNSEEN):
+            need_own_flag(request, error, has_one=True)
+        else:
+            raise
         command = None
     if not PROGRAMS[line.runtime].reader.permutes:  # it would read options among the command's words, too
         has_command(line.command, is_looked_at=request.check or runtime.limits.hides_missing_command)
@@ -77,18 +96,19 @@ def _wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
 
 def _command(request: StartRequest, line: Wrapped, target: StartTarget) -> Optional[Command]:
     """As `_planned`; None, with a message, where no plan can be made and the line starts without one: its image cannot
-    be read, or it brings its GPUs by itself.
+    be read, or it needs no plan.
     """
-    if target.is_unread:
-        return None
-    if not line.gpus.brings_nodes or request.check or request.require_gpu:
-        return _planned(request, line, target)
-    if target.image is None and "amd" in line.gpus.vendors:
+    brings_amds = line.gpus.brings_nodes and "amd" in line.gpus.vendors
+    if target.is_unread or (brings_amds and target.image is None and not request.demands_plan):
         return None  # whose ROCm it should use is not known; the nodes are there
     try:
         return _planned(request, line, target)
+    except (CommandError, *DAMAGE):  # a second try may have a plan after damage of the image
+        raise
     except GpubindError as error:
-        request.report(error)
+        if not line.gpus.is_optional:
+            raise
+        start_as_written(request, error)
         return None
 
 
