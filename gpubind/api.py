@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from gpubind.image.needs import ImageNeeds
     from gpubind.launch.choose import StartLine
     from gpubind.launch.target import Message, StartRequest
+    from gpubind.runtimes.cmdline.programs import Action
     from gpubind.runtimes.edits import RuntimeArguments
-    from gpubind.runtimes.runtime import Action, Command, Start
+    from gpubind.runtimes.runtime import Command, Start
 
 __all__ = [
     "check",

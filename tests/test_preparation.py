@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from copy import copy
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gpubind.launch.caller import begin
 from gpubind.launch.choose import choose_runtime, read_start
 from gpubind.launch.prepare import host_for, layout_of, plan_start, start_on
 from gpubind.launch.render import PrintForm, print_plan
+from gpubind.launch.target import need_form
 from gpubind.model import Request
 from gpubind.planner.planning import Query
 from gpubind.runtimes import RUNTIMES
@@ -46,11 +48,15 @@ def images(directory: Path) -> dict[str, str]:
     (directory / "tree/usr").mkdir(parents=True)
     (directory / "bundle").mkdir()
     (directory / "bundle/config.json").write_text("{}")
-    (directory / "x.sif").touch()
+    (directory / "x.sif").write_bytes(bytes(32) + b"SIF_MAGIC\0")
+    (directory / "x.sqsh").write_bytes(b"hsqs")
+    (directory / "x").touch()
     (directory / "layout").mkdir()
     return {
         "tree": f"{directory}/tree",
         "sif": f"{directory}/x.sif",
+        "squashfs": f"{directory}/x.sqsh",
+        "other file": f"{directory}/x",
         "bundle": f"{directory}/bundle",
         "layout": f"oci:{directory}/layout:latest",
         "archive": f"oci-archive:{directory}/x.tar",
@@ -68,6 +74,8 @@ def images(directory: Path) -> dict[str, str]:
 ABLE = {
     "tree": ("apptainer", "singularity", "bwrap", "podman", "ch-run", "proot", "systemd-nspawn"),
     "sif": ("apptainer", "singularity"),
+    "squashfs": ("apptainer", "singularity"),
+    "other file": ("apptainer", "singularity"),
     "bundle": ("crun", "runc"),
     "layout": ("apptainer", "singularity", "podman"),
     "archive": ("apptainer", "singularity", "podman"),
@@ -190,6 +198,35 @@ def test_a_word_that_ends_like_a_file_is_one_for_every_backend(
     assert parse_reference(word, RUNTIMES["docker"]).form is None
     (tmp_path / word).touch()
     assert parse_reference(word, RUNTIMES["docker"]).form == "file"
+
+
+def test_the_first_bytes_of_a_file_say_what_it_is_and_not_its_name(tmp_path: Path) -> None:
+    forms = {"sif": bytes(32) + b"SIF_MAGIC\0", "squashfs": b"hsqs" + bytes(92), "file": b"hsq"}
+    for form, head in forms.items():
+        (tmp_path / "a.sif").write_bytes(head)
+        assert parse_reference(f"{tmp_path}/a.sif").form == form
+    os.mkfifo(tmp_path / "pipe")
+    assert parse_reference(f"{tmp_path}/pipe").form == "file"
+
+
+@pytest.mark.parametrize(
+    ("backend", "kinds", "only"),
+    [
+        ("bwrap", ("sif", "squashfs", "other file"), "bubblewrap starts only directories"),
+        ("docker", ("sif", "tree"), "docker starts only the images of its own store"),
+        ("podman", ("sif", "squashfs"), "podman starts only the images of its own store and directories"),
+        ("crun", ("sif",), "crun starts only OCI bundles"),
+        ("udocker", ("tree",), "udocker starts only the images of its own store"),
+    ],
+)
+def test_a_form_that_a_runtime_does_not_start_is_refused_by_those_that_it_starts(
+    tmp_path: Path, backend: str, kinds: tuple[str, ...], only: str
+) -> None:
+    for kind in kinds:
+        reference = parse_reference(images(tmp_path / kind)[kind], RUNTIMES[backend])
+        with pytest.raises(HostReadError, match="no-image") as caught:
+            need_form(reference, RUNTIMES[backend])
+        assert caught.value.what == only
 
 
 def test_in_a_command_line_of_the_runtimes_own_a_prefix_is_part_of_the_name() -> None:

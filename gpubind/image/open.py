@@ -10,7 +10,7 @@ from typing import Optional, Union
 from gpubind.errors import FormatError, GpubindError, HostReadError, UnseenError, UsageError, like
 from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.files.live import LiveTree
-from gpubind.formats.archive.magic import meaning_of
+from gpubind.formats.archive.magic import is_sif, is_squashfs, meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
 from gpubind.model import HostPath, ImageKind
@@ -176,11 +176,11 @@ def _read_file(
 
     root = HostPath(real_path(path))
     head = blob.read_at(0, HEAD_SIZE)
-    if kind is None and head[32:42] == b"SIF_MAGIC\0":
+    if kind is None and is_sif(head):
         from gpubind.image.sif import sif_tree
 
         return read_image(sif_tree(blob, root), label, "sif")
-    if kind is None and head[:4] == b"hsqs":
+    if kind is None and is_squashfs(head):
         from gpubind.image.sif import SquashfsTree
 
         return read_image(SquashfsTree(blob, root), label, "sif")

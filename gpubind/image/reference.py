@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, Optional, get_args
 
-from gpubind.errors import UnseenError, UsageError
+from gpubind.errors import HostReadError, UnseenError, UsageError
+from gpubind.formats.archive.magic import is_sif, is_squashfs
 from gpubind.frozen import NamedTuple
 from gpubind.model.answers import exists, is_directory, is_file
 
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
         store: Optional[Store]
 
 
-ImageForm = Literal["directory", "file", "bundle", "layout", "archive", "reference", "registry", "source"]
-"""How an image is given to a runtime: a directory, a file that holds a file system (SIF, squashfs), an OCI bundle; an
+ImageForm = Literal[
+    "directory", "bundle", "sif", "squashfs", "file", "layout", "archive", "reference", "registry", "source"
+]
+"""How an image is given to a runtime: a directory, an OCI bundle; a SIF, a squashfs file, a file of another kind; an
 OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`, `docker-archive:FILE`); a name in a store, in a registry
 (`docker://`), in another source (`library://`, `oras://`, `instance://`)."""
+DIRECTORY_FORMS: tuple[ImageForm, ...] = ("directory", "bundle")
+FILE_FORMS: tuple[ImageForm, ...] = ("sif", "squashfs", "file")
 Store = Literal["podman", "docker"]
 STORES: tuple[Store, ...] = get_args(Store)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
@@ -33,6 +38,8 @@ FILE_ENDINGS = (".sif", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 """No image of a store is meant by a name that ends so."""
 _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 
+HEAD_SIZE = 42
+"""The first bytes of a file, by which its form is known."""
 CONFIG = "config.json"
 _SYSTEM = ("usr", "bin", "etc")
 """Names in a root file system, which may have a config.json, too, but not in a bundle."""
@@ -70,7 +77,7 @@ class ImageReference(NamedTuple):
     @property
     def is_here(self) -> bool:
         """Whether it is the path of a file or a directory of this machine."""
-        return self.form in ("directory", "file", "bundle")
+        return self.form in (*DIRECTORY_FORMS, *FILE_FORMS)
 
 
 def is_bundle(directory: str) -> bool:
@@ -131,11 +138,29 @@ def _parts(text: str) -> ImageReference:
 
         error.what = WHAT
         raise
+    if is_here and is_directory(text):
+        return ImageReference(text, "bundle" if is_bundle(text) else "directory")
     if is_here:
-        return ImageReference(text, "file" if not is_directory(text) else "bundle" if is_bundle(text) else "directory")
+        return ImageReference(text, _form_of_file(text))
     if colon and name.startswith("//"):
         return ImageReference(text, "registry" if prefix == "docker" else "source", prefix, name[2:])
     if colon and prefix in _BY_PREFIX:
         return ImageReference(text, _BY_PREFIX[prefix], prefix, name)
     is_nothing = not text or text.startswith(("/", ".", "-")) or text.endswith(FILE_ENDINGS)
     return ImageReference(text, None if is_nothing else "reference", prefix if colon else "", name)
+
+
+def _form_of_file(path: str) -> ImageForm:
+    """Return the form of the file *path* by its first bytes. Errors: `UnseenError` where it could not be inspected."""
+    from contextlib import closing
+
+    from gpubind.files.blob import open_blob
+
+    try:
+        with closing(open_blob(path)) as blob:
+            head = blob.read_at(0, HEAD_SIZE)
+    except UnseenError:
+        raise
+    except HostReadError:  # opening the image raises it again
+        return "file"
+    return "sif" if is_sif(head) else "squashfs" if is_squashfs(head) else "file"

@@ -8,11 +8,12 @@ from typing import Optional
 
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.frozen import NamedTuple
-from gpubind.image.reference import ImageForm, ImageReference, parse_reference
+from gpubind.image.reference import FILE_FORMS, ImageForm, ImageReference, parse_reference
 from gpubind.launch.execute import find_program
 from gpubind.model.answers import lexists, why_absent
 from gpubind.runtimes import RUNTIMES, known_runtime
-from gpubind.runtimes.runtime import Action, Runtime
+from gpubind.runtimes.cmdline.programs import Action
+from gpubind.runtimes.runtime import Runtime
 
 
 class StartLine(NamedTuple):
@@ -96,7 +97,7 @@ def choose_runtime(word: str, environ: Mapping[str, str], *, elsewhere: bool = F
         why = "the usual one for such an image: none is in PATH here"
         found = RUNTIMES[next(_starting(form))]
         return ChosenRuntime(found, parse_reference(word, found), why, word)
-    if image.form is None and found.store is not None and "file" not in found.images:
+    if image.form is None and found.store is not None and not any(form in found.images for form in FILE_FORMS):
         from gpubind.image.open import nearest
 
         # Its store would look for an image that is called so, and blame the network.

@@ -15,7 +15,8 @@ from gpubind.launch.stage import stage_alone
 from gpubind.launch.target import Notice, StartRequest, StartTarget, ignore, with_target
 from gpubind.model import counted
 from gpubind.observe import cannot_sign, has_command
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Prepared, Runtime
+from gpubind.runtimes.cmdline.programs import Action
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Prepared, Runtime
 
 if TYPE_CHECKING:
     from gpubind.model import Finding

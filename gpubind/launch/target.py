@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Optional, TypeVar, Union
 from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.image.reference import ImageReference
+from gpubind.image.reference import DIRECTORY_FORMS, FILE_FORMS, ImageForm, ImageReference
 from gpubind.launch.caller import remote_of
 from gpubind.launch.execute import find_program, need_program, run_in_front
 from gpubind.model import Finding
@@ -28,6 +28,16 @@ _Made = TypeVar("_Made")
 DAMAGE = (BoundError, FormatError, UnseenError)
 """Errors of an image that gpubind cannot inspect and that its runtime may start all the same."""
 _PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
+_FORMS: Mapping[ImageForm, str] = MappingProxyType(
+    {
+        "reference": "the images of its own store",
+        "directory": "directories",
+        "bundle": "OCI bundles",
+        "sif": "SIF files",
+        "squashfs": "squashfs files",
+    }
+)
+"""The forms of image that a message names."""
 
 
 class Notice(NamedTuple):
@@ -286,11 +296,11 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
     """Return *image*; None if it is not on this machine: the runtime itself gets what it pulls by a reference."""
     runtime, form = target.runtime, image.form
     has_prefix = _has_prefix(image, runtime)
-    is_directory = form in ("directory", "bundle")
+    is_directory = form in DIRECTORY_FORMS
     need_form(image, runtime)
     tolerated: tuple[type[GpubindError], ...] = DAMAGE
     if has_prefix or (runtime.fetches and not is_directory and (request.dry_run or not _is_missing(image, runtime))):
-        if form not in ("file", "layout", "archive"):
+        if form not in (*FILE_FORMS, "layout", "archive"):
             if request.check:
                 text = f"`{image.text}` is no file here; the host alone is checked"
                 request.report(Notice("warning", "image-not-checked", text))
@@ -340,8 +350,8 @@ def _open(
 
 def need_form(image: ImageReference, runtime: Runtime) -> None:
     """Errors: `HostReadError` (code `no-image`) for a file or directory that *runtime* does not start."""
-    forms = {"directory", "bundle"} if image.form in ("directory", "bundle") else {"file"}
-    if image.is_here and forms.isdisjoint(runtime.images):
+    forms = DIRECTORY_FORMS if image.form in DIRECTORY_FORMS else (image.form,)
+    if image.is_here and not any(form in runtime.images for form in forms):
         raise _no_such_form(image, runtime)
 
 
@@ -357,12 +367,11 @@ def need_kind(opened: Image, image: ImageReference, runtime: Runtime) -> None:
     if kind in _PREFIXES and "layout" in runtime.images:
         what = f"{runtime.title} starts this only with a prefix that says what it is"
         raise HostReadError("no-image", what, where=image.text, hint=f"`{_PREFIXES[kind]}:{image.text}`")
-    if kind not in ("directory", "bundle") and not runtime.fetches:
+    if image.form == "directory" and kind != "directory":
         raise _no_such_form(image, runtime)
 
 
 def _no_such_form(image: ImageReference, runtime: Runtime) -> HostReadError:
-    only = "directories" if "reference" not in runtime.images else "the images of its own store"
-    also = " and directories" if "reference" in runtime.images and "directory" in runtime.images else ""
-    what = f"{runtime.title} starts only {only}{also}"
+    only = [_FORMS[form] for form in runtime.images if form in _FORMS]
+    what = f"{runtime.title} starts only {' and '.join(only)}"
     return HostReadError("no-image", what, where=image.text, hint=runtime.image_hint)

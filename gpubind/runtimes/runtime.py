@@ -15,7 +15,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Finding, HostPath, Plan, Severity, Vendor, counted, finding
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
 from gpubind.runtimes.cmdline.reader import Line, Options
 from gpubind.runtimes.cmdline.values import assigned
 from gpubind.runtimes.edits import Edits, RuntimeArguments, vendor_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, Store
     from gpubind.loader.namespace import OwnMounts
 
-Action = Literal["exec", "run", "shell"]
 NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
 """Working directories that Apptainer does not bind, for the image's own would be hidden: container_linux.go,
 addCwdMount."""
@@ -259,7 +258,9 @@ class Runtime(ABC):
     title: str
     """The name that people use."""
     images: tuple[ImageForm, ...]
-    """The forms of image that it starts, for `--backend auto`."""
+    """The forms of image that it starts, for `--backend auto` and in messages."""
+    fetches = False
+    """Whether it finds images by itself: one that is not a file here may still be right."""
     image_hint = ""
     """What to do with an image in another form."""
     limits = Limits()
@@ -293,11 +294,6 @@ class Runtime(ABC):
     """Whether it passes on only those variables of the caller that the user names, without a value."""
     reads_line = False
     """Whether `in_line` returns the user's own options, too, with the plan among them."""
-
-    @property
-    def fetches(self) -> bool:
-        """Return whether it finds images by itself: one that is not a file here may still be right."""
-        return self.store is None and ("reference" in self.images or "registry" in self.images)
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """Return the program's runtime, whatever it is called, and the version in *text*, printed by `--version`."""

@@ -38,6 +38,7 @@ class Udocker(Runtime):
     name = "udocker"
     title = "udocker"
     images = ("reference",)
+    fetches = True
     image_hint = "`udocker create --name=NAME IMAGE` makes a container of it; then give NAME"
     limits = Limits(no_read_only_bind=True)
     env_option = "env"

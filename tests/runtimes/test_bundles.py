@@ -19,8 +19,9 @@ from gpubind.image.open import open_image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.bundles import CRUN, NODE_OPTIONS, OURS
+from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Start
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Start
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
 from tests.support.starts import start_by

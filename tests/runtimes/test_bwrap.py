@@ -19,8 +19,9 @@ from gpubind.runtimes.bubblewrap.bwrap import BWRAP, FILES
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.bubblewrap.root import REBUILD_LIMIT
+from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Action, Call
+from gpubind.runtimes.runtime import Call
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
 from tests.support.images import glibc, image, sandbox

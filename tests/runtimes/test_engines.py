@@ -17,13 +17,14 @@ from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.cmdline.reader import Trouble
 from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.engines.engines import DOCKER, INITS, NERDCTL, PODMAN, mount_word
 from gpubind.runtimes.engines.options import read_env_file, users_mounts
 from gpubind.runtimes.engines.remote import remote_docker
-from gpubind.runtimes.runtime import Action, Call, Command, Start
+from gpubind.runtimes.runtime import Call, Command, Start
 from tests.support import starts
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox

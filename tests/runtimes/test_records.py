@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, runtime_of_format
-from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS
+from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, WRAPPED, runtime_of_format
+from gpubind.runtimes.cmdline.programs import EVERY, OTHERS, PROGRAMS
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Prepared
@@ -56,9 +56,11 @@ def test_the_command_line_of_each_runtime_is_read() -> None:
     file = "gpubind/runtimes/cmdline/programs.py"
     assert_listed(PROGRAMS, RUNTIMES, add=f"{file}: add `{{}}` to PROGRAMS, and remove it from PASTED")
     assert_none(sorted(PROGRAMS.keys() & OTHERS.keys()), f"{file}: remove `{{}}` from PASTED: PROGRAMS has it")
-    for name in RUNTIMES:
-        subcommands = {words for words, start in PROGRAMS[name].subcommands.items() if start.shape != "joined"}
-        assert subcommands & {("exec",), ("run",), ()}, f"{file}: Program.start finds no subcommand of {name}"
+    for name in WRAPPED:
+        carried_out = {action for start in PROGRAMS[name].subcommands.values() for action in start.actions}
+        missing = sorted(set(EVERY) - carried_out)
+        assert_none(missing, f"{file}: no subcommand of {name} has `{{}}` among its `actions`")
+        assert all(PROGRAMS[name].start(action).shape != "joined" for action in EVERY)
 
 
 def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:

@@ -13,7 +13,7 @@ from gpubind.errors import UsageError
 from gpubind.model.answers import lexists
 
 if TYPE_CHECKING:
-    from gpubind.runtimes.runtime import Action
+    from gpubind.runtimes.cmdline.programs import Action
 
 
 def start(

@@ -1,4 +1,4 @@
-"""Files that are not images, by their first bytes.
+"""Kinds of files, images and others, by their first bytes.
 
 The superblock of ext2 and its successors is at 1024; images of Singularity 2 have one line of a script before squashfs.
 """
@@ -23,6 +23,16 @@ _MEANINGS = (
     (31, b"hsqs", "it is an image of Singularity 2", "`apptainer build IMAGE.sif IMAGE` makes a SIF of it"),
     (0, b"#!", "it is a script", ""),
 )
+
+
+def is_sif(head: bytes) -> bool:
+    """Return whether the file with the first bytes *head* (42 are enough) is a SIF."""
+    return head.startswith(b"SIF_MAGIC\0", 32)
+
+
+def is_squashfs(head: bytes) -> bool:
+    """Return whether the file with the first bytes *head* (4 are enough) is a squashfs file system."""
+    return head.startswith(b"hsqs")
 
 
 def meaning_of(head: bytes) -> tuple[str, str]:

@@ -29,9 +29,9 @@ from gpubind.launch.wrap.unread import without_plan
 from gpubind.model import Gpu, Vendor, by_address, named
 from gpubind.observe import has_command
 from gpubind.runtimes import WRAPPED
-from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
 from gpubind.runtimes.lost_choice import choice_by_count
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Prepared
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Prepared
 
 _ACTIONS: dict[str, Action] = {"exec": "exec", "shell": "shell"}
 

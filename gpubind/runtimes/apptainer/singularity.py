@@ -49,7 +49,8 @@ NO_PLACE = "the container has no such place, and with --writable, or without ove
 class Apptainer(Runtime):
     name = "apptainer"
     title = "Apptainer"
-    images = ("directory", "file", "layout", "archive", "registry", "source")
+    images = ("directory", "sif", "squashfs", "file", "layout", "archive", "registry", "source")
+    fetches = True
     asks_version = True
     gpu_flags = MappingProxyType({"nvidia": "--nv", "amd": "--rocm"})
     parse_site = staticmethod(options.parse_site)

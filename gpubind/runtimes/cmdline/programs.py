@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Optional, Union
+from typing import Literal, Optional, Union, get_args
 
 from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline import reader
@@ -18,6 +18,8 @@ Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
 bundle among the options; a command, with the rootfs among the options; a running container."""
 
 
+Action = Literal["exec", "run", "shell"]
+EVERY: tuple[Action, ...] = get_args(Action)
 ENGINES = ("docker", "nerdctl", "podman")
 COMPOSED = {"build", "buildx", "create", "run", "up", "watch"}
 """Words of these programs' builds and of Compose, which may use GPUs that files name."""
@@ -31,6 +33,8 @@ class StartCommand(NamedTuple):
     shape: Shape = "image"
     needs_command: bool = False
     """Whether the program refuses a line that ends with the image."""
+    actions: tuple[Action, ...] = ()
+    """The commands of gpubind that it carries out; the program has one subcommand for each."""
 
     @property
     def known(self) -> OptionTable:
@@ -70,9 +74,8 @@ class Program(NamedTuple):
         return () if () in self.subcommands else tuple(sorted(words))
 
     def start(self, action: str = "shell") -> StartCommand:
-        """Return the subcommand that starts a container for *action*: the one of that name, or `run`."""
-        found = (self.subcommands.get(one) for one in ((action,), ("run",), ()))
-        return next(one for one in found if one is not None and one.shape != "joined")  # `docker exec` starts none
+        """Return the subcommand that starts a container for *action*."""
+        return next(one for one in self.subcommands.values() if action in one.actions)
 
     def read(self, arguments: Sequence[str], *more: str) -> Line:
         """Return the options in *arguments*, the user's own for a start; *more* are tables of options.
@@ -95,16 +98,18 @@ class Program(NamedTuple):
 
 
 def _engine(name: Literal["docker", "nerdctl", "podman"]) -> Program:
-    run, joined = StartCommand(f"{name} run"), StartCommand(f"{name} exec", "joined")
+    run, joined = StartCommand(f"{name} run", actions=EVERY), StartCommand(f"{name} exec", "joined")
     starts = {(*group, one): run for group in ((), ("container",)) for one in ("run", "create")}
     return Program(name, name, reader.PFLAG, {**starts, ("exec",): joined, ("container", "exec"): joined})
 
 
 def _bundles(name: str, reads: Reader) -> Program:
     starts: dict[tuple[str, ...], StartCommand] = {
-        (one,): StartCommand(f"{name} {one}", "bundle") for one in ("run", "create")
+        ("run",): StartCommand(f"{name} run", "bundle", actions=EVERY),
+        ("create",): StartCommand(f"{name} create", "bundle"),
+        ("exec",): StartCommand(f"{name} exec", "joined"),
     }
-    return Program(name, "", reads, {**starts, ("exec",): StartCommand(f"{name} exec", "joined")})
+    return Program(name, "", reads, starts)
 
 
 _ACTION = StartCommand("apptainer exec")
@@ -114,9 +119,9 @@ _SINGULARITY = Program(
     "singularity",
     reader.PFLAG,
     {
-        ("exec",): _ACTION._replace(needs_command=True),
-        ("run",): _ACTION,
-        ("shell",): StartCommand("apptainer shell"),
+        ("exec",): _ACTION._replace(needs_command=True, actions=("exec",)),
+        ("run",): _ACTION._replace(actions=("run",)),
+        ("shell",): StartCommand("apptainer shell", actions=("shell",)),
         ("test",): _ACTION,
         ("instance", "start"): _INSTANCE,
         ("instance", "run"): _INSTANCE,
@@ -126,9 +131,10 @@ COMPOSE = Program("compose", "docker", reader.PFLAG, {})
 """Its containers are in files."""
 BUILDAH = Program("buildah", "podman", reader.PFLAG, {})
 """Its containers are those of builds."""
-_BWRAP = StartCommand("bwrap", "rootfs", needs_command=True)
-_CH_RUN = StartCommand("ch-run", needs_command=True)
-_NSPAWN, _PROOT = StartCommand("systemd-nspawn", "rootfs"), StartCommand("proot", "rootfs")
+_BWRAP = StartCommand("bwrap", "rootfs", needs_command=True, actions=EVERY)
+_CH_RUN = StartCommand("ch-run", needs_command=True, actions=EVERY)
+_NSPAWN = StartCommand("systemd-nspawn", "rootfs", actions=EVERY)
+_PROOT = StartCommand("proot", "rootfs", actions=EVERY)
 PROGRAMS: dict[str, Program] = {
     "apptainer": _SINGULARITY,
     "singularity": _SINGULARITY,
@@ -145,7 +151,7 @@ PROGRAMS: dict[str, Program] = {
     "bwrap": Program("", "", reader.COUNTED, {(): _BWRAP}, option_files=("args",)),
     "systemd-nspawn": Program("", "", reader.GETOPT, {(): _NSPAWN}),
     "proot": Program("", "", reader.PROOT, {(): _PROOT}, starts_host=True),
-    "udocker": Program("udocker", "", reader.UDOCKER, {("run",): StartCommand("udocker run")}),
+    "udocker": Program("udocker", "", reader.UDOCKER, {("run",): StartCommand("udocker run", actions=EVERY)}),
 }
 """By the name of the program."""
 

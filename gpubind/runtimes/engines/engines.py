@@ -217,6 +217,7 @@ class Nerdctl(Docker):
     name = "nerdctl"
     title = "nerdctl"
     images = ("reference", "directory")
+    fetches = True
     image_hint = "`nerdctl load -i FILE`"
     asks_version = False
     store = None
