@@ -16,8 +16,9 @@ from gpubind.documents.tables import Column, Heading, Row, plan_tables, table_of
 from gpubind.errors import HostReadError
 from gpubind.model import Plan, Request
 from gpubind.planner.gpus.selection import select
-from tests.planner.gpus.hosts import HOSTS, uuid
+from tests.planner.gpus.hosts import HOSTS
 from tests.support.commands import BARE, HOST
+from tests.support.driver import uuid
 
 COLUMNS = (Column("name"), Column("size", right=True), Column("mode"), Column("path"))
 ROWS = (("a", "1", "0666", "/dev/a"), ("bb", "22", "0666", "/dev/b b"))

@@ -52,10 +52,9 @@ def test_of_a_gpu_with_a_chosen_part_every_part_is_listed() -> None:
 
 def test_the_mode_of_a_divided_gpu_is_a_column_where_one_has_a_mode() -> None:
     assert "partition" not in [column.title for column in gpus_table(listed("two")).columns]
-    first, second = listed("two")
-    table = gpus_table((first._replace(gpu=first.gpu._replace(partition="CPX/NPS4")), second))
+    table = gpus_table(listed("both"))
     at = [column.title for column in table.columns].index("partition")
-    assert [row[at] for row in table.rows] == ["CPX/NPS4", "-"]
+    assert [row[at] for row in table.rows] == ["-", "-", "SPX/NPS1", "SPX/NPS1"]
 
 
 def test_access_is_what_is_allowed_on_all_nodes_of_the_gpu() -> None:

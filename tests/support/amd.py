@@ -7,7 +7,7 @@ The host is made up: from what Linux' amdgpu and KFD show in /sys, and from what
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from gpubind.host.recorded import RecordedHost
@@ -162,7 +162,14 @@ def cached(spec: Spec, *directories: str) -> Spec:
 
 
 def kernel(
-    gpus: int = 8, version: Optional[str] = "6.8.5", bmc: bool = True, step: int = 8, gfx: int = 90402, parts: int = 1
+    gpus: int = 8,
+    version: Optional[str] = "6.8.5",
+    bmc: bool = True,
+    step: int = 8,
+    gfx: int = 90402,
+    parts: int = 1,
+    buses: Sequence[int] = BUSES,
+    uniques: Sequence[int] = UNIQUE_IDS,
 ) -> Spec:
     """The kernel side of *gpus* GPUs behind two processors: topology, DRM, nodes. Render nodes count by *step*, as they
     do where each GPU can be divided into that many; a BMC's display is card0 and has none. *parts*: partitions of each.
@@ -182,10 +189,10 @@ def kernel(
     for number in range(gpus):
         minor = 128 + step * number
         card = step * number + bmc
-        address = f"0000:{BUSES[number]:02x}:00.0"
+        address = f"0000:{buses[number]:02x}:00.0"
         for part in range(parts):
             node, at = 2 + parts * number + part, minor + part
-            spec.update(kfd_node(node, at, bus=BUSES[number], unique=UNIQUE_IDS[number], gfx=gfx, part=part))
+            spec.update(kfd_node(node, at, bus=buses[number], unique=uniques[number], gfx=gfx, part=part))
             spec.update(xcp_device(step * number + part - 1, card + part, at) if part else {})
         spec.update(drm_device(address, card, minor))
         spec.update(of_pci(address, device="0x74a1", revision="0x00"))

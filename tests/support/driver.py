@@ -12,6 +12,7 @@ from tests.support.ldcache import build_ldcache, entry
 from tests.support.trees import Item, Link, Node, Spec, record
 
 V = "550.54.14"
+A100 = "NVIDIA A100"
 
 SONAMES = {
     "libcuda": "libcuda.so.1",
@@ -72,13 +73,47 @@ def kernel(version: Optional[str] = V, gpus: int = 2) -> Spec:
     if version is not None:
         spec["/sys/module/nvidia/version"] = f"{version}\n"
     for number in range(gpus):
-        pci = f"0000:{number + 1:02x}:00.0"
-        spec[f"/dev/nvidia{number}"] = Node("char", 195, number)
-        spec[f"/dev/char/195:{number}"] = Link(f"../nvidia{number}")
-        spec[f"/proc/driver/nvidia/gpus/{pci}/information"] = (
-            f"Model: \t\t NVIDIA A100\nGPU UUID: \t GPU-0000000{number}-1111-2222-3333-444444444444\n"
-            f"Bus Location: \t {pci}\nDevice Minor: \t {number}\nGPU Excluded:\t No\n"
-        )
+        spec.update(gpu(number))
+    return spec
+
+
+def uuid(number: int) -> str:
+    """The UUID of the GPU at this place on the bus."""
+    return f"GPU-{number:08x}-1111-2222-3333-444444444444"
+
+
+def gpu(
+    place: int,
+    minor: Optional[int] = None,
+    model: str = A100,
+    told: Optional[str] = None,
+    *,
+    is_excluded: bool = False,
+) -> Spec:
+    """The GPU at a *place* on the bus, with its node; *told* is its UUID."""
+    number = place if minor is None else minor
+    pci = f"0000:{place + 1:02x}:00.0"
+    return {
+        f"/dev/nvidia{number}": Node("char", 195, number),
+        f"/dev/char/195:{number}": Link(f"../nvidia{number}"),
+        f"/proc/driver/nvidia/gpus/{pci}/information": (
+            f"Model: \t\t {model}\nGPU UUID: \t {told or uuid(place)}\n"
+            f"Bus Location: \t {pci}\nDevice Minor: \t {number}\nGPU Excluded:\t {'Yes' if is_excluded else 'No'}\n"
+        ),
+    }
+
+
+def mig_parts(minor: int, *parts: str) -> Spec:
+    """The MIG devices *parts*, `gi1/ci0`, of the GPU with this minor number, their nodes, and that of the monitor.
+
+    The node of part G of the GPU N is N + 1, G, 0, and that of its compute instance C ends in C + 1.
+    """
+    spec: dict[str, Item] = {"/dev/nvidia-caps/nvidia-cap2": Node("char", 234, 2, 0o444)}
+    for name in dict.fromkeys(name for part in parts for name in (part.partition("/")[0], part)):
+        gi, _, ci = name[len("gi") :].partition("/ci")
+        cap = 100 * (minor + 1) + 10 * int(gi) + (int(ci) + 1 if ci else 0)
+        spec[f"/proc/driver/nvidia/capabilities/gpu{minor}/mig/{name}/access"] = f"DeviceFileMinor: {cap}\n"
+        spec[f"/dev/nvidia-caps/nvidia-cap{cap}"] = Node("char", 234, cap, 0o444)
     return spec
 
 

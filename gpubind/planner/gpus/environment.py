@@ -45,7 +45,7 @@ from gpubind.planner.gpus.choice import (
 )
 
 _FIRST_RENDER_NODE = 128
-"""The number of the first render node: Slurm's numbers of AMD GPUs, if its gres.conf names render nodes."""
+"""A number below that of the first render node is an index, for Slurm's numbers of AMD GPUs: gres.conf has either."""
 
 Doubt = Literal["order", "uuid"]
 """Why a name may mean several GPUs: numbers in an unknown order, a UUID that a GPU has not reported yet."""
@@ -359,11 +359,8 @@ def _numbered(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certai
     """Return the GPU with *number*: its device file's, or, if *certain*, AMD's index, which gres.conf may have."""
     if not rule.device_files:
         return "unknown" if number >= len(gpus) else Chosen(gpus[number]) if certain else "order"
-    for gpu in gpus:
-        is_its = gpu.minor == number if gpu.vendor == "nvidia" else gpu.render == f"/dev/dri/renderD{number}"
-        if is_its or (certain and number < _FIRST_RENDER_NODE and gpu.vendor == "amd" and gpu.index == number):
-            return Chosen(gpu)
-    return "unknown"
+    its = (gpu for gpu in gpus if gpu.minor == number or (certain and gpu.vendor == "amd" and gpu.index == number))
+    return next(map(Chosen, its), "unknown")
 
 
 def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from tests.planner.gpus.hosts import hexid, uuid
+from tests.planner.gpus.hosts import hexid
+from tests.support.amd import UNIQUE_IDS
+from tests.support.driver import uuid
 
 CUDA, ORDER, NVIDIA = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
 ROCR, HIP, AMD = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
@@ -15,7 +17,7 @@ HABANA = "HABANA_VISIBLE_DEVICES"
 STEP, JOB = "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"
 ALL = "*"
 """Every node of the host."""
-CTL = "nvidiactl nvidia-uvm"
+CTL = "nvidiactl nvidia-modeset nvidia-uvm"
 
 
 class Row(NamedTuple):
@@ -26,7 +28,7 @@ class Row(NamedTuple):
     """The value of --gpus."""
     environ: Mapping[str, str]
     devices: str
-    """Names below /dev, or the code of the error."""
+    """Names below /dev, without those that go with a render node or an accelerator; or the code of the error."""
     env: Mapping[str, Optional[str]] = {}
     """What is set; None: unset."""
     findings: str = ""
@@ -72,7 +74,7 @@ ROWS: dict[str, Row] = {
     "index": Row("eight", "3", {}, f"nvidia3 {CTL}", {CUDA: "0"}),
     "index with zeros": Row("eight", "03", {}, f"nvidia3 {CTL}", {CUDA: "0"}),
     "index, not minor": Row("minors", "0", {}, f"nvidia3 {CTL}", {CUDA: "0"}),
-    "index counts no excluded GPU": Row("excluded", "1", {}, f"nvidia2 dri/card2 dri/renderD130 {CTL}", {CUDA: "0"}),
+    "index counts no excluded GPU": Row("excluded", "1", {}, f"nvidia2 dri/renderD130 {CTL}", {CUDA: "0"}),
     "two digits are a number": Row("sixteen", "2,10", {}, f"nvidia2 nvidia10 {CTL}", {CUDA: "0,1"}),
     "the order of the list is kept": Row("eight", "5,1", {}, f"nvidia1 nvidia5 {CTL}", {CUDA: "1,0"}),
     "twice is once": Row("eight", "1,minor:1,1", {}, f"nvidia1 {CTL}", {CUDA: "0"}),
@@ -84,11 +86,9 @@ ROWS: dict[str, Row] = {
     "pci address of eight digits": Row("eight", "00000000:03:00.0", {}, f"nvidia2 {CTL}", {CUDA: "0"}),
     "pci address without domain": Row("eight", "03:00.0", {}, f"nvidia2 {CTL}", {CUDA: "0"}),
     "minor": Row("minors", "minor:0", {}, f"nvidia0 {CTL}", {CUDA: "0"}),
-    "render node": Row("two-drm", "renderD129", {}, f"nvidia1 dri/card1 dri/renderD129 {CTL}", {CUDA: "0"}),
+    "render node": Row("two-drm", "renderD129", {}, f"nvidia1 dri/renderD129 {CTL}", {CUDA: "0"}),
     "render node's path": Row("amd", "/dev/dri/renderD129", {}, "kfd dri/renderD129", {ROCR: "0"}),
-    "nodes of the display go with the GPU": Row(
-        "two-drm", "0", {}, f"nvidia0 dri/card0 dri/renderD128 {CTL}", {CUDA: "0"}
-    ),
+    "nodes of the display go with the GPU": Row("two-drm", "0", {}, f"nvidia0 dri/renderD128 {CTL}", {CUDA: "0"}),
     "one of one": Row("one", "0", {}, f"nvidia0 {CTL}", {CUDA: "0"}),
     "the list wins over the environment": Row(
         "eight", "1", {STEP: "2", CUDA: "0", NVIDIA: "3"}, f"nvidia1 {CTL}", {CUDA: "0"}
@@ -153,12 +153,12 @@ ROWS: dict[str, Row] = {
     "AMD's unique_id": Row("amd", h(3), {}, "kfd dri/renderD131", {ROCR: h(3)}),
     "a GPU in parts by its unique_id": Row("amd-parts", h(1), {}, "kfd dri/renderD130 dri/renderD131", {ROCR: "0,1"}),
     "a GPU in parts by its address": Row(
-        "amd-parts-ids", "80:00.0", {}, "kfd dri/renderD128 dri/renderD129", {ROCR: "0,1"}, isolated=False
+        "amd-parts-ids", "05:00.0", {}, "kfd dri/renderD128 dri/renderD129", {ROCR: "0,1"}, isolated=False
     ),
     "one part by its index": Row("amd-parts", "2", {}, "kfd dri/renderD130", {ROCR: "2"}, isolated=False),
     "one part by its render node": Row("amd-parts", "renderD131", {}, "kfd dri/renderD131", {ROCR: "0"}),
     "a part with a unique_id of its own": Row("amd-parts-ids", h(3), {}, "kfd dri/renderD131", {ROCR: h(3)}),
-    "beginning of the unique_ids of several": Row("amd-parts", "GPU-0000", {}, "ambiguous-gpu"),
+    "beginning of the unique_ids of several": Row("amd-parts", "GPU-7e5f", {}, "ambiguous-gpu"),
     "AMD without unique_id": Row("amd-untold", "2,1", {}, "kfd dri/renderD129 dri/renderD130", {ROCR: "1,0"}),
     "AMD without unique_id, and the host's /dev": Row(
         "amd-untold", "2,1", {}, "kfd dri/renderD129 dri/renderD130", {ROCR: "2,1"}, isolated=False
@@ -254,6 +254,15 @@ ROWS: dict[str, Row] = {
     "Slurm's AMD in a cgroup": Row(
         "amd-cgroup", None, {STEP: "5,6", ROCR: "0,1"}, ALL, {ROCR: "0,1"}, "warning gpu-order-unknown"
     ),
+    "Slurm's AMD in a cgroup, by render node": Row(
+        "amd-cgroup", None, {STEP: "130"}, "kfd dri/renderD130", {ROCR: "0"}
+    ),
+    "a number below the first render node's is an index that the cgroup has moved": Row(
+        "amd-cgroup", None, {STEP: "127"}, ALL
+    ),
+    "a render node that the cgroup hides": Row(
+        "amd-cgroup", None, {STEP: "128"}, ALL, {}, "warning visible-devices-unknown"
+    ),
     "HIP's own in a job": Row("amd", None, {STEP: "1,2", HIP: "1"}, ALL, {HIP: "1"}, "warning gpu-order-unknown"),
     "Slurm sets CUDA's for AMD, too": Row(
         "amd",
@@ -269,9 +278,7 @@ ROWS: dict[str, Row] = {
     "number": Row("eight", None, {CUDA: "3"}, f"nvidia3 {CTL}", {CUDA: "0"}),
     "numbers": Row("sixteen", None, {CUDA: "10, 9,"}, f"nvidia9 nvidia10 {CTL}", {CUDA: "1,0"}),
     "number of an only GPU": Row("one", None, {CUDA: "0"}, f"nvidia0 {CTL}", {CUDA: "0"}),
-    "number with the excluded": Row(
-        "excluded", None, {CUDA: "1"}, f"nvidia2 dri/card2 dri/renderD130 {CTL}", {CUDA: "0"}
-    ),
+    "number with the excluded": Row("excluded", None, {CUDA: "1"}, f"nvidia2 dri/renderD130 {CTL}", {CUDA: "0"}),
     "number among several models": Row(
         "mixed-models", None, {CUDA: "0"}, ALL, {CUDA: "0"}, "warning gpu-order-unknown"
     ),
@@ -464,9 +471,9 @@ ROWS: dict[str, Row] = {
         "amd", None, {AMD: "3,0-1"}, "kfd dri/renderD131 dri/renderD128 dri/renderD129", {ROCR: "2,0,1"}
     ),
     "AMD's toolkit: an empty element names nothing": Row("amd", None, {AMD: ",02,"}, "kfd dri/renderD130", {ROCR: "0"}),
-    "AMD's toolkit: IDs": Row("amd", None, {AMD: "0xabc2"}, "kfd dri/renderD130", {ROCR: h(2)}),
+    "AMD's toolkit: IDs": Row("amd", None, {AMD: f"0x{UNIQUE_IDS[2]:X}"}, "kfd dri/renderD130", {ROCR: h(2)}),
     "AMD's toolkit: the ID of a GPU in parts": Row(
-        "amd-parts", None, {AMD: "000000000000abc0"}, "kfd dri/renderD128 dri/renderD129", {ROCR: "0,1"}
+        "amd-parts", None, {AMD: f"{UNIQUE_IDS[0]:x}"}, "kfd dri/renderD128 dri/renderD129", {ROCR: "0,1"}
     ),
     "AMD's toolkit: parts are numbered": Row(
         "amd-parts", None, {AMD: "1-2"}, "kfd dri/renderD129 dri/renderD130", {ROCR: "0,1"}
@@ -480,7 +487,9 @@ ROWS: dict[str, Row] = {
         "amd", None, {ROCR: "2", AMD: "0"}, "", {ROCR: "-1"}, "warning visible-devices-none"
     ),
     "AMD's toolkit in a cgroup": Row("amd-cgroup", None, {AMD: "1"}, ALL, {}, "warning gpu-order-unknown"),
-    "AMD's toolkit without unique_id": Row("amd-untold", None, {AMD: "0xabc1"}, ALL, {}, "note gpu-uuid-unknown"),
+    "AMD's toolkit without unique_id": Row(
+        "amd-untold", None, {AMD: hex(UNIQUE_IDS[1])}, ALL, {}, "note gpu-uuid-unknown"
+    ),
     "AMD's toolkit is not for NVIDIA": Row("two", None, {AMD: "0"}, ALL),
     "HIP without unique_id": Row("amd-untold", None, {HIP: "2"}, "kfd dri/renderD130", {ROCR: "0", HIP: "0"}),
     # The host's /dev: the caller's own value and spelling.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpubind.planner.gpus.choice import Chosen, each_gpu_once, in_both, mig_enabled, usable, uuids_of
-from tests.planner.gpus.hosts import HOSTS, nvidia, uuid
+from tests.planner.gpus.hosts import HOSTS, nvidia
+from tests.support.driver import uuid
 
 (MIG,) = HOSTS["mig"]
 DIVIDED, _, WHOLE = usable(MIG)

@@ -8,11 +8,10 @@ from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBL
 from gpubind.model import Inventory
 from gpubind.planner.gpus.choice import usable
 from gpubind.planner.gpus.environment import GpuList, Read, read_list
-from tests.planner.gpus.hosts import HOSTS, amd, hexid, nvidia, uuid
+from tests.planner.gpus.hosts import HOSTS, amd, hexid, nvidia
+from tests.support.driver import uuid
 
-AMD = amd(4)._replace(
-    gpus=tuple(gpu._replace(uuid=name) for gpu, name in zip(amd(4).gpus, ("GPU-aa", "GPU-ab", "GPU-1000", "GPU-2")))
-)
+AMD = amd(4, uniques=(0xAA << 56, 0xAB << 56, 0x10 << 56, 0x20 << 56))
 
 
 def read(variable: str, value: str, inventory: Inventory) -> Read:

@@ -10,7 +10,8 @@ from typing import NamedTuple, Optional
 import pytest
 
 from gpubind.planner.gpus.selection import select
-from tests.planner.gpus.hosts import HOSTS, uuid
+from tests.planner.gpus.hosts import HOSTS
+from tests.support.driver import uuid
 
 WORDS = "nvidia-container-toolkit, internal/config/image/devices.go, NewVisibleDevices"
 SPLIT = "nvidia-container-toolkit, internal/config/image/cuda_image.go: trimmed, empty names dropped"
