@@ -15,7 +15,15 @@ from gpubind.documents.text import render_json, render_paths, render_tsv
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.model.data import HOSTS, read_data
 from gpubind.planner.placement import cdi_layout
-from tests.support.golden import GOLDEN, assert_fits, assert_golden, assert_listed, differences, spelled
+from tests.support.golden import (
+    GOLDEN,
+    assert_fits,
+    assert_golden,
+    assert_listed,
+    assert_rules_are_documented,
+    differences,
+    spelled,
+)
 
 NVIDIA = {
     "default": Request(),
@@ -69,6 +77,11 @@ def test_another_plan_differs_from_the_default_one_as_its_golden_file_says(host:
 @pytest.mark.parametrize(("host", "name"), CASES)
 def test_a_plan_document_fits_the_schema(host: str, name: str) -> None:
     assert_fits(document(host, name), "plan")
+
+
+@pytest.mark.parametrize(("host", "name"), CASES)
+def test_every_rule_of_a_decision_is_documented_with_its_verdict(host: str, name: str) -> None:
+    assert_rules_are_documented(make(host, name))
 
 
 @pytest.mark.parametrize(("host", "name"), CASES)

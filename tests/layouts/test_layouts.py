@@ -24,7 +24,7 @@ from gpubind.planner.planning import Query, plan_or_empty
 from tests.law.records import Mounted, Question, answer
 from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
-from tests.support.golden import GOLDEN, assert_golden, assert_listed, assert_none
+from tests.support.golden import GOLDEN, assert_golden, assert_listed, assert_none, assert_rules_are_documented
 from tests.support.trees import Hidden, Node, Socket, Unread, make_tree
 
 MODES = ("ubuntu", "wsl2", "jetson6", "rocm-packages", "intel-arc", "gaudi")
@@ -58,6 +58,11 @@ def test_a_plan_has_what_its_layout_declares(layout: HostLayout) -> None:
     for category, wanted in layout.planned.items():
         assert_listed(has, wanted, add=f"{place} lacks `{{}}`, which `planned` has as {category}")
     assert_none(sorted(has.intersection(STAYS)), f"{place} has `{{}}`, which stays on the host")
+
+
+@each
+def test_every_rule_of_a_decision_is_documented_with_its_verdict(layout: HostLayout) -> None:
+    assert_rules_are_documented(plan_of(layout.name))
 
 
 @each

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 import jsonschema
 import pytest
 
+from gpubind.model import Plan
 from gpubind.model.data import read_data
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +88,23 @@ def assert_fits(document: Any, name: str) -> None:
     file = f"model/data/{name}.schema.json"
     found = jsonschema.Draft202012Validator(json.loads(read_data(file))).iter_errors(document)
     assert_none(f"gpubind/{file} does not have what is at {one.json_path}: {one.message[-WIDTH:]}" for one in found)
+
+
+def table_of_rules() -> dict[str, set[str]]:
+    """The rules of decisions in docs/plan.md, each with its verdicts."""
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", (DOCS / "plan.md").read_text().partition("## Decisions")[2], re.M)
+    verdicts: dict[str, set[str]] = {}
+    for rules, said in rows:
+        for rule in re.findall(r"`([a-z0-9-]+)`", rules):
+            verdicts.setdefault(rule, set()).update(said.split(", "))
+    return verdicts
+
+
+def assert_rules_are_documented(plan: Plan) -> None:
+    known = table_of_rules()
+    pairs = dict.fromkeys((one.rule, one.verdict) for one in plan.decisions)
+    lacking = [f"the rule `{rule}`, {verdict}" for rule, verdict in pairs if verdict not in known.get(rule, ())]
+    assert_none(lacking, 'docs/plan.md, "Decisions": the table of rules lacks {}')
 
 
 def assert_none(found: Iterable[str], tell: str = "{}") -> None:
