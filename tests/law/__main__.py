@@ -11,21 +11,19 @@ import gc
 import importlib
 import json
 import os
-import pickle
 import random
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gpubind.memo.answer import SWITCH
 from gpubind.memo.questions import ASKED
 from tests.law.jobs import read_arguments, run_jobs
+from tests.support.apart import apart
 from tests.support.changes import CHANGES
 from tests.support.faults import FAULTS
 from tests.support.memo import Bench, Outcome, bench_in
@@ -52,8 +50,6 @@ sys.exit(main())
 """
 """gpubind as its console script runs it, with its memos and helper programs below a bench."""
 
-T = TypeVar("T")
-
 
 class Result(NamedTuple):
     """What came of some changes."""
@@ -64,26 +60,6 @@ class Result(NamedTuple):
     """How often each kind of question has found out that a memo no longer holds."""
     broken: str
     """Where the law did not hold; empty if it did."""
-
-
-def apart(work: Callable[[], T]) -> T:
-    """What *work* gives, in a child process."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            with os.fdopen(writing, "wb") as file:
-                pickle.dump(work(), file)
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - nothing of this process goes on
-            traceback.print_exc()
-            os._exit(1)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as file:
-        data = file.read()
-    os.waitpid(child, 0)
-    made: T = pickle.loads(data)
-    return made
 
 
 def load_modules(bench: Bench) -> None:

@@ -27,9 +27,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import gpubind
-from tests.law.__main__ import _LATE, apart
+from tests.law.__main__ import _LATE
 from tests.law.jobs import read_arguments, run_jobs
 from tests.support import amd
+from tests.support.apart import apart
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, tar
 from tests.support.memo import IMAGE, IS_ROOT, PROGRAMS, Bench, Outcome, bench_in

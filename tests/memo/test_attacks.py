@@ -22,7 +22,8 @@ import gpubind
 from gpubind.memo import files, storing
 from gpubind.memo.questions import DIGEST_SIZE, ask
 from gpubind.memo.recorder import Recorder
-from tests.law.__main__ import PROGRAM, apart
+from tests.law.__main__ import PROGRAM
+from tests.support.apart import apart
 from tests.support.memo import IS_ROOT, Bench
 from tests.support.race import exchanging
 
