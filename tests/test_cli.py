@@ -171,7 +171,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--like", "apptainer", "--format", "apptainer", "--host", HOST), "like-in-words", 2),
         (("plan", "--libdir", "/x", "--format", "cdi", "--host", HOST), "fixed-libdir", 2),
         (("plan", "--like", "apptainer", "--format", "cdi", "--host", HOST), "like-in-words", 2),
-        (("plan", "--like", "apptainer", "--cdi-device", "a.b/c=d", "--host", HOST), "cdi-with-source", 2),
+        (("plan", "--like", "apptainer", "--cdi-device", "a.b/c=d", "--host", HOST), "like-with-option", 2),
         (("plan", "--source", "driver", "--cdi-device", "a.b/c=d", "--host", HOST), "cdi-with-source", 2),
         (("plan", "--cdi-device", "0", "--host", HOST), "bad-cdi-name", 2),
         (("plan", "--cdi-device", "a.b/c=d", "--host", HOST), "unknown-cdi-device", 2),
@@ -1146,7 +1146,7 @@ def test_what_is_said_of_gpus_is_looked_at_before_the_host(tmp_path: Path) -> No
 
 def test_a_program_that_is_imitated_chooses_no_gpu() -> None:
     done = gpubind("plan", "--host", HOST, "--gpus", "0", "--like", "apptainer")
-    assert (done.returncode, done.stderr.split(": ")[1]) == (2, "like-with-gpus")
+    assert (done.returncode, done.stderr.split(": ")[1]) == (2, "like-with-option")
 
 
 @pytest.mark.parametrize(("name", "meant"), [("uvm-mising", "uvm-missing"), ("not-recordet", "not-recorded")])

@@ -158,7 +158,7 @@ def test_a_document_that_is_no_plan_is_refused_with_the_place(change: dict[str, 
         (Request(gpus=[0]), "wrong-type", "gpus"),  # type: ignore[arg-type]
         (Request(gpus="one"), "bad-gpus", "one"),
         (Request(completion=1), "wrong-type", "completion wants True or False"),  # type: ignore[arg-type]
-        (Request(like="apptainer", gpus="0"), "like-with-gpus", "gpus cannot be used with like"),
+        (Request(like="apptainer", gpus="0"), "like-with-option", "gpus cannot be used with like"),
         (Request(cdi_devices=("gpu0",)), "bad-cdi-name", "gpu0"),
         (Request(cdi_devices=("nvidia.com/gpu=0",), source="driver"), "cdi-with-source", "cdi_devices"),
         (Request(cdi_devices=("nvidia.com/gpu=0",), gpus="0"), "cdi-with-gpus", "cdi_devices and gpus"),

@@ -139,6 +139,8 @@ class PlanOptions(NamedTuple):
     cuda_compat: str = "auto"
     libc: str = "image"
     libdir: Optional[str] = None
+    by_site: frozenset[str] = frozenset()
+    """The names of those values that a variable or a configuration file gives."""
 
 
 PLAN_OPTIONS = (

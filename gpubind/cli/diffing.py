@@ -102,6 +102,8 @@ def snapshots_of(
         hint = "name two or more of: a plan, a record, `live`, a directory; or one of them with --like"
         raise UsageError("nothing-to-compare", "there is one thing only, and nothing to compare it with", hint=hint)
     queries = [query._replace(request=query.request._replace(like=view)) for view in views]
+    if None in views:  # the options are about gpubind's own plan
+        queries = [asked._replace(own_only=frozenset(query.request._fields)) for asked in queries]
     names, taken, has_plan, roots = [], [], False, 0
     with OpenImages() as opened:
         for word in words:

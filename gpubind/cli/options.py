@@ -28,7 +28,8 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
         return command.work(**others)
     if values.get("require") is not None:
         _need_no_host(command, origins)
-    options = PlanOptions(**{name: values[name] for name in names})
+    by_site = frozenset(name for name in names if origins.get(name) in ("variable", "settings"))
+    options = PlanOptions(**{name: values[name] for name in names}, by_site=by_site)
     options = _without_untrusted(options, origins, command)
     if options.host is not None or values.get("host"):
         # A root that a site or variable sets is meant for this machine, not for a recorded one.
@@ -155,12 +156,17 @@ def query_of(options: PlanOptions, like: Optional[str] = None) -> Query:
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
         libc=options.libc,  # type: ignore[arg-type]
     )
-    return Query(request, options.list_, _option)
+    fields = {parameter: field for field, parameter in _PARAMETERS.items()}
+    own_only = frozenset(fields.get(parameter, parameter) for parameter in options.by_site)
+    return Query(request, options.list_, _option, own_only)
+
+
+_PARAMETERS = {"cdi_devices": "cdi_device", "cdi_directories": "cdi_dir", "listfile": "list_"}
+"""The fields that have another name than their option."""
 
 
 def _option(field: str) -> str:
-    others = {"cdi_devices": "cdi-device", "cdi_directories": "cdi-dir", "listfile": "list"}
-    return f"--{others.get(field) or field.replace('_', '-')}"
+    return f"--{_PARAMETERS.get(field, field).rstrip('_').replace('_', '-')}"
 
 
 def vendors_of(options: PlanOptions) -> tuple[Vendor, ...]:

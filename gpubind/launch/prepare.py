@@ -147,7 +147,13 @@ def prepare(
 def plan_start(
     host: Host, query: Query, start: Start, image: Optional[Image], *, or_empty: bool = False
 ) -> tuple[Host, Plan]:
-    """Return the host as *start* sees it, and the plan. *or_empty*: as `plan_or_empty`. Errors: as `plan_host`."""
+    """Return the host as *start* sees it, and the plan. *or_empty*: as `plan_or_empty`.
+
+    Errors: as `plan_host`; `UsageError` (code `like-in-words`) for the plan of another program.
+    """
+    if query.request.like is not None:
+        what = f"{query.spelled('like')} shows what a program would bind, and starts no container"
+        raise UsageError("like-in-words", what, hint="leave it out")
     host = host_for(host, start, image)
     query = query._replace(request=_requested(host, query.request, start))
     return host, (plan_or_empty if or_empty else plan_host)(host, query, image, layout_of(start, image))

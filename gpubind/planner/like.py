@@ -21,6 +21,7 @@ from gpubind.host import Host
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.search import ldconfig
 from gpubind.model import (
+    CAPABILITIES,
     READ_ONLY,
     VENDOR_ROWS,
     ContainerPath,
@@ -82,6 +83,26 @@ FLAVOURS = {
 }
 
 
+def flavour_of(request: Request) -> Flavour:
+    """Return the flavour that is requested. Errors: `UsageError` (code `unknown-flavour`)."""
+    flavour = FLAVOURS.get(request.like or "")
+    if flavour is None:
+        hint = one_of(FLAVOURS, request.like or "")
+        raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint=hint)
+    return flavour
+
+
+def ignored_fields(request: Request) -> Iterator[str]:
+    """Yield the fields that are set, and that the requested flavour ignores. Errors: as `flavour_of`."""
+    flavour, caps = flavour_of(request), request.caps or ()
+    known = {"vendors", "like"}
+    if flavour.by_class and (set(caps) in ({"compat32"}, {*CAPABILITIES}) or "all" in caps):
+        known.add("caps")
+    for field, default in Request._field_defaults.items():
+        if field not in known and getattr(request, field) != default:
+            yield field
+
+
 def shipped_names(flavour: Flavour, vendor: Vendor) -> list[str]:
     """Return the names in the list file that the program of *flavour* ships."""
     known = json.loads(read_data("model/data/like.json"))
@@ -116,10 +137,7 @@ def like_plan(host: Host, request: Request) -> Plan:
     Errors: `UsageError` for an unknown flavour, and for a vendor that it has no flag for; `FormatError` for a malformed
     list file.
     """
-    flavour = FLAVOURS.get(request.like or "")
-    if flavour is None:
-        hint = one_of(FLAVOURS, request.like or "")
-        raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint=hint)
+    flavour = flavour_of(request)
     findings: list[Finding] = []
     vendors = request.vendors or VENDORS[:1]
     for vendor in vendors:

@@ -30,10 +30,18 @@ class Query(NamedTuple):
     """The list file that replaces the one in force, or its path."""
     spelled: Callable[[str], str] = str
     """Returns the caller's name of a field of `Request`, for messages."""
+    own_only: frozenset[str] = frozenset()
+    """The fields that only gpubind's own plan takes: another program's, with `like`, is made without them."""
 
     def checked(self, layout: Optional[Layout] = None) -> Request:
         """Return the request with each value in its one form. Errors: as `gpubind.planner.request.checked`."""
-        return checked(self.request, has_list=self.listfile is not None, layout=layout, spelled=self.spelled)
+        return checked(
+            self.request,
+            has_list=self.listfile is not None,
+            layout=layout,
+            spelled=self.spelled,
+            own_only=self.own_only,
+        )
 
     def read_listfile(self) -> Optional[ListFile]:
         """Return the list file. Errors: `HostReadError` (code `unreadable-file`)."""
@@ -47,7 +55,8 @@ def plan_host(host: Host, query: Query, image: Optional[Image] = None, layout: O
     `NothingToBindError` where the host has no driver library and no device of any requested vendor; `FormatError` for a
     malformed list file; `HostReadError`.
     """
-    request, listfile = query.checked(layout), query.read_listfile()
+    request = query.checked(layout)
+    listfile = query.read_listfile() if request.like is None else None
     named = (*((host.dev, path) for path in request.cdi_directories), *((host.driver, p) for p in request.library_path))
     for tree, directory in named:
         tree.list(directory)  # a record that does not cover what is named cannot answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Optional, get_args
 
 from gpubind.errors import FormatError, UsageError, one_of
@@ -19,16 +19,19 @@ def checked(
     has_list: bool = False,
     layout: Optional[Layout] = None,
     spelled: Callable[[str], str] = str,
+    own_only: Collection[str] = (),
 ) -> Request:
     """Return *request* with every value in its one form, if it can be answered.
 
     *has_list*: whether a list file replaces the one in force. *layout* places the files. *spelled* returns the
-    caller's name of a field, for messages.
+    caller's name of a field, for messages. *own_only*: fields that only gpubind's own plan takes from the request.
     Errors: `UsageError` with the codes `wrong-type`, `unknown-vendor`, `unknown-capability`, `unknown-source`,
-    `unknown-side`, `cdi-with-source`, `cdi-with-gpus`, `bad-cdi-name`, `bad-gpus`, `like-with-gpus`, `fixed-libdir`,
-    `list-with-source`, `list-for-two`, `not-absolute`.
+    `unknown-side`, `cdi-with-source`, `cdi-with-gpus`, `bad-cdi-name`, `bad-gpus`, `unknown-flavour`,
+    `like-with-option`, `fixed-libdir`, `list-with-source`, `list-for-two`, `not-absolute`.
     """
     request = _typed(request)
+    if request.like is not None:
+        request = _of_flavour(request, own_only, spelled, has_list=has_list)
     if request.source not in SOURCES:
         what = f"unknown source `{request.source}`"
         raise UsageError("unknown-source", what, hint=one_of(SOURCES, request.source)).about("source")
@@ -83,6 +86,25 @@ def _typed(request: Request) -> Request:
     return request._replace(**tuples)
 
 
+def _of_flavour(
+    request: Request, own_only: Collection[str], spelled: Callable[[str], str], *, has_list: bool
+) -> Request:
+    """Return *request* without the fields of *own_only* that its flavour ignores. Errors: `UsageError` for others."""
+    from gpubind.planner.like import flavour_of, ignored_fields
+
+    ignored = [*ignored_fields(request), *(["listfile"] if has_list else ())]
+    for field in ignored:
+        if field not in own_only:
+            flavour = flavour_of(request)
+            what = f"{spelled(field)} cannot be used with {spelled('like')} {request.like}"
+            why = f"it is about gpubind's own plan; {flavour.program} itself has no such choice"
+            if field == "caps" and flavour.by_class:
+                why = f"{flavour.program} can add compat32, and takes no other choice of capabilities"
+            raise UsageError("like-with-option", what, why=why, hint="leave one of them out").about(field)
+    defaults = Request._field_defaults
+    return request._replace(**{field: defaults[field] for field in ignored if field in defaults})
+
+
 def _need_movable(layout: Layout, spelled: Callable[[str], str]) -> None:
     """Errors: `UsageError` (code `fixed-libdir`) for a *layout* whose libraries cannot be in another directory."""
     if layout.searched:
@@ -102,9 +124,6 @@ def _need_lone_devices(request: Request, spelled: Callable[[str], str]) -> None:
     devices = spelled("cdi_devices")
     if request.source != "cdi":
         what = f"{devices} cannot be used with {spelled('source')} {request.source}"
-        raise UsageError("cdi-with-source", what)
-    if request.like is not None:
-        what = f"{devices} cannot be used with {spelled('like')}: those programs read no CDI specs"
         raise UsageError("cdi-with-source", what)
     if request.gpus is not None:
         raise UsageError("cdi-with-gpus", f"{devices} and {spelled('gpus')} both choose: give one of them")
@@ -134,9 +153,6 @@ def _need_gpus(request: Request, spelled: Callable[[str], str]) -> None:
     """Errors: `UsageError` for a choice of GPUs that is none: a host without GPUs has no occasion to say so."""
     if request.gpus is None:
         return
-    if request.like is not None:
-        why = "those programs bind no device and choose no GPU"
-        raise UsageError("like-with-gpus", f"{spelled('gpus')} cannot be used with {spelled('like')}", why=why)
     from gpubind.formats.driver.gpu_names import parse_gpus
 
     try:

@@ -7,6 +7,7 @@ them, and remembers nothing of other runs. Some answers without a memo are made 
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import json
@@ -16,17 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gpubind.memo.answer import SWITCH
 from gpubind.memo.questions import ASKED
 from tests.law.jobs import read_arguments, run_jobs
 from tests.support.apart import apart
-from tests.support.changes import CHANGES
+from tests.support.changes import CHANGES, Change, a_read_only_mount, why_not_drawn
 from tests.support.faults import FAULTS
-from tests.support.memo import Bench, Outcome, bench_in
+from tests.support.memo import IS_ROOT, Bench, Outcome, bench_in
+from tests.support.privileges import leave_mounts, obey_permissions
 
 STEPS = 8
 """Changes to one command before the next one has its turn."""
@@ -36,6 +39,9 @@ SIMPLE = ("plan", "columns", "cdi", "sif")
 """Commands of which nothing is made up, no user and no runtime: a whole program gives the same answer."""
 _LATE = ("rich", "typer.rich", "pygments", "markdown_it", "gpubind.cli.tables")
 """These hold the environment that they were loaded with."""
+OF_MOUNTS = (errno.EROFS, errno.EBUSY, errno.EXDEV)
+"""The errors of a change that a read-only mount forbids."""
+T = TypeVar("T")
 PROGRAM = """
 import os, sys
 base = os.environ.pop("BASE")
@@ -60,6 +66,8 @@ class Result(NamedTuple):
     """How often each kind of question has found out that a memo no longer holds."""
     broken: str
     """Where the law did not hold; empty if it did."""
+    not_drawn: dict[str, str]
+    """The kinds of changes that cannot be made here, and why."""
 
 
 def load_modules(bench: Bench) -> None:
@@ -80,29 +88,44 @@ def load_modules(bench: Bench) -> None:
 class Law:
     """The law, tried on *bench*."""
 
-    def __init__(self, bench: Bench, rng: random.Random) -> None:
+    def __init__(self, bench: Bench, rng: random.Random, drawn: Sequence[Change]) -> None:
         self.bench = bench
         self.rng = rng
+        self.drawn = drawn
         self.name = ""
         self.is_whole = False
+        self.obeys = False
+        """Whether modes and access control lists count for the command, as they do for all users but root."""
         self.done: list[str] = []
         """The changes since the bench was restored."""
 
     def with_memo(self) -> Outcome:
         bench, words = self.bench, self.bench.commands()[self.name]
-        outcome, bench.served, bench.changes = apart(lambda: (bench.with_memo(words), bench.served, bench.changes))
+        outcome, bench.served, bench.changes = self.run(lambda: (bench.with_memo(words), bench.served, bench.changes))
         return outcome
+
+    def run(self, work: Callable[[], T]) -> T:
+        def obeying() -> T:
+            obey_permissions()
+            return work()
+
+        return apart(obeying if self.obeys else work)
 
     def without(self) -> Outcome:
         words = self.bench.commands()[self.name]
-        return apart(lambda: self.bench.without(words))
+        return self.run(lambda: self.bench.without(words))
 
     def begin(self) -> None:
         """Another command, on a bench as it was at first."""
         self.bench.restore()
         self.name = self.rng.choice(sorted(self.bench.commands()))
         self.bench.has_terminal = self.name == "table"
-        self.is_whole = self.name in SIMPLE and self.rng.random() < len(self.bench.commands()) / len(SIMPLE) / WHOLE
+        self.obeys = IS_ROOT and self.rng.random() < 0.5
+        self.is_whole = (
+            not self.obeys
+            and self.name in SIMPLE
+            and self.rng.random() < len(self.bench.commands()) / len(SIMPLE) / WHOLE
+        )
         self.done = []
         self.with_memo()
 
@@ -116,7 +139,7 @@ class Law:
             with suppress(Exception), fault(self.rng):
                 self.bench.with_memo(words)
 
-        apart(run)
+        self.run(run)
         self.rng.random()  # the child has drawn from a copy
         self.done.append(fault.__name__)
 
@@ -127,9 +150,14 @@ class Law:
         if self.rng.random() < 0.3:
             self.bench.settle()
             self.with_memo()
-        change = self.rng.choice(CHANGES)
-        change(self.bench, self.rng)
+        change = self.rng.choice(self.drawn)
         self.done.append(change.__name__)
+        try:
+            change(self.bench, self.rng)
+        except OSError as error:
+            if error.errno not in OF_MOUNTS:
+                raise
+            self.done[-1] += f" ({error.strerror})"
         if self.rng.random() < 0.4:
             self.bad_day()
         kept, made = self.with_memo(), self.without()
@@ -154,13 +182,20 @@ def tried(seed: str, number: int) -> Result:
     """*number* changes, by *seed*."""
     with tempfile.TemporaryDirectory() as place, bench_in(Path(place) / "b") as bench:
         load_modules(bench)
-        law, broken, done = Law(bench, random.Random(seed)), "", 0
+        unable = why_not_drawn(bench.work)
+        if a_read_only_mount not in unable:
+            leave_mounts()
+        drawn = [change for change in CHANGES if change not in unable]
+        law, broken, done = Law(bench, random.Random(seed), drawn), "", 0
         while done < number and not broken:
             broken = law.step(done)
             done += 1
         if broken:
-            broken = f"seed {seed}, step {done - 1}: {law.name} after {', '.join(law.done)}\n{broken}"
-        return Result(done, bench.served, {kind: bench.changes.count(kind) for kind in ASKED}, broken)
+            who = ", by a user who obeys permissions" * law.obeys
+            broken = f"seed {seed}, step {done - 1}: {law.name}{who} after {', '.join(law.done)}\n{broken}"
+        bench.unmount()
+        not_drawn = {change.__name__: why for change, why in unable.items()}
+        return Result(done, bench.served, {kind: bench.changes.count(kind) for kind in ASKED}, broken, not_drawn)
 
 
 def main() -> int:
@@ -178,12 +213,13 @@ def _together(number: int, seed: str, jobs: int) -> Result:
     share = -(-number // jobs)
     words = [sys.executable, "-m", "tests.law", "--changes", f"{share}", "--seed", seed, "--job"]
     results = [
-        Result(*json.loads(output)) if output else Result(0, 0, {}, f"a process ended with {status}")
+        Result(*json.loads(output)) if output else Result(0, 0, {}, f"a process ended with {status}", {})
         for status, output in run_jobs(words, jobs)
     ]
     kinds = {kind: sum(result.kinds.get(kind, 0) for result in results) for kind in ASKED}
     broken = "\n".join(result.broken for result in results if result.broken)
-    return Result(sum(one.changes for one in results), sum(one.served for one in results), kinds, broken)
+    not_drawn = {name: why for result in results for name, why in result.not_drawn.items()}
+    return Result(sum(one.changes for one in results), sum(one.served for one in results), kinds, broken, not_drawn)
 
 
 if __name__ == "__main__":

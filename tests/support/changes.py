@@ -6,11 +6,15 @@ import os
 import random
 import shutil
 import stat
-from typing import Callable
+from pathlib import Path
+from typing import Callable, Optional
 
+from gpubind.formats.driver.acl import ATTRIBUTE
 from gpubind.memo.files import read_secret, unpacked
+from tests.support.acl import acl_for
 from tests.support.elf import elf
 from tests.support.memo import IS_ROOT, SIFS, Bench
+from tests.support.privileges import mount_read_only, remount_writable, unmount, why_no_mounts
 from tests.support.trees import Node
 
 Change = Callable[[Bench, random.Random], None]
@@ -98,13 +102,49 @@ def a_link(bench: Bench, rng: random.Random) -> None:
     os.symlink(rng.choice(others), link)
 
 
+def _path(bench: Bench, rng: random.Random) -> str:
+    """A file, a node, or a directory of one."""
+    path = rng.choice([path for path in _files(bench) if not os.path.islink(path)])
+    places = [path, os.path.dirname(path)]
+    while os.path.dirname(places[-1]) != str(bench.base):
+        places.append(os.path.dirname(places[-1]))
+    return path if rng.random() < 0.5 else rng.choice(places)
+
+
 def a_mode(bench: Bench, rng: random.Random) -> None:
-    os.chmod(_file(bench, rng), rng.choice((0o644, 0o600, 0o755, 0o666, 0)))
+    os.chmod(_path(bench, rng), rng.choice((0o644, 0o600, 0o755, 0o666, 0o640, 0o004, 0)))
 
 
 def an_owner(bench: Bench, rng: random.Random) -> None:
-    path = rng.choice(_files(bench))
-    os.chown(path, rng.choice((0, 1000)), rng.choice((0, 44, 1000)), follow_symlinks=False)
+    os.chown(rng.choice(_files(bench)), rng.choice((0, 1000)), -1, follow_symlinks=False)
+
+
+def a_group(bench: Bench, rng: random.Random) -> None:
+    os.chown(_path(bench, rng), -1, rng.choice((0, 44, 1000)))
+
+
+def an_access_list(bench: Bench, rng: random.Random) -> None:
+    """For a user; its mask is the group's permission in the mode, which may stay as it is."""
+    path = _path(bench, rng)
+    if ATTRIBUTE in os.listxattr(path) and rng.random() < 0.3:
+        os.removexattr(path, ATTRIBUTE)
+    else:
+        os.setxattr(path, ATTRIBUTE, acl_for(rng.choice((0, 1000)), rng.choice((0, 4, 5, 6, 7))))
+
+
+def a_read_only_mount(bench: Bench, rng: random.Random) -> None:
+    """A directory can no longer be written, or can again."""
+    if bench.mounted and rng.random() < 0.5:
+        if rng.random() < 0.5:
+            unmount(bench.mounted.pop())
+        else:
+            remount_writable(rng.choice(bench.mounted))
+        return
+    places = (bench.host, bench.image, bench.home, bench.memos, bench.base / "state", bench.work)
+    path = rng.choice((*map(str, places), os.path.dirname(_path(bench, rng))))
+    if os.path.isdir(path) and path not in bench.mounted:
+        bench.mounted.append(path)
+        mount_read_only(path)
 
 
 def something_that_was_absent(bench: Bench, rng: random.Random) -> None:
@@ -289,5 +329,18 @@ CHANGES: tuple[Change, ...] = (
     *(a_variable, another_gpu, another_kernel_module, another_image, a_moved_directory, another_home),
     *(another_locale, another_command, another_command, a_bound, a_directorys_mode, a_programs_mode, a_helper),
     *(another_name_for_here, another_width, another_sif),
-    *((a_device_node, an_owner) if IS_ROOT else ()),
+    *(a_device_node, an_owner, a_group, an_access_list, a_read_only_mount),
 )
+
+
+def why_not_drawn(base: Path) -> dict[Change, str]:
+    """Return the changes that cannot be made by this user to files of the directory *base*, each with the reason."""
+    why: dict[Change, Optional[str]] = {a_read_only_mount: why_no_mounts(base), an_access_list: None}
+    try:
+        os.setxattr(base, ATTRIBUTE, acl_for(0, 7))
+        os.removexattr(base, ATTRIBUTE)
+    except OSError as error:
+        why[an_access_list] = str(error)
+    if not IS_ROOT:
+        why.update(dict.fromkeys((a_device_node, an_owner, a_group), "only root can"))
+    return {change: text for change, text in why.items() if text is not None}

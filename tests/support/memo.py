@@ -27,6 +27,7 @@ from gpubind.memo import answer, files, filesystems, questions, storing
 from gpubind.observe import asked_program
 from tests.support.driver import V, kernel, rhel
 from tests.support.images import glibc, sandbox
+from tests.support.privileges import unmount
 from tests.support.squashfs import SifObject, sif, squashfs
 from tests.support.trees import File, Item, Node, Spec, make_tree
 
@@ -89,6 +90,8 @@ class Bench:
         self.changes: list[str] = []
         """The kinds of question of which a memo was found out."""
         self.served = 0
+        self.mounted: list[str] = []
+        """Directories that are mounted on themselves, the last one on top."""
         spec: dict[str, Item] = {**rhel(V), **kernel(V), "/etc/cdi/README": "", "/usr/share/egl/x": ""}
         make_tree(self.host, {path: item for path, item in spec.items() if not isinstance(item, Node)})
         self.nodes = {path: item for path, item in spec.items() if isinstance(item, Node)} if IS_ROOT else {}
@@ -130,6 +133,7 @@ class Bench:
 
     def restore(self) -> None:
         """Undo changes: everything as it was at first, and old enough to be believed."""
+        self.unmount()
         for place in ("host", "image", "bin", "home", "early", "standard"):
             shutil.rmtree(self.base / place)
         os.mkdir(self.base / "early")
@@ -140,6 +144,10 @@ class Bench:
             self.node(path, item)
         self.start()
         self.settle()
+
+    def unmount(self) -> None:
+        while self.mounted:
+            unmount(self.mounted.pop())
 
     @property
     def root(self) -> tuple[str, ...]:
