@@ -51,12 +51,17 @@ def advice(plan: Plan, directory: str) -> str:
         "or for all programs, and their children:",
         f"  export LD_LIBRARY_PATH={quote(directory)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}",
     ]
+    directories = {plan.libdir: directory, plan.libdir32: f"{directory}/{LIBRARIES_32}"}
     for variable in plan.env:
-        if variable.value == plan.libdir and variable.name != "LD_LIBRARY_PATH":
-            lines.append(f"  export {variable.name}={quote(directory)}")
+        elements = (variable.value or "").split(":")
+        if elements[0] == plan.libdir and variable.name != "LD_LIBRARY_PATH":
+            value = ":".join(quote(directories.get(one, one)) for one in elements)  # type: ignore[call-overload]
+            lines.append(f"  export {variable.name}={value}")
     manifests = list(_manifests(plan))
     if manifests:
-        lines.append("where the loaders of EGL and Vulkan do not read the host's manifests:")
+        lines.append(
+            "where the loaders of EGL and Vulkan do not read the host's manifests (libEGL then reads no other):"
+        )
         lines += [f"  export {name}={quote(files)}" for name, files in manifests]
     return "".join(printable(line) + "\n" for line in lines)
 

@@ -112,6 +112,9 @@ class ImageFit(NamedTuple):
     libc: Optional[Bridge] = None
     """The host's glibc, if it is newer, and is asked for or needed."""
 
+    gbm: tuple[str, ...] = ()
+    """Where the image's copies of libgbm look for backends, if the host provides one."""
+
     @property
     def lacks_glibc(self) -> bool:
         """Whether a file of the host needs a newer glibc than the image's."""

@@ -9,6 +9,19 @@ from gpubind.model.arch import WITH_DRIVERS, architecture
 SUBDIRECTORIES = ("", "vdpau", "gbm")
 """Below each library directory: what ld.so never searches, but libvdpau and libgbm do."""
 
+
+def gbm_directories(arch: str) -> tuple[str, ...]:
+    """Return where the libgbm of a distribution looks for its backends: for *arch*, and for its 32-bit companion.
+
+    Also one that was built from source for *arch*, and that of NixOS.
+    """
+    every = [architecture(name) for name in (arch, architecture(arch).compat32) if name]
+    usual = [path for known in every for path in (f"/usr/lib/{known.triplet}", known.plain_directories[0])]
+    own = [path.replace("/usr", "/usr/local", 1) for path in usual[:2]]
+    directories = (*usual, "/usr/lib", *own, "/usr/local/lib", "/run/opengl-driver/lib")
+    return tuple(dict.fromkeys(f"{directory}/gbm" for directory in directories))
+
+
 APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32 = "/.singularity.d/libs", "/.singularity.d/libs32"
 OWN_LIBRARIES, OWN_LIBRARIES32, OWN_PROGRAMS = "/.gpubind/libs", "/.gpubind/libs32", "/.gpubind/bin"
 CONTAINER_LIBRARIES = (APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32, OWN_LIBRARIES, OWN_LIBRARIES32)

@@ -39,7 +39,8 @@ class Layout(NamedTuple):
         return ContainerPath(f"{directory}/{below}/{name}" if below else f"{directory}/{name}")
 
 
-MODULES = {"nvidia-drm_gbm.so": "gbm", "libvdpau_nvidia.so": "vdpau", "libvdpau_nvidia.so.1": "vdpau"}
+GBM_BACKEND = "nvidia-drm_gbm.so"
+MODULES = {GBM_BACKEND: "gbm", "libvdpau_nvidia.so": "vdpau", "libvdpau_nvidia.so.1": "vdpau"}
 """Libraries that libgbm and libvdpau open from private directories."""
 
 

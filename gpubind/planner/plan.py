@@ -32,7 +32,8 @@ from gpubind.model import (
 )
 from gpubind.model.digest import digest, node_digest
 from gpubind.model.findings import SEVERITIES
-from gpubind.planner.placement import GPUBIND, Layout, with_libdir
+from gpubind.model.layouts import gbm_directories
+from gpubind.planner.placement import GBM_BACKEND, GPUBIND, Layout, with_libdir
 from gpubind.planner.sides import host_side, libc_side
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def make_plan(
     compat_env, compat_decisions = _compat(request, inventories, fit, layout)
     env = (
         *compat_env,
-        *_environment(mounts, layout),
+        *_environment(mounts, layout, fit.gbm if fit is not None else ()),
         *(variable for inventory in inventories for variable in inventory.env),
         *(variable for _, _, variables in selected for variable in variables),
     )
@@ -276,8 +277,14 @@ def _placed(requested: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, .
     return tuple(sorted(mounts.values(), key=lambda mount: mount.target)), decisions
 
 
-def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
-    """Yield the variables by which loaders and shells find *mounts*. Ours precede the image's and the user's."""
+def _environment(mounts: tuple[Mount, ...], layout: Layout, gbm: Iterable[str]) -> Iterator[EnvVar]:
+    """Yield the variables by which loaders and shells find *mounts*. Ours precede the image's and the user's.
+
+    No variable hides what a loader finds without it. libgbm looks into the directories of its variable and into no
+    other, so it names those in which an image's libgbm looks without it: *gbm*, and the usual ones. libvdpau also looks
+    into its own directory. Sources: Mesa `src/loader/loader.c` (loader_open_driver_lib), where a backend of Mesa itself
+    is a file since 24.3; libvdpau `src/vdpau_wrapper.c`.
+    """
     names = {mount.target for mount in mounts}
     if any(mount.kind == "binary" for mount in mounts) and not layout.bindir_on_path:
         yield EnvVar("PATH", "append", layout.bindir, ":", "binaries")
@@ -286,8 +293,12 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
     for directory in (layout.libdir, layout.libdir32):
         if any(name.startswith(directory + "/") for name in names):
             yield EnvVar("LD_LIBRARY_PATH", "prepend", directory, ":", "libraries")
-    if f"{layout.libdir}/nvidia-drm_gbm.so" in names:
-        yield EnvVar("GBM_BACKENDS_PATH", "append", layout.libdir, ":", "gbm-backend")
+    backends = [mount for mount in mounts if mount.target.endswith(f"/{GBM_BACKEND}")]
+    if backends:
+        ours = (mount.target.rpartition("/")[0] for mount in backends)
+        usual = (path for mount in backends for path in gbm_directories(mount.arch or ""))
+        value = ":".join(dict.fromkeys((*ours, *gbm, *usual)))
+        yield EnvVar("GBM_BACKENDS_PATH", "append", value, ":", "gbm-backend")
     if f"{layout.libdir}/libvdpau_nvidia.so.1" in names:
         # libvdpau takes it for one directory: there is no place in it for a second.
         yield EnvVar("VDPAU_DRIVER_PATH", "default", layout.libdir, None, "vdpau-driver")

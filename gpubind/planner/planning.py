@@ -12,7 +12,7 @@ from gpubind.host.base import dev_root_assumed, trust_finding
 from gpubind.host.open import read_listfile
 from gpubind.inventory.vendors import nothing_to_bind, read_inventories
 from gpubind.model import Finding, Inventory, Missing, Plan, Request, finding, userspaces_of
-from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.planner.placement import GBM_BACKEND, GPUBIND, Layout
 from gpubind.planner.plan import empty_plan, make_plan
 from gpubind.planner.request import checked
 
@@ -124,6 +124,10 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
         fit = with_libc(host.driver, files, image.loader, fit, request)
     if image.facts.compat and "nvidia" in request.vendors:
         fit = fit_compat(host.driver, files, image.loader, fit)
+    if any(GBM_BACKEND in file.names for file in files):
+        from gpubind.image.gbm import backend_directories
+
+        fit = fit._replace(gbm=backend_directories(image))
     return fit
 
 

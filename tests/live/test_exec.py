@@ -84,6 +84,23 @@ def test_every_library_loads_in_an_image_with_display_libraries(trixie: Machine,
     assert other == {}
 
 
+GBM_DEVICE = (
+    *("python3", "-c"),
+    "import ctypes, os; create = ctypes.CDLL('libgbm.so.1').gbm_create_device; create.restype = ctypes.c_void_p; "
+    "print(bool(create(os.open('/dev/null', os.O_RDWR))), os.environ.get('GBM_BACKENDS_PATH', '').split(':')[0])",
+)
+"""Has libgbm make a device of a node of another driver than NVIDIA's, as of any other GPU beside it."""
+
+
+@cases([case for case in DISPLAY if case.user])
+def test_libgbm_serves_other_gpus_as_before_beside_the_drivers_backend(trixie: Machine, case: Case) -> None:
+    words = ["apptainer", "exec", "--nv", image(case.image), *GBM_DEVICE]
+    real = trixie.run(words, user=True, driver=True, binds=[CONTAINERS]).stdout
+    assert real == ("True \n" if case.suite == "trixie" else "False \n")  # the others have no driver of Mesa's
+    ours = start(trixie, case, *GBM_DEVICE)
+    assert ours.stdout == real.replace("\n", f"{case.libdir}\n"), ours.stderr
+
+
 @cases(PLAIN + DISPLAY)
 def test_every_program_has_the_versions_that_it_needs(trixie: Machine, case: Case) -> None:
     unlinked = look(trixie, case)["unlinked"]

@@ -712,19 +712,21 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
 
 # Paths of modules: a list, and one directory.
 
+BACKENDS = next(one.value for one in make().env if one.name == "GBM_BACKENDS_PATH")
+
 
 @pytest.mark.parametrize(
     ("begun", "gbm", "vdpau"),
     [
-        (start(), f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{LIBS}", f"${{VDPAU_DRIVER_PATH:-{LIBS}}}"),
+        (start(), f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{BACKENDS}", f"${{VDPAU_DRIVER_PATH:-{LIBS}}}"),
         (
             start(environ={"GBM_BACKENDS_PATH": "/a b,=c", "VDPAU_DRIVER_PATH": "/c"}),
-            f"${{GBM_BACKENDS_PATH:-/a b,=c}}:{LIBS}",
+            f"${{GBM_BACKENDS_PATH:-/a b,=c}}:{BACKENDS}",
             None,
         ),
         (
             start("-e", environ={"GBM_BACKENDS_PATH": "/a", "VDPAU_DRIVER_PATH": "/c"}),
-            f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{LIBS}",
+            f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{BACKENDS}",
             f"${{VDPAU_DRIVER_PATH:-{LIBS}}}",
         ),
         *((start(environ={"GBM_BACKENDS_PATH": f"/a{c}b", "VDPAU_DRIVER_PATH": "/c"}), None, None) for c in "$`\\}\"'"),

@@ -11,9 +11,9 @@ from gpubind.formats.driver.icd import Icd, parse_icd
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import Capability, Finding, Missing, Mount, Severity, finding
+from gpubind.planner.placement import GBM_BACKEND
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
-GBM_BACKEND = "nvidia-drm_gbm.so"
 ALLOCATOR = "libnvidia-allocator.so.1"
 MODESET = "/sys/module/nvidia_drm/parameters/modeset"
 

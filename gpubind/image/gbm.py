@@ -1,0 +1,43 @@
+"""Where an image's copies of libgbm look for their backends.
+
+A copy looks into the directory with which it was built; since Mesa 21.2 into those of GBM_BACKENDS_PATH instead, if
+that is set. Source: Mesa `src/gbm/main/backend.c`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gpubind.files import Tree
+from gpubind.formats.elf.elf import split_library_path
+from gpubind.image.cuda import prefixes_of
+from gpubind.image.facts import Image
+from gpubind.model import Missing
+
+LIBGBM = "libgbm.so.1"
+_BUILT_WITH = re.compile(rb"(?<=\0)/[^\0]{1,255}/gbm(?=\0)")
+_PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
+"""A path that a search path can hold, and that means itself in every shell."""
+
+
+def backend_directories(image: Image) -> tuple[str, ...]:
+    """Return the directories in which the copies of libgbm in *image* look for backends without GBM_BACKENDS_PATH."""
+    env = image.facts.env
+    prefixes = prefixes_of(image.tree, env.get("PATH", ""))
+    own = (path.rstrip("/") for path in split_library_path(env.get("LD_LIBRARY_PATH", "")))
+    below = (f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))
+    return tuple(dict.fromkeys(_read(image.tree, dict.fromkeys((*own, *image.loader.directories, *below)))))
+
+
+def _read(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
+    """Yield the directory with which each copy was built; the one next to the copy, if that cannot be read."""
+    for directory in directories:
+        path = f"{directory}/{LIBGBM}"
+        if not directory.startswith("/") or not tree.has(path):
+            continue
+        constants = tree.constants(path)
+        built = () if isinstance(constants, Missing) else _BUILT_WITH.findall(constants)
+        for one in [found.decode("utf-8", "replace") for found in built] or [f"{directory}/gbm"]:
+            if _PLAIN.fullmatch(one):
+                yield one
