@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Optional
 
 from gpubind.errors import Format
@@ -48,8 +48,12 @@ _DECODER = Decoder(
     has_nul=False,
 )
 _EDITS = Decoder(_FORMAT)
-_KEYS = (*MEMBERS, *_DECODER.keys.values(), "process.user.additionalGids", "process.capabilities.bounding")
-"""Keys that are read or written; `a.b` is a member of the member `a`."""
+_KEYS = (
+    *(*MEMBERS, *_DECODER.keys.values(), "process.user.additionalGids", "process.capabilities.bounding"),
+    *("mounts.destination", "mounts.type", "mounts.source", "mounts.options"),
+    *("linux.devices.path", "linux.namespaces.type", "hooks.prestart.path"),
+)
+"""Keys that are read or written; `a.b` is a member of the member `a`, or of each element of the list `a`."""
 
 
 class BundleMount(NamedTuple):
@@ -227,24 +231,38 @@ def absolute(bundle: Bundle, path: str) -> str:
 def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
     """Return the text, and its value. Errors: for what is ambiguous to readers, and what cannot be written again."""
     value = _DECODER.value(dict[str, Any], parse_exact_json(data, SIZE_LIMIT, _FORMAT))
-    for path in _KEYS:
-        _need_exact_case(value, path)
+    _need_one_reading(value, _tree_of(_KEYS))
     return data.decode("utf-8"), value
 
 
-def _need_exact_case(document: dict[str, Any], path: str) -> None:
-    """Errors: for a key that differs from one of *path* only in case: to runc, not to crun, it is the same key."""
-    here: Any = document
-    keys = path.split(".")
-    for depth, key in enumerate(keys):
-        if not isinstance(here, dict):
-            return
-        other = next((name for name in here if name != key and name.casefold() == key.casefold()), None)
-        if other is not None:
-            raise _FORMAT.damaged(
-                f"the key `{other}` differs from `{key}` only in case", f"key {'.'.join((*keys[:depth], other))}"
-            )
-        here = here.get(key)
+def _tree_of(paths: Iterable[str]) -> dict[str, Any]:
+    """Return the keys of *paths* as nested dictionaries."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        here = tree
+        for key in path.split("."):
+            here = here.setdefault(key, {})
+    return tree
+
+
+def _need_one_reading(value: Any, known: Mapping[str, Any], place: str = "") -> None:
+    """Errors: for a key in *value* that differs from a *known* one only in case: to runc, not to crun, it is the same.
+
+    *place*: the key of *value* itself.
+    """
+    if isinstance(value, list):
+        for number, element in enumerate(value):
+            if isinstance(element, dict):
+                _need_one_reading(element, known, f"{place}[{number}]")
+    if not isinstance(value, dict):
+        return
+    spelled = {key.casefold(): key for key in known}
+    for name, member in value.items():
+        key, where = spelled.get(name.casefold()), f"{place}.{name}".lstrip(".")
+        if key is not None and name != key:
+            raise _FORMAT.damaged(f"the key `{name}` differs from `{key}` only in case", f"key {where}")
+        if key is not None:
+            _need_one_reading(member, known[key], where)
 
 
 def _numbers(node: DeviceNode) -> dict[str, Any]:

@@ -48,18 +48,18 @@ def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
     Errors: those of `parse_json`; those of *kind* for a key twice, half a character, and a number that JSON lacks.
     """
 
-    def integer(digits: str) -> int:
+    def exact_integer(digits: str) -> int:
         if len(digits) > DIGITS_TO_KEEP:
             raise kind.damaged(f"a number of {len(digits)} digits")
         return int(digits)
 
-    def constant(word: str) -> Any:
+    def no_constant(word: str) -> Any:
         raise kind.damaged(f"{word} is not a number of JSON")
 
     parse_json(data, limit, kind)
     try:
         value = json.loads(
-            data.decode("utf-8"), object_pairs_hook=once(kind), parse_int=integer, parse_constant=constant
+            data.decode("utf-8"), object_pairs_hook=once(kind), parse_int=exact_integer, parse_constant=no_constant
         )
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError as error:
