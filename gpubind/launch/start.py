@@ -111,14 +111,14 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
     # Only the user knows the files of a container that the user's own line makes.
     hides = target.runtime.limits.hides_missing_command and not prepared.has_arguments
     if request.check:
-        _need_no_error(request, _preflight(prepared, target.runtime, program))
+        _need_no_error(request, preflight_of(prepared, target.runtime, program))
         return
     missing: Optional[CommandError] = None
     order: tuple[Finding, ...] = ()
     if image is not None and (hides or request.report is not ignore):
         from gpubind.rules.image.image import order_findings
 
-        found = _preflight(prepared, target.runtime, program if hides else None)
+        found = preflight_of(prepared, target.runtime, program if hides else None)
         missing, order = _missing_command(found) if hides else None, order_findings(found)
     if missing is None or not plan.drivers:
         for one in (*plan.findings, *words.findings, *order):
@@ -128,7 +128,8 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
         raise missing
 
 
-def _preflight(prepared: Prepared, runtime: Runtime, program: Optional[str]) -> Preflight:
+def preflight_of(prepared: Prepared, runtime: Runtime, program: Optional[str] = None) -> Preflight:
+    """Return what the rules inspect of *prepared*."""
     from gpubind.rules.preflight import preflight
 
     return preflight(

@@ -57,6 +57,10 @@ class RequestPolicy(NamedTuple):
     """Variables that take precedence over NVIDIA_VISIBLE_DEVICES: Docker Swarm's."""
     capabilities: Optional[tuple[str, ...]] = None
     """The driver capabilities that a container may have; None for all."""
+    is_legacy: bool = False
+    """Whether NVIDIA's hook starts every container with a GPU, not only those of docker's own option."""
+    compares_driver: bool = True
+    """Whether that hook stops a container whose NVIDIA_REQUIRE_* the driver does not satisfy."""
 
 
 REQUEST_MOUNTS = "/var/run/nvidia-container-devices"
@@ -161,12 +165,15 @@ def parse_request_policy(data: bytes) -> RequestPolicy:
     by_variable = tables.get("accept-nvidia-visible-devices-envvar-when-unprivileged", default.by_variable)
     by_mounts = tables.get("accept-nvidia-visible-devices-as-volume-mounts", default.by_mounts)
     swarm, capabilities = (tables.get(key, "") for key in ("swarm-resource", "supported-driver-capabilities"))
+    runtime, no_require = tables.get("nvidia-container-runtime", {}), tables.get("disable-require", False)
     is_text = isinstance(swarm, str) and isinstance(capabilities, str)
-    if not (isinstance(by_variable, bool) and isinstance(by_mounts, bool) and is_text):
+    is_known = isinstance(runtime, dict) and all(isinstance(one, bool) for one in (by_variable, by_mounts, no_require))
+    if not (is_text and is_known):
         raise _FORMAT.damaged("a setting about requests has a wrong type")
     granted = _names(capabilities)
-    is_all = not granted or "all" in granted
-    return RequestPolicy(by_variable, by_mounts, _names(swarm), None if is_all else granted)
+    allowed = None if not granted or "all" in granted else granted
+    is_legacy = runtime.get("mode") == "legacy"
+    return RequestPolicy(by_variable, by_mounts, _names(swarm), allowed, is_legacy, not no_require)
 
 
 def _names(text: str) -> tuple[str, ...]:

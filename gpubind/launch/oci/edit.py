@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from posixpath import basename, dirname
 
-from gpubind.errors import BoundError, OutputError, in_file
+from gpubind.errors import BoundError, CheckError, OutputError, in_file
 from gpubind.files.regular import open_regular, read_regular
 from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, parse_bundle
 from gpubind.formats.driver.engines import SIZE_LIMIT as TOOLKIT_LIMIT
 from gpubind.formats.driver.engines import TOOLKIT_FILE, RequestPolicy, parse_request_policy
+from gpubind.formats.driver.require import requirements_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.bundle import image_of, in_directory
@@ -25,12 +26,14 @@ from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.oci.gpus import is_dockers, requested_gpus, variables_of
 from gpubind.launch.oci.passing import RUNTIMES
 from gpubind.launch.stage import replace
+from gpubind.launch.start import preflight_of
 from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.launch.wrap.gpus import GpuRequest
 from gpubind.launch.wrap.start import prepare_gpus
 from gpubind.model.answers import ABSENT, answer_in, could_not_look, read_steady, tried
 from gpubind.model.budget import TIMES_LIMIT, renew
 from gpubind.runtimes.bundles import EngineRuntime
+from gpubind.runtimes.runtime import Prepared, Runtime
 
 NVIDIA = (NVIDIA_MODULE, "/proc/driver/nvidia/version", "/dev/nvidiactl")
 """A host with NVIDIA's driver has one of these."""
@@ -53,7 +56,8 @@ def edit_bundle(request: StartRequest, directory: str, path: str, program: str, 
     requests GPUs.
 
     *program* is the runtime that will start it. One without a request is not changed. Errors: `FormatError`
-    (`bad-bundle`), `UsageError` (`wrap-gpus`), `CheckError` (`gpu-required`), `OutputError`; as `prepare_gpus`.
+    (`bad-bundle`), `UsageError` (`wrap-gpus`), `CheckError` (`gpu-required`, `require-unsatisfied`), `OutputError`; as
+    `prepare_gpus`.
     """
     place = _open_directory(dirname(path) or ".")
     try:
@@ -91,9 +95,31 @@ def _planned(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: s
         runtime = EngineRuntime(name, image.facts.loader_directories)
         target = StartTarget(runtime, program, host, image)
         asked, prepared = prepare_gpus(request._replace(require_gpu=gpus.gpus != "none"), target, gpus)
+        _need_requirements(asked, prepared, bundle, runtime)
         for one in (*prepared.plan.findings, *prepared.words.findings):
             asked.report(one)
         return prepared.words.document
+
+
+def _need_requirements(request: StartRequest, prepared: Prepared, bundle: Bundle, runtime: Runtime) -> None:
+    """Report each NVIDIA_REQUIRE_* that the driver does not satisfy.
+
+    Errors: `CheckError` (code `require-unsatisfied`) where NVIDIA's hook would stop the container: after docker's own
+    option, and in the toolkit's legacy mode. In its other modes nothing compares them.
+    """
+    if not requirements_of(bundle.variables):
+        return
+    from gpubind.rules.image.cuda import require_unsatisfied
+    from gpubind.rules.preflight import ImagePreflight
+
+    found = preflight_of(prepared, runtime)
+    policy = read_policy()
+    stops = policy.compares_driver and (policy.is_legacy or is_dockers(bundle))
+    for one in require_unsatisfied(found) if isinstance(found, ImagePreflight) else ():
+        if one.severity == "error" and stops:
+            what = f"{one.what} ({one.where})"
+            raise CheckError("require-unsatisfied", what, findings=[one], why=one.why or "", hint=one.hint or "")
+        request.report(one._replace(severity="warning") if one.severity == "error" else one)
 
 
 def read_policy() -> RequestPolicy:

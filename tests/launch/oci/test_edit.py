@@ -224,6 +224,51 @@ def test_an_error_repeats_only_the_beginning_of_a_long_value(tmp_path: Path, var
     assert variables[-1][:60] in str(caught.value)
 
 
+NEWER = "NVIDIA_REQUIRE_CUDA=cuda>=99.0 brand=tesla,driver>=900"
+HOOK = {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]}
+LEGACY = '[nvidia-container-runtime]\nmode = "legacy"\n'
+
+
+@pytest.mark.parametrize(
+    ("env", "hooks", "toolkit", "outcome"),
+    [
+        ([NEWER], HOOK, "", "stops"),
+        ([NEWER], {}, LEGACY, "stops"),
+        ([NEWER], {}, "", "warns"),
+        ([NEWER], HOOK, "disable-require = true\n", "warns"),
+        ([NEWER, "NVIDIA_DISABLE_REQUIRE=1"], HOOK, "", "starts"),
+        (["NVIDIA_REQUIRE_CUDA=cuda>=12.0"], HOOK, "", "starts"),
+        (["NVIDIA_REQUIRE_CUDA=brand=tesla"], HOOK, "", "starts"),
+        (["NVIDIA_REQUIRE_JETPACK=csv-mounts=all"], HOOK, "", "starts"),
+    ],
+    ids=str,
+)
+def test_an_image_for_a_newer_driver_does_not_start_where_nvidias_hook_would_stop_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    env: list[str],
+    hooks: dict[str, Any],
+    toolkit: str,
+    outcome: str,
+) -> None:
+    """In the mode that NVIDIA's runtime has by default, nothing compares the variables with the driver."""
+    (tmp_path / "toolkit.toml").write_text(toolkit)
+    monkeypatch.setattr("gpubind.launch.oci.edit.TOOLKIT_FILE", str(tmp_path / "toolkit.toml"))
+    said: list[Message] = []
+    path = bundle(tmp_path, config(ALL, *env, hooks=hooks))
+    before = path.read_bytes()
+    arguments = (request(said.append), str(tmp_path), str(path), "runc", machine)
+    if outcome == "stops":
+        with pytest.raises(CheckError, match=r"require-unsatisfied.*NVIDIA_REQUIRE_CUDA") as caught:
+            edit_bundle(*arguments)
+        assert "NVIDIA_DISABLE_REQUIRE=1" in caught.value.hint
+        assert path.read_bytes() == before
+        return
+    assert edit_bundle(*arguments)
+    found = [(one.code, one.severity) for one in said if isinstance(one, Finding) and one.severity != "note"]
+    assert found == ([("require-unsatisfied", "warning")] if outcome == "warns" else [])
+
+
 def test_a_request_for_no_gpu_starts_on_a_host_without_a_driver(tmp_path: Path) -> None:
     said: list[Message] = []
     path = bundle(tmp_path, config("NVIDIA_VISIBLE_DEVICES=none"))

@@ -200,7 +200,11 @@ def test_the_policy_of_a_site() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"swarm-resource = 1", b"swarm-resource", b'accept-nvidia-visible-devices-as-volume-mounts = "no"']
+    "text",
+    [
+        *(b"swarm-resource = 1", b"swarm-resource", b'accept-nvidia-visible-devices-as-volume-mounts = "no"'),
+        *(b"disable-require = 1", b"nvidia-container-runtime = 1"),
+    ],
 )
 def test_a_policy_that_cannot_be_read_grants_nothing(text: bytes) -> None:
     with pytest.raises(Exception, match="bad-config"):
