@@ -14,7 +14,7 @@ import pytest
 
 import gpubind as package
 from gpubind.cli.registering import Setup, apply, registered, removed
-from gpubind.errors import FormatError, UsageError
+from gpubind.errors import FormatError, RuntimeLimitError, UsageError
 from gpubind.formats.driver.registration import Registration, in_containerd, in_docker, out_of_containerd, out_of_docker
 from gpubind.formats.text.toml import parse_toml
 from tests.support.commands import gpubind
@@ -127,6 +127,30 @@ def test_without_gpubind_containers_end_and_none_starts(
     assert ("gpubind setup docker" in done.stderr) is (status != 0)
 
 
+def test_the_copy_of_a_private_configuration_is_at_no_time_readable_by_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = root / "config/docker/daemon.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(DAEMON)
+    path.chmod(0o600)
+    own = Setup("docker", "gpubind", False, "/bin/sh", "", (sys.executable,), f"{root}/data", f"{root}/config")
+    modes: dict[str, int] = {}
+    rename = os.rename
+
+    def seen(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        modes[target] = os.stat(source, dir_fd=src_dir_fd).st_mode & 0o777
+        rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "rename", seen)
+    before = os.umask(0)
+    try:
+        apply(own, registered(own))
+    finally:
+        os.umask(before)
+    assert modes == {"gpubind-docker-runtime": 0o755, "daemon.json.before-gpubind": 0o600, "daemon.json": 0o600}
+
+
 @pytest.mark.parametrize("link", ["usr/local/sbin", "etc/docker", "etc/docker/daemon.json", "usr/sbin"])
 def test_links_below_a_root_do_not_leave_it(root: Path, tmp_path_factory: pytest.TempPathFactory, link: str) -> None:
     outside = tmp_path_factory.mktemp("outside")
@@ -154,6 +178,26 @@ def test_a_runtime_that_is_no_program_is_refused(root: Path, runtime: str, statu
     before = files(root)
     assert setup(root, "docker", "--runtime", runtime).returncode == status
     assert files(root) == before
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+@pytest.mark.parametrize("name", ["", "a link"])
+def test_gpubinds_own_program_is_no_runtime_that_takes_over(root: Path, engine: str, name: str) -> None:
+    setup(root, "docker")
+    runtime = "/usr/local/sbin/gpubind-docker-runtime"
+    if name:
+        (root / "usr/sbin/link").symlink_to(runtime)
+        runtime = "link"
+    before = files(root)
+    done = setup(root, engine, "--runtime", runtime)
+    assert (done.returncode, "gpubind itself" in done.stderr) == (6, True)
+    assert files(root) == before
+
+
+def test_gpubind_does_not_take_over_from_itself(root: Path) -> None:
+    own = Setup("docker", "gpubind", False, sys.executable, "", (sys.executable,), f"{root}/data", f"{root}/config")
+    with pytest.raises(RuntimeLimitError, match="gpubind itself"):
+        registered(own)
 
 
 def test_an_error_after_a_part_was_written_names_the_undo(root: Path) -> None:
@@ -243,15 +287,6 @@ def test_the_default_runtime_after_an_undo_exists(root: Path, steps: list[Any], 
 def test_another_name_stays_the_default(root: Path) -> None:
     found = daemon_after(root, RENAMED, ())
     assert json.loads(found or b"")["default-runtime"] == "gpubind"
-
-
-def test_a_copy_has_the_permissions_of_the_file(root: Path) -> None:
-    path = root / CONFIGURATIONS["docker"]
-    path.parent.mkdir(parents=True)
-    path.write_bytes(DAEMON)
-    path.chmod(0o600)
-    setup(root, "docker")
-    assert path.with_name("daemon.json.before-gpubind").stat().st_mode & 0o777 == 0o600
 
 
 def test_podman_may_have_it_as_default(root: Path) -> None:

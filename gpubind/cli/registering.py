@@ -13,7 +13,7 @@ from typing import Optional, Union
 from gpubind.cli.save import write_file
 from gpubind.errors import OutputError, RuntimeLimitError, UsageError, in_file
 from gpubind.files.links import Link, follow
-from gpubind.files.regular import read_regular
+from gpubind.files.regular import read_beginning, read_regular
 from gpubind.files.trust import is_obeyed
 from gpubind.formats.driver import registration
 from gpubind.formats.driver.registration import HEADER, SIZE_LIMIT, Registration
@@ -21,9 +21,20 @@ from gpubind.frozen import NamedTuple
 from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.launch.execute import this_package
 from gpubind.model import Missing
-from gpubind.model.answers import ABSENT, answer_in, could_not_look, facts, is_file, may
+from gpubind.model.answers import (
+    ABSENT,
+    FORBIDDEN,
+    answer_in,
+    could_not_look,
+    facts,
+    is_file,
+    may,
+    real_path,
+)
 
 PROGRAMS = "/usr/local/sbin"
+HEAD_LIMIT = 512
+"""Bytes at the beginning of a program that tell whether `setup` wrote it."""
 COPY = ".before-gpubind"
 """The ending of the copy of a configuration."""
 _HOOK = """#!/bin/sh
@@ -208,16 +219,19 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
                 os.unlink(path)
                 continue
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            write_file(path, change.after)
+            write_file(path, change.after, _mode(setup, change))
             hint = f"`{setup.command} --undo` removes what was written before"
-            if change.is_program:
-                os.chmod(path, 0o755)
-            elif change.is_copy:
-                known = facts(setup.real(change.path[: -len(COPY)]))
-                os.chmod(path, stat.S_IMODE(known.st_mode) if known is not None else 0o600)
         except OSError as error:
             why = error.strerror or str(error)
             raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why, hint=hint) from error
+
+
+def _mode(setup: Setup, change: FileChange) -> Optional[int]:
+    """Return the permissions of the file of *change*; None for those that it has, or that a new file gets."""
+    if not change.is_copy:
+        return 0o755 if change.is_program else None
+    known = facts(setup.real(change.path[: -len(COPY)]))
+    return stat.S_IMODE(known.st_mode) & 0o777 if known is not None else 0o600
 
 
 def _written(setup: Setup, path: str, text: str) -> FileChange:
@@ -262,7 +276,24 @@ def _runtime(setup: Setup) -> str:
         if is_path:
             what, where = "the runtime is not a program", setup.real(names[0])
         raise RuntimeLimitError("no-runtime", what, where=where, hint="install it, or name its path with --runtime")
+    if _is_gpubind(setup, found):
+        what, why = "the runtime that takes over is gpubind itself", "each call would start the next one without end"
+        hint = f"name the program that starts containers: --runtime {setup.of.runtimes[0]}"
+        raise RuntimeLimitError("no-runtime", what, where=setup.real(found), why=why, hint=hint)
     return found
+
+
+def _is_gpubind(setup: Setup, path: str) -> bool:
+    """Return whether the program *path* is gpubind, or a launcher that `setup` wrote. Errors: `HostReadError`."""
+    real = setup.real(path)
+    try:
+        head = read_beginning(real, HEAD_LIMIT)
+    except OSError as error:
+        if answer_in(error) == FORBIDDEN:
+            return False  # a program that only its owner may read
+        raise could_not_look(real, error) from error
+    is_launcher = any(registration.is_ours(head, engine) for engine in registration.ENGINES)
+    return is_launcher or real_path(real) == real_path(setup.program[0])
 
 
 def _read(setup: Setup, path: str) -> Optional[bytes]:

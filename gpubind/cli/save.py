@@ -25,11 +25,12 @@ _THEIR_LINK = "a link of somebody else's is on the way, and is not followed"
 _THEIR_FILE = "it belongs to somebody else, in a directory where everybody may write"
 
 
-def write_file(path: str, data: bytes) -> None:
+def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
     """Write *data* to the file *path*; to a device or a pipe, and to an open file such as /dev/stdout, as it is.
 
-    A file that exists keeps its owner and its permissions, except setuid and setgid. Errors: `OSError`, also for a
-    link, a file or a pipe of another user that lies in wait.
+    A file that exists keeps its owner and, without *mode*, its permissions, except setuid and setgid. A file never has
+    wider permissions than *mode*. Errors: `OSError`, also for a link, a file or a pipe of another user that lies in
+    wait.
     """
     found = _place_of(path)
     directory, name = os.path.dirname(found), os.path.basename(found)
@@ -39,7 +40,7 @@ def write_file(path: str, data: bytes) -> None:
     try:
         if os.readlink(f"/proc/self/fd/{place}") != directory:
             raise PermissionError(errno.EACCES, "a directory on the way was replaced meanwhile")
-        _write(place, name, data, is_open=directory.startswith("/proc/"))
+        _write(place, name, data, mode, is_open=directory.startswith("/proc/"))
     finally:
         os.close(place)
 
@@ -63,11 +64,11 @@ def _place_of(path: str) -> str:
     return place
 
 
-def _write(place: int, name: str, data: bytes, *, is_open: bool) -> None:
+def _write(place: int, name: str, data: bytes, mode: Optional[int], *, is_open: bool) -> None:
     """Write the file *name* in the directory *place*; *is_open*: it is a link to an open file."""
     found = _facts(name, place)
     if found is None:
-        replace(place, name, data)
+        replace(place, name, data, mode)
         return
     if not is_open:
         _need_own(found, os.fstat(place), _THEIR_FILE)
@@ -80,7 +81,8 @@ def _write(place: int, name: str, data: bytes, *, is_open: bool) -> None:
         _need_own(found, os.fstat(place), _THEIR_FILE)
     finally:
         os.close(file)
-    replace(place, name, data, mode=stat.S_IMODE(found.st_mode) & 0o777, owner=(found.st_uid, found.st_gid))
+    mode = stat.S_IMODE(found.st_mode) & 0o777 if mode is None else mode
+    replace(place, name, data, mode, owner=(found.st_uid, found.st_gid))
 
 
 def _facts(path: str, place: Optional[int] = None) -> Optional[os.stat_result]:

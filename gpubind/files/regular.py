@@ -8,7 +8,7 @@ import stat
 from typing import Optional
 
 from gpubind.files.trust import is_obeyed
-from gpubind.model.answers import ABSENT, FORBIDDEN, answer_in, may, read_steady, tried
+from gpubind.model.answers import ABSENT, FORBIDDEN, answer_in, may, read_steady, read_up_to, tried
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -45,6 +45,15 @@ def read_regular(path: str, limit: int) -> bytes:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes")
     return data
+
+
+def read_beginning(path: str, size: int) -> bytes:
+    """Return the first *size* bytes of the regular file *path*. Errors: as `open_regular`."""
+    descriptor = open_regular(path)
+    try:
+        return read_up_to(size, descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read(path: str, size: int) -> bytes:

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import OutputError, RuntimeLimitError, UsageError, one_of
-from gpubind.files.regular import open_regular
+from gpubind.files.regular import read_beginning
 from gpubind.files.trust import is_obeyed
 from gpubind.frozen import NamedTuple
 from gpubind.launch.execute import programs_in_path
 from gpubind.launch.stage import replace
 from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
-from gpubind.model.answers import answer_in, could_not_look, is_file, read_up_to, real_path, tried
+from gpubind.model.answers import answer_in, could_not_look, is_file, real_path, tried
 from gpubind.observe import cannot_sign
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 
@@ -141,19 +141,11 @@ def _is_shim(path: str) -> bool:
     if not is_file(path):
         return False
     try:
-        return tried(lambda: _beginning(path)) == _HEAD
+        return tried(lambda: read_beginning(path, len(_HEAD))) == _HEAD
     except OSError as error:
         if answer_in(error) is None:
             raise could_not_look(path, error) from error
         return False  # a program that only root may read is none
-
-
-def _beginning(path: str) -> bytes:
-    descriptor = open_regular(path)
-    try:
-        return read_up_to(len(_HEAD), descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unwritable(path: str, error: OSError) -> OutputError:
