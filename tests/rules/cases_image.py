@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.image.facts import Image
-from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, CudaNote, HostPath
+from gpubind.model import CudaNote, HostPath
 from gpubind.model.trial import Prediction, Trial, Tried
 from tests.rules.situations import Case, Situation, without
 from tests.support.c_library import LIBRARIES, c_library
@@ -15,7 +14,7 @@ from tests.support.driver import V, kernel, rhel
 from tests.support.elf import elf, stub
 from tests.support.gpucode import container
 from tests.support.images import GCOMPAT, GLIBC, GLVND, MUSL, glibc, image, image_with_bytes, sandbox
-from tests.support.starts import start, start_by
+from tests.support.starts import bringing, start, start_by
 from tests.support.trees import Dir, File, Link, Spec, recorded_tree
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -110,7 +109,6 @@ def private(symbol: str) -> Spec:
 
 
 MACHINE = recorded_tree({"/home/me/a.out": File(elf(kind=2, needed=("libc.so.6",)), 0o755)})
-HOME = OwnMounts((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
 
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
 GRAPHICS = {"caps": ("graphics",)}
@@ -320,8 +318,17 @@ PROGRAMS: dict[str, Case] = {
         runs({**glibc(), SELF_MADE: File(b"#!/bin/sh\n", 0o755)}),
     ),
     "program-on-host": Case(
-        Situation(HOST, image(glibc()), program="/home/me/a.out", own_mounts=HOME, local=MACHINE),
-        Situation(HOST, image(glibc()), program="/home/me/a.out", own_mounts=HOME, local=MACHINE, backend="apptainer"),
+        Situation(
+            HOST, image(glibc()), program="/home/me/a.out", usual=bringing(caller={"home": "/home/me"}), local=MACHINE
+        ),
+        Situation(
+            HOST,
+            image(glibc()),
+            program="/home/me/a.out",
+            start=bringing(caller={"home": "/home/me"}),
+            local=MACHINE,
+            backend="apptainer",
+        ),
     ),
     "program-unreadable": Case(
         runs({**glibc(), SELF_MADE: File(elf(kind=2, needed=("libc.so.6",))[:100], 0o755)}),

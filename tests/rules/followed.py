@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, HostPath, RootedPath
+from gpubind.model import RootedPath
 from gpubind.runtimes.cmdline.reader import Options
 from tests.rules import cases_amd, cases_engines, cases_host, cases_image, cases_intel
 from tests.rules.cases_host import K80, NIX, WHOLE_LIST, healthy, on_the_bus, site_list
@@ -17,7 +16,7 @@ from tests.rules.situations import Case, Situation
 from tests.support.driver import kernel, rhel
 from tests.support.elf import elf
 from tests.support.images import GLVND, glibc, image
-from tests.support.starts import start, start_by
+from tests.support.starts import bringing, start, start_by
 from tests.support.trees import File, Spec, recorded_tree
 
 MODULES = (cases_host, cases_image, cases_amd, cases_engines, cases_intel)
@@ -60,7 +59,6 @@ MODULE = RootedPath("/opt/apps/lib64")
 BACKENDS = CASES["devices-not-isolated"].fires
 UUIDS = "GPU-00000001-1111-2222-3333-444444444444"
 STORE = recorded_tree({NIX: File(elf("ld-linux-x86-64.so.2", kind=3), 0o755)})
-NIX_BIND = OwnMounts((UserBind(HostPath("/nix"), ContainerPath("/nix")),))
 NEWER = {"libc.so.6": ("GLIBC_2.38",)}
 MANIFESTS: Spec = {
     "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": (
@@ -88,7 +86,7 @@ FOLLOWED: dict[str, Followed] = {
     "devices-not-isolated": almost("devices-not-isolated", "--contain"),
     "foreign-interpreter": Followed(
         "bind /nix too, read-only",
-        CASES["foreign-interpreter"].fires._replace(image=image(glibc()), own_mounts=NIX_BIND, local=STORE),
+        CASES["foreign-interpreter"].fires._replace(image=image(glibc()), start=bringing("/nix"), local=STORE),
     ),
     "gpu-forbidden": with_request("gpu-forbidden", "choose a GPU that the job has", gpus="1"),
     "gpu-uuid-unknown": almost("gpu-uuid-unknown", "choose with --gpus by PCI address"),

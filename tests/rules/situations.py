@@ -15,7 +15,6 @@ from gpubind.host.base import Untrusted
 from gpubind.image.facts import Image
 from gpubind.image.needs import read_needs
 from gpubind.inventory.vendors import nothing_to_bind
-from gpubind.loader.namespace import OwnMounts
 from gpubind.model import Finding, Plan, Request
 from gpubind.model.expectation import Expectation
 from gpubind.model.trial import Trial
@@ -46,10 +45,10 @@ class Situation(NamedTuple):
     listfile: Optional[ListFile] = None
     untrusted: tuple[Untrusted, ...] = ()
     """What of root's environment does not count."""
-    own_mounts: Optional[OwnMounts] = None
-    """What the start brings beside the plan."""
+    usual: Optional[Start] = None
+    """The start whose mounts are assumed where no runtime is named."""
     local: Optional[Tree] = None
-    """The machine of its sources; None for a host that is elsewhere."""
+    """The machine on which it starts, with what the user binds; None for a host that is elsewhere."""
     assumes_dev_root: bool = False
     """Whether its driver root has no nodes, and no dev root was named."""
     forbidden: tuple[str, ...] = ()
@@ -88,8 +87,13 @@ def started(situation: Situation) -> Preflight:
     except GpubindError as error:
         made = unplanned(error, situation)
     start = situation.start
+    own_mounts = None
     if start is not None and situation.image is not None:
         start = start._replace(tree=situation.image.tree)
+    if start is not None and situation.local is not None:
+        own_mounts = start.runtime.own_mounts(made, start)
+    elif situation.usual is not None:
+        own_mounts = situation.usual.runtime.own_mounts(made, situation.usual)
     begun = preflight(
         machine,
         made,
@@ -97,7 +101,7 @@ def started(situation: Situation) -> Preflight:
         backend=situation.backend,
         start=start,
         program=situation.program,
-        own_mounts=situation.own_mounts,
+        own_mounts=own_mounts,
         may_be_library=situation.may_be_library,
     )
     begun.expected, begun.trial = situation.expected, situation.trial

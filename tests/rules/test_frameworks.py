@@ -7,8 +7,8 @@ from typing import Optional
 
 import pytest
 
-from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
+from gpubind.model import Finding
+from gpubind.runtimes.runtime import Start
 from tests.image.cuda_trees import torch, wheels
 from tests.rules.cases_amd import amd, cxx
 from tests.rules.cases_image import CUDNN, HOST, LIB, PYTHON, SITE, broken_torch
@@ -17,6 +17,7 @@ from tests.support.amd import kernel, rocm
 from tests.support.elf import elf
 from tests.support.gpucode import bundle
 from tests.support.images import glibc, image, image_with_bytes, sandbox
+from tests.support.starts import bringing
 from tests.support.trees import File, Item, Link, Spec, recorded_tree
 
 ENV = "/work/env"
@@ -39,19 +40,9 @@ MACHINE = recorded_tree(
 )
 
 
-def setting(name: str, value: str, op: str = "set") -> EnvVar:
-    return EnvVar(name, op, value, None, "user")  # type: ignore[arg-type]
-
-
-def bringing(binds: Mapping[str, str], *env: EnvVar) -> OwnMounts:
-    return OwnMounts(tuple(UserBind(HostPath(a), ContainerPath(b)) for a, b in binds.items()), env)
-
-
-def too_new(program: Optional[str], spec: Spec, own_mounts: Optional[OwnMounts] = None) -> list[tuple[str, str]]:
+def too_new(program: Optional[str], spec: Spec, begun: Optional[Start] = None) -> list[tuple[str, str]]:
     """(severity, what) of the finding about CUDA."""
-    asked = Situation(
-        HOST, image(glibc(), spec), program=program, own_mounts=own_mounts, local=MACHINE, backend="apptainer"
-    )
+    asked = Situation(HOST, image(glibc(), spec), program=program, start=begun, local=MACHINE, backend="apptainer")
     return [(f.severity, f.what) for f in found(asked) if f.code == "cuda-too-new"]
 
 
@@ -85,53 +76,42 @@ def test_the_packages_that_the_program_imports_are_looked_at(program: str, spec:
 
 
 def test_a_path_that_the_user_gives_leads_to_the_interpreter() -> None:
-    own_mounts = bringing({}, setting("PATH", f"{ENV}/bin", "prepend"))
-    assert [severity for severity, _ in too_new("python3", IN_ENV, own_mounts)] == ["error"]
-    assert [severity for severity, _ in too_new("sh", IN_ENV, own_mounts)] == ["error"]
-    assert too_new("python3", IN_ENV, bringing({})) == []
-
-
-HOME = {"/home/me": "/home/me"}
-NAMED = setting("HOME", "/home/me")
+    begun = bringing(PREPEND_PATH=f"{ENV}/bin")
+    assert [severity for severity, _ in too_new("python3", IN_ENV, begun)] == ["error"]
+    assert [severity for severity, _ in too_new("sh", IN_ENV, begun)] == ["error"]
+    assert too_new("python3", IN_ENV, bringing()) == []
 
 
 @pytest.mark.parametrize(
-    ("program", "own_mounts", "place"),
+    ("program", "begun", "place"),
     [
-        ("python3", bringing(HOME, NAMED), "/home/me/.local/"),
-        ("python3", bringing({"/home/me": "/base"}, setting("PYTHONUSERBASE", "/base/.local")), "/base/.local/"),
-        ("python3", bringing({"/sw/packages": "/opt/p"}, setting("PYTHONPATH", "/opt/p", "default")), "/opt/p/"),
-        ("python3", bringing({"/sw/packages": "/usr/lib/python3/dist-packages"}), "/usr/lib/python3/"),
-        ("/sw/module/bin/python3.11", bringing({"/sw": "/sw"}), "/sw/module/"),
+        ("python3", bringing(caller={"home": "/home/me"}), "/home/me/.local/"),
+        ("python3", bringing("/home/me:/base", PYTHONUSERBASE="/base/.local"), "/base/.local/"),
+        ("python3", bringing("/sw/packages:/opt/p", caller={"environ": {"PYTHONPATH": "/opt/p"}}), "/opt/p/"),
+        ("python3", bringing("/sw/packages:/usr/lib/python3/dist-packages"), "/usr/lib/python3/"),
+        ("/sw/module/bin/python3.11", bringing("/sw"), "/sw/module/"),
     ],
     ids=["home", "PYTHONUSERBASE", "PYTHONPATH", "bind", "module-tree"],
 )
-def test_packages_of_the_host_that_reach_the_container_are_looked_at(
-    program: str, own_mounts: OwnMounts, place: str
-) -> None:
-    ((severity, what),) = too_new(program, PYTHON, own_mounts)
+def test_packages_of_the_host_that_reach_the_container_are_looked_at(program: str, begun: Start, place: str) -> None:
+    ((severity, what),) = too_new(program, PYTHON, begun)
     assert (severity, what.startswith(place)) == ("error", True)
-    assert too_new(program, PYTHON, bringing({})) == []
+    assert too_new(program, PYTHON, bringing()) == []
 
 
 @pytest.mark.parametrize(
     ("spec", "env"),
     [
-        (PYTHON, (NAMED, setting("PYTHONNOUSERSITE", "1"))),
-        ({"/usr/bin/python3": Link("python3.9"), "/usr/bin/python3.9": INTERPRETER}, (NAMED,)),
-        (
-            {**PYTHON, f"{ENV}/bin/python3": Link("/usr/bin/python3"), f"{ENV}/pyvenv.cfg": "home = /usr/bin\n"},
-            (NAMED,),
-        ),
-        ({**PYTHON, **sandbox("export PYTHONPATH=/opt/own")}, (setting("PYTHONPATH", "/home/me", "default"),)),
+        (PYTHON, {"PYTHONNOUSERSITE": "1"}),
+        ({"/usr/bin/python3": Link("python3.9"), "/usr/bin/python3.9": INTERPRETER}, {}),
+        ({**PYTHON, f"{ENV}/bin/python3": Link("/usr/bin/python3"), f"{ENV}/pyvenv.cfg": "home = /usr/bin\n"}, {}),
+        ({**PYTHON, **sandbox("export PYTHONPATH=/opt/own")}, {"PYTHONPATH": "/sw/packages", "PYTHONNOUSERSITE": "1"}),
     ],
     ids=["PYTHONNOUSERSITE", "another-version", "venv", "the-images-PYTHONPATH"],
 )
-def test_packages_of_the_home_that_this_python_does_not_import_are_not_counted(
-    spec: Spec, env: tuple[EnvVar, ...]
-) -> None:
+def test_packages_of_the_home_that_this_python_does_not_import_are_not_counted(spec: Spec, env: dict[str, str]) -> None:
     program = f"{ENV}/bin/python3" if f"{ENV}/bin/python3" in spec else "python3"
-    assert too_new(program, spec, bringing(HOME, *env)) == []
+    assert too_new(program, spec, bringing("/sw", caller={"home": "/home/me", "environ": env})) == []
 
 
 def test_a_virtual_environment_over_the_systems_imports_the_systems_packages() -> None:
@@ -382,7 +362,9 @@ def test_an_interpreter_of_which_nothing_was_looked_at_is_said_to_be_one(name: s
 
 def test_the_tree_of_a_container_has_what_is_mounted_and_follows_links_in_the_container() -> None:
     spec: Spec = {**PYTHON, "/opt/p": Link("/mnt/packages"), "/mnt/packages/old/file": "image"}
-    start = Situation(HOST, image(glibc(), spec), own_mounts=bringing({"/sw/packages": "/mnt/packages"}), local=MACHINE)
+    start = Situation(
+        HOST, image(glibc(), spec), start=bringing("/sw/packages:/mnt/packages"), local=MACHINE, backend="apptainer"
+    )
     tree = started(start).container.tree  # type: ignore[union-attr]
     assert "torch" in tree.names("/opt/p")
     assert tree.resolve("/opt/p/torch/version.py") == "/mnt/packages/torch/version.py"

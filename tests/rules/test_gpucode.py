@@ -18,8 +18,7 @@ from gpubind.formats.driver.nvidia_smi import CAPABILITIES
 from gpubind.formats.text.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
-from gpubind.loader.namespace import OwnMounts
-from gpubind.model import EnvVar, Finding, Request
+from gpubind.model import Finding, Request
 from gpubind.model.capability import compute_capability
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import arch_of_capability
@@ -174,13 +173,14 @@ def findings(
     on: RecordedHost,
     image: Image,
     program: Optional[str] = None,
-    own_mounts: Optional[OwnMounts] = None,
+    begun: Optional[Start] = None,
     about: str = "gpu-code-missing",
     **request: Any,
 ) -> list[Finding]:
     made = plan(on, Request(**request), image=image)
-    start = preflight(on, made, image, program=program, own_mounts=own_mounts)
-    return [finding for finding in check(start) if finding.code == about]
+    own_mounts = begun.runtime.own_mounts(made, begun._replace(tree=image.tree)) if begun else None
+    found = check(preflight(on, made, image, program=program, own_mounts=own_mounts))
+    return [finding for finding in found if finding.code == about]
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -329,9 +329,8 @@ def test_of_amd_the_override_of_a_near_processor_is_named_and_one_that_is_set_is
     (other,) = findings(host("MI300X"), image)
     assert "OVERRIDE" not in (other.hint or "")
     assert findings(_with_gfx(100302, {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}), image) == []
-    set_by_user = OwnMounts(env=(EnvVar("HSA_OVERRIDE_GFX_VERSION", "set", "10.3.0", None, "user"),))
-    assert findings(gfx1032, image, own_mounts=set_by_user) == []
-    assert findings(_with_gfx(100302, {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}), image, own_mounts=OwnMounts()) != []
+    assert findings(gfx1032, image, begun=start("--env", f"{VARIABLE}=10.3.0")) == []
+    assert findings(_with_gfx(100302, {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}), image, begun=start()) != []
 
 
 def _card_and_processor(archs: str, *, processors: int = 1, card: int = 110000, **request: Any) -> list[Finding]:
@@ -402,9 +401,8 @@ def test_a_wrong_override_is_a_finding(value: str, wanted: list[str]) -> None:
 
 
 def test_an_empty_override_of_the_user_is_refused_by_rocm() -> None:
-    empty = OwnMounts(env=(EnvVar("HSA_OVERRIDE_GFX_VERSION", "set", "", None, "user"),))
     image = image_with_bytes(glibc(), torch("gfx1030"))
-    assert len(findings(_with_gfx(100300), image, own_mounts=empty, about="hsa-override")) == 1
+    assert len(findings(_with_gfx(100300), image, begun=start("--env", f"{VARIABLE}="), about="hsa-override")) == 1
 
 
 def test_of_many_partitions_the_first_nodes_alone_have_a_variable() -> None:
@@ -449,10 +447,7 @@ STARTS: dict[str, tuple[Start, bool]] = {
 def test_every_runtime_takes_the_override_of_the_user_and_the_callers_where_it_passes_it_on(name: str) -> None:
     begun, reaches = STARTS[name]
     image, machine = image_with_bytes(glibc(), torch("gfx1030")), _with_gfx(100302, dict(begun.caller.environ))
-    made = plan(machine, Request(), image=image)
-    own_mounts = begun.runtime.own_mounts(made, begun._replace(tree=image.tree))
-    found = check(preflight(machine, made, image, own_mounts=own_mounts))
-    assert ("gpu-code-missing" not in [one.code for one in found]) is reaches
+    assert (findings(machine, image, begun=begun) == []) is reaches
 
 
 def _with_gfx(version: int, environ: Optional[dict[str, str]] = None) -> RecordedHost:
@@ -466,8 +461,7 @@ def _with_gfx(version: int, environ: Optional[dict[str, str]] = None) -> Recorde
 def test_page_faults_that_are_turned_on_want_code_that_is_made_for_them() -> None:
     image = image_with_bytes(glibc(), torch("gfx90a:xnack-"))
     assert findings(host("MI210"), image) == []
-    on = OwnMounts(env=(EnvVar("HSA_XNACK", "set", "1", None, "user"),))
-    assert len(findings(host("MI210"), image, own_mounts=on)) == 1
+    assert len(findings(host("MI210"), image, begun=start("--env", "HSA_XNACK=1"))) == 1
 
 
 def test_another_framework_that_runs_makes_it_a_warning() -> None:

@@ -7,14 +7,15 @@ from typing import Optional
 
 import pytest
 
-from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
+from gpubind.model import Finding
 from gpubind.rules.image.image import order_findings
+from gpubind.runtimes.runtime import Start
 from tests.rules.cases_image import HOST, NO_LIBCUDA
 from tests.rules.situations import Situation, found, started
 from tests.support.driver import V, kernel
 from tests.support.elf import elf
 from tests.support.images import glibc, image, sandbox
+from tests.support.starts import bringing
 from tests.support.trees import Dir, File, Item, Link, Spec, recorded_tree
 
 SOLVE = "/opt/solve"
@@ -40,25 +41,13 @@ MACHINE = recorded_tree(
     }
 )
 NONE: Spec = MappingProxyType({})
-HOME = ("/home/me", "/home/me")
-CRAY = ("/opt/cray", "/opt/cray")
-
-
-def setting(name: str, value: str, op: str = "set") -> EnvVar:
-    return EnvVar(name, op, value, None, "user")  # type: ignore[arg-type]
-
-
-def bringing(
-    *binds: tuple[str, str], env: tuple[EnvVar, ...] = (), unseen: tuple[str, ...] = (), cwd: Optional[str] = None
-) -> OwnMounts:
-    there = tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in binds)
-    return OwnMounts(there, env, None if cwd is None else ContainerPath(cwd), unseen)
+HOME, CRAY = "/home/me", "/opt/cray"
 
 
 def situation(
-    program: str, own_mounts: Optional[OwnMounts], spec: Spec = NONE, backend: Optional[str] = "apptainer"
+    program: Optional[str], begun: Optional[Start], spec: Spec = NONE, backend: Optional[str] = "apptainer"
 ) -> Situation:
-    return Situation(HOST, image(glibc(), spec), program=program, own_mounts=own_mounts, local=MACHINE, backend=backend)
+    return Situation(HOST, image(glibc(), spec), program=program, start=begun, local=MACHINE, backend=backend)
 
 
 def said(asked: Situation) -> list[tuple[str, str]]:
@@ -74,34 +63,34 @@ IN_IMAGE: dict[str, Item] = {
 
 
 @pytest.mark.parametrize(
-    ("program", "own_mounts"),
+    ("program", "begun"),
     [
-        (SOLVE, bringing(env=(setting("LD_LIBRARY_PATH", "/opt/t/lib"),))),
-        (SOLVE, bringing(HOME, env=(setting("LD_LIBRARY_PATH", "/home/me/lib"),))),
-        (SOLVE, bringing(CRAY, env=(setting("LD_LIBRARY_PATH", "/opt/cray/lib"),))),
-        (SOLVE, bringing((f"/home/me/lib/{MPI}", f"/usr/lib/x86_64-linux-gnu/{MPI}"))),
-        (SOLVE, bringing((f"/opt/cray/lib/{MPI}", f"/.singularity.d/libs/{MPI}"))),
-        (SOLVE, bringing(CRAY, env=(setting("LD_PRELOAD", f"/opt/cray/lib/{MPI}"),))),
-        ("plain", bringing(env=(setting("PATH", "/opt/t", "prepend"),))),
-        ("plain", bringing(env=(setting("PATH", "/opt/t", "append"),))),
-        ("plain", bringing(env=(setting("PATH", "/opt/t"),))),
-        ("a.out", bringing(HOME, CRAY, env=(setting("PATH", "/home/me"), setting("LD_LIBRARY_PATH", "/opt/cray/lib")))),
+        (SOLVE, bringing(LD_LIBRARY_PATH="/opt/t/lib")),
+        (SOLVE, bringing(HOME, LD_LIBRARY_PATH="/home/me/lib")),
+        (SOLVE, bringing(CRAY, LD_LIBRARY_PATH="/opt/cray/lib")),
+        (SOLVE, bringing(f"/home/me/lib/{MPI}:/usr/lib/x86_64-linux-gnu/{MPI}")),
+        (SOLVE, bringing(f"/opt/cray/lib/{MPI}:/.singularity.d/libs/{MPI}")),
+        (SOLVE, bringing(CRAY, LD_PRELOAD=f"/opt/cray/lib/{MPI}")),
+        ("plain", bringing(PREPEND_PATH="/opt/t")),
+        ("plain", bringing(APPEND_PATH="/opt/t")),
+        ("plain", bringing(PATH="/opt/t")),
+        ("a.out", bringing(HOME, CRAY, PATH="/home/me", LD_LIBRARY_PATH="/opt/cray/lib")),
     ],
 )
-def test_a_job_that_works_with_what_the_user_brings_has_no_finding(program: str, own_mounts: OwnMounts) -> None:
-    assert said(situation(program, own_mounts, IN_IMAGE)) == []
+def test_a_job_that_works_with_what_the_user_brings_has_no_finding(program: str, begun: Start) -> None:
+    assert said(situation(program, begun, IN_IMAGE)) == []
     assert [severity for severity, _ in said(situation(program, bringing(), IN_IMAGE))] == ["error"]
 
 
 def test_a_path_that_the_user_sets_leaves_nothing_of_the_images() -> None:
-    own_mounts = bringing(env=(setting("PATH", "/opt/t"),))
-    assert said(situation("sh", own_mounts, IN_IMAGE)) == [("error", "program-missing")]
+    begun = bringing(PATH="/opt/t")
+    assert said(situation("sh", begun, IN_IMAGE)) == [("error", "program-missing")]
 
 
 def test_a_name_in_path_that_nobody_may_execute_is_passed_over() -> None:
-    own_mounts = bringing(HOME, env=(setting("PATH", "/home/me:/opt/t"),))
-    assert said(situation("data", own_mounts, {"/opt/t/data": File(elf(kind=2), 0o755)})) == []
-    assert said(situation("data", own_mounts)) == [("error", "program-not-executable")]
+    begun = bringing(HOME, PATH="/home/me:/opt/t")
+    assert said(situation("data", begun, {"/opt/t/data": File(elf(kind=2), 0o755)})) == []
+    assert said(situation("data", begun)) == [("error", "program-not-executable")]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +111,9 @@ def test_a_name_in_path_that_nobody_may_execute_is_passed_over() -> None:
     ],
 )
 def test_a_program_of_this_host_is_checked_against_the_image(program: str, outcome: list[tuple[str, str]]) -> None:
-    asked = situation(program, bringing(HOME, cwd="/home/me"))
+    asked = situation(program, bringing(HOME, caller={"working_directory": "/home/me"}))
     assert said(asked) == outcome
-    soft = situation(program, bringing(HOME, cwd="/home/me", unseen=("--overlay x.img",)))
+    soft = situation(program, bringing(HOME, caller={"working_directory": "/home/me"}, options=("--overlay", "x.img")))
     assert said(soft) == [("warning", code) for _, code in outcome]
     assert all("--overlay x.img" in f.what for f in found(soft) if f.code.startswith("program"))
 
@@ -145,13 +134,6 @@ def test_a_relative_path_from_nowhere_is_said_not_to_be_checked() -> None:
     assert said(situation("./plain", None)) == [("warning", "program-unreadable")]
 
 
-def test_binds_of_a_recorded_host_are_named_as_not_looked_at() -> None:
-    asked = situation("/home/me/plain", bringing(HOME))._replace(local=None)
-    (finding,) = (f for f in found(asked) if f.code.startswith("program"))
-    assert (finding.severity, finding.code) == ("warning", "program-missing")
-    assert "/home/me, bound to /home/me" in finding.what
-
-
 @pytest.mark.parametrize("variable", ["PATH", "LD_LIBRARY_PATH"])
 def test_what_only_a_shell_could_tell_of_the_image_is_no_reason_to_stop(variable: str) -> None:
     undecided = {**IN_IMAGE, **sandbox(UNDECIDED.format(variable))}
@@ -163,13 +145,13 @@ def test_what_only_a_shell_could_tell_of_the_image_is_no_reason_to_stop(variable
 def test_a_library_of_the_plan_finds_what_the_user_brings() -> None:
     needing: Spec = {f"/usr/lib64/libcuda.so.{V}": elf("libcuda.so.1", needed=(MPI,))}
 
-    def missing(own_mounts: OwnMounts) -> list[str]:
-        asked = Situation((*HOST, needing), image(glibc()), own_mounts=own_mounts, local=MACHINE, backend="apptainer")
+    def missing(begun: Start) -> list[str]:
+        asked = Situation((*HOST, needing), image(glibc()), start=begun, local=MACHINE, backend="apptainer")
         return [f.severity for f in found(asked) if f.code == "library-missing" and f.subject == MPI]
 
     assert missing(bringing()) == ["error"]
-    assert missing(bringing(unseen=("--overlay x.img",))) == ["warning"]
-    assert missing(bringing(CRAY, env=(setting("LD_LIBRARY_PATH", "/opt/cray/lib"),))) == []
+    assert missing(bringing(options=("--overlay", "x.img"))) == ["warning"]
+    assert missing(bringing(CRAY, LD_LIBRARY_PATH="/opt/cray/lib")) == []
 
 
 # Which libcuda wins.
@@ -189,8 +171,8 @@ def in_image(directory: str, version: str = "470.82.01") -> dict[str, Item]:
 
 
 def test_a_driver_in_the_image_that_comes_first_is_named() -> None:
-    spec = {**glibc(), **sandbox("export LD_LIBRARY_PATH=/opt/old"), **in_image("/opt/old")}
-    behind = Situation(HOST, image(spec), own_mounts=bringing(), local=MACHINE, backend="apptainer")
+    spec = {**sandbox("export LD_LIBRARY_PATH=/opt/old"), **in_image("/opt/old")}
+    behind = situation(None, bringing(), spec)
     assert order(behind) == []
     first = behind._replace(request={"like": "apptainer"})
     assert order(first) == [("error", "driver-in-image", "libcuda.so.1", "/opt/old/libcuda.so.470.82.01")]
@@ -201,17 +183,15 @@ def test_a_driver_in_the_image_that_comes_first_is_named() -> None:
 
 
 def test_what_the_user_puts_first_is_used_and_named() -> None:
-    own_mounts = bringing(HOME, env=(setting("LD_LIBRARY_PATH", "/home/me/drivers"),))
-    asked = Situation(HOST, image(glibc()), own_mounts=own_mounts, local=MACHINE, backend="apptainer")
+    begun = bringing(HOME, LD_LIBRARY_PATH="/home/me/drivers")
+    asked = situation(None, begun)
     assert order(asked) == [("warning", "library-path-order", "libcuda.so.1", "/home/me/drivers/libcuda.so.1")]
-    spec = {**glibc(), **in_image("/opt/old")}
-    asked = Situation(HOST, image(spec), own_mounts=bringing(env=(setting("LD_LIBRARY_PATH", "/opt/old"),)))
+    asked = situation(None, bringing(LD_LIBRARY_PATH="/opt/old"), in_image("/opt/old"))
     assert order(asked) == [("warning", "library-path-order", "libcuda.so.1", "/opt/old/libcuda.so.1")]
 
 
 def test_a_stub_that_the_user_puts_first_is_named() -> None:
-    spec = {**glibc(), f"{STUBS}/libcuda.so.1": elf("libcuda.so.1")}
-    asked = Situation(HOST, image(spec), own_mounts=bringing(env=(setting("LD_LIBRARY_PATH", STUBS),)))
+    asked = situation(None, bringing(LD_LIBRARY_PATH=STUBS), {f"{STUBS}/libcuda.so.1": elf("libcuda.so.1")})
     assert {(severity, where) for severity, _, _, where in order(asked)} == {
         ("error", f"{STUBS}/libcuda.so.1"),
         ("warning", f"{STUBS}/libcuda.so.1"),
@@ -219,15 +199,14 @@ def test_a_stub_that_the_user_puts_first_is_named() -> None:
 
 
 def test_a_compat_library_that_the_user_puts_first_is_no_matter_of_order() -> None:
-    spec = {**glibc(), **in_image("/usr/local/cuda/compat", "570.86.10")}
-    compat = bringing(env=(setting("LD_LIBRARY_PATH", "/usr/local/cuda/compat"),))
-    assert order(Situation(HOST, image(spec), own_mounts=compat)) == []
+    compat = bringing(LD_LIBRARY_PATH="/usr/local/cuda/compat")
+    assert order(situation(None, compat, in_image("/usr/local/cuda/compat", "570.86.10"))) == []
 
 
 def test_the_hosts_own_directory_bound_and_put_first_is_the_same_driver() -> None:
     machine = recorded_tree(dict(HOST[0]))
-    own_mounts = bringing(("/usr/lib64", "/host/lib"), env=(setting("LD_LIBRARY_PATH", "/host/lib"),))
-    assert order(Situation(HOST, image(glibc()), own_mounts=own_mounts, local=machine)) == []
+    begun = bringing("/usr/lib64:/host/lib", LD_LIBRARY_PATH="/host/lib")
+    assert order(situation(None, begun)._replace(local=machine)) == []
 
 
 def test_where_the_plan_brings_none_nothing_is_said_of_the_order() -> None:
@@ -237,7 +216,7 @@ def test_where_the_plan_brings_none_nothing_is_said_of_the_order() -> None:
 
 def test_a_program_that_loads_what_the_user_puts_first_is_warned_of() -> None:
     spec = {**in_image("/opt/old"), SOLVE: File(elf(kind=2, needed=("libcuda.so.1",)), 0o755)}
-    own_mounts = bringing(env=(setting("LD_LIBRARY_PATH", "/opt/old"),))
-    assert said(situation(SOLVE, own_mounts, spec)) == [("warning", "program-driver")]
+    begun = bringing(LD_LIBRARY_PATH="/opt/old")
+    assert said(situation(SOLVE, begun, spec)) == [("warning", "program-driver")]
     own = {**spec, SOLVE: File(elf(kind=2, needed=("libcuda.so.1",), rpath="/opt/old"), 0o755)}
     assert said(situation(SOLVE, bringing(), own)) == [("error", "program-driver")]

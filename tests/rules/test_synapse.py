@@ -9,15 +9,15 @@ import pytest
 import gpubind
 from gpubind.image.needs import read_needs
 from gpubind.image.synapse import release_of
-from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.model import ContainerPath, Finding, HostPath
+from gpubind.model import Finding
 from tests.rules.situations import Situation, found
 from tests.support.amd import LIB, RENDER, VIDEO
 from tests.support.driver import debian, kernel
 from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.intel import BASE, gaudi, gpu, habanalabs, intel_host, synapse, userspace
-from tests.support.trees import Spec
+from tests.support.starts import bringing
+from tests.support.trees import Dir, Spec, recorded_tree
 
 HL = (BASE, gaudi("0000:19:00.0", 0))
 IMAGE = synapse()
@@ -69,8 +69,8 @@ def test_the_finding_names_both_releases_and_the_file_that_tells() -> None:
 
 
 def test_libraries_that_the_user_mounts_are_not_judged_by_the_images_packages() -> None:
-    bind = UserBind(HostPath("/usr/lib/habanalabs"), ContainerPath("/usr/lib/habanalabs"))
-    assert told(habanalabs("1.22.1-a"), own_mounts=OwnMounts((bind,)), backend="apptainer") == []
+    begun, local = bringing("/usr/lib/habanalabs"), recorded_tree({"/usr/lib/habanalabs": Dir()})
+    assert told(habanalabs("1.22.1-a"), start=begun, local=local, backend="apptainer") == []
 
 
 def test_on_a_host_without_gaudi_nothing_is_said_of_synapseai() -> None:

@@ -8,18 +8,19 @@ import pytest
 
 from gpubind.model import Finding
 from gpubind.model.trial import Prediction, Trial
+from gpubind.planner.placement import SINGULARITY
 from gpubind.rules.preflight import ImagePreflight
 from gpubind.rules.table import check
 from gpubind.rules.trial import NO_DEVICE, answered, predictions
 from tests.rules.cases_host import K80, healthy, lacking, on_the_bus
 from tests.rules.cases_image import HOST, LIB, SELF_MADE, needing
 from tests.rules.situations import Situation, found, started
-from tests.rules.test_own_mounts import bringing, setting
 from tests.support.driver import V, kernel, rhel
 from tests.support.elf import elf
 from tests.support.images import GCOMPAT, GLIBC, MUSL, image
 from tests.support.images import glibc as plain_glibc
-from tests.support.trees import File, Link, Spec
+from tests.support.starts import bringing
+from tests.support.trees import File, Link, Spec, recorded_tree
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 LIBCUDA = "/.gpubind/libs/libcuda.so.1"
@@ -75,8 +76,10 @@ def test_no_reason_is_predicted_for_a_damaged_library_which_the_loader_may_die_o
 
 def test_nothing_is_predicted_for_a_library_that_may_be_in_a_place_that_was_not_seen() -> None:
     parts = (*HOST, needing("libGLX_nvidia", needed=("libX11.so.6",)))
-    made = predicted(Situation(parts, glibc(), own_mounts=bringing(unseen=("--overlay x.img",))))
-    assert (made[OPENGL].succeeds, made[LIBCUDA].succeeds) == (None, True)
+    begun = bringing(options=("--overlay", "x.img"))
+    made = predicted(Situation(parts, glibc(), start=begun, local=recorded_tree({}), backend="apptainer"))
+    libs = SINGULARITY.libdir
+    assert (made[f"{libs}/libGLX_nvidia.so.0"].succeeds, made[f"{libs}/libcuda.so.1"].succeeds) == (None, True)
 
 
 def test_only_dlopen_refuses_an_executable_stack() -> None:
@@ -180,7 +183,7 @@ def test_nothing_is_predicted_of_cuda_where_there_is_another_error_and_nothing_a
 
 def test_a_python_in_the_users_path_asks() -> None:
     opened = glibc({"/opt/conda/bin/python3": File(elf(kind=2), 0o755)})
-    situation = Situation(healthy(), opened, own_mounts=bringing(env=(setting("PATH", "/opt/conda/bin"),)))
+    situation = Situation(healthy(), opened, start=bringing(PATH="/opt/conda/bin"), local=recorded_tree({}))
     assert predicted(situation)["cuInit"].words[0] == "/opt/conda/bin/python3"
 
 

@@ -7,14 +7,14 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.image.facts import Image
-from gpubind.loader.namespace import OwnMounts
-from gpubind.model import EnvVar, Finding
+from gpubind.model import Finding
 from tests.rules.situations import Situation, found
 from tests.support.amd import LIB, RENDER, VIDEO, merged
 from tests.support.elf import elf
 from tests.support.images import glibc, image_with_bytes
 from tests.support.intel import BASE, device_table, devices_of, gpu, ihd, registrations
-from tests.support.trees import Item, Link, Spec
+from tests.support.starts import bringing
+from tests.support.trees import Item, Link, Spec, recorded_tree
 
 OLD = ("bdw", "skl", "bxt", "glk", "kbl", "cfl", "icllp", "ehl", "tgllp", "rkl", "dg1", "adls", "adlp", "adln", "dg2")
 NEW = (*OLD, "pvc", "mtl", "arl", "lnl", "bmg", "ptl")
@@ -43,10 +43,12 @@ A770_ON_XE = gpu("0000:03:00.0", 0, 128, driver="xe")
 
 
 def every(host: Spec, *image: Spec, env: Optional[dict[str, str]] = None, **request: Any) -> list[Finding]:
-    own = OwnMounts(env=tuple(EnvVar(name, "set", value, None, "user") for name, value in (env or {}).items()))
+    begun = bringing(options=tuple(word for pair in (env or {}).items() for word in ("--env", "=".join(pair))))
     facts = {"groups": (VIDEO, RENDER, 1000)}
     opened: Image = image_with_bytes(glibc("2.36"), *image)
-    situation = Situation((BASE, host), opened, {"vendors": ("intel",), **request}, facts, own_mounts=own)
+    situation = Situation(
+        (BASE, host), opened, {"vendors": ("intel",), **request}, facts, start=begun, local=recorded_tree({})
+    )
     return list(found(situation))
 
 

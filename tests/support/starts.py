@@ -35,6 +35,13 @@ def start(*arguments: str, program: str = "apptainer", **facts: Any) -> Start:
     return with_facts(begun, options=begun.runtime.options_of(arguments, begun.caller.environ))
 
 
+def bringing(*binds: str, options: tuple[str, ...] = (), caller: Optional[dict[str, Any]] = None, **env: str) -> Start:
+    """Return a start by Apptainer with the user's *binds*, *options* and variables *env*, and facts of the *caller*."""
+    words = [word for bind in binds for word in ("--bind", bind)]
+    words += [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
+    return start(*words, *options, **(caller or {}))
+
+
 def words(plan: Plan, start: Start, tree: Optional[Tree] = None) -> RuntimeArguments:
     """Return *plan* in the words of the runtime of *start*, for an image with the files of *tree*."""
     made = start.runtime.words(plan, start._replace(tree=tree))

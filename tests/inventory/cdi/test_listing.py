@@ -12,7 +12,8 @@ from gpubind.formats.driver.cdi import KINDS
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.listing import Listing, list_cdi
-from gpubind.model import VENDORS, Gpu, RootedPath, Vendor
+from gpubind.model import VENDORS, Vendor
+from tests.planner.gpus.hosts import HOSTS
 from tests.rules.cases_host import cdi, healthy
 from tests.support.driver import V, host
 from tests.support.golden import assert_fits
@@ -97,10 +98,9 @@ def test_a_spec_of_each_vendor_is_listed_beside_its_gpus(vendor: Vendor) -> None
     """Of other vendors than NVIDIA and AMD, the names of devices are no numbers."""
     edits = {"deviceNodes": [{"path": "/dev/null"}]}
     text = {"cdiVersion": "0.5.0", "kind": KINDS[vendor], "devices": [{"name": "card7", "containerEdits": edits}]}
-    render = RootedPath("/dev/dri/renderD128")
-    gpu = Gpu(vendor, 0, None, "0000:03:00.0", 128, None, render, True)
+    gpus = HOSTS[{"nvidia": "one", "amd": "amd", "intel": "intel"}[vendor]][0].gpus[:1]
     machine = host(*healthy({"/etc/cdi/x.json": json.dumps(text)}))
-    (file,) = list_cdi(machine, gpus=(gpu,)).files
+    (file,) = list_cdi(machine, gpus=gpus).files
     assert [one for one in file.stale if "GPU" in one] == (
         [f"the CDI spec {file.path} has no node of a GPU, and this host has 1 GPU"] if vendor != "intel" else []
     )
