@@ -159,7 +159,8 @@ def _group(
         helps = 0 if bridge is None else len(bridge.helps)
         own = f"the image's programs run on their own; with --libc host {counted(helps, 'file')} more would load"
         return SharedGroup(name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", own)
-    refused = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
+    unfit = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
+    refused = [one for one in unfit if one.rule != "dependency"]  # of the same file in a user space
     return SharedGroup(
         name,
         members,

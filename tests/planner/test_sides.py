@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from gpubind.loader.verdict import ImageFit, Unfit
-from gpubind.model import ContainerPath, Group, HostFile, HostPath, ImageFacts, Request, RootedPath, Side
-from gpubind.planner.sides import host_side
-from gpubind.planner.userspace import with_findings
+from gpubind.api import plan
+from gpubind.host.recorded import RecordedHost
+from gpubind.model import Group, Plan, Request, Side
+from tests.support import amd
+from tests.support.driver import V, cache, host, kernel, libraries
+from tests.support.elf import elf
+from tests.support.images import GLVND, glibc, image
+from tests.support.trees import Spec
 
-LIBC = Unfit("libc", "libc.so.6", "GLIBC_2.38", "GLIBC_2.36")
-FACTS = ImageFacts(
-    "directory", "i", "x86_64", "glibc", "2.36", None, (), False, {}, (), driver=(), vendor_neutral=(), cuda=None,
-    compat=(), rocm=None,
-)  # fmt: skip
 MEMBERS: dict[Group, tuple[str, ...]] = {
     "glvnd": ("libGL.so.1", "libGLdispatch.so.0"),
     "opencl": ("libOpenCL.so.1",),
-    "rocm": ("libhsa-runtime64.so.1", "libtinfo.so.6"),
+    "rocm": ("libhsa-runtime64.so.1", "librocm_smi64.so.7"),
+}
+ROCM, LIB = "/opt/rocm/lib", "/usr/lib/x86_64-linux-gnu"
+NEEDED = {"libGL.so.1": ("libGLdispatch.so.0",), "librocm_smi64.so.7": ("libhsa-runtime64.so.1",)}
+OWN: dict[Group, Spec] = {
+    "glvnd": GLVND,
+    "opencl": {f"{LIB}/libOpenCL.so.1": elf("libOpenCL.so.1")},
+    "rocm": {f"{ROCM}/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1")},
 }
 
 
-def library(name: str, group: Optional[Group] = None) -> HostFile:
-    path = f"/usr/lib/{name}"
-    return HostFile(
-        vendor="amd" if group == "rocm" else "nvidia",
-        kind="library",
-        path=RootedPath(path),
-        names=(name,),
-        target=None,
-        arch="x86_64",
-        soname=name,
-        version=None,
-        capability="graphics" if group == "glvnd" else "compute",
-        size=1,
-        source=HostPath(path),
-        named_by="liblist",
-        named_at="etc/list:1",
-        found_by="ld.so.cache",
-        group=group,
-    )
+def library(name: str, *needed: str, is_new: bool = False) -> bytes:
+    """A library of the host that the images here load, unless it is new."""
+    needs = {"libc.so.6": ("GLIBC_2.38" if is_new else "GLIBC_2.17",)}
+    return elf(name, needed=(*needed, "libc.so.6"), needs=needs)
 
 
-def files_of(group: Group) -> tuple[HostFile, ...]:
-    return tuple(library(name, group) for name in MEMBERS[group])
+def driver(*parts: Spec) -> RecordedHost:
+    """A host with NVIDIA's driver, and *parts*."""
+    spec = {**libraries(LIB, stems=("libcuda",)), **{path: item for part in parts for path, item in part.items()}}
+    return host(kernel(), spec, {"/etc/ld.so.cache": cache(spec, [LIB])})
 
 
-def fit_of(group: Group, own: bool, refused: tuple[str, ...] = ()) -> ImageFit:
-    unfit = {file.path: LIBC for file in files_of(group) if file.names[0] in refused}
-    groups = ((group, False),) if own and group != "rocm" else ()
-    runtime = RootedPath("/opt/rocm/lib/libhsa-runtime64.so.1")
-    return ImageFit(FACTS, unfit, groups, {"rocm": runtime} if own and group == "rocm" else {})
+def planned(group: Group, own: Optional[bool], refused: tuple[str, ...] = (), **request: Any) -> Plan:
+    """The plan of a host that has the *group* for an image that has its *own*, or not; None: no image is known."""
+    made = {name: library(name, *NEEDED.get(name, ()), is_new=name in refused) for name in MEMBERS[group]}
+    opened = None if own is None else image(glibc("2.36"), OWN[group] if own else {})
+    if group == "rocm":
+        on = amd.amd_host(amd.kernel(), {f"{ROCM}/{name}": made[name] for name in made})
+        return plan(on, Request(vendors=("amd",), **request), image=opened)
+    return plan(driver({f"{LIB}/{name}": made[name] for name in made}), Request(**request), image=opened)
 
 
 class Row(NamedTuple):
@@ -105,48 +101,41 @@ ROWS = {
 @pytest.mark.parametrize("name", ROWS)
 def test_a_group_is_the_hosts_or_the_images(name: str) -> None:
     row = ROWS[name]
-    files = files_of(row.group)
-    request = Request(vendor_neutral=row.asked, userspace=row.asked)
-    fit = None if row.image is None else fit_of(row.group, row.image, row.refused)
-    sided = host_side(files, request, fit)
-    if row.group == "rocm":
-        sided = with_findings("amd", sided, files, files, request, fit)
-    assert tuple(name for file in sided.files for name in file.names) == row.hosts
-    assert [f"{finding.severity} {finding.code}" for finding in sided.findings] == (
-        [row.finding] if row.finding else []
-    )
-    left = {decision.subject for decision in sided.decisions}
-    assert left == {name for name in MEMBERS[row.group] if name not in row.hosts}
+    made = planned(row.group, row.image, row.refused, vendor_neutral=row.asked, userspace=row.asked)
+    members = MEMBERS[row.group]
+    assert {mount.soname for mount in made.mounts if mount.soname in members} == {*row.hosts}
+    told = [f for f in made.findings if f.code.startswith(("vendor-neutral", "userspace"))]
+    assert [f"{finding.severity} {finding.code}" for finding in told] == ([row.finding] if row.finding else [])
+    left = {one.subject for one in made.decisions if one.step == "side" and one.subject in members}
+    assert left == {*members} - {*row.hosts}
 
 
-def test_what_is_said_of_a_refused_library_is_made_of_values() -> None:
-    file = library("libcuda.so.1")
-    fit = fit_of("glvnd", False)._replace(unfit={file.path: LIBC._replace(has=None)})
-    (finding,) = host_side((file,), Request(), fit).findings
-    assert finding.what == "libcuda.so.1 is left out: it needs GLIBC_2.38 of libc.so.6, the image has none of that kind"
-    assert finding.why == "libc.so.6: version `GLIBC_2.38' not found (required by libcuda.so.1)"
+def test_a_version_of_which_the_image_has_no_other_is_named_as_such() -> None:
+    wants = {f"{LIB}/libcuda.so.{V}": elf("libcuda.so.1", needs={"libz.so.1": ("ZLIB_1.2.9",)})}
+    opened = image(glibc(), {f"{LIB}/libz.so.1": elf("libz.so.1", defines=("libz.so.1",))})
+    (finding,) = (f for f in plan(driver(wants), Request(), image=opened).findings if f.code == "image-libc")
+    assert finding.what == "libcuda.so.1 is left out: it needs ZLIB_1.2.9 of libz.so.1, the image has none of that kind"
+    assert finding.why == "libz.so.1: version `ZLIB_1.2.9' not found (required by libcuda.so.1)"
 
 
 def test_a_manifest_of_rocm_whose_library_stays_behind_stays_too() -> None:
-    manifest = library("amdocl64.icd", "rocm")._replace(
-        kind="manifest", names=(), soname=None, target=ContainerPath("/etc/OpenCL/vendors/amdocl64.icd"),
-        content=b"/opt/rocm/lib/libamdocl64.so\n",
-    )  # fmt: skip
-    files = (library("libamdocl64.so", "rocm"), manifest)
-    both = with_findings("amd", host_side(files, Request(), None), files, files, Request(), None)
-    alone = with_findings("amd", host_side(files[1:], Request(), None), files, files[1:], Request(), None)
-    assert (len(both.files), alone.files) == (2, ())
-    assert [decision.detail for decision in alone.decisions] == ["libamdocl64.so, which it names, is not brought along"]
-
-
-def test_a_host_without_rocm_is_told_where_the_image_has_none() -> None:
-    fit = fit_of("rocm", False)
-    sided = with_findings("amd", host_side((), Request(), fit), (), (), Request(), fit)
-    assert [finding.code for finding in sided.findings] == ["userspace-missing"]
+    vendor, opencl = "/etc/OpenCL/vendors/amdocl64.icd", "libamdocl64.so"
+    for is_new in (False, True):
+        files = {f"{ROCM}/{opencl}": library(opencl, is_new=is_new), f"{ROCM}/{HSA[0]}": library(HSA[0])}
+        on = amd.amd_host(amd.kernel(), files, {vendor: f"{opencl}\n"})
+        made = plan(on, Request(vendors=("amd",)), image=image(glibc("2.36")))
+        assert (vendor in [mount.target for mount in made.mounts]) is not is_new
+        details = [one.detail for one in made.decisions if one.subject == vendor and one.verdict == "left-out"]
+        assert details == (["libamdocl64.so, which it names, is not brought along"] if is_new else [])
 
 
 def test_what_rocm_lacks_in_an_image_says_nothing_about_another_vendors_claim_on_the_same_file() -> None:
-    nvidias, amds = library("libx.so.1"), library("libx.so.1", "rocm")
-    fit = ImageFit(FACTS, {nvidias.path: Unfit("dependency", "libstdc++.so.6")}, ())
-    assert host_side((nvidias,), Request(), fit)[::2] == ((nvidias,), ())
-    assert host_side((amds,), Request(), fit).files == ()
+    shared = {f"{LIB}/libOpenCL.so.1": library("libOpenCL.so.1", "libown.so.1")}
+    rocm = {f"{ROCM}/{name}": library(name, *needed) for name, needed in ((HSA[0], ()), (HSA[1], CL))}
+    on = amd.amd_host(kernel(), libraries(LIB, stems=("libcuda",)), amd.kernel(), shared, rocm)
+    request = Request(vendors=("nvidia", "amd"), vendor_neutral="host")
+    made = plan(on, request, image=image(glibc("2.36")))
+    decided = [(one.vendor, one.verdict, one.rule) for one in made.decisions if one.subject == CL[0]]
+    assert decided[::2] == [("amd", "left-out", "dependency"), ("nvidia", "taken", "liblist")]
+    assert CL[0] in [mount.soname for mount in made.mounts]
+    assert "vendor-neutral-missing" not in [finding.code for finding in made.findings]
