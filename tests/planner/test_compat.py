@@ -77,7 +77,7 @@ def test_nothing_changes_without_an_image_or_without_compute() -> None:
 
 
 def test_like_another_program_nothing_changes() -> None:
-    made = make(CASES["another major CUDA, data-centre GPU"], SINGULARITY, like="apptainer", cuda_compat="image")
+    made = make(CASES["another major CUDA, data-centre GPU"], SINGULARITY, like="apptainer")
     assert first(made) == []
 
 
