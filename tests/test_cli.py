@@ -909,15 +909,15 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
 
 
 def test_a_program_that_gpubind_does_not_start_has_a_page() -> None:
-    done = gpubind("exec", "--backend", "enroot", "/", "true")
-    assert "hint:  docs/paste.md says what to paste for enroot\n" in done.stderr
+    done = gpubind("exec", "--backend", "sarus", "/", "true")
+    assert "hint:  docs/paste.md says what to paste for sarus\n" in done.stderr
     assert "known: apptainer, " in gpubind("exec", "--backend", "nerdctl", "/", "true").stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "status"),
     [
-        (("exec", "--backend", "enroot", "/", "true"), "unknown-backend", 2),
+        (("exec", "--backend", "sarus", "/", "true"), "unknown-backend", 2),
         (("exec", "--backend", "bwrap", "/"), "no-command", 2),
         (("exec", "--backend", "apptainer", "/", "true"), "no-runtime", 125),
         (("exec", "/", "true"), "no-runtime", 125),

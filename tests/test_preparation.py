@@ -74,7 +74,7 @@ def images(directory: Path) -> dict[str, str]:
 ABLE = {
     "tree": ("apptainer", "singularity", "bwrap", "podman", "ch-run", "proot", "systemd-nspawn"),
     "sif": ("apptainer", "singularity"),
-    "squashfs": ("apptainer", "singularity"),
+    "squashfs": ("apptainer", "singularity", "enroot"),
     "other file": ("apptainer", "singularity"),
     "bundle": ("crun", "runc"),
     "layout": ("apptainer", "singularity", "podman"),

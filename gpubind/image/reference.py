@@ -23,18 +23,29 @@ if TYPE_CHECKING:
 
 
 ImageForm = Literal[
-    "directory", "bundle", "sif", "squashfs", "file", "layout", "archive", "reference", "registry", "source"
+    "directory",
+    "bundle",
+    "container",
+    "sif",
+    "squashfs",
+    "file",
+    "layout",
+    "archive",
+    "reference",
+    "registry",
+    "source",
 ]
-"""How an image is given to a runtime: a directory, an OCI bundle; a SIF, a squashfs file, a file of another kind; an
-OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`, `docker-archive:FILE`); a name in a store, in a registry
-(`docker://`), in another source (`library://`, `oras://`, `instance://`)."""
+"""How an image is given to a runtime: a directory, an OCI bundle, a directory in its own storage, by a name; a SIF, a
+squashfs file, a file of another kind; an OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`,
+`docker-archive:FILE`); a name in a store, in a registry (`docker://`), in another source (`library://`, `oras://`,
+`instance://`)."""
 DIRECTORY_FORMS: tuple[ImageForm, ...] = ("directory", "bundle")
 FILE_FORMS: tuple[ImageForm, ...] = ("sif", "squashfs", "file")
 Store = Literal["podman", "docker"]
 STORES: tuple[Store, ...] = get_args(Store)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 """The name of an image in a store."""
-FILE_ENDINGS = (".sif", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+FILE_ENDINGS = (".sif", ".sqsh", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 """No image of a store is meant by a name that ends so."""
 _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 

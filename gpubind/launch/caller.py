@@ -65,6 +65,7 @@ def begin(
     known = RuntimeFacts(
         version=version,
         site=site or {},
+        texts=texts_of(runtime, environ, host),
         machine=host.uname.machine,
         nodes=nodes,
         files=tuple(HostPath(path) for path in runtime.files if not is_live or exists(path)),
@@ -79,6 +80,13 @@ def begin(
 def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:
     """Return what sends *runtime* to another machine's daemon; None if nothing does. *own*: as for `begin`."""
     return runtime.remote(environ, _text_if_there, own)
+
+
+def texts_of(runtime: Runtime, environ: Mapping[str, str], host: Host) -> Mapping[str, str]:
+    """Return the texts of the files of this machine that a start by *runtime* depends on, by path, in their order."""
+    tree = host.local
+    paths = () if tree is None else (path for pattern in runtime.texts(environ) for path in glob(tree, pattern))
+    return {path: text for path in paths if (text := _text_if_there(path)) is not None}
 
 
 def _text_if_there(path: str) -> Optional[str]:

@@ -155,6 +155,7 @@ def plan_start(
         what = f"{query.spelled('like')} shows what a program would bind, and starts no container"
         raise UsageError("like-in-words", what, hint="leave it out")
     host = host_for(host, start, image)
+    start = start if image is None else start._replace(tree=image.tree)
     query = query._replace(request=_requested(host, query.request, start))
     return host, (plan_or_empty if or_empty else plan_host)(host, query, image, layout_of(start, image))
 

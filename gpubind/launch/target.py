@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError,
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.image.reference import DIRECTORY_FORMS, FILE_FORMS, ImageForm, ImageReference
-from gpubind.launch.caller import remote_of
+from gpubind.launch.caller import remote_of, texts_of
 from gpubind.launch.execute import find_program, need_program, run_in_front
 from gpubind.model import Finding
 from gpubind.model.answers import is_file, lexists
@@ -35,6 +36,7 @@ _FORMS: Mapping[ImageForm, str] = MappingProxyType(
         "bundle": "OCI bundles",
         "sif": "SIF files",
         "squashfs": "squashfs files",
+        "container": "containers of its own, by their names",
     }
 )
 """The forms of image that a message names."""
@@ -167,7 +169,7 @@ def open_target(request: StartRequest, runtime: Runtime, program: str, image: Op
         request.report(checked if request.check else unknown)
         return target
     try:
-        return target._replace(image=_open_path(request, target, _in_storage(request, runtime, image)))
+        return target._replace(image=_open_path(request, target, _in_storage(request, target, image)))
     except (HostReadError, *DAMAGE) as error:
         if not request.keeps_line:
             raise
@@ -188,14 +190,17 @@ def start_as_written(request: StartRequest, error: GpubindError, message: Option
     request.report(error if message is None else message)
 
 
-def _in_storage(request: StartRequest, runtime: Runtime, image: ImageReference) -> ImageReference:
-    """Return *image*, by its directory where its name is that of an image in the storage of *runtime*.
+def _in_storage(request: StartRequest, target: StartTarget, image: ImageReference) -> ImageReference:
+    """Return *image*, by its directory where its name is that of an image in the storage of the runtime.
 
-    The runtime itself takes such a name first, and no path into its storage.
+    The runtime itself takes such a name first, and no path into its storage. One that starts no other directories has
+    any name there.
     """
-    options = runtime.options_of(request.arguments, request.environ)
-    place = runtime.stored_image(image.text, options, request.environ)
-    return ImageReference(place, "directory") if place is not None and lexists(place) else image
+    runtime, environ = target.runtime, request.environ
+    options, texts = runtime.options_of(request.arguments, environ), texts_of(runtime, environ, target.host)
+    place = runtime.stored_image(image, options, {"UID": str(os.geteuid()), **environ}, texts)
+    is_stored = place is not None and ("directory" not in runtime.images or lexists(place))
+    return image if place is None or not is_stored else ImageReference(place, "container")
 
 
 def with_target(

@@ -45,6 +45,7 @@ _ROWS = {
     "proot": Row("proot", ("",)),
     "udocker": Row("udocker", ("",)),
     "systemd-nspawn": Row("nspawn", ("",)),
+    "enroot": Row("enroot", ("",)),
     "crun": Row("bundles", documents=("oci",)),
     "runc": Row("bundles", documents=("oci",)),
 }

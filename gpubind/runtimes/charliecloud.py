@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from posixpath import dirname, join
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
@@ -38,6 +38,9 @@ from gpubind.runtimes.edits import (
 )
 from gpubind.runtimes.environment import LIBRARY_PATH, PROGRAM_VARIABLES, Values, compose, is_added_to, known
 from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
+
+if TYPE_CHECKING:
+    from gpubind.image.reference import ImageReference
 
 OVERLAY_VERSION = (0, 32)
 """The first that has -W."""
@@ -80,13 +83,15 @@ class Charliecloud(Runtime):
         patterns = start.user.options.all("unset-env")
         return name in start.user.options.env or any(fnmatchcase(name, pattern) for pattern in patterns)
 
-    def stored_image(self, name: str, options: Options, environ: Mapping[str, str]) -> Optional[str]:
+    def stored_image(
+        self, image: ImageReference, options: Options, environ: Mapping[str, str], texts: Mapping[str, str]
+    ) -> Optional[str]:
         storage = (
             options.last("storage")
             or environ.get("CH_IMAGE_STORAGE")
             or f"/var/tmp/{_user(environ, environ.get('HOME', ''))}.ch"
         )
-        return f"{storage}/img/{name.replace('/', '%').replace(':', '+')}"
+        return f"{storage}/img/{image.text.replace('/', '%').replace(':', '+')}"
 
     def skeleton(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
         """Return the files for which the image has no place, and one can be made."""

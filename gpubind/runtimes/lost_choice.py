@@ -24,14 +24,19 @@ _VENDORS: Mapping[str, Vendor] = {
 """Whose GPUs a variable chooses."""
 
 
-def choice_outside(plan: Plan, environ: Mapping[str, str], is_outside: Callable[[str], bool]) -> Iterator[Finding]:
-    """Yield the variables of *environ* that stay outside the container, and that name fewer than its GPUs."""
+def choice_outside(
+    plan: Plan, environ: Mapping[str, str], is_outside: Callable[[str], bool], case: str = "outside"
+) -> Iterator[Finding]:
+    """Yield the variables of *environ* that stay outside the container, and that name fewer than its GPUs.
+
+    *case* says why they do.
+    """
     if plan.request.gpus is not None or plan.request.cdi_devices:
         return
     for name, value, gpus in _chosen(plan, environ):
         names = split_visible(value)
         if is_outside(name) and (hides_all(names) or len(names) < len(gpus)):
-            yield _lost("outside", name, value, gpus)
+            yield _lost(case, name, value, gpus)
 
 
 def choice_of_others(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from gpubind.runtimes.edits import Edits, RuntimeArguments, vendor_of
 if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
     from gpubind.image.facts import Image
-    from gpubind.image.reference import ImageForm, Store
+    from gpubind.image.reference import ImageForm, ImageReference, Store
     from gpubind.loader.namespace import OwnMounts
 
 NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
@@ -152,6 +152,8 @@ class RuntimeFacts(NamedTuple):
     """Of its program; None if that could not be asked."""
     site: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """Its configuration file: directive -> values."""
+    texts: Mapping[str, str] = MappingProxyType({})
+    """The texts of the runtime's `texts` that exist on this host, by path, in their order."""
     machine: Optional[str] = None
     """The machine of the host, by uname."""
     nodes: tuple[HostPath, ...] = ()
@@ -335,8 +337,17 @@ class Runtime(ABC):
         """
         return None
 
-    def stored_image(self, name: str, options: Options, environ: Mapping[str, str]) -> Optional[str]:
-        """Return the directory that would hold the image called *name*, where it keeps images as directories."""
+    def texts(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return patterns of files of this machine that its starts depend on, in the order in which it reads them."""
+        return ()
+
+    def stored_image(
+        self, image: ImageReference, options: Options, environ: Mapping[str, str], texts: Mapping[str, str]
+    ) -> Optional[str]:
+        """Return the directory that would hold *image*, where it keeps images as directories.
+
+        *environ* has UID, too; *texts* are those of the files that `texts` names.
+        """
         return None
 
     def pull(self, options: Options, own: Mapping[str, str], image: str) -> Pull:

@@ -91,7 +91,7 @@ def test_a_runtime_that_is_missing_is_said(nv535: Machine, backend: str) -> None
 
 
 def test_a_runtime_that_nobody_knows_is_wrong_use(trixie: Machine) -> None:
-    done = trixie.tried("exec", "--backend", "enroot", image("bookworm"), "true", binds=[CONTAINERS], status=2)
+    done = trixie.tried("exec", "--backend", "sarus", image("bookworm"), "true", binds=[CONTAINERS], status=2)
     assert "unknown-backend" in done.stderr
 
 

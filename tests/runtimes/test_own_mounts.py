@@ -20,6 +20,7 @@ BINDS = {
     "proot": ("--bind=/data:/usr/share",),
     "udocker": ("--volume=/data:/usr/share",),
     "systemd-nspawn": ("--bind=/data:/usr/share",),
+    "enroot": ("--mount=/data:/usr/share",),
 }
 """An option of each runtime that has one; the mounts of crun and runc are in their bundle."""
 PLANNED = "/usr/share/vulkan"
@@ -28,10 +29,11 @@ PLANNED = "/usr/share/vulkan"
 @pytest.mark.parametrize("backend", BINDS)
 def test_nothing_of_the_plan_is_bound_inside_what_the_user_binds(backend: str, tmp_path: Path) -> None:
     image = str(make_tree(tmp_path / "image", glibc()).root) if backend not in ("docker", "udocker") else "name"
+    image, env = ("image", {"ENROOT_DATA_PATH": str(tmp_path)}) if backend == "enroot" else (image, None)
     asked = ("exec", "--nv", "--backend", backend, "--host", HOST, "--dry-run", "--allow-writable", "-v")
-    free = gpubind(*asked, image, "sh")
+    free = gpubind(*asked, image, "sh", env=env)
     assert PLANNED in free.stdout, free.stderr
-    bound = gpubind(*asked, "--", *BINDS[backend], image, "sh")
+    bound = gpubind(*asked, "--", *BINDS[backend], image, "sh", env=env)
     assert bound.returncode == 0, bound.stderr
     assert PLANNED not in bound.stdout
     assert "no-mount-point" in bound.stderr

@@ -21,7 +21,7 @@ PACKAGE = Path(gpubind.__file__).parent
 
 
 def test_auto_looks_in_the_order_of_the_table() -> None:
-    order = "apptainer singularity bwrap podman docker ch-run proot udocker systemd-nspawn crun runc"
+    order = "apptainer singularity bwrap podman docker ch-run proot udocker systemd-nspawn enroot crun runc"
     assert_listed(
         RUNTIMES,
         order.split(),

@@ -151,11 +151,17 @@ PROGRAMS: dict[str, Program] = {
     "bwrap": Program("", "", reader.COUNTED, {(): _BWRAP}, option_files=("args",)),
     "systemd-nspawn": Program("", "", reader.GETOPT, {(): _NSPAWN}),
     "proot": Program("", "", reader.PROOT, {(): _PROOT}, starts_host=True),
+    "enroot": Program(
+        "",
+        "",
+        reader.WHOLE,
+        {("start",): StartCommand("enroot start", actions=EVERY), ("exec",): StartCommand("enroot exec", "joined")},
+    ),
     "udocker": Program("udocker", "", reader.UDOCKER, {("run",): StartCommand("udocker run", actions=EVERY)}),
 }
 """By the name of the program."""
 
-PASTED = ("enroot", "podman-hpc", "pyxis", "sarus", "shifter")
+PASTED = ("podman-hpc", "pyxis", "sarus", "shifter")
 """Programs that gpubind does not start; docs/paste.md has their options for a plan."""
 OTHERS = {
     **{name: f"docs/paste.md says what to paste for {name}" for name in PASTED},

@@ -7,6 +7,7 @@
 | `NICE` | the same, with a number as an option | nice |
 | `GO_FLAG` | urfave/cli 1.22 on Go's `flag` | runc |
 | `COUNTED` | none: each option has its number of words | bwrap |
+| `WHOLE` | none: each option whole; the value of a long one also after `=` | enroot |
 | `PROOT` | PRoot 5.1 `src/cli/cli.c` | proot |
 | `UDOCKER` | udocker 1.3 `cmdparser.py`: each option whole, its value after `=` or in the next word | udocker |
 | `SINGLE_DASH` | one dash or two before a long name | mpirun, bsub |
@@ -289,14 +290,16 @@ def _counted(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Tr
     return _given(known.names.get(argv[at][2:]) if argv[at].startswith("--") else None, argv, at)
 
 
-def _proot(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _whole(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
     if not argv[at].startswith("--"):
         return _given(known.letters.get(argv[at][1:]), argv, at)
     name, value = _split(argv[at][2:])
-    found = known.names.get(name)
-    if found is not None and found.takes and value is None:
-        return Trouble("no-value", at)
-    return _given(found, argv, at, value)
+    return _given(known.names.get(name), argv, at, value)
+
+
+def _proot(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+    found = known.names.get(argv[at][2:]) if argv[at].startswith("--") else None
+    return Trouble("no-value", at) if found is not None and found.takes else _whole(known, argv, at)
 
 
 def _udocker(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
@@ -324,6 +327,7 @@ GETOPT_PERMUTING = Reader(_getopt, permutes=True)
 NICE = Reader(_nice)
 GO_FLAG = Reader(_go_flag, permutes=True)
 COUNTED = Reader(_counted, dash=True)
+WHOLE = Reader(_whole)
 PROOT = Reader(_proot, terminator=False)
 UDOCKER = Reader(_udocker, terminator=False)
 SINGLE_DASH = Reader(_single_dash)

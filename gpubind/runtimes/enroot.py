@@ -1,0 +1,174 @@
+"""Enroot: containers by their names, each a directory of the user's own, and squashfs files. Needs a user namespace.
+
+--mount takes the fields of a line of fstab, with colons between them: so a bind is read-only, and its mount point is
+made. Only files and --env set variables of a container. Commands run in a login shell, whose scripts replace PATH: so
+programs land in /usr/bin. /dev is the host's, whole, unless the site or the user restricts it.
+
+Where NVIDIA_VISIBLE_DEVICES asks for it, Enroot's own hook brings the driver by nvidia-container-cli, and ends the
+start where that is missing. The plan takes its place: for the hook, that variable is `void`.
+
+Source: Enroot 4.1.2, which was run: `enroot.in`, `src/runtime.sh`, `bin/enroot-mount.c`, `bin/enroot-switchroot.c`,
+`conf/hooks/`, `conf/mounts/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Optional
+
+from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES, split_nvidia_visible
+from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.model import ContainerPath, HostPath, Mount, Plan
+from gpubind.observe import changed
+from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.runtimes import enroot_files
+from gpubind.runtimes.cmdline.reader import Options
+from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_mounts_of, same_place, shared_dev, unsayable_value
+from gpubind.runtimes.environment import PROGRAM_VARIABLES, Values, compose, known
+from gpubind.runtimes.lost_choice import choice_outside
+from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
+
+if TYPE_CHECKING:
+    from gpubind.image.reference import ImageReference
+
+FILE = "x-create=auto,bind,ro,nosuid,nodev,private"
+NODE = "x-create=auto,bind,rw,nosuid,noexec,private"
+"""As Enroot's own hook binds the nodes of a restricted /dev: with `nodev` none could be opened."""
+OURS = GPUBIND.libdir.rpartition("/")[0]
+PLACE = f"tmpfs:{OURS}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
+"""Where the mount points below `OURS` are made: of these, the container's directory keeps none."""
+FROM_HOST = ("/dev", "/proc", "/sys")
+"""Directories of the host that every container has; /dev, where it is not restricted."""
+CAPS = "NVIDIA_DRIVER_CAPABILITIES"
+
+
+class Enroot(Runtime):
+    name = "enroot"
+    title = "Enroot"
+    images = ("squashfs", "container")
+    image_hint = "`enroot create --name NAME IMAGE.sqsh` makes a container of an image; then give NAME"
+    limits = Limits(no_namespace="it will say `enroot-nsenter: failed to create user namespace`")
+    nodes = ("/dev/gdrdrv", "/dev/nvidia-caps-imex-channels/*")
+    env_option = "env"
+    passes_only_named = True
+
+    def texts(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        return enroot_files.patterns(environ)
+
+    def stored_image(
+        self, image: ImageReference, options: Options, environ: Mapping[str, str], texts: Mapping[str, str]
+    ) -> Optional[str]:
+        """Return the directory of a container; None for a path, and for a squashfs file, which takes precedence."""
+        if "/" in image.text or image.form == "squashfs":
+            return None
+        return f"{enroot_files.data_path(enroot_files.settings(environ, texts))}/{image.text}"
+
+    def overrides(self, start: Start, name: str) -> bool:
+        """Return whether the caller's value stays outside. The one for Enroot's hook chooses there, not inside."""
+        return name != NVIDIA_VISIBLE_DEVICES and _variables(start).get(name) != start.caller.environ.get(name)
+
+    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
+        layout = GPUBIND._replace(isolated=_is_restricted(start))
+        return layout._replace(bindir=ContainerPath("/usr/bin"), bindir_on_path=True)
+
+    def wants_compat32(self, start: Start) -> bool:
+        """Return whether Enroot's hook would run, and bring 32-bit libraries: they are among `all`, too."""
+        variables = {**_variables(start), **_settings(start)}
+        asks = bool(split_nvidia_visible(variables.get(NVIDIA_VISIBLE_DEVICES, "")))
+        return asks and not {"all", "compat32"}.isdisjoint(variables.get(CAPS, "").split(","))
+
+    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
+        """Return the options for *plan*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+        is_restricted = _is_restricted(start)
+        edits = edits_of(
+            plan, start.stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)
+        )
+        values = [PLACE] if any(bind.target.startswith(f"{OURS}/") for bind in edits.binds) else []
+        values += [enroot_files.mount_value(bind.source, bind.target, FILE) for bind in edits.binds]
+        if is_restricted:
+            planned = {str(node.target): str(node.source) for node in plan.devices}
+            nodes = {**{str(path): str(path) for path in start.facts.nodes if plan.devices}, **planned}
+            values += [enroot_files.mount_value(nodes[target], target, NODE) for target in nodes]
+        env = dict(known(compose(plan.env, Values(start.user.options.env, images=_variables(start)))))
+        env.update(_for_hook(plan, start, env))
+        options = [word for value in values for word in ("--mount", value)]
+        for name, value in env.items():
+            if "\n" in value or enroot_files.unquoted(value) != value:
+                raise unsayable_value(name, "Enroot ends a value at a line end, and takes the quotes around it away")
+            options += ["--env", f"{name}={value}"]
+        environ = start.caller.environ if start.caller.on_host else {}
+        outside = choice_outside(plan, environ, lambda name: self.overrides(start, name), "unnamed")
+        dev = () if is_restricted else shared_dev(plan, "enroot")
+        return RuntimeArguments(
+            tuple(options), edits.binds, tuple(env.items()), edits.decisions, (*edits.findings, *dev, *outside)
+        )
+
+    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+        """Return the whole command line. The image's own /etc/rc, where it has one, gets the command, as always."""
+        argv = (start.shell, *call.argv) if call.action == "shell" else call.argv
+        line = (call.program, "start", *start.user.arguments, *words.options, call.image, *argv)
+        hook = {NVIDIA_VISIBLE_DEVICES: "void"} if any("/libcuda.so" in bind.target for bind in words.binds) else {}
+        return Command(line, changed(start.caller.environ, values=hook))
+
+    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+        variables = _variables(start)
+        wanted = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *PROGRAM_VARIABLES)
+        users = {name: variables[name] for name in wanted if name in variables}
+        shared = FROM_HOST[1:] if _is_restricted(start) else FROM_HOST
+        unseen = tuple(f"--conf={value}" for value in start.user.options.all("conf"))
+        return own_mounts_of((*same_place(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
+
+
+def _settings(start: Start) -> dict[str, str]:
+    uid = {} if start.caller.uid is None else {"UID": str(start.caller.uid)}
+    return enroot_files.settings({**start.caller.environ, **uid}, start.facts.texts)
+
+
+def _is_restricted(start: Start) -> bool:
+    """Return whether the container's /dev has only a few nodes."""
+    configured = _settings(start)
+    return "ipc" in start.user.options.values or bool({"ENROOT_RESTRICT_DEV", "ENROOT_UNSHARE_IPC"} & configured.keys())
+
+
+def _image_text(start: Start, path: str) -> str:
+    return (start.tree.text(path) if start.tree is not None else None) or ""
+
+
+def _variables(start: Start, environ: Optional[Mapping[str, str]] = None) -> dict[str, str]:
+    """Return the variables of the container without a plan, for a caller with *environ*."""
+    environ = start.caller.environ if environ is None else environ
+    users = start.runtime.options_of(start.user.arguments, environ).env
+    return enroot_files.container_variables(
+        environ, start.facts.texts, _image_text(start, "/etc/environment"), {**start.user.options.env, **users}
+    )
+
+
+def _binds(start: Start) -> Iterator[UserBind]:
+    """Yield the binds of the image, the site and the user; not those of the host's own directories."""
+    directory = start.caller.working_directory or "/"
+    given = enroot_files.user_binds(start.user.options.all("mount"), directory)
+    own = enroot_files.site_binds(start.caller.environ, start.facts.texts, _image_text(start, "/etc/fstab"))
+    yield from (bind for bind in own if not bind.target.startswith(FROM_HOST))
+    home = start.caller.environ.get("HOME")
+    if home and "ENROOT_MOUNT_HOME" in _settings(start):
+        yield UserBind(HostPath(home), ContainerPath(home))
+    yield from given
+
+
+def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[str]:
+    """Return why *mount* has no place in a directory of the host; empty where that has the file."""
+    top = next((path for path in FROM_HOST if mount.target.startswith(f"{path}/")), None)
+    if top is None or (top == "/dev" and is_restricted):
+        return None
+    return "" if str(source) == mount.target else f"Enroot binds the host's own {top} there"
+
+
+def _for_hook(plan: Plan, start: Start, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the value of `NVIDIA_VISIBLE_DEVICES` in the container, where it comes from the caller's variable."""
+    others = {**start.caller.environ, NVIDIA_VISIBLE_DEVICES: "void"}
+    value = _variables(start).get(NVIDIA_VISIBLE_DEVICES)
+    is_callers = value != _variables(start, others).get(NVIDIA_VISIBLE_DEVICES)
+    return {} if value is None or not is_callers or NVIDIA_VISIBLE_DEVICES in env else {NVIDIA_VISIBLE_DEVICES: value}
+
+
+ENROOT = Enroot()

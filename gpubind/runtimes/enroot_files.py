@@ -1,0 +1,158 @@
+"""Enroot's own files: its settings, the variables of a container, and mounts in fstab's form. Pure.
+
+Source: Enroot 4.1.2, which was run: `enroot.in` (config::load, config::fini), `src/common.sh` (envsubst, envfmt),
+`src/runtime.sh` (_do_environ, _do_mounts_init), `bin/enroot-mount.c` (mount_fstab, ismntopt), `bin/compat.h`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from posixpath import join, normpath
+from typing import Optional
+
+from gpubind.loader.namespace import UserBind
+from gpubind.model import ContainerPath, HostPath
+
+CONFIG = "/etc/enroot/enroot.conf"
+_CONFIGS = (CONFIG, f"{CONFIG}.d/*.conf")
+_SETTING = re.compile(r"ENROOT_[A-Z_]+|NVIDIA_.*")
+_OFF = re.compile(r"no?|N[oO]?|[fF](alse)?|FALSE")
+_SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+)|\((id -un?)\))")
+_HOST_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII)
+_QUOTED = re.compile(r"[\"'](.*)[\"']\s*")
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|(\\))")
+_ESCAPED = re.compile(r"[\s:\\]")
+_OPTION = re.compile(
+    r"(no)?(atime|auto|dev|diratime|exec|group|iversion|lazytime|mand|owner|relatime|strictatime|suid|users?)|nofail|"
+    r"async|(dir)?sync|r?bind|defaults|loud|silent|remount|r[ow]|r?(private|shared|slave|unbindable)|"
+    r"x-(create=(auto|dir|file)|detach|move)"
+)
+"""A word that is a mount option where a field is missing."""
+
+
+def patterns(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the files of the site and the user, as patterns, in the order in which Enroot reads them."""
+    system = environ.get("ENROOT_SYSCONF_PATH") or "/etc/enroot"
+    own = environ.get("ENROOT_CONFIG_PATH") or f"{_xdg(environ, 'XDG_CONFIG_HOME', '.config')}/enroot"
+    kinds = ("environ.d/*.env", "mounts.d/*.fstab")
+    return (*_CONFIGS, *(f"{directory}/{kind}" for kind in kinds for directory in (system, own)))
+
+
+def settings(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
+    """Return Enroot's settings: the caller's variables, else those of its configuration in *texts*; none that is off.
+
+    UID of *environ* is the caller. A value that only a shell could tell is missing.
+    """
+    found = dict(environ)
+    for path, text in texts.items():
+        if not any(fnmatchcase(path, pattern) for pattern in _CONFIGS):
+            continue
+        for line in text.splitlines():
+            name, value = (*re.split(r"[ \t=]+", line.strip(" \t="), maxsplit=1), "")[:2]
+            expanded = _expanded(value, found) if _SETTING.fullmatch(name) and not found.get(name) else None
+            if expanded is not None:
+                found[name] = expanded
+    return {
+        name: value for name, value in found.items() if value and not (name.startswith("ENROOT_") and _is_off(value))
+    }
+
+
+def data_path(configured: Mapping[str, str]) -> str:
+    """Return the directory of the containers, by the settings *configured*."""
+    return configured.get("ENROOT_DATA_PATH") or f"{_xdg(configured, 'XDG_DATA_HOME', '.local/share')}/enroot"
+
+
+def container_variables(
+    environ: Mapping[str, str], texts: Mapping[str, str], images: str, users: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables of a container: of /etc/environment in *images*, of environ.d, and of *users*' --env.
+
+    `${NAME}` in a file is the variable of the host's *environ*. A later value replaces an earlier one.
+    """
+    files = (images, *(text for path, text in texts.items() if path.endswith(".env")))
+    lines = [_of_host(line, environ) for text in files for line in text.splitlines()]
+    lines += [f"{name}={value}" for name, value in users.items()]
+    found: dict[str, str] = {}
+    for line in lines:
+        match = _ASSIGNMENT.fullmatch(line.lstrip())
+        if match is not None and not match[1].startswith("ENROOT_"):
+            found[match[1]] = unquoted(match[2])
+    return found
+
+
+def unquoted(value: str) -> str:
+    """Return *value* of a variable as Enroot passes it on: without the quotes around it."""
+    match = _QUOTED.fullmatch(value)
+    return match[1] if match is not None else value
+
+
+def site_binds(environ: Mapping[str, str], texts: Mapping[str, str], images: str) -> Iterator[UserBind]:
+    """Yield the binds of /etc/fstab in *images* and of mounts.d, in their order."""
+    for text in (images, *(text for path, text in texts.items() if path.endswith(".fstab"))):
+        for line in text.splitlines():
+            if not line.lstrip().startswith("#"):
+                yield from _bind(_of_host(line, environ).split(), "/")
+
+
+def user_binds(values: Iterable[str], directory: str) -> Iterator[UserBind]:
+    """Yield the binds of the *values* of --mount; *directory* is the caller's."""
+    for value in values:
+        yield from _bind(value.replace(":", " ").split(), directory)
+
+
+def mount_value(source: str, target: str, options: str) -> str:
+    """Return the value of --mount for a bind of *source* at *target*: fstab's fields, with colons between them."""
+    return f"{_escaped(source)}:{_escaped(target)}:none:{options}"
+
+
+def _xdg(environ: Mapping[str, str], name: str, default: str) -> str:
+    return environ.get(name) or f"{environ.get('HOME', '')}/{default}"
+
+
+def _is_off(value: str) -> bool:
+    return _OFF.fullmatch(value) is not None
+
+
+def _expanded(value: str, variables: Mapping[str, str]) -> Optional[str]:
+    """Return *value* as a shell's `echo` prints it; None if it does more than name variables and the user."""
+
+    def replaced(match: re.Match[str]) -> str:
+        named = match[1] or match[2] or {"id -u": "UID", "id -un": "USER"}[match[3]]
+        return variables.get(named, "")
+
+    text = _SHELL.sub(replaced, value.replace('"', "").replace("'", ""))
+    return None if re.search(r"[$`]", text) else text.strip()
+
+
+def _of_host(line: str, environ: Mapping[str, str]) -> str:
+    return _HOST_VARIABLE.sub(lambda match: environ.get(match[1], ""), line)
+
+
+def _bind(fields: list[str], directory: str) -> Iterator[UserBind]:
+    """Yield the bind of the *fields* of one mount, completed as Enroot does; nothing for another file system."""
+    source, target, kind, options = (*map(_unescaped, fields[:4]), "", "", "", "")[:4]
+    if target and not kind and _is_option(target):
+        target, kind, options = "", "none", target
+    if kind and not options and _is_option(kind):
+        target, kind, options = "" if target == "none" else target, "none", kind
+    if not source or source == "tmpfs" or kind not in ("", "none"):
+        return
+    given = (options or "rbind").split(",")
+    if {"bind", "rbind"}.intersection(given) and "remount" not in given:
+        place = normpath(join("/", target or source))
+        yield UserBind(HostPath(normpath(join(directory, source))), ContainerPath(place))
+
+
+def _is_option(text: str) -> bool:
+    return "," in text or _OPTION.fullmatch(text) is not None
+
+
+def _escaped(path: str) -> str:
+    return _ESCAPED.sub(lambda match: f"\\{ord(match[0]):03o}", path)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: "\\" if match[2] else chr(int(match[1], 8) & 0xFF), text)

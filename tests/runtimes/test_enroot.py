@@ -1,0 +1,309 @@
+"""Enroot's words, its own files, and its containers.
+
+The rules are those of the scripts and programs of 4.1.2, which were run on the same cases.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpubind.api import open_host, plan
+from gpubind.errors import RuntimeLimitError
+from gpubind.image.reference import native_reference
+from gpubind.launch.caller import begin
+from gpubind.model import EnvVar, Plan, Request
+from gpubind.runtimes import RUNTIMES, enroot_files
+from gpubind.runtimes.cmdline.reader import Options, Trouble
+from gpubind.runtimes.edits import RuntimeArguments
+from gpubind.runtimes.enroot import ENROOT, FILE, NODE, PLACE
+from gpubind.runtimes.runtime import Call, Start
+from tests.support.commands import HOST, gpubind
+from tests.support.driver import host, kernel, rhel
+from tests.support.elf import elf
+from tests.support.images import glibc, image
+from tests.support.starts import start as begun
+from tests.support.starts import start_by, with_facts
+from tests.support.trees import make_tree
+
+CONF = "/etc/enroot/enroot.conf"
+SMI = "/usr/bin/nvidia-smi"
+CUDA = "/usr/lib64/libcuda.so.550.54.14:/.gpubind/libs/libcuda.so.1:none"
+
+
+def planned(*env: EnvVar) -> Plan:
+    node = host(rhel(), kernel(), {SMI: elf(kind=2)})
+    made = plan(node, Request(), image=image(glibc()), layout=ENROOT.layout(start_by("enroot")))
+    return made._replace(env=(*made.env, *env))
+
+
+def start(*arguments: str, files: dict[str, str] | None = None, **facts: Any) -> Start:
+    """A start with the user's *arguments*, of an image with *files*."""
+    made = begun(*arguments, program="enroot", **facts)
+    return made._replace(tree=image(glibc(), dict(files or {})).tree)
+
+
+def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:
+    return ENROOT.words(planned(*env), start(*arguments, **facts))
+
+
+def mounts(made: RuntimeArguments) -> list[str]:
+    return [value for option, value in zip(made.options, made.options[1:]) if option == "--mount"]
+
+
+def test_files_are_read_only_and_their_mount_points_are_made_in_a_tmpfs() -> None:
+    values = mounts(make())
+    assert values[0] == PLACE == "tmpfs:/.gpubind:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
+    assert f"{CUDA}:x-create=auto,bind,ro,nosuid,nodev,private" in values
+    assert f"{SMI}:{SMI}:none:{FILE}" in values
+
+
+def test_nodes_are_bound_only_where_dev_is_restricted() -> None:
+    node = f"/dev/nvidia0:/dev/nvidia0:none:{NODE}"
+    wholes = [make(), make(environ={"ENROOT_RESTRICT_DEV": "no"}), make("--pid")]
+    restricted = [
+        make("--ipc"),
+        make(environ={"ENROOT_RESTRICT_DEV": "y"}),
+        make(environ={"ENROOT_UNSHARE_IPC": "yes"}),
+        make(texts={CONF: "#ENROOT_UNSHARE_IPC no\nENROOT_RESTRICT_DEV yes\n"}),
+    ]
+    assert [node in mounts(made) for made in wholes] == [False] * 3
+    assert [node in mounts(made) for made in restricted] == [True] * 4
+    assert {one.code for one in wholes[0].findings} > {one.code for one in restricted[0].findings}
+
+
+def test_a_restricted_dev_gets_the_nodes_that_enroots_own_hook_adds() -> None:
+    assert f"/dev/gdrdrv:/dev/gdrdrv:none:{NODE}" in mounts(make("--ipc", nodes=("/dev/gdrdrv",)))
+    assert "/dev/gdrdrv" not in str(make(nodes=("/dev/gdrdrv",)).options)
+
+
+def test_any_path_can_be_said() -> None:
+    value = enroot_files.mount_value("/a b/c:d\\e", "/x\ty", FILE)
+    assert value == f"/a\\040b/c\\072d\\134e:/x\\011y:none:{FILE}"
+    bind = next(enroot_files.user_binds([value], "/"))
+    assert (bind.source, bind.target) == ("/a b/c:d\\e", "/x\ty")
+
+
+@pytest.mark.parametrize(
+    ("value", "bound"),
+    [
+        ("/a", ("/a", "/a")),
+        ("/a:/b", ("/a", "/b")),
+        (".:mnt", ("/work", "/mnt")),
+        ("/a:bind", ("/a", "/a")),
+        ("/a:ro,rbind", ("/a", "/a")),
+        ("/a:/b:bind,ro", ("/a", "/b")),
+        ("/a:none:bind", ("/a", "/a")),
+        ("/a:/b:none:x-create=dir,bind,rw", ("/a", "/b")),
+        ("/a:/b:none", ("/a", "/b")),
+        ("/a:/b:none:ro", None),
+        ("/a:/b:none:bind,remount,ro", None),
+        ("tmpfs:/b", None),
+        ("tmpfs:/b:tmpfs:size=1m", None),
+        ("none:/b:devpts", None),
+    ],
+)
+def test_a_mount_is_completed_as_enroot_does(value: str, bound: tuple[str, str] | None) -> None:
+    found = [(bind.source, bind.target) for bind in enroot_files.user_binds([value], "/work")]
+    assert found == ([bound] if bound else [])
+
+
+def test_the_mounts_of_the_user_the_site_and_the_image_take_precedence() -> None:
+    target, mine = SMI, "/my/smi"
+    texts = {"/etc/enroot/mounts.d/10-system.fstab": "/dev /dev none x-create=dir,rbind,rw\ntmpfs /usr tmpfs rw 0 -1\n"}
+    for made in (
+        make(f"--mount={mine}:{target}"),
+        make(texts={"/home/u/.config/enroot/mounts.d/a.fstab": f"# a b\n{mine} {target}\n"}),
+        make(files={"/etc/fstab": f"${{HOME}}/smi {target} none bind"}, environ={"HOME": "/my"}),
+    ):
+        assert not [value for value in mounts(made) if f":{target}:" in value]
+        assert "no-mount-point" in {one.code for one in made.findings}
+    assert mounts(make(texts=texts)) == mounts(make())
+    home = make(environ={"HOME": "/usr/bin", "ENROOT_MOUNT_HOME": "y"})  # which has the very file
+    assert not [value for value in mounts(home) if f":{target}:" in value]
+
+
+def test_search_paths_have_the_values_of_all_of_enroots_sources() -> None:
+    site = {"/etc/enroot/environ.d/10-a.env": "LD_LIBRARY_PATH=/site:${MORE}\n"}
+    files = {"/etc/environment": "  LD_LIBRARY_PATH='/own'\n#LD_LIBRARY_PATH=/no\nENROOT_X=1\n"}
+    assert dict(make().env)["LD_LIBRARY_PATH"] == "/.gpubind/libs"
+    assert dict(make(files=files).env)["LD_LIBRARY_PATH"] == "/.gpubind/libs:/own"
+    made = make(files=files, texts=site, environ={"MORE": "/more"})
+    assert dict(made.env)["LD_LIBRARY_PATH"] == "/.gpubind/libs:/site:/more"
+    made = make("-e", "LD_LIBRARY_PATH=/mine", files=files, texts=site)
+    assert dict(made.env)["LD_LIBRARY_PATH"].startswith("/mine:/.gpubind/libs")
+
+
+def test_the_users_own_variable_wins() -> None:
+    env = (EnvVar("A", "set", "1", None, "gpus"),)
+    assert "A=1" in make(env=env).options
+    assert "A=1" not in make("--env=A=2", env=env).options
+
+
+@pytest.mark.parametrize("value", ["a\nb", "'a'", '"a" '])
+def test_a_value_that_enroot_would_change_is_refused(value: str) -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(env=(EnvVar("A", "set", value, None, "cdi"),))
+    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+
+
+# The hook of Enroot that brings NVIDIA's driver.
+
+
+def environ_of(*arguments: str, environ: dict[str, str], **facts: Any) -> tuple[str | None, str | None]:
+    """NVIDIA_VISIBLE_DEVICES for the hook, and in the container."""
+    made = start(*arguments, environ=environ, **facts)
+    words = ENROOT.words(planned(), made)
+    line = ENROOT.command(Call("/usr/bin/enroot", "exec", "mine", ("x",)), made, words)
+    inside = {**enroot_files.container_variables(line.environ, {}, "", {}), **made.user.options.env, **dict(words.env)}
+    return line.environ.get("NVIDIA_VISIBLE_DEVICES"), inside.get("NVIDIA_VISIBLE_DEVICES")
+
+
+def test_the_plan_takes_the_place_of_enroots_hook_and_the_container_keeps_its_variable() -> None:
+    name = "NVIDIA_VISIBLE_DEVICES"
+    assert environ_of(environ={}) == ("void", None)
+    assert environ_of(environ={name: "all"}) == ("void", None)
+    assert environ_of("-e", name, environ={name: "1"}) == ("void", "1")
+    assert environ_of("-e", f"{name}=0", environ={name: "1"}) == ("void", "0")
+    site = {"/etc/enroot/environ.d/a.env": f"{name}=${{{name}}}\n"}
+    assert environ_of(environ={name: "1"}, texts=site) == ("void", "1")
+
+
+def test_without_libcuda_in_the_plan_the_hook_stays() -> None:
+    made = start(environ={"NVIDIA_VISIBLE_DEVICES": "all"})
+    line = ENROOT.command(Call("enroot", "exec", "mine", ("x",)), made, RuntimeArguments(()))
+    assert line.environ["NVIDIA_VISIBLE_DEVICES"] == "all"
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "wants"),
+    [
+        ({"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}, (), True),
+        ({"NVIDIA_VISIBLE_DEVICES": "0", "NVIDIA_DRIVER_CAPABILITIES": "utility,compat32"}, (), True),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, ("-e", "NVIDIA_DRIVER_CAPABILITIES=all"), True),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, (), False),
+        ({"NVIDIA_VISIBLE_DEVICES": "void", "NVIDIA_DRIVER_CAPABILITIES": "all"}, (), False),
+        ({"NVIDIA_DRIVER_CAPABILITIES": "all"}, (), False),
+    ],
+)
+def test_32_bit_libraries_come_where_the_hook_would_bring_them(
+    environ: dict[str, str], arguments: tuple[str, ...], wants: bool
+) -> None:
+    assert ENROOT.wants_compat32(start(*arguments, environ=environ)) is wants
+
+
+def test_the_callers_variable_for_the_hook_chooses_and_others_stay_outside() -> None:
+    environ = {"NVIDIA_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "1"}
+    assert not ENROOT.overrides(start(environ=environ), "NVIDIA_VISIBLE_DEVICES")
+    assert ENROOT.overrides(start(environ=environ), "CUDA_VISIBLE_DEVICES")
+    assert not ENROOT.overrides(start("-e", "CUDA_VISIBLE_DEVICES", environ=environ), "CUDA_VISIBLE_DEVICES")
+    assert not ENROOT.overrides(start(environ=environ), "ROCR_VISIBLE_DEVICES")
+
+
+def test_a_choice_that_stays_outside_is_a_finding_and_one_that_is_passed_is_none() -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": ""}
+    for arguments, is_lost in (((), True), (("-e", "CUDA_VISIBLE_DEVICES"), False)):
+        found = [one for one in make(*arguments, environ=environ, on_host=True).findings if one.code == "lost-choice"]
+        assert ["Enroot passes only" in str(one.why) for one in found] == ([True] if is_lost else [])
+
+
+# Its command line.
+
+
+def test_the_users_options_stand_before_ours_and_the_command_after_the_name() -> None:
+    made = start("--rw", environ={"PATH": "/bin"})
+    for action, argv, end in (
+        ("exec", ("a", "-b"), ("mine", "a", "-b")),
+        ("run", (), ("mine",)),
+        ("shell", ("-c", "x"), ("mine", made.shell, "-c", "x")),
+    ):
+        call = Call("/usr/bin/enroot", action, "mine", argv)  # type: ignore[arg-type]
+        line = ENROOT.command(call, made, RuntimeArguments(("--mount", "/a:/b")))
+        assert line.argv == ("/usr/bin/enroot", "start", "--rw", "--mount", "/a:/b", *end)
+
+
+@pytest.mark.parametrize(
+    ("words", "trouble"),
+    [
+        (("-e", "-x", "--env=B=1", "--mount", "/a", "-m", "/b", "--rc=x", "-r", "-w", "--net", "--uts"), None),
+        (("-rw",), "unknown"),
+        (("-e=A",), "unknown"),
+        (("--roo",), "unknown"),
+        (("--root=y",), "needless-value"),
+        (("--env",), "no-value"),
+    ],
+)
+def test_options_are_whole_and_only_a_long_one_has_a_value_in_its_word(
+    words: tuple[str, ...], trouble: str | None
+) -> None:
+    line = ENROOT.line_of(words)
+    found = [*line.skipped, *([line.trouble] if line.trouble is not None else [])]
+    assert found == ([Trouble(trouble, 0)] if trouble else [])  # type: ignore[arg-type]
+
+
+# Its settings, and its containers.
+
+
+@pytest.mark.parametrize(
+    ("environ", "text", "path"),
+    [
+        ({"HOME": "/h"}, "", "/h/.local/share/enroot"),
+        ({"HOME": "/h", "XDG_DATA_HOME": "/x"}, "", "/x/enroot"),
+        ({"HOME": "/h", "ENROOT_DATA_PATH": "/d"}, "ENROOT_DATA_PATH /e\n", "/d"),
+        ({"HOME": "/h", "ENROOT_DATA_PATH": ""}, "ENROOT_DATA_PATH=/e\n", "/e"),
+        ({"HOME": "/h"}, "ENROOT_DATA_PATH ${HOME}/e\nENROOT_DATA_PATH /f\n", "/h/e"),
+        ({"UID": "7"}, 'ENROOT_DATA_PATH "/run/$(id -u)/$UID"\n', "/run/7/7"),
+        ({"HOME": "/h"}, "ENROOT_DATA_PATH $(mktemp)\n", "/h/.local/share/enroot"),
+        ({"HOME": "/h"}, "XDG_DATA_HOME /x\n", "/h/.local/share/enroot"),
+        ({"HOME": "/h"}, "#ENROOT_DATA_PATH /e\n", "/h/.local/share/enroot"),
+    ],
+)
+def test_the_directory_of_the_containers_is_the_callers_variable_or_the_sites(
+    environ: dict[str, str], text: str, path: str
+) -> None:
+    assert enroot_files.data_path(enroot_files.settings(environ, {CONF: text})) == path
+
+
+def test_a_name_is_that_of_a_container_and_a_squashfs_file_takes_precedence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"ENROOT_DATA_PATH": "/d"}
+    (tmp_path / "here").mkdir()
+    (tmp_path / "file").write_bytes(b"hsqs")
+    for word, place in (("mine", "/d/mine"), ("here", "/d/here"), ("a:b", "/d/a:b"), ("./here", None), ("file", None)):
+        assert ENROOT.stored_image(native_reference(word, RUNTIMES["enroot"]), Options(), environ, {}) == place
+
+
+def test_a_start_by_name_is_planned_for_the_containers_own_files(tmp_path: Path) -> None:
+    make_tree(tmp_path / "mine", {**glibc(), "/etc/environment": "LD_LIBRARY_PATH=/own\n"})
+    env = {"ENROOT_DATA_PATH": str(tmp_path)}
+    for words in (("exec", "--backend", "enroot"), ("wrap",)):
+        line = ("mine", "true") if words[0] == "exec" else ("--", "enroot", "start", "mine", "true")
+        done = gpubind(*words, "--host", HOST, "--dry-run", *line, env=env)
+        assert "--env LD_LIBRARY_PATH=/.gpubind/libs:/own" in done.stdout, done.stderr
+        assert done.stdout.endswith("mine true\n")
+    missing = gpubind("exec", "--backend", "enroot", "--host", HOST, "--dry-run", "other", "true", env=env)
+    assert f"{tmp_path}/other" in missing.stderr
+    refused = gpubind("exec", "--backend", "enroot", "--host", HOST, "--dry-run", f"{tmp_path}/mine", "true", env=env)
+    assert "Enroot starts only squashfs files and containers of its own, by their names" in refused.stderr
+
+
+def test_the_files_of_the_site_and_the_user_are_read_in_enroots_order(tmp_path: Path) -> None:
+    for directory in ("site", "own"):
+        (tmp_path / directory / "environ.d").mkdir(parents=True)
+        for name in ("b.env", "a.env", "c.txt"):
+            (tmp_path / directory / "environ.d" / name).write_text(f"A={directory}/{name}\n")
+    environ = {"ENROOT_SYSCONF_PATH": f"{tmp_path}/site", "ENROOT_CONFIG_PATH": f"{tmp_path}/own"}
+    made = begin(RUNTIMES["enroot"], None, (), environ, open_host())
+    assert list(made.facts.texts.values()) == ["A=site/a.env\n", "A=site/b.env\n", "A=own/a.env\n", "A=own/b.env\n"]
+
+
+def test_what_a_container_has_besides_the_plan() -> None:
+    made = with_facts(start_by("enroot"), environ={"HOME": "/h"})
+    binds = {bind.target for bind in ENROOT.own_mounts(planned(), made).binds}
+    assert binds == {"/dev", "/proc", "/sys"}
+    conf = start("--conf", "a.sh", "-e", "PATH=/p")
+    assert ENROOT.own_mounts(planned(), conf).unseen == ("--conf=a.sh",)
