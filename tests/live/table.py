@@ -22,20 +22,7 @@ SEEN = f"{CHECKOUT}/.live-seen"
 PAGE = f"{CHECKOUT}/docs/runtimes-tested.md"
 YES = "yes"
 
-ROWS = (
-    "apptainer",
-    "bwrap",
-    "docker",
-    "podman, root",
-    "podman, rootless",
-    "crun",
-    "runc",
-    "ch-run",
-    "systemd-nspawn",
-    "proot",
-    "udocker, P1",
-)
-COLUMNS: Mapping[str, tuple[str, ...]] = {
+RUNTIMES: Mapping[str, tuple[str, ...]] = {
     "version": ("version",),
     "cuInit 100": ("bullseye", "bookworm"),
     "no GLIBC failure": ("bullseye loads", "bookworm loads"),
@@ -48,8 +35,36 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "terminal": ("terminal",),
     "nothing left behind": ("nothing left",),
 }
-"""Title -> what is asked."""
-ASKED = tuple(asked for several in COLUMNS.values() for asked in several)
+"""Title of a column -> what is asked of each runtime."""
+ENGINES: Mapping[str, tuple[str, ...]] = {
+    "version": ("version",),
+    "the requested GPU, and no other": ("index",),
+    "no request, no GPU": ("none",),
+    "a GPU that is missing: the engine says why": ("unknown",),
+    "a new driver between `create` and `start`": ("update",),
+    "`setup --undo`": ("undo",),
+}
+"""The same of each engine whose OCI runtime is gpubind; the words are those of the commands in test_oci_runtime.py."""
+TABLES: Mapping[str, tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]] = {
+    "runtimes": (
+        RUNTIMES,
+        (
+            *("apptainer", "bwrap", "docker", "podman, root", "podman, rootless", "crun", "runc", "ch-run"),
+            *("systemd-nspawn", "proot", "udocker, P1"),
+        ),
+    ),
+    "engines": (
+        ENGINES,
+        tuple(f"{name}, oci-runtime" for name in ("docker", "podman", "podman, rootless", "containerd")),
+    ),
+}
+"""The columns and the rows of each table."""
+ASKED: Mapping[str, tuple[str, ...]] = {
+    row: tuple(asked for several in columns.values() for asked in several)
+    for columns, rows in TABLES.values()
+    for row in rows
+}
+"""Row -> what is asked."""
 
 TEXT = """# Runtimes, as tested
 
@@ -60,9 +75,12 @@ started containers of bullseye (glibc 2.31) and bookworm (2.36) by each runtime.
 
 `yes`, or what is otherwise:
 
-{table}
+{runtimes}
 What each runtime is given, and why, stands in [runtimes](runtimes.md).
-"""
+
+Engines that call gpubind as their [OCI runtime](oci-runtime.md), registered by `gpubind setup`:
+
+{engines}"""
 
 
 class Fact(NamedTuple):
@@ -98,15 +116,20 @@ def read() -> list[Fact]:
 def untested(facts: Iterable[Fact]) -> list[str]:
     """What no test has seen of which runtime."""
     seen = {(fact.row, fact.asked) for fact in facts}
-    return [f"{row}: {asked}" for row in ROWS for asked in ASKED if (row, asked) not in seen]
+    wanted = ((row, asked) for row, several in ASKED.items() for asked in several)
+    return [": ".join(one) for one in wanted if one not in seen]
 
 
 def page(facts: Iterable[Fact]) -> str:
     """The whole page."""
     facts = list(facts)
-    lines = [("", *COLUMNS), ("---",) * (1 + len(COLUMNS))]
-    lines += [(row, *(_cell(facts, row, asked) for asked in COLUMNS.values())) for row in ROWS]
-    return TEXT.format(table="".join(f"| {' | '.join(line)} |\n" for line in lines))
+    return TEXT.format(**{name: _table(facts, columns, rows) for name, (columns, rows) in TABLES.items()})
+
+
+def _table(facts: Iterable[Fact], columns: Mapping[str, tuple[str, ...]], rows: Iterable[str]) -> str:
+    lines = [("", *columns), ("---",) * (1 + len(columns))]
+    lines += [(row, *(_cell(facts, row, asked) for asked in columns.values())) for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _cell(facts: Iterable[Fact], row: str, asked: tuple[str, ...]) -> str:
@@ -120,12 +143,11 @@ def _cell(facts: Iterable[Fact], row: str, asked: tuple[str, ...]) -> str:
 
 def without_versions(page: str) -> str:
     """*page* without the versions of the runtimes, which a distribution raises as it likes."""
-    column = 1 + [*COLUMNS].index("version")
     lines = page.splitlines(True)
     for at, line in enumerate(lines):
         cells = line.split("|")
-        if cells[1:] and cells[1].strip() in ROWS:
-            lines[at] = "|".join((*cells[: column + 1], " ", *cells[column + 2 :]))
+        if cells[1:] and cells[1].strip() in ASKED:  # the version is in the next one
+            lines[at] = "|".join((*cells[:2], " ", *cells[3:]))
     return "".join(lines)
 
 

@@ -7,6 +7,7 @@ on file systems of the test's own: other tests use the same machine.
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 from tests.live.containers import CONTAINERS
 from tests.live.engine_starts import LIMITS
 from tests.live.machine import INSIDE_CHECKOUT, INSIDE_PYTHON, Bind, Machine
+from tests.live.table import Shows
 
 pytestmark = pytest.mark.live
 
@@ -30,6 +32,9 @@ from gpubind.__main__ import main
 sys.exit(main())
 """
 PLACES = "/usr/local/sbin /etc/docker /etc/containers /etc/containerd"
+FILES = f"find {PLACES} -type f ! -name gpubind-runc -exec sha256sum {{}} + | sort"
+UNDO = f"gpubind setup %s --undo > /dev/null 2>&1; {FILES} | diff /run/oci/files - && echo as before"
+"""Only gpubind-runc, which the test made, is more than before."""
 BEFORE = f"""
 set -u
 for place in {PLACES}; do
@@ -38,6 +43,7 @@ for place in {PLACES}; do
 done
 cp /srv/test/gpubind /usr/local/sbin/ && chmod 755 /usr/local/sbin/gpubind
 place=/run/oci; mkdir -p $place && mount -t tmpfs tmpfs $place
+{FILES} > $place/files
 export HOME=$place/home PODMAN_IGNORE_CGROUPSV1_WARNING=1 GPUBIND_MEMO=off; mkdir -p $HOME
 """
 AFTER = """
@@ -71,7 +77,9 @@ gpubind setup podman --name nvidia > /srv/test/setup 2>&1
 LOOK = 'ls /dev/nvidia[0-9]*; python3 -c "import ctypes; print(ctypes.CDLL(\\"libcuda.so.1\\").cuInit(0))"'
 """The nodes of GPUs, and 100 where the driver's library is loaded and the made-up GPUs are not."""
 RUN = "docker run --rm --network=none --runtime=nvidia"
+VERSION = "/bin/grep -m1 -o libcuda.so.550[.0-9]* /proc/self/mountinfo"
 UPDATE = """
+place=/run/oci
 d=/usr/lib/x86_64-linux-gnu/nvidia/current
 mkdir -p $place/update && mount -t tmpfs tmpfs $place/update && mkdir $place/update/upper $place/update/work
 mount -t overlay overlay -o lowerdir=$d,upperdir=$place/update/upper,workdir=$place/update/work $d
@@ -118,10 +126,11 @@ DOCKER = {
     "grep -c /proc/keys /proc/self/mountinfo",
     "16-cdi": f"{RUN} --annotation cdi.k8s.io/x=nvidia.com/gpu=1 image sh -c '{LOOK}'",
     "17-user": f"{RUN} --user 1000:1000 --read-only -e NVIDIA_VISIBLE_DEVICES=0 image sh -c '{LOOK}'",
+    "18-require": f"{RUN} --gpus all -e 'NVIDIA_REQUIRE_CUDA=cuda>=99.0' image true; "
+    f"{RUN} --gpus all -e 'NVIDIA_REQUIRE_CUDA=cuda>=99.0' -e NVIDIA_DISABLE_REQUIRE=1 image echo started",
     "20-update": "docker create --name uu --network=none --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all image "
-    "grep -m1 -o libcuda.so.550[.0-9]* /proc/self/mountinfo > /dev/null; docker start -a uu; "
-    f"(place=/run/oci; {UPDATE}); docker start -a uu",
-    "21-undo": "gpubind setup docker --undo > /dev/null 2>&1; ls /etc/docker /usr/local/sbin",
+    f"{VERSION} > /dev/null; docker start -a uu; ({UPDATE}); docker start -a uu",
+    "21-undo": UNDO % "docker",
 }
 PODMAN_RUN = f"podman --root $HOME/root %srun --rm --network=none {' '.join(f'--ulimit={one}' for one in LIMITS)}"
 ROOTFS = "--rootfs /srv/ct/bookworm:O"
@@ -149,15 +158,16 @@ ROOTLESS = {
     "1-index": f"{USERS_RUN} -e NVIDIA_VISIBLE_DEVICES=1 --rootfs /run/oci/image:O sh -c '{LOOK}'",
     "2-unknown": f"{USERS_RUN} -e NVIDIA_VISIBLE_DEVICES=7 --rootfs /run/oci/image:O true",
     "3-none": f"{USERS_RUN} --rootfs /run/oci/image:O sh -c 'ls -d /dev/nvidia*'",
-    "4-undo": "/usr/local/sbin/gpubind setup podman --undo > /dev/null; find ~/.config ~/.local/share/gpubind -type f; "
+    "9-undo": "/usr/local/sbin/gpubind setup podman --undo > /dev/null 2>&1; "
+    "find ~/.config ~/.local/share/gpubind -type f 2> /dev/null | grep gpubind || echo as before; "
     "podman system migrate > /dev/null 2>&1",
 }
-PODMANS["9-update"] = (
+PODMANS["8-update"] = (
     f"{(PODMAN_RUN % '--runtime nvidia ').replace(' run --rm ', ' create ')} --name vv -e NVIDIA_VISIBLE_DEVICES=all "
-    f"{ROOTFS} grep -m1 -o libcuda.so.550[.0-9]* /proc/self/mountinfo > /dev/null; "
-    f"podman --root $HOME/root --runtime nvidia start -a vv; (place=/run/oci; {UPDATE}); "
+    f"{ROOTFS} {VERSION} > /dev/null; podman --root $HOME/root --runtime nvidia start -a vv; ({UPDATE}); "
     "podman --root $HOME/root --runtime nvidia start -a vv; podman --root $HOME/root rm vv > /dev/null"
 )
+PODMANS["9-undo"] = UNDO % "podman"
 CTR = "ctr run --rm --rootfs --runc-binary /usr/local/sbin/gpubind-containerd-runtime"
 CTRS = {
     "1-dump": "containerd config dump | grep -A20 'runtimes.gpubind' | grep BinaryName; "
@@ -165,7 +175,24 @@ CTRS = {
     "2-none": f"{CTR} /run/oci/rw aa /bin/sh -c 'ls -d /dev/nvidia*'",
     "3-index": f"{CTR} --env NVIDIA_VISIBLE_DEVICES=1 /run/oci/rw bb /bin/sh -c '{LOOK}'",
     "4-unknown": f"{CTR} --env NVIDIA_VISIBLE_DEVICES=7 /run/oci/rw cc /bin/true",
+    "8-update": f"{CTR.replace(' --rm', '')} --env NVIDIA_VISIBLE_DEVICES=all /run/oci/rw uu {VERSION}; "
+    f"({UPDATE}); ctr tasks start uu",
+    "9-undo": UNDO % "containerd",
 }
+
+
+def as_user(line: str) -> str:
+    return shlex.join(["su", "-", "user", "-c", line])
+
+
+USERS_START = as_user("podman start -a ww")
+USERS_UPDATE = (
+    as_user(
+        f"{USERS_RUN.replace(' run ', ' create ').replace(' --rm ', ' ')} --name ww -e NVIDIA_VISIBLE_DEVICES=all "
+        f"--rootfs /run/oci/image:O {VERSION} > /dev/null"
+    )
+    + f"; {USERS_START}; ({UPDATE}); {USERS_START}"
+)
 
 
 class Engine(NamedTuple):
@@ -185,8 +212,15 @@ ENGINES = {
     "docker": Engine(DOCKERD, DOCKER),
     "podman": Engine(PODMAN + RUNC, PODMANS),
     "containerd": Engine(RW + CONTAINERD, CTRS),
-    "rootless": Engine(USERS, {name: shlex.join(["su", "-", "user", "-c", line]) for name, line in ROOTLESS.items()}),
+    "rootless": Engine(USERS, {**{name: as_user(line) for name, line in ROOTLESS.items()}, "8-update": USERS_UPDATE}),
 }
+ROWS = {
+    "docker": "docker, oci-runtime",
+    "podman": "podman, oci-runtime",
+    "rootless": "podman, rootless, oci-runtime",
+    "containerd": "containerd, oci-runtime",
+}
+"""The rows of docs/runtimes-tested.md."""
 
 
 @pytest.fixture(scope="module")
@@ -255,24 +289,34 @@ LOADED = "100\nexit 0\n"
     ],
 )
 def test_a_container_gets_the_gpus_that_it_requests(
-    trixie: Machine, place: Path, engine: str, command: str, said: str
+    trixie: Machine, place: Path, engine: str, command: str, said: str, shows: Shows
 ) -> None:
     lines = seen(trixie, place, engine)[command].splitlines(keepends=True)
     assert "".join(line for line in lines if "level=warning" not in line) == said  # podman's, about cgroups
+    if command == "index":
+        shows(ROWS[engine], command)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_container_without_a_request_gets_none(trixie: Machine, place: Path, engine: str) -> None:
+def test_a_container_without_a_request_gets_none(trixie: Machine, place: Path, engine: str, shows: Shows) -> None:
     assert "cannot access '/dev/nvidia" in seen(trixie, place, engine)["none"]
+    shows(ROWS[engine], "none")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_container_without_its_gpu_does_not_start_and_the_engine_shows_why(
-    trixie: Machine, place: Path, engine: str
+    trixie: Machine, place: Path, engine: str, shows: Shows
 ) -> None:
     said = seen(trixie, place, engine)["unknown"]
     assert "error: unknown-gpu: `NVIDIA_VISIBLE_DEVICES=7`: this host has no `7`" in said
     assert not said.endswith("exit 0\n")
+    shows(ROWS[engine], "unknown")
+
+
+def test_an_image_for_a_newer_driver_does_not_start_with_dockers_option(trixie: Machine, place: Path) -> None:
+    said = seen(trixie, place, "docker")["require"]
+    assert "error: require-unsatisfied: the image's NVIDIA_REQUIRE_CUDA does not hold here" in said
+    assert said.endswith("started\nexit 0\n")
 
 
 def test_none_brings_the_driver_without_a_gpu(trixie: Machine, place: Path) -> None:
@@ -296,25 +340,23 @@ def test_dockers_option_without_gpubind_as_the_runtime_is_an_error_that_says_so(
     assert "gpubind: --gpus needs gpubind as the runtime" in seen(trixie, place, "docker")["other"]
 
 
-@pytest.mark.parametrize("engine", ["docker", "podman"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_container_that_was_created_before_an_update_starts_with_the_new_driver(
-    trixie: Machine, place: Path, engine: str
+    trixie: Machine, place: Path, engine: str, shows: Shows
 ) -> None:
-    said = seen(trixie, place, engine)["update"]
-    assert said == "libcuda.so.550.163.01\nlibcuda.so.550.163.02\nexit 0\n"
+    said = re.findall(r"^(libcuda.*|exit.*)$", seen(trixie, place, engine)["update"], re.MULTILINE)
+    assert said == ["libcuda.so.550.163.01", "libcuda.so.550.163.02", "exit 0"]
+    shows(ROWS[engine], "update")
 
 
 def test_an_image_cannot_unmask_what_docker_masks(trixie: Machine, place: Path) -> None:
     assert seen(trixie, place, "docker")["hostile"] == "1\nexit 0\n"
 
 
-def test_undone_the_users_files_are_as_they_were(trixie: Machine, place: Path) -> None:
-    assert "gpubind" not in seen(trixie, place, "rootless")["undo"]
-
-
-def test_undone_the_machine_is_as_it_was(trixie: Machine, place: Path) -> None:
-    assert "runtime" not in seen(trixie, place, "docker")["undo"]
-    assert "daemon.json" not in seen(trixie, place, "docker")["undo"]
+@pytest.mark.parametrize("engine", ENGINES)
+def test_undone_the_machine_is_as_it_was(trixie: Machine, place: Path, engine: str, shows: Shows) -> None:
+    assert seen(trixie, place, engine)["undo"] == "as before\nexit 0\n"
+    shows(ROWS[engine], "undo")
 
 
 def test_containerds_other_settings_stay(trixie: Machine, place: Path) -> None:

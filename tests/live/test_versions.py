@@ -7,14 +7,14 @@ import re
 import pytest
 
 from tests.live.machine import Machine
-from tests.live.table import ROWS, Shows
+from tests.live.table import ASKED, Shows
 
 pytestmark = pytest.mark.live
 
 ASKS = {"ch-run": "ch-run --version 2>&1", "udocker": "UDOCKER_DIR=/dev/shm/udocker udocker version"}
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", ASKED)
 def test_a_runtime_tells_its_version(trixie: Machine, row: str, shows: Shows) -> None:
     program = row.partition(",")[0]
     said = trixie.run(["sh", "-c", ASKS.get(program, f"{program} --version")], user=True).stdout
