@@ -146,7 +146,7 @@ def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -
             raise UsageError("wrap-gpus", f"--gpus: podman has no GPU `{name}`", where=argument(flags[0].at), hint=hint)
     # podman gives AMD's GPUs by the same words, where there are none of NVIDIA's.
     requests = [GpuRequest(gpus="all" if "all" in names else ",".join(names))] if names else []
-    return _oci_request(options, requests, _environment(options, environ))
+    return _oci_request(options, requests, _environment(options, environ), is_cdi=True)
 
 
 def _oci_request(
@@ -156,15 +156,17 @@ def _oci_request(
     *,
     nvidia: bool = False,
     has_lists: bool = False,
+    is_cdi: bool = False,
 ) -> Optional[GpuRequest]:
     """Return what docker and podman have in common: CDI devices, the vendors' runtimes, and their variables in *env*.
 
     *requests* are those of --gpus. They, and CDI devices, take precedence over those variables. *has_lists*: whether a
-    value of --device is a list.
+    value of --device is a list. *is_cdi*: whether --gpus names CDI devices, of which no variable gives only a part.
     """
     runtimes = [option for option in options if option.name == "runtime"]
     vendor = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
     device_flags, names = _devices(options, lists=has_lists)
+    has_part = not (requests or names) if is_cdi else bool(requests) or not names
     requests = [*requests, *([of_cdi(names)] if names else [])]
     image_decides, chosen_by = False, ""
     if vendor is not None and not requests:
@@ -178,10 +180,12 @@ def _oci_request(
     listed = dict.fromkeys(name for one in lists for name in (one or "").split(","))
     # Capabilities that --gpus names take precedence over the variable.
     caps = next((one.caps for one in requests if one.caps is not None), None)
+    if caps is None and has_part:
+        caps = capabilities_of(env.get(CAPS, ""), assignment(CAPS, env.get(CAPS, "")))
     return GpuRequest(
         vendors=_ordered({*(vendor for one in requests for vendor in one.vendors), *([vendor] if vendor else [])}),
         gpus="all" if "all" in lists else None if None in lists or not lists else ",".join(listed),
-        caps=capabilities_of(env.get(CAPS, ""), assignment(CAPS, env.get(CAPS, ""))) if caps is None else caps,
+        caps=caps,
         cdi=names or tuple(name for one in requests for name in one.cdi),
         flags=(
             *(option for option in options if option.name == "gpus"),
@@ -190,7 +194,7 @@ def _oci_request(
         ),
         chosen_by=chosen_by,
         by_count=len(set(lists)) == 1 and requests[0].by_count,
-        reads_image=True,
+        reads_image=has_part,
         image_decides=image_decides,
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpubind.errors import UsageError
 from gpubind.launch.wrap.command import Wrapped, parse_command
-from gpubind.launch.wrap.gpus import with_image
+from gpubind.launch.wrap.gpus import CAPS, with_image
 from gpubind.model import Capability
 
 
@@ -58,6 +58,20 @@ def test_the_line_wins_over_the_images_variables() -> None:
     env = {"NVIDIA_VISIBLE_DEVICES": "1", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
     assert asked("--gpus", "all", env=env) == ("all", ("utility",))
     assert asked("--gpus", "all,capabilities=compute", env=env) == ("all", ("compute",))
+
+
+@pytest.mark.parametrize(
+    "line", [("docker", "--device", "nvidia.com/gpu=all"), ("podman", "--gpus", "all"), ("podman", "--gpus=0,1")]
+)
+def test_no_variable_narrows_a_cdi_device(line: tuple[str, ...]) -> None:
+    program, *words = line
+    named = f"{CAPS}=compute,utility"
+    for own, env in (((), {CAPS: "compute,utility"}), (("-e", named), {}), (("-e", named), {CAPS: "utility"})):
+        wrapped = parse_command([program, "run", *own, *words, "img", "true"], {})
+        assert isinstance(wrapped, Wrapped)
+        request = with_image(wrapped.gpus, env)
+        assert request is not None
+        assert request.caps is None
 
 
 def test_for_apptainer_the_images_variables_do_not_count() -> None:
