@@ -18,19 +18,23 @@ if TYPE_CHECKING:
     from gpubind.inventory.cdi.specs import LoadedSpec, Registry
     from gpubind.rules.preflight import Preflight
 
+_OPENCL = "libOpenCL.so.1"
+"""The loader of OpenCL: it belongs to no vendor, and specs lack it. CUDA does without it."""
+
 
 def restarts(start: Start, container: Literal["removed", "kept", "created"]) -> Optional[Severity]:
     """Return how serious it is if the container of *start* does not start again; None if it is started once.
 
     *container*: as of `StartRequest`. One that was started in front is seldom started again, but a development
-    container is.
+    container is. One that was created is started later, also if it is removed at its end.
     """
     options = start.user.options
     restarts = (options.last("restart") or "no") != "no"
     is_removed = options.has("rm") if options.all("rm") or restarts else container == "removed"
-    if is_removed or not start.runtime.keeps_containers:
+    if not start.runtime.keeps_containers or (is_removed and container != "created"):
         return None
-    return "warning" if container == "created" or restarts or options.has("detach") else "note"
+    is_later = container == "created" or restarts or options.has("detach")
+    return "warning" if is_later and not is_removed else "note"
 
 
 def for_each_start(
@@ -71,7 +75,7 @@ def _devices(prepared: Prepared) -> Union[tuple[str, ...], str]:
         return f"no spec in {', '.join(directories)} has a device for exactly these GPUs"
     specs = {registry.devices[name][0].path: registry.devices[name][0] for name in names}
     unfit = next((path for path, loaded in specs.items() if not _is_fit(loaded, preflight, runtime.name)), None)
-    return names if unfit is None else f"{unfit} is stale, too new, has hooks, or lacks a file that the plan requires"
+    return names if unfit is None else f"{unfit} is stale, too new, or lacks a hook or a file that the plan requires"
 
 
 def _directories(preflight: Preflight, runtime: Runtime) -> tuple[str, ...]:
@@ -86,7 +90,9 @@ def _directories(preflight: Preflight, runtime: Runtime) -> tuple[str, ...]:
 
 def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
     """Return the devices of *registry* that have exactly the plan's GPUs; `all` where the line chooses none."""
-    kind = KINDS[vendor]
+    from gpubind.inventory.cdi.specs import GPU_NODES
+
+    kind, pattern = KINDS[vendor], GPU_NODES[vendor]
     all_name = f"{kind}=all"
     gpus = [gpu for gpu in plan.gpus if gpu.vendor == vendor]
     if plan.request.gpus in (None, "all") and all(gpu.chosen for gpu in gpus):
@@ -94,13 +100,14 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
     if any(gpu.mig for gpu in gpus):
         return ()  # a device of a whole GPU is not one of its MIG devices
     nodes = {
-        name: {node.source for node in device.edits.nodes}
+        name: {node.source for node in device.edits.nodes if pattern.fullmatch(node.source)}
         for name, (loaded, device) in sorted(registry.devices.items())
         if loaded.spec.kind == kind and name != all_name
     }
     names = []
     for gpu in (gpu for gpu in gpus if gpu.chosen):
-        wanted = {str(node.source) for node in plan.devices if node.gpu == gpu.index and node.vendor == vendor}
+        its_own = (str(node.source) for node in plan.devices if node.gpu == gpu.index and node.vendor == vendor)
+        wanted = {source for source in its_own if pattern.fullmatch(source)}
         name = next((name for name, its in nodes.items() if wanted and its == wanted), None)
         if name is None:
             return ()
@@ -109,15 +116,16 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
 
 
 def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
-    """Return whether a device of *loaded* starts now, needs no hook, and brings what the plan requires."""
-    from gpubind.inventory.cdi.specs import stale_findings
+    """Return whether a device of *loaded* starts now, and brings what the plan requires. The engine runs its hooks."""
+    from gpubind.inventory.cdi.specs import gone, stale_findings
 
     plan, release = preflight.plan, preflight.release(engine)
     if release is None or VERSIONS.index(loaded.spec.version) > VERSIONS.index(release.reads):
         return False
     sources = {mount.host_path for edits in loaded.edits for mount in edits.mounts}
     named = plan.request.caps if plan.request.caps_named else ()
-    lacks = (m for m in plan.mounts if (m.required or m.capability in (named or ())) and m.source not in sources)
+    wanted = (m for m in plan.mounts if m.required or (m.capability in (named or ()) and m.soname != _OPENCL))
+    hooks = (hook.path for edits in loaded.edits for hook in edits.hooks)
     version = next((planned.driver.kernel_version for planned in plan.drivers), None)
     is_stale = stale_findings(preflight.host, [loaded], version, plan.gpus, "warning")
-    return not is_stale and not any(edits.hooks for edits in loaded.edits) and next(lacks, None) is None
+    return not is_stale and all(m.source in sources for m in wanted) and not gone(preflight.host, hooks)

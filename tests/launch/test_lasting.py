@@ -19,6 +19,8 @@ from gpubind.launch.lasting import _names, restarts
 from gpubind.model import Request
 from gpubind.planner.placement import cdi_layout
 from tests.support.driver import V, host, kernel, rhel
+from tests.support.elf import elf
+from tests.support.images import glibc
 from tests.support.starts import start
 from tests.support.trees import make_tree
 
@@ -85,8 +87,8 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-LASTING = ("create", "run -d", "run --detach=true", "run --restart=always", "run --name box")
-ENDING = ("run --rm", "run -d --rm", "create --rm", "run -it --rm --restart=no")
+LASTING = ("create", "create --rm", "run -d", "run --detach=true", "run --restart=always", "run --name box")
+ENDING = ("run --rm", "run -d --rm", "run -it --rm --restart=no")
 
 
 @BOTH
@@ -118,7 +120,7 @@ def test_without_a_spec_it_is_told_that_an_update_of_the_driver_ends_the_contain
 ) -> None:
     words, told = machine.wrapped(f"{engine} {start} --gpus all img true")
     assert any(f"libcuda.so.{V}" in word for word in words)
-    severity = "note" if start == "run --name box" else "warning"
+    severity = "note" if start in ("run --name box", "create --rm") else "warning"
     what = f"the container keeps paths of driver {V}, and does not start once an update has removed them"
     assert told == f"{severity}: container-outlives-driver: {what}\n"
 
@@ -141,9 +143,41 @@ def test_a_spec_that_does_not_give_the_container_what_the_plan_requires_is_not_u
     gone = [{**mounts[0], "hostPath": "/usr/lib64/libcuda.so.1.2.3"}]
     assert not is_used(mounts=[*mounts, *gone])
     hook = {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook", "args": ["nvidia-cdi-hook"]}
-    assert not is_used(mounts=mounts, hooks=[hook])
+    assert not is_used(mounts=mounts, hooks=[hook])  # which is not installed
+    program = machine.directory / f"host{hook['path']}"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.touch(0o755)
+    assert is_used(mounts=mounts, hooks=[hook])
     assert not is_used(mounts=mounts, top={"cdiVersion": "1.1.0"})  # podman 5.4 reads 0.8.0
     assert not is_used(mounts=mounts, top={"kind": "amd.com/gpu"})
+
+
+def test_the_nodes_of_gpus_decide_which_device_it_is_and_no_others() -> None:
+    bare = host(rhel(), kernel())
+    spec = json.loads(render_cdi(plan(bare, Request(), layout=cdi_layout("x86_64")), {}))
+
+    def names(*more: str) -> list[str]:
+        made = json.loads(json.dumps(spec))
+        for device in made["devices"]:
+            device["containerEdits"]["deviceNodes"] += [{"path": path} for path in more]
+        there = host(rhel(), kernel(), {"/etc/cdi/gpubind.json": json.dumps(made)})
+        return list(_names(read_registry(there), plan(there, Request(gpus="1")), "nvidia"))
+
+    assert names() == names("/dev/dri/renderD129") == ["nvidia.com/gpu=1"]
+    assert names("/dev/nvidia0") == []
+
+
+def test_a_named_capability_needs_no_opencl_loader_of_the_host_in_the_spec(machine: Machine) -> None:
+    make_tree(machine.directory / "driver", {"/usr/lib64/nvidia/libOpenCL.so.1": elf("libOpenCL.so.1")})
+    make_tree(machine.directory / "image", glibc())
+    named, image = "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility", f"--rootfs {machine.directory}/image"
+    words, _ = machine.wrapped(f"podman create --gpus all {named} {image} true", "--library-path", "/usr/lib64/nvidia")
+    assert any("libOpenCL.so.1" in word for word in words)
+    machine.write_spec()
+    words, told = machine.wrapped(
+        f"podman create --gpus all {named} {image} true", "--library-path", "/usr/lib64/nvidia"
+    )
+    assert ("nvidia.com/gpu=all" in words, told) == (True, "")
 
 
 def test_a_docker_that_reads_no_specs_gets_the_plan(machine: Machine) -> None:
@@ -191,7 +225,8 @@ def test_the_devices_have_exactly_the_gpus_of_the_plan(gpus: Optional[str], name
         (("-d",), False, "warning"),
         (("--restart=no",), False, "note"),
         (("--restart=unless-stopped",), False, "warning"),
-        (("--rm",), True, None),
+        (("--rm",), True, "note"),
+        (("--rm",), False, None),
         (("--rm=false", "-d"), False, "warning"),
     ],
 )

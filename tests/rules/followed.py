@@ -90,7 +90,7 @@ FOLLOWED: dict[str, Followed] = {
     ),
     "gpu-forbidden": with_request("gpu-forbidden", "choose a GPU that the job has", gpus="1"),
     "gpu-uuid-unknown": almost("gpu-uuid-unknown", "choose with --gpus by PCI address"),
-    "container-outlives-driver": almost("container-outlives-driver", "use --rm"),
+    "container-outlives-driver": almost("container-outlives-driver", "run --rm"),
     "image-unknown": almost("image-unknown", "give --image"),
     "libc-host": almost("libc-host", "omit --libc"),
     "libc-without-image": almost("libc-without-image", "give --image"),

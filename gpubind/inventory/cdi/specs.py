@@ -231,7 +231,7 @@ def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
     )
 
 
-_GPU_NODES: dict[Vendor, re.Pattern[str]] = {
+GPU_NODES: dict[Vendor, re.Pattern[str]] = {
     "nvidia": re.compile(rf"/dev/(nvidia[0-9]+|dxg)|{TEGRA_CONTROL}"),
     "amd": re.compile(r"/dev/dri/renderD[0-9]+"),
 }
@@ -289,14 +289,14 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
 
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
     """Yield the GPUs that only the spec or only the host has. Nothing where the driver reports no GPU."""
-    vendor = next((vendor for vendor in _GPU_NODES if KINDS[vendor] == loaded.spec.kind), None)
+    vendor = next((vendor for vendor in GPU_NODES if KINDS[vendor] == loaded.spec.kind), None)
     here = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
     here = by_address(here) if vendor == "amd" else here
     uuids = [gpu.uuid for gpu in here if gpu.uuid and "?" not in gpu.uuid]
     names = [device.name for device in loaded.spec.devices]
     if vendor is None or not here:
         return
-    if not any(_GPU_NODES[vendor].fullmatch(node.path) for edits in loaded.edits for node in edits.nodes):
+    if not any(GPU_NODES[vendor].fullmatch(node.path) for edits in loaded.edits for node in edits.nodes):
         yield "no-gpus", ", ".join(names[:4]), names, {"count": counted(len(here), "GPU")}
         return
     gone = [name for name in names if name.startswith("GPU-") and len(uuids) == len(here) and name not in uuids]
