@@ -84,23 +84,28 @@ class Enroot(Runtime):
             plan, start.stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)
         )
         values = [PLACE] if any(bind.target.startswith(f"{OURS}/") for bind in edits.binds) else []
-        values += [enroot_files.mount_value(bind.source, bind.target, FILE) for bind in edits.binds]
-        if is_restricted:
+        needed = {mount.target for mount in plan.mounts if mount.required}
+        for bind in edits.binds:
+            options = FILE if bind.target in needed else f"{FILE},nofail"
+            values.append(enroot_files.mount_value(bind.source, bind.target, options))
+        if is_restricted or "conf" in start.user.options.values:  # whose directives may restrict it
             planned = {str(node.target): str(node.source) for node in plan.devices}
             nodes = {**{str(path): str(path) for path in start.facts.nodes if plan.devices}, **planned}
             values += [enroot_files.mount_value(nodes[target], target, NODE) for target in nodes]
-        env = dict(known(compose(plan.env, Values(start.user.options.env, images=_variables(start)))))
-        env.update(_for_hook(plan, start, env))
-        options = [word for value in values for word in ("--mount", value)]
+        callers = start.caller.environ
+        variables = Values(_users_variables(start, callers), images=_images_variables(start, callers))
+        env = {**_for_hook(start), **dict(known(compose(plan.env, variables)))}
+        words = [word for value in values for word in ("--mount", value)]
         for name, value in env.items():
             if "\n" in value or enroot_files.unquoted(value) != value:
                 raise unsayable_value(name, "Enroot ends a value at a line end, and takes the quotes around it away")
-            options += ["--env", f"{name}={value}"]
-        environ = start.caller.environ if start.caller.on_host else {}
-        outside = choice_outside(plan, environ, lambda name: self.overrides(start, name), "unnamed")
+            words += ["--env", f"{name}={value}"]
+        outside = choice_outside(
+            plan, callers if start.caller.on_host else {}, lambda name: self.overrides(start, name), "unnamed"
+        )
         dev = () if is_restricted else shared_dev(plan, "enroot")
         return RuntimeArguments(
-            tuple(options), edits.binds, tuple(env.items()), edits.decisions, (*edits.findings, *dev, *outside)
+            tuple(words), edits.binds, tuple(env.items()), edits.decisions, (*edits.findings, *dev, *outside)
         )
 
     def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
@@ -137,10 +142,17 @@ def _image_text(start: Start, path: str) -> str:
 def _variables(start: Start, environ: Optional[Mapping[str, str]] = None) -> dict[str, str]:
     """Return the variables of the container without a plan, for a caller with *environ*."""
     environ = start.caller.environ if environ is None else environ
-    users = start.runtime.options_of(start.user.arguments, environ).env
-    return enroot_files.container_variables(
-        environ, start.facts.texts, _image_text(start, "/etc/environment"), {**start.user.options.env, **users}
-    )
+    return {**_images_variables(start, environ), **_users_variables(start, environ)}
+
+
+def _users_variables(start: Start, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return those that the user and the site set: --env, and the files of environ.d."""
+    given = start.runtime.options_of(start.user.arguments, environ).env
+    return enroot_files.container_variables(environ, start.facts.texts, "", given)
+
+
+def _images_variables(start: Start, environ: Mapping[str, str]) -> dict[str, str]:
+    return enroot_files.container_variables(environ, {}, _image_text(start, "/etc/environment"), {})
 
 
 def _binds(start: Start) -> Iterator[UserBind]:
@@ -163,12 +175,12 @@ def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[s
     return "" if str(source) == mount.target else f"Enroot binds the host's own {top} there"
 
 
-def _for_hook(plan: Plan, start: Start, env: Mapping[str, str]) -> dict[str, str]:
+def _for_hook(start: Start) -> dict[str, str]:
     """Return the value of `NVIDIA_VISIBLE_DEVICES` in the container, where it comes from the caller's variable."""
-    others = {**start.caller.environ, NVIDIA_VISIBLE_DEVICES: "void"}
-    value = _variables(start).get(NVIDIA_VISIBLE_DEVICES)
-    is_callers = value != _variables(start, others).get(NVIDIA_VISIBLE_DEVICES)
-    return {} if value is None or not is_callers or NVIDIA_VISIBLE_DEVICES in env else {NVIDIA_VISIBLE_DEVICES: value}
+    name = NVIDIA_VISIBLE_DEVICES
+    value = _variables(start).get(name, "")
+    changed_value = _variables(start, {**start.caller.environ, name: "void"}).get(name, "")
+    return {} if value == changed_value else {name: value}
 
 
 ENROOT = Enroot()

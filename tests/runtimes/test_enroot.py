@@ -57,7 +57,12 @@ def test_files_are_read_only_and_their_mount_points_are_made_in_a_tmpfs() -> Non
     values = mounts(make())
     assert values[0] == PLACE == "tmpfs:/.gpubind:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
     assert f"{CUDA}:x-create=auto,bind,ro,nosuid,nodev,private" in values
-    assert f"{SMI}:{SMI}:none:{FILE}" in values
+
+
+def test_a_file_without_which_the_driver_works_does_not_end_the_start() -> None:
+    values = mounts(make())
+    assert f"{CUDA}:{FILE}" in values
+    assert f"{SMI}:{SMI}:none:{FILE},nofail" in values
 
 
 def test_nodes_are_bound_only_where_dev_is_restricted() -> None:
@@ -65,12 +70,13 @@ def test_nodes_are_bound_only_where_dev_is_restricted() -> None:
     wholes = [make(), make(environ={"ENROOT_RESTRICT_DEV": "no"}), make("--pid")]
     restricted = [
         make("--ipc"),
+        make("--conf", "a.sh"),
         make(environ={"ENROOT_RESTRICT_DEV": "y"}),
         make(environ={"ENROOT_UNSHARE_IPC": "yes"}),
         make(texts={CONF: "#ENROOT_UNSHARE_IPC no\nENROOT_RESTRICT_DEV yes\n"}),
     ]
     assert [node in mounts(made) for made in wholes] == [False] * 3
-    assert [node in mounts(made) for made in restricted] == [True] * 4
+    assert [node in mounts(made) for made in restricted] == [True] * 5
     assert {one.code for one in wholes[0].findings} > {one.code for one in restricted[0].findings}
 
 
@@ -131,15 +137,16 @@ def test_search_paths_have_the_values_of_all_of_enroots_sources() -> None:
     assert dict(make().env)["LD_LIBRARY_PATH"] == "/.gpubind/libs"
     assert dict(make(files=files).env)["LD_LIBRARY_PATH"] == "/.gpubind/libs:/own"
     made = make(files=files, texts=site, environ={"MORE": "/more"})
-    assert dict(made.env)["LD_LIBRARY_PATH"] == "/.gpubind/libs:/site:/more"
+    assert dict(made.env)["LD_LIBRARY_PATH"] == "/site:/more:/.gpubind/libs:/own"
     made = make("-e", "LD_LIBRARY_PATH=/mine", files=files, texts=site)
-    assert dict(made.env)["LD_LIBRARY_PATH"].startswith("/mine:/.gpubind/libs")
+    assert dict(made.env)["LD_LIBRARY_PATH"] == "/mine:/.gpubind/libs:/own"
 
 
 def test_the_users_own_variable_wins() -> None:
     env = (EnvVar("A", "set", "1", None, "gpus"),)
     assert "A=1" in make(env=env).options
     assert "A=1" not in make("--env=A=2", env=env).options
+    assert "A=1" not in make(env=env, texts={"/home/u/.config/enroot/environ.d/a.env": "A=3\n"}).options
 
 
 @pytest.mark.parametrize("value", ["a\nb", "'a'", '"a" '])
@@ -169,6 +176,8 @@ def test_the_plan_takes_the_place_of_enroots_hook_and_the_container_keeps_its_va
     assert environ_of("-e", f"{name}=0", environ={name: "1"}) == ("void", "0")
     site = {"/etc/enroot/environ.d/a.env": f"{name}=${{{name}}}\n"}
     assert environ_of(environ={name: "1"}, texts=site) == ("void", "1")
+    assert environ_of(environ={name: "1"}, files={"/etc/environment": f"{name}=${{{name}}}\n"}) == ("void", "1")
+    assert environ_of("-e", name, environ={}) == ("void", "")
 
 
 def test_without_libcuda_in_the_plan_the_hook_stays() -> None:
