@@ -8,6 +8,7 @@
 # make stacks real images for AMD's and Intel's GPUs from PyPI and Debian, read by LLVM's tools and by gpubind (CONTRIBUTING.md);
 #             NAMES='jax cupy' takes those that begin so
 # make law    the laws of the memo after N changes, of N injected errors (N=5000), of records on RECORDED hosts (RECORDED=25)
+# make mutants  changes of one expression of gpubind that no test notices, by room (SEED=1 N=100; CONTRIBUTING.md)
 # make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/; the file
 #             has byte code of the Pythons found, or of PYTHONS='python3.9 /opt/python/bin/python3.12' (none: PYTHONS=none)
 # make fix    format and mend what ruff can
@@ -21,9 +22,11 @@ fuzz: N ?= 100000
 law:  N ?= 5000
 law:  RECORDED ?= 25
 tars: N ?= 100000
+mutants: N ?= 100
+mutants: SEED ?= 1
 stacks: ROOM ?= .stacks
 
-.PHONY: demo test live fuzz bench bench-big law tars stacks dist fix clean
+.PHONY: demo test live fuzz bench bench-big law tars mutants stacks dist fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -60,6 +63,9 @@ law: $(VENV)/installed-test
 tars: $(VENV)/installed-test
 	nice $(BIN)/python -m tests.tars --archives $(N) $(if $(SEED),--seed $(SEED))
 
+mutants: $(VENV)/installed-test
+	nice $(BIN)/python -m tests.mutants --seed $(SEED) --count $(N) $(MAP)
+
 stacks: $(VENV)/installed-test
 	mkdir -p $(ROOM)
 	$(BIN)/python -m tests.stacks $(ROOM) $(NAMES)
@@ -78,7 +84,7 @@ fix: $(VENV)/installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) dist build .live-seen .stacks .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build .live-seen .mutants .stacks .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Downloads fail now and then; three tries. pip first: 23.2 chooses wrong wheels for another Python's directory, as the
 # live tests need them.

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.live
 TYPES = "tests/test_python_docs.py::test_a_type_checker_takes_the_example_and_finds_mistakes"
 OTHERS = (
     *("test_hostile_inputs.py", "test_injected_errors.py", "test_answers.py", "test_contrib.py", "test_stamp.py"),
+    "mutants",
     "tars",
 )
 """These ask about no interpreter: `make test` runs them. No type checker, compiler, shellcheck or git is there, costs

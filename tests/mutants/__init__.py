@@ -1,0 +1,1 @@
+"""Whether the tests notice a change of one expression of gpubind: `make mutants`."""
