@@ -30,8 +30,8 @@ from tests.live.never_worse.compare import (
 from tests.live.never_worse.probe import NAMES
 from tests.live.never_worse.recipes import IMAGES
 from tests.live.never_worse.sample import starts
-from tests.live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
-from tests.live.never_worse.ways import ALL, WAYS, Command, checked, real
+from tests.live.never_worse.tables import CREATED_OPTIONS, CREATED_SITES, ENVIRONMENTS, OPTIONS, REQUESTS, SITES
+from tests.live.never_worse.ways import CREATED, WAYS, Command, by_created, checked, real, real_created
 from tests.support.golden import DOCS, assert_golden
 
 LIBS = "/.singularity.d/libs"
@@ -291,9 +291,10 @@ def test_places_keep_what_is_in_them() -> None:
 
 
 def test_programs_are_found_where_path_leads() -> None:
-    there, elsewhere = seen(programs={"nvidia-smi": "/usr/bin/x"}), seen(programs={"nvidia-smi": "/.gpubind/bin/x"})
+    there, elsewhere = seen(programs={"nvidia-smi": "/usr/bin/x"}), seen(programs={"nvidia-smi": "/opt/x"})
     assert said(compare.programs, there, seen()) == WORSE
     assert said(compare.programs, there, elsewhere) == WORSE
+    assert said(compare.programs, there, seen(programs={"nvidia-smi": "/.gpubind/bin/x"})) == EQUAL
     assert said(compare.programs, there, elsewhere, bubblewrap=True) == EQUAL
 
 
@@ -305,7 +306,12 @@ def test_command_line_and_directory_are_the_same() -> None:
 def test_the_tables_are_as_large_as_they_have_to_be() -> None:
     assert len([image for image in IMAGES if image.steps]) >= 25
     assert len(OPTIONS) + len(ENVIRONMENTS) >= 60
-    for table in ([image.name for image in IMAGES], OPTIONS, [tuple(row.items()) for row in ENVIRONMENTS]):
+    for table in (
+        [image.name for image in IMAGES],
+        OPTIONS,
+        CREATED_OPTIONS,
+        [tuple(row.items()) for row in ENVIRONMENTS],
+    ):
         assert len(set(table)) == len(table)
 
 
@@ -321,10 +327,11 @@ def test_a_seed_deals_the_same_starts_and_another_deals_others() -> None:
 def test_four_hundred_starts_have_every_row_of_every_table() -> None:
     dealt = list(itertools.islice(starts(1), 400))
     assert {start.image for start in dealt} == set(IMAGES)
-    assert {group for start in dealt for group in start.options} == set(OPTIONS)
+    requests = {tuple(words.split()) for of in REQUESTS.values() for words in of}
+    assert {group for start in dealt for group in start.options} == {*OPTIONS, *CREATED_OPTIONS, *requests}
     assert {row for start in dealt for row in start.environments} == set(range(len(ENVIRONMENTS)))
     assert {start.way for start in dealt} == set(WAYS)
-    assert {start.site for start in dealt} == set(SITES)
+    assert {start.site for start in dealt} == {*SITES, *CREATED_SITES}
     assert {(start.caller.user, start.kind) for start in dealt} == {
         (user, kind) for user in (True, False) for kind in report.KINDS
     }
@@ -334,6 +341,15 @@ def test_the_tables_are_in_the_docs() -> None:
     assert_golden(DOCS / "runtimes.md", report.tables(), part="never worse, tables")
 
 
-@pytest.mark.parametrize("way", [real, checked, *ALL.values()], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [real, checked, *WAYS.values()], ids=lambda way: way.__name__)
 def test_every_way_starts_the_image(way: Any) -> None:
-    assert "IMAGE" in " ".join(way(Command("IMAGE", ("--env", "A=two words"), ("true", "it's"))))
+    site = CREATED_SITES[0] if way is WAYS[CREATED] else ""
+    assert "IMAGE" in " ".join(way(Command("IMAGE", ("--env", "A=two words"), ("true", "it's"), site)))
+
+
+@pytest.mark.parametrize("site", CREATED_SITES)
+def test_the_lines_of_a_created_container_differ_by_gpubind_alone(site: str) -> None:
+    command = Command("IMAGE", ("--env", "A=two words"), ("true", "it's"), site)
+    ours, theirs = by_created(command), real_created(command)
+    assert [word.replace("gpubind wrap -- ", "") for word in ours] == list(theirs)
+    assert ours != theirs

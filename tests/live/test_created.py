@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.live.containers import CONTAINERS, EXCLUDES
-from tests.live.engine_starts import LIMITS
+from tests.live.engine_starts import LIMITS, RIG_SCRIPTS
 from tests.live.machine import PYTHON_ENV, Bind, Machine
 from tests.support.commands import gpubind
 
@@ -20,21 +20,11 @@ pytestmark = pytest.mark.live
 NEW = "560.35.03"
 SCRIPT = """
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1 DOCKER_HOST=unix:///srv/store/socket
-driver=/usr/lib/x86_64-linux-gnu/nvidia/current
-mount -t tmpfs tmpfs /mnt; mkdir /mnt/upper /mnt/work
-mount -t overlay overlay -o lowerdir=$driver,upperdir=/mnt/upper,workdir=/mnt/work $driver
+. /srv/rig/update
 dockerd --config-file /srv/store/daemon.json --iptables=false --bridge=none --data-root=/srv/store/data \\
     --exec-root=/srv/store/exec -H $DOCKER_HOST --pidfile=/srv/store/pid > /srv/store/log 2>&1 &
 until docker version > /dev/null 2>&1; do sleep 0.2; done
 spec() { python3 -m gpubind plan -q --nv --gpus all --strict --format cdi -o /etc/cdi/gpubind.json; }
-update() {
-    find $driver -name '*.so.OLD' | while read file; do mv $file ${file%OLD}NEW; done
-    find $driver -type l -lname '*.so.OLD' | while read link; do
-        to=$(readlink $link); ln -sfn ${to%OLD}NEW $link
-    done
-    sed -i s/OLD/NEW/ /proc/driver/nvidia/version
-    ldconfig -C /mnt/cache; mount --bind /mnt/cache /etc/ld.so.cache
-}
 PROBE="import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
 create() {
     program=$1; name=$2; shift 2
@@ -51,7 +41,7 @@ each create paths
 spec
 each create device
 each start device
-update
+update OLD NEW
 each start paths
 spec
 each start device
@@ -70,7 +60,12 @@ def told(trixie: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     script = SCRIPT.replace("OLD", trixie.version).replace("NEW", NEW).replace("EXCLUDES", EXCLUDES)
     script = script.replace("LIMITS", " ".join(f"--ulimit={word}" for word in LIMITS))
     (store / "script").write_text(script)
-    binds = [CONTAINERS, Bind(str(store), "/srv/store", readonly=False), Bind(str(specs), "/etc/cdi", readonly=False)]
+    binds = [
+        CONTAINERS,
+        RIG_SCRIPTS,
+        Bind(str(store), "/srv/store", readonly=False),
+        Bind(str(specs), "/etc/cdi", readonly=False),
+    ]
     done = trixie.run(["bash", "/srv/store/script"], driver=True, binds=[*trixie.modules, *binds], env=PYTHON_ENV)
     yield [*done.stdout.splitlines(), *done.stderr.splitlines()]
 

@@ -13,7 +13,7 @@ from tests.live.never_worse import report
 from tests.live.never_worse.compare import WORSE
 from tests.live.never_worse.run import compared
 from tests.live.never_worse.sample import SEED, STARTS, starts
-from tests.live.never_worse.ways import ALL
+from tests.live.never_worse.ways import WAYS
 
 LOOKED_AT = 100_000
 """Starts that are dealt at most to find those of --only."""
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--starts", type=int, default=STARTS)
     parser.add_argument("--only", default="", metavar="TEXT", help="starts alone whose description holds TEXT")
-    parser.add_argument("--way", choices=ALL, help="all starts go this way")
+    parser.add_argument("--way", choices=WAYS, help="all starts go this way")
     parser.add_argument("--machine", default=f"{RIG}/hosts/trixie", help="a copy of that one, with another Apptainer")
     options = parser.parse_args()
     machine = Machine(options.machine, dependencies(RIG, "3.13"), DRIVER)

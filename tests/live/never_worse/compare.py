@@ -17,7 +17,7 @@ HOST, COMPAT, STUB, OLD, IMAGE, NONE = "host", "compat", "stub", "old", "image",
 RANKS = {NONE: 0, STUB: 1, OLD: 2, IMAGE: 2, HOST: 3, COMPAT: 4}
 """What a library of the driver's is worth: a forward-compatibility one that fits serves more than the host's."""
 
-LIBDIR = "/.singularity.d/libs"
+LIBDIR, BINARIES = "/.singularity.d/libs", "/.gpubind/bin/"
 UUIDS = {0: "GPU-00000000-0000-0000-0000-000000000000", 1: "GPU-00000001-0000-0000-0000-000000000000"}
 """The GPUs of the machine: index, which is the number of the node, too, and UUID."""
 USABLE = ("ENXIO", "opened")
@@ -295,9 +295,9 @@ def places(pair: Pair) -> Iterator[Verdict]:
 def programs(pair: Pair) -> Iterator[Verdict]:
     """A program is found where PATH leads with the real program; another runtime may have another place for it."""
     for name, there in pair.real.programs.items():
-        here = pair.ours.programs[name]
-        if there and (here is None if pair.bubblewrap else here != there):
-            yield Verdict(WORSE, f"{name} is {here}, with the real program {there}")
+        here = pair.ours.programs[name] or ""
+        if there and not (here == there or here.startswith(BINARIES) or (here and pair.bubblewrap)):
+            yield Verdict(WORSE, f"{name} is {here or None}, with the real program {there}")
 
 
 def command_line(pair: Pair) -> Iterator[Verdict]:

@@ -10,9 +10,9 @@ from tests.live.machine import ENTER, Machine
 from tests.live.never_worse import ways
 from tests.live.never_worse.compare import OUTCOMES, WORSE
 from tests.live.never_worse.recipes import IMAGES
-from tests.live.never_worse.run import INSIDE, PROBE, Row, entering, job_of
-from tests.live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
-from tests.live.never_worse.ways import ALL, WAYS
+from tests.live.never_worse.run import PROBE, Row, entering, job_of
+from tests.live.never_worse.tables import CREATED_OPTIONS, CREATED_SITES, ENVIRONMENTS, OPTIONS, SITES
+from tests.live.never_worse.ways import WAYS
 
 SAID = 12
 """Lines of gpubind's standard error that a report shows."""
@@ -48,12 +48,12 @@ def how_to_repeat(machine: Machine) -> str:
     return f"in the machine: {shlex.join(words)}\nthere: PROBE=$(cat {_FILE}); for the user: {user} COMMAND\n"
 
 
-_FILE, _PROBE = f"{INSIDE}/probe.py", '"$PROBE"'
+_FILE, _PROBE = f"{ways.HERE}/probe.py", '"$PROBE"'
 
 
 def _row(row: Row) -> str:
     verdicts = "".join(f"   {v.outcome}: {v.rule}: {v.why}\n" for v in row.verdicts)
-    real, ours = (_line(row, way) for way in (ways.real, ALL[row.start.way]))
+    real, ours = (_line(row, way) for way in (ways.real_of(row.start.way), WAYS[row.start.way]))
     told = "".join(f"   said: {line}\n" for line in row.ours.stderr.splitlines()[:SAID])
     return f"{row.start}\n{verdicts}{told}   real: {real}\n   ours: {ours}\n"
 
@@ -73,7 +73,7 @@ def summary(rows: Sequence[Row]) -> str:
     """Number of starts by way and outcome; as a table for the docs."""
     lines = ["| started by | " + " | ".join(OUTCOMES) + " |", "| --- |" + " --- |" * len(OUTCOMES)]
     started = [(row.start.way, row.outcome) for row in rows if row.startable]
-    for way in (*ALL, "all"):
+    for way in (*WAYS, "all"):
         counted = Counter(outcome for by, outcome in started if way in (by, "all"))
         if counted:
             lines.append(f"| {way} | " + " | ".join(str(counted[outcome]) for outcome in OUTCOMES) + " |")
@@ -85,11 +85,13 @@ def tables() -> str:
     listed = {
         "bases": sorted({image.base for image in IMAGES}),
         "site configurations": list(SITES),
+        "ways to create a container": list(CREATED_SITES),
         "ways to start": list(WAYS),
     }
     counted = {
         "images with one change": sum(bool(image.steps) for image in IMAGES),
         "groups of options": len(OPTIONS),
+        "groups of options of docker and podman": len(CREATED_OPTIONS),
         "callers' environments": len(ENVIRONMENTS),
     }
     lines = [f"- {number} {what}" for what, number in counted.items()]

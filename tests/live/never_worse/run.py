@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from tests.live.machine import ENTER, INSIDE_CHECKOUT, ROOT_PATH, Bind, Machine
+from tests.live.machine import ENTER, ROOT_PATH, Bind, Machine
 from tests.live.never_worse import build, ways
 from tests.live.never_worse.compare import (
     COMPAT,
@@ -31,7 +31,6 @@ from tests.live.never_worse.probe import content
 from tests.live.never_worse.sample import INSTALLED, Start
 from tests.live.never_worse.tables import SITES
 
-INSIDE = f"{INSIDE_CHECKOUT}/tests/live/never_worse"
 CONF = "/etc/apptainer/apptainer.conf"
 STATUS = 7
 """What the probe ends with: no status of a runtime's own."""
@@ -93,7 +92,7 @@ def compared(machine: Machine, starts: Iterator[Start], number: int) -> list[Row
 
 def made(machine: Machine, starts: Sequence[Start], labels: Mapping[str, str]) -> list[Row]:
     """The starts, made by both and compared. *labels*: as `known_contents`."""
-    both = [(start, way) for start in starts for way in (ways.real_of(start.way), ways.ALL[start.way])]
+    both = [(start, way) for start in starts for way in (ways.real_of(start.way), ways.WAYS[start.way])]
     done = run(machine, [(start.site, job_of(start, way)) for start, way in both])
     ended = [ended_of(one, labels) for one in done]
     rows = [Row(start, real, ours) for start, real, ours in zip(starts, ended[::2], ended[1::2])]
@@ -118,14 +117,16 @@ def job_of(start: Start, way: ways.Way) -> Job:
     caller = start.caller
     name = "user" if caller.user else "root"
     plain = {
-        "PATH": f"{ROOT_PATH}:{INSIDE}",
+        "PATH": f"{ROOT_PATH}:{ways.HERE}",
         "HOME": caller.home,
         "USER": name,
         "LOGNAME": name,
         "PWD": caller.directory,
     }
     env = {**plain, "SHELL": "/bin/bash", "TERM": "xterm", "LANG": "C.UTF-8", **start.variables}
-    command = ways.Command(build.path(start.image, start.kind), start.words, PROGRAM)
+    command = ways.Command(
+        build.path(start.image, start.kind), start.words, PROGRAM, start.site if start.way == ways.CREATED else ""
+    )
     return Job(way(command), env, caller.directory, caller.user)
 
 
@@ -133,7 +134,9 @@ def run(machine: Machine, jobs: Sequence[tuple[str, Job]]) -> list[Done]:
     """Every job on the machine with its site's configuration, each site's in one go; the answers in order."""
     answers: dict[int, Done] = {}
     for site in SITES:
-        numbers = [number for number, (wanted, _) in enumerate(jobs) if wanted == site]
+        numbers = [
+            number for number, (wanted, _) in enumerate(jobs) if site == (wanted if wanted in SITES else INSTALLED)
+        ]
         if numbers:
             answers.update(zip(numbers, _run_site(machine, site, [jobs[number][1] for number in numbers])))
     return [answers[number] for number in range(len(jobs))]
@@ -145,7 +148,7 @@ def _run_site(machine: Machine, site: str, jobs: Sequence[Job]) -> list[Done]:
         conf.flush()
         os.chmod(conf.name, 0o644)
         env = entering(machine, conf.name if site != INSTALLED else None)
-        command = [ENTER, machine.root, "/usr/bin/python3", f"{INSIDE}/worker.py"]
+        command = [ENTER, machine.root, "/usr/bin/python3", f"{ways.HERE}/worker.py"]
         asked = json.dumps([job._asdict() for job in jobs])
         done = subprocess.run(command, env=env, cwd="/", input=asked, stdout=subprocess.PIPE, text=True, check=True)
     return [Done(**answer) for answer in json.loads(done.stdout)]

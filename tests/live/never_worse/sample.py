@@ -8,20 +8,25 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, NamedTuple, Optional, TypeVar
 
 from tests.live.never_worse.recipes import IMAGES, Image
-from tests.live.never_worse.tables import CALLERS, ENVIRONMENTS, OPTIONS, SITES, Caller
-from tests.live.never_worse.ways import INSTANCE, WAYS
+from tests.live.never_worse.tables import (
+    CALLERS,
+    CREATED_OPTIONS,
+    CREATED_SITES,
+    ENVIRONMENTS,
+    OPTIONS,
+    REQUESTS,
+    SITES,
+    Caller,
+)
+from tests.live.never_worse.ways import CREATED, DOCKERS, INSTANCE, WAYS
 
 T = TypeVar("T")
 
 DEFAULT_SEED, DEFAULT_STARTS = 1, 400
 SEED = int(os.environ.get("NEVER_WORSE_SEED") or DEFAULT_SEED)
-WRAPPED = 60
-"""How many starts go through `wrap`."""
-INSTANCES = 20
-"""How many instances are entered."""
 STARTS = int(os.environ.get("NEVER_WORSE_STARTS") or DEFAULT_STARTS)
 
-SHARES = {"exec": 12, "bubblewrap": 2}
+SHARES = {"exec": 10, "wrap": 3, "bubblewrap": 2, CREATED: 2}
 """How many cards a way has in its deck; the others one each."""
 INSTALLED = "as installed"
 _ROOTS_OPTIONS = ("--no-privs",)
@@ -43,7 +48,7 @@ class Start(NamedTuple):
     @property
     def words(self) -> tuple[str, ...]:
         """The user's options."""
-        own = () if self.caller.user else _ROOTS_OPTIONS
+        own = () if self.caller.user or self.way == CREATED else _ROOTS_OPTIONS
         return (*own, *(word for group in self.options for word in group))
 
     @property
@@ -68,20 +73,31 @@ def starts(seed: int, way: Optional[str] = None) -> Iterator[Start]:
     callers = Deck(dice, (CALLERS[0], *CALLERS))
     sites = Deck(dice, [INSTALLED] * (3 * len(SITES)) + list(SITES))
     ways = Deck(dice, [way for way in WAYS for _ in range(SHARES.get(way, 1))])
+    created_options, created_sites = Deck(dice, CREATED_OPTIONS), Deck(dice, CREATED_SITES)
+    requests = {engine: Deck(dice, rows) for engine, rows in REQUESTS.items()}
     named = way
     while True:
         way = named or ways.card()
         (image, kind), caller, site = images.card(), callers.card(), sites.card()
         chosen = tuple(options.card() for _ in range(dice.choice((0, 1, 1, 2))))
         rows = tuple(environments.card() for _ in range(dice.choice((0, 1, 1, 2))))
-        if way == "bubblewrap":  # knows nothing of Apptainer's options, variables, sites and files
+        if way in ("bubblewrap", CREATED):  # know nothing of Apptainer's options, variables, sites and files
             chosen, site = (), INSTALLED
             rows = tuple(row for row in rows if not _is_for_apptainer(row))
             kind = image.kinds[0]
-        if (
-            way == INSTANCE and caller.user
-        ):  # whose instance needs a /proc of its own, which the made-up driver prevents
+        if way in (INSTANCE, CREATED) and caller.user:
+            # whose container needs a /proc of its own, which the made-up driver prevents
             caller = next(one for one in CALLERS if not one.user)
+        if way == CREATED:
+            site = created_sites.card()
+            engine = site.split()[0]
+            words = (
+                requests[engine].card().split(),
+                *(created_options.card() for _ in range(dice.choice((0, 1, 1, 2)))),
+            )
+            chosen = tuple(tuple(group) for group in words)
+            if engine == "docker":
+                image, kind = next((one, one.kinds[0]) for one in IMAGES if f":{one.name}" in DOCKERS)
         yield Start(image, kind, caller, chosen, rows, site, way)
 
 

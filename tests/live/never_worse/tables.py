@@ -143,6 +143,62 @@ ENVIRONMENTS: tuple[Mapping[str, str], ...] = (
 )
 """What is added to the caller's environment."""
 
+CREATED_OPTIONS = tuple(
+    tuple(shlex.split(words))
+    for words in (
+        "-e A=1",
+        "--env 'A=two words'",
+        "-e PATH=/opt/t:/usr/bin:/bin",
+        "-e LD_LIBRARY_PATH=/opt/own/lib",
+        "-e CUDA_VISIBLE_DEVICES=1",
+        f"-e CUDA_VISIBLE_DEVICES={UUIDS[1]} -e OMP_NUM_THREADS=7",
+        "-e NVIDIA_VISIBLE_DEVICES=1",
+        "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        f"--env-file={FILES}/env-gpu",
+        f"-v {FILES}/data:/data",
+        f"--volume={FILES}/data:/mnt:ro",
+        f"--mount type=bind,source={FILES}/data,target=/data,readonly",
+        f"-v {FILES}/stub:/opt/nw -e LD_LIBRARY_PATH=/opt/nw",
+        "--tmpfs /scratch",
+        "-w /usr",
+        "--user 1000:1000",
+        "-u 1000 --group-add 44",
+        "--read-only",
+        "--cap-drop ALL",
+        "--security-opt no-new-privileges",
+        "--shm-size 64m",
+        "--ipc host",
+        "--label a=b",
+        "--rm",
+    )
+)
+"""The same of docker and podman, for containers that are created."""
+
+REQUESTS: Mapping[str, tuple[str, ...]] = {
+    "docker": (
+        "--device nvidia.com/gpu=all",
+        "--device=nvidia.com/gpu=1",
+        f"--device nvidia.com/gpu={UUIDS[1]}",
+        "--device nvidia.com/gpu=0 --device nvidia.com/gpu=1",
+    ),
+    "podman": ("--gpus all", "--gpus=1", "--device nvidia.com/gpu=all", "--device=nvidia.com/gpu=0"),
+}
+"""How a line asks for GPUs, by engine: without NVIDIA's toolkit docker has only CDI devices."""
+
+CREATED_SITES = (
+    "podman create, toolkit's spec",
+    "podman create, toolkit's spec, update",
+    "podman create, gpubind's spec, update",
+    "podman run, gpubind's spec",
+    "podman run, toolkit's spec, update",
+    "docker create, gpubind's spec, update",
+    "docker create, toolkit's spec, update",
+    "docker run, toolkit's spec",
+)
+"""How a container is created (`run`: with -d, and a command enters it), whose CDI spec the machine has, and whether the
+driver is updated before the container is started (`run`: again). The spec is renewed then.
+"""
+
 SITES: Mapping[str, Mapping[str, str]] = {
     "as installed": {},
     "mount dev = minimal": {"mount dev": "minimal"},

@@ -5,14 +5,24 @@ from __future__ import annotations
 import shlex
 from typing import Callable, NamedTuple
 
+from tests.live.engine_starts import LIMITS
+from tests.live.machine import INSIDE_CHECKOUT
+
+HERE = f"{INSIDE_CHECKOUT}/tests/live/never_worse"
+"""This directory, as the machine sees it."""
+DOCKERS = "made:bookworm"
+"""The one image of docker's store."""
+
 
 class Command(NamedTuple):
     """What is to be started."""
 
     image: str
     options: tuple[str, ...]
-    """The user's own, for Apptainer."""
+    """The user's own."""
     program: tuple[str, ...]
+    site: str = ""
+    """For a container that is created: one of `CREATED_SITES`."""
 
 
 Way = Callable[[Command], tuple[str, ...]]
@@ -41,6 +51,16 @@ def real_instance(command: Command) -> tuple[str, ...]:
 def by_instance(command: Command) -> tuple[str, ...]:
     """The very lines of `real_instance`."""
     return _instance("gpubind wrap -- apptainer", command)
+
+
+def real_created(command: Command) -> tuple[str, ...]:
+    """A container that is created, and then started or entered, as users do without gpubind."""
+    return _created("", command)
+
+
+def by_created(command: Command) -> tuple[str, ...]:
+    """The very lines of `real_created`."""
+    return _created("gpubind wrap -- ", command)
 
 
 def by_bubblewrap(command: Command) -> tuple[str, ...]:
@@ -83,10 +103,12 @@ exit $status
 
 def checked(command: Command) -> tuple[str, ...]:
     """The preflight of the same image: it may tell what the start itself does not."""
-    check = ("gpubind", "check", "--nv", "--backend", "apptainer", *_own(command), "--format", "tsv")
+    of = ("podman",) if command.site else ("apptainer", *_own(command))
+    check = ("gpubind", "check", "--nv", "--backend", *of, "--format", "tsv")
     return (*check, "--image", command.image)
 
 
+INSTANCE, CREATED = "instance", "created"
 WAYS: dict[str, Way] = {
     "exec": by_exec,
     "words": by_words,
@@ -94,19 +116,17 @@ WAYS: dict[str, Way] = {
     "quoted words": by_quoted_words,
     "variables": by_variables,
     "variables, image unknown": by_variables_without_image,
+    "wrap": by_wrap,
     "bubblewrap": by_bubblewrap,
+    INSTANCE: by_instance,
+    CREATED: by_created,
 }
-"""Name -> way. Each starts what `real` starts, and is dealt."""
-WRAP = "wrap"
-"""Starts of its own, as many as --way or the test says: it has the line of `real` itself."""
-INSTANCE = "instance"
-"""Starts of its own, as `WRAP`: its real counterpart is an instance, too."""
-ALL: dict[str, Way] = {**WAYS, WRAP: by_wrap, INSTANCE: by_instance}
+"""Name -> way. Each starts what its `real_of` starts."""
 
 
 def real_of(name: str) -> Way:
     """What the way called *name* is compared with."""
-    return real_instance if name == INSTANCE else real
+    return {INSTANCE: real_instance, CREATED: real_created}.get(name, real)
 
 
 def _own(command: Command) -> tuple[str, ...]:
@@ -118,6 +138,17 @@ def _instance(program: str, command: Command) -> tuple[str, ...]:
     own = tuple(word for word in command.options if word == "--no-privs")  # root of the rig needs it each time
     words = {"options": command.options, "image": (command.image,), "own": own, "command": command.program}
     return ("sh", "-c", _ENTERED.format(program=program, **{name: shlex.join(words[name]) for name in words}))
+
+
+def _created(program: str, command: Command) -> tuple[str, ...]:
+    engine, how = command.site.split(",")[0].split()
+    image = ("--rootfs", f"{command.image}:O") if engine == "podman" else (DOCKERS,)
+    options = ("--network=none", "--hostname=made", *(f"--ulimit={word}" for word in LIMITS), *command.options)
+    rest, entered = shlex.join((*options, *image)), shlex.join(command.program)
+    create, start = f"create --name $name {rest} {entered}", "start -a $name"
+    if how == "run":
+        create, start = f"run -d --name $name {rest} sleep 1000", f"exec $name {entered}"
+    return (f"{HERE}/created.sh", command.site, f"{program}{engine} {create}", f"{engine} {start}")
 
 
 def _script(text: str, command: Command, *form: str) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 WORKERS = 2
@@ -19,8 +22,28 @@ USER = {"user": 1000, "group": 1000, "extra_groups": ()}
 
 def main() -> None:
     jobs = json.load(sys.stdin)
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with dockerd(jobs), ThreadPoolExecutor(WORKERS) as pool:
         json.dump(list(pool.map(done, jobs)), sys.stdout)
+
+
+@contextmanager
+def dockerd(jobs: list[dict[str, Any]]) -> Iterator[None]:
+    """A daemon for the jobs that are about docker: `created.sh`. It ends with this process."""
+    its = [job for job in jobs if any(word.startswith("docker ") for word in job["argv"])]
+    if not its:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="docker", dir="/srv/nw") as directory:
+        of = {"DOCKER_HOST": f"unix://{directory}/socket"}
+        for job in its:
+            job["env"].update(of)
+        command = ["unshare", "--mount", "setpriv", "--pdeathsig", "TERM", its[0]["argv"][0], "daemon"]
+        daemon = subprocess.Popen(command, env={**its[0]["env"], **of}, stdin=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            daemon.terminate()
+            daemon.wait()
 
 
 def done(job: dict[str, Any]) -> dict[str, Any]:
