@@ -3,15 +3,17 @@
     python benchmarks/stored.py [--runs N] [--size MB]
 
 `docker run` beside `gpubind wrap -- docker run --gpus all`, in turns, in one run: always the same line, and with other
-options each time, as workflow programs have them. The first start of an image reads it.
+options each time, as workflow programs have them. The first start of an image reads it. `more` is the difference of two
+starts that follow each other.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
-from statistics import median
+from statistics import mean, median, quantiles
 
 from node import node_for
 
@@ -78,15 +80,19 @@ def main() -> None:
         )
         script = "\n".join([*TMPFS, f"{user} python3 -c {shlex.quote(TIMER)} {options.runs} {PROGRAM}"])
         binds = [*node.modules, CONTAINERS]
+        before = os.getloadavg()[0]
         first, times = json.loads(node.run(["sh", "-ec", script], driver=True, binds=binds, env=env).stdout)
-    print(f"\n{'an image of docker, ' + str(options.size) + ' MB':<30}{'s':>8}{'more':>8}{'CPU s':>8}")
+    load = f"{before:.1f} to {os.getloadavg()[0]:.1f}"
+    print(f"\nan image of docker, {options.size} MB, {options.runs} starts of each, load {load}")
+    print(f"{'':<30}{'s':>8}{'more':>8}{'mean':>8}{'95 %':>8}{'CPU s':>8}")
     for number, (took, of_processor) in enumerate(first, 1):
-        print(f"{f'wrap, start {number}':<30}{took:>8.2f}{'':>8}{of_processor:>8.2f}")
+        print(f"{f'wrap, start {number}':<30}{took:>8.2f}{'':>24}{of_processor:>8.2f}")
     plain = [took for took, _ in times["docker run"]]
     for name, starts in times.items():
         took, of_processor = (median(values) for values in zip(*starts))
-        more = median(with_plan - alone for (with_plan, _), alone in zip(starts, plain))
-        print(f"{name:<30}{took:>8.2f}{more:>8.2f}{of_processor:>8.2f}")
+        more = [with_plan - alone for (with_plan, _), alone in zip(starts, plain)]
+        differences = f"{median(more):>8.2f}{mean(more):>8.2f}{quantiles(more, n=20)[-1]:>8.2f}"
+        print(f"{name:<30}{took:>8.2f}{differences}{of_processor:>8.2f}")
 
 
 if __name__ == "__main__":
