@@ -200,53 +200,39 @@ docker logs $NAME; echo exit $(docker inspect -f '{{.State.ExitCode}}' $NAME)
 kill -KILL $pid; docker rm --force $NAME; cat log
 """
 
+SNAKEMAKE = Client(
+    "snakemake",
+    '{gpu}\nsnakemake --cores 1 --sdm apptainer --keep-going "$@"; echo exit $?; cat inner.txt',
+    {"Snakefile": SNAKEFILE},
+    gpu="export SINGULARITY_NV=1",
+    plain="export SINGULARITY_NV=1",
+    user=True,
+    status=1,
+)
+CWLTOOL = Client(
+    "cwltool",
+    "cwltool --singularity tool.cwl; echo exit $?; cat out.txt",
+    {"tool.cwl": TOOL.replace("{image}", f"dockerImageId: {SIF}")},
+    gpu=CUDA,
+    plain=CUDA,
+    user=True,
+    status=0,
+    needs_smi=True,
+)
 CLIENTS: Mapping[str, Client] = {
-    "snakemake": Client(
-        "snakemake",
-        "{gpu} snakemake --cores 1 --sdm apptainer --keep-going; echo exit $?; cat inner.txt",
-        {"Snakefile": SNAKEFILE},
-        gpu="SINGULARITY_NV=1",
-        plain="SINGULARITY_NV=1",
-        user=True,
-        status=1,
+    "snakemake": SNAKEMAKE,
+    "snakemake-plan": SNAKEMAKE._replace(
+        gpu='set -- --apptainer-args="$(gpubind plan -q --nv --format apptainer)"', plain=""
     ),
-    "snakemake-plan": Client(
-        "snakemake",
-        "snakemake --cores 1 --sdm apptainer --keep-going {gpu}; echo exit $?; cat inner.txt",
-        {"Snakefile": SNAKEFILE},
-        gpu="--apptainer-args='$(gpubind plan -q --nv --format apptainer)'",
-        user=True,
-        status=1,
-    ),
-    "cwltool": Client(
-        "cwltool",
-        "cwltool --singularity tool.cwl; echo exit $?; cat out.txt",
-        {"tool.cwl": TOOL.replace("{image}", f"dockerImageId: {SIF}")},
-        gpu=CUDA,
-        plain=CUDA,
-        user=True,
-        status=0,
-        needs_smi=True,
-    ),
-    "cwltool-docker": Client(
-        "cwltool",
-        "cwltool --disable-pull tool.cwl; echo exit $?; cat out.txt",
-        {"tool.cwl": TOOL.replace("{image}", f"dockerPull: {IMAGE}")},
-        gpu=CUDA,
-        status=0,
+    "cwltool": CWLTOOL,
+    "cwltool-docker": CWLTOOL._replace(
+        script=CWLTOOL.script.replace("--singularity", "--disable-pull"),
+        files={"tool.cwl": TOOL.replace("{image}", f"dockerPull: {IMAGE}")},
+        plain="",
+        user=False,
         nodes="nvidia0",
-        needs_smi=True,
     ),
-    "toil": Client(
-        "toil",
-        "toil-cwl-runner --singularity tool.cwl; echo exit $?; cat out.txt",
-        {"tool.cwl": TOOL.replace("{image}", f"dockerImageId: {SIF}")},
-        gpu=CUDA,
-        plain=CUDA,
-        user=True,
-        status=0,
-        needs_smi=True,
-    ),
+    "toil": CWLTOOL._replace(room="toil", script=CWLTOOL.script.replace("cwltool", "toil-cwl-runner", 1)),
     "miniwdl": Client(
         "miniwdl", MINIWDL.replace("{sif}", SIF), {"task.wdl": WDL}, ', "--nv"', ', "--nv"', user=True, status=0
     ),
@@ -339,11 +325,10 @@ exit(done["return_code"])
 def integrations(page: str) -> Mapping[str, Client]:
     """The clients that call `gpubind.wrap` by themselves, with the code of *page*."""
     spython, cwltool = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    cwltools, spythons = CLIENTS["cwltool"], CLIENTS["spython"]
     return {
-        "spython": spythons._replace(files={"job.py": SPYTHON_WITH_WRAP.replace("{code}", spython)}),
-        "cwltool": cwltools._replace(
-            script=cwltools.script.replace("cwltool ", "python3 job.py ", 1),
-            files={**cwltools.files, "job.py": cwltool},
+        "spython": CLIENTS["spython"]._replace(files={"job.py": SPYTHON_WITH_WRAP.replace("{code}", spython)}),
+        "cwltool": CWLTOOL._replace(
+            script=CWLTOOL.script.replace("cwltool", "python3 job.py", 1),
+            files={**CWLTOOL.files, "job.py": cwltool},
         ),
     }
