@@ -223,7 +223,7 @@ def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
         files=tuple(files.values()),
         devices=tuple({node.target: node for node in nodes if isinstance(node, DeviceNode)}.values()),
         decisions=(*decisions, *(node for node in nodes if isinstance(node, Decision)), *edits.decisions),
-        findings=(*(() if choice.driver else registry_findings(choice.registry, choice.names)), *edits.findings),
+        findings=(*registry_findings(choice.registry, choice.names), *edits.findings),
         env=(*folders, *edits.env.values()),
     )
 

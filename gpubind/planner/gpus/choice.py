@@ -60,8 +60,7 @@ def gpus_named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     if gpu_id.spelling in ("index", "mig-instance", "mig-index"):
         return tuple(gpu for gpu in gpus if gpu.index == int(value))
     if gpu_id.spelling in ("uuid", "mig-gpu"):
-        found = tuple(gpu for gpu in gpus if gpu.uuid and gpu.uuid.lower().startswith(value))
-        return tuple(gpu for gpu in found if gpu.uuid and gpu.uuid.lower() == value) or found
+        return tuple(gpu for gpu in gpus if gpu.uuid and gpu.uuid.lower().startswith(value))
     if gpu_id.spelling == "minor":
         return tuple(gpu for gpu in gpus if gpu.minor == int(value))
     return tuple(gpu for gpu in gpus if value in (gpu.pci, gpu.render))

@@ -27,6 +27,7 @@ DATA = Path(__file__).parent.parent.parent / "data" / "cdi"
 REAL = "debian13-nvidia550"
 LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian}
 GPU = "nvidia.com/gpu"
+OTHERS = "vendor.com/accelerator=0"
 
 
 def spec(*devices: str, kind: str = GPU, version: str = "0.7.0", **edits: Any) -> str:
@@ -111,9 +112,10 @@ def test_directories_of_ones_own_take_the_place_of_the_usual_ones() -> None:
     assert read_registry(on, ("/c", "/b")).devices[f"{GPU}=1"][0].path == "/b/x.json"
 
 
-def test_what_counts_for_nothing_is_said() -> None:
-    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel())), "/etc/cdi/b.json": "{"})
-    (finding,) = findings(made(on), "bad-cdi")
+@pytest.mark.parametrize("devices", [(), (OTHERS,), (f"{GPU}=0", OTHERS)], ids=len)
+def test_what_counts_for_nothing_is_said_once(devices: tuple[str, ...]) -> None:
+    files = {"/etc/cdi/a.json": spec(mounts=driver(rhel())), "/etc/cdi/b.json": "{"}
+    (finding,) = findings(made(host(rhel(), kernel(), files, ACCELERATOR), *devices), "bad-cdi")
     assert (finding.subject, finding.severity) == ("/etc/cdi/b.json", "warning")
     assert "line 2, column 1" in (finding.why or "")
 
@@ -495,7 +497,7 @@ ACCELERATOR: Spec = {
 
 
 def test_a_device_of_any_kind_is_done_to_the_letter() -> None:
-    of = made(host(ACCELERATOR), "vendor.com/accelerator=0")
+    of = made(host(ACCELERATOR), OTHERS)
     assert {(m.source, m.target, m.kind, m.options) for m in of.mounts} == {
         ("/opt/acc/lib", "/usr/lib/acc", "directory", ("ro",)),
         ("/etc/acc.conf", "/etc/acc.conf", "file", ("ro", "nosuid", "nodev")),
@@ -527,7 +529,7 @@ def test_a_device_of_any_kind_is_done_to_the_letter() -> None:
 
 def test_devices_of_several_kinds_are_one_plan() -> None:
     on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()))}, ACCELERATOR)
-    of = made(on, f"{GPU}=0", "vendor.com/accelerator=0")
+    of = made(on, f"{GPU}=0", OTHERS)
     assert [planned.driver.vendor for planned in of.drivers] == ["nvidia", "other"]
     assert {"/dev/nvidia0", "/dev/acc"} <= {node.target for node in of.devices}
     assert_fits(json.loads(render_json(of)), "plan")

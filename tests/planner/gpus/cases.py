@@ -214,6 +214,9 @@ ROWS: dict[str, Row] = {
     "less than the job, counted who knows where": Row(
         "eight", None, {STEP: "1,2", CUDA: "1"}, ALL, {CUDA: "1"}, "warning gpu-order-unknown"
     ),
+    "less than the job in a cgroup, by uuid": Row(
+        "cgroup", None, {STEP: "2,3", CUDA: u(3)}, f"nvidia3 {CTL}", {CUDA: u(3)}
+    ),
     "less than the job, by uuid": Row("eight", None, {STEP: "1,2", CUDA: u(2)}, f"nvidia2 {CTL}", {CUDA: u(2)}),
     "nothing of the job": Row("eight", None, {STEP: "1,2", CUDA: ""}, "", NONE, "warning visible-devices-none"),
     "as many as the job, of several models": Row(
@@ -232,7 +235,7 @@ ROWS: dict[str, Row] = {
     "MIG devices are not what Slurm counts": Row(
         "mig-known",
         None,
-        {STEP: "1", CUDA: "MIG-aaaa"},
+        {STEP: "9", CUDA: "MIG-aaaa"},
         f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {CTL}",
         {CUDA: "MIG-aaaa"},
     ),

@@ -96,6 +96,7 @@ def test_habana_visible_devices_chooses_accelerators_by_their_nodes(value: str, 
 
 
 ARCS = tuple(gpu(f"0000:{bus}:00.0", number, 128 + number) for number, bus in enumerate(("03", "04", "4d")))
+NINE = tuple(gpu(f"0000:{bus:02x}:00.0", bus, 128 + bus) for bus in range(9))
 MAXES = tuple(gpu(f"0000:{bus}:00.0", number, 128 + number, MAX_1550) for number, bus in enumerate(("18", "2a")))
 MIXED = (gpu("0000:00:02.0", 0, 128, INTEGRATED), gpu("0000:03:00.0", 1, 129))
 MASK, HIERARCHY, PCI_ORDER, SELECTOR = (
@@ -138,7 +139,7 @@ def masked(parts: tuple[Spec, ...], environ: Mapping[str, str]) -> tuple[str, di
         (ARCS, {MASK: "1,"}, "1", "0"),
         (ARCS, {MASK: "0x1"}, "1", "0"),
         (ARCS, {MASK: "1, 2"}, "12", "0,1"),
-        (ARCS, {MASK: "02"}, "2", "0"),
+        (NINE, {MASK: "010"}, "8", "0"),
         (ARCS, {MASK: "1x"}, "1", "0"),
     ],
 )

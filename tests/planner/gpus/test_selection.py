@@ -46,6 +46,7 @@ def test_a_choice_gives_these_devices_variables_and_findings(name: str) -> None:
     findings = [f"{f.severity} {f.code}" for f in every if f not in own]
     assert findings == ([row.findings] if row.findings else [])
     assert all(f.hint and f.where for f in every)
+    assert {f.vendor for f in every} <= {inventory.driver.vendor for inventory in HOSTS[row.host]}
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.devices not in ERRORS])
