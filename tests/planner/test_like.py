@@ -192,6 +192,14 @@ def test_without_a_cache_all_is_lost_but_the_socket(ldcache: Any) -> None:
     assert [f.code for f in made.findings] == ["like-ldcache"]
 
 
+def test_the_socket_is_one_of_the_machine_and_not_of_the_driver_root() -> None:
+    socket = "/var/run/nvidia-persistenced/socket"
+    made = like("apptainer", ubuntu(), root="/run/nvidia/driver", dev={**kernel(), socket: Socket()})
+    assert (socket, socket) in binds(made)
+    lib = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+    assert (f"/run/nvidia/driver{lib}", f"{LIBS}/libcuda.so.1") in binds(made)
+
+
 def test_two_files_of_one_base_name_would_stop_the_program() -> None:
     names = [entry("libcuda.so.1", "/a/libcuda.so"), entry("libcuda.so", "/b/libcuda.so")]
     spec: Spec = {"/a/libcuda.so": elf("x"), "/b/libcuda.so": elf("x"), "/etc/ld.so.cache": build_ldcache(names)}

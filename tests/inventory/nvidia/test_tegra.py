@@ -82,6 +82,11 @@ def test_a_manifest_lies_at_its_link_and_at_its_own_path() -> None:
     assert {mount.target for mount in plan.mounts if mount.kind == "manifest"} == {*manifest}
 
 
+def test_a_program_lands_with_the_others() -> None:
+    plan = planned({"/usr/bin/tegrastats": elf(kind=2, machine=AARCH64)}, drivers("lib, /usr/bin/tegrastats\n"))
+    assert mount_at(plan, "/.gpubind/bin/tegrastats").kind == "binary"
+
+
 def test_a_directory_is_bound_whole_and_read_only() -> None:
     plan = planned({f"{TRIPLET}/tegra": Link("nvidia")}, drivers(f"sym, {TRIPLET}/tegra\n"))
     mount = mount_at(plan, f"{TRIPLET}/tegra")
