@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.cli.commands import MODULES, command_of
 from gpubind.documents.explanation import codes
 from gpubind.model.findings import DOCS, page_of
 from tests.support.example import example
@@ -105,3 +106,14 @@ def test_the_address_of_the_pages_is_the_one_that_the_project_gives() -> None:
     project = (ROOT / "pyproject.toml").read_text().partition("[project.urls]")[2].partition("\n[")[0]
     given = re.search(r'^Documentation = "(.*)"$', project, re.MULTILINE)
     assert (given[1] if given else "docs/") == DOCS
+
+
+def test_each_option_is_in_a_page_of_the_docs() -> None:
+    options = {option.name: option for command in MODULES for option in command_of(command).options}
+    text = "\n".join(page.read_text() for page in PAGES)
+    named = [
+        name
+        for name, option in options.items()
+        if any(re.search(rf"{word}(?![\w-])", text) for word in option.spellings)
+    ]
+    assert_listed(named, options, add="docs: name the option {} in the page of what it changes")
