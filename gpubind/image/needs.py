@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import islice
 from posixpath import basename, dirname
@@ -206,8 +207,8 @@ class ImageNeeds(NamedTuple):
 class _Looked:
     """What is found in the files that are looked at."""
 
-    def __init__(self, image: Image) -> None:
-        self.tree: Tree = image.tree
+    def __init__(self, image: Image, tree: Optional[Tree] = None) -> None:
+        self.tree: Tree = image.tree if tree is None else tree
         self._find = image.loader.find
         self._has_rocm = image.facts.rocm_runtime is not None
         self._has_cuda = bool(image.facts.every_cuda)
@@ -306,7 +307,7 @@ def _table() -> dict[str, Any]:
 def _about(name: str) -> Optional[tuple[Literal["nvidia", "amd", "any"], Capability]]:
     """Return whose library *name* is, and its capability; None if it is of none of the vendors."""
     dispatchers: Mapping[str, Capability] = _table()["dispatchers"]
-    shared = dispatchers.get(re.sub(r"\.so\..*", ".so", name))
+    shared = dispatchers.get(_stem(name))
     if shared is not None:
         return "any", shared
     for vendor, section in (("nvidia", driver_section(name)), ("amd", rocm_section(name))):
@@ -370,6 +371,29 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         fabric=fabric,
         unread=tuple(sorted(unread.items())),
     )
+
+
+def drivers_libraries(image: Image, tree: Tree, program: str, linked: Iterable[str]) -> tuple[DriverLibrary, ...]:
+    """Return the libraries of drivers that the file *program* in *tree*, a container of *image*, uses; also those that
+    the files of *linked* use which usually open a driver.
+    """
+    looked = _Looked(image, tree)
+    looked.look(program)
+    patterns = tuple(basename(pattern) for pattern in _table()["openers"])
+    for path in linked:
+        if any(fnmatchcase(basename(path), pattern) for pattern in patterns):
+            looked.look(path)
+    return tuple(looked.libraries)
+
+
+def opened_by(name: str) -> tuple[str, ...]:
+    """Return the soname of *name*, and the libraries that it opens for NVIDIA's GPUs if all vendors share it."""
+    return tuple(_table()["opens"].get(_stem(name), (name,)))
+
+
+def _stem(name: str) -> str:
+    """Return `libEGL.so` of `libEGL.so.1`."""
+    return re.sub(r"\.so\..*", ".so", name)
 
 
 def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from gpubind.loader.container import Container
 
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
+GLVND_CORE = frozenset(("libGLdispatch.so.0", "libGLX.so.0"))
+"""What the loaders of libglvnd are linked with, and those of others are not."""
 
 _Defined = Callable[[str], Optional[frozenset[str]]]
 """The versions that the library of a name defines; None if there is no such library."""
@@ -172,7 +174,7 @@ def _own_groups(image: Loader) -> Iterable[Group]:
     """Yield the vendor-neutral groups that *image* has: glvnd only if libGL or libEGL needs libGLdispatch."""
     if image.find("libGLdispatch.so.0"):
         clients = (facts for facts in map(image.facts, GLVND_CLIENTS) if facts is not None)
-        if any({"libGLdispatch.so.0", "libGLX.so.0"} & set(facts.needed) for facts in clients):
+        if any(GLVND_CORE & set(facts.needed) for facts in clients):
             yield "glvnd"
     if image.find("libOpenCL.so.1"):
         yield "opencl"

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit, Unfit
 
 GROUPS: tuple[Group, ...] = ("glvnd", "opencl", *USERSPACES, "libc")
-_NAMES = {
-    "glvnd": ("libglvnd (libGL, libEGL, ...)", "libglvnd0, libgl1 and libegl1"),
-    "opencl": ("the OpenCL loader (libOpenCL)", "ocl-icd-libopencl1"),
-}
-"""What each vendor-neutral group is called, and Debian's packages of it."""
+_NAMES = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader (libOpenCL)"}
+"""What each vendor-neutral group is called."""
+_MAIN = ("libGL.so.1", "libEGL.so.1")
+"""The loaders of which a program for graphics needs one."""
+_MISSING = "vendor-neutral-missing"
 _UNSEEN = "shared by all vendors; most images have their own copy, and no image was named"
 _THEIRS = {
     "complete": "the image has its own, and it defines all that is needed of it",
@@ -188,26 +188,38 @@ def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit
     """Yield the finding about a vendor-neutral group that the host does not provide."""
     if group.name in (*USERSPACES, "libc"):
         return
-    member, (name, packages) = group.members[0], _NAMES[group.name]
+    member, name = group.members[0], _NAMES[group.name]
     name += " for 32-bit programs" if group.compat32 else ""
     is_asked = group.asked == "host"
     if fit is None and group.asked == "auto":
         yield finding(
             "vendor-neutral-left-out", subject=group.name, vendor=member.vendor, where=member.source, name=name
         )
-    elif fit is not None and (group.own is None or is_asked) and not (group.refused and group.refused.is_total):
+    elif fit is not None and group.own is not None and is_asked and not (group.refused and group.refused.is_total):
+        refused = group.refused.message if group.refused else None
+        where, vendor = member.source, member.vendor
+        yield finding(_MISSING, subject=group.name, case="kept", vendor=vendor, where=where, name=name, refused=refused)
+    elif fit is not None and group.own is None and not (group.refused and group.refused.is_total):
         by_name = request.caps_named and "graphics" in request.capabilities and group.name == "glvnd"
-        yield finding(
-            "vendor-neutral-missing",
-            subject=group.name,
-            case="kept" if group.own is not None else "refused" if group.refused else "absent",
-            severity="error" if is_asked or by_name else "note",
-            vendor=member.vendor,
-            where=member.source,
-            name=name,
-            packages=packages,
-            refused=group.refused.message if group.refused else None,
-        )
+        for soname, file in _loaders(group):
+            grave: Severity = "error" if is_asked or soname in _MAIN else "warning"
+            is_other = soname in fit.facts.vendor_neutral
+            yield finding(
+                _MISSING,
+                subject=soname,
+                case="other" if is_other else "refused" if group.refused else "absent",
+                severity=grave if is_asked or by_name else "note",
+                vendor=file.vendor,
+                where=file.source,
+                packages=known(soname).packages,
+                refused=group.refused.message if group.refused else None,
+            )
+
+
+def _loaders(group: SharedGroup) -> Iterator[tuple[str, HostFile]]:
+    """Yield the names by which programs open the loaders of *group*, each with the host's file."""
+    for file in group.members:
+        yield from ((name, file) for name in file.names if known(name).packages and known(name).soname == name)
 
 
 def left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:

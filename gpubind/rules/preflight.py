@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from posixpath import dirname
+from types import MappingProxyType
 from typing import Literal, Optional, Union
 
 from gpubind.errors import FormatError, RuntimeLimitError
@@ -36,12 +37,26 @@ from gpubind.loader.execve import Caller, Chain, follow, is_library, library
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
 from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
-from gpubind.model import Capability, DeviceNode, Driver, Finding, Gpu, ImageCuda, Missing, Plan, Stat, Vendor, finding
+from gpubind.model import (
+    Capability,
+    DeviceNode,
+    Driver,
+    Finding,
+    Gpu,
+    ImageCuda,
+    Missing,
+    Plan,
+    Severity,
+    Stat,
+    Vendor,
+    finding,
+)
 from gpubind.model.expectation import Expectation
 from gpubind.model.gpucode import CodeFile
 from gpubind.model.layouts import data_places
 from gpubind.model.trial import Trial
 from gpubind.planner.plan import requested_capabilities
+from gpubind.rules.uses import DriverUse, used_names, uses_of
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
 from gpubind.runtimes.runtime import Limits, Start, version_in
@@ -68,6 +83,10 @@ class Preflight:
     """What the host is to have, by the user and the site."""
     trial: Optional[Trial] = None
     """What was seen in the container, if it was tried."""
+    uses: tuple[DriverUse, ...] = ()
+    """What the program uses of NVIDIA's driver for graphics and video."""
+    used: Mapping[str, Severity] = MappingProxyType({})
+    """The libraries to which that leads, and how grave it is that one is missing."""
     looks_at_gpu_code = True
     """Whether the GPU code of the image is read."""
 
@@ -250,6 +269,9 @@ class ProgramPreflight(ImagePreflight):
         path = ":".join((search_path(self.image, self.plan, self.own_mounts), *programs))
         others = cuda_below(tree, prefixes_of(tree, path), find)
         self.known_cuda = newest_first((*self.imported_cuda, *others, *self.known_cuda))
+        if file is not None and chain.stop is None and self.driver is not None and self.driver.kind == "linux":
+            self.uses = uses_of(self.image, self.container, file)
+            self.used = used_names(self.uses)
 
     @property
     def uses_frameworks(self) -> bool:

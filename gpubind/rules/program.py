@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from posixpath import basename, dirname
 from typing import Optional
 
-from gpubind.formats.driver.names import DRIVER_SONAMES, known
+from gpubind.formats.driver.names import DRIVER_SONAMES, driver_section, known
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
 from gpubind.loader.container import Failure, Located
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
-from gpubind.model import Finding, Missing, cases_of, finding
+from gpubind.model import CAPABILITIES, Capability, Finding, Missing, cases_of, finding, named
+from gpubind.model.findings import SEVERITIES
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import (
     lacking,
@@ -25,6 +26,7 @@ from gpubind.rules.missing import (
     without_userspace,
 )
 from gpubind.rules.preflight import ProgramPreflight, search_path
+from gpubind.rules.uses import DriverUse
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
@@ -202,6 +204,40 @@ def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
             bound=file.bind.source if file.bind is not None else None,
             directory=directory,
         )
+
+
+def capability_not_asked(preflight: ProgramPreflight) -> Iterator[Finding]:
+    """Yield the capabilities that the program uses and that are not requested.
+
+    `program-library-missing` reports a library of the driver without which the program does not start.
+    """
+    request = preflight.plan.request
+    lost = [use for use in preflight.uses if not preflight.wants(use.capability) and not _is_needed_to_start(use)]
+    caps = ",".join(one for one in CAPABILITIES if one in {*request.capabilities, *(use.capability for use in lost)})
+    for capability, uses in _by_capability(lost).items():
+        use = min(uses, key=lambda use: SEVERITIES.index(use.severity))
+        found = finding(
+            "capability-not-asked",
+            subject=capability,
+            case=capability,
+            severity=use.severity,
+            where=", ".join(dict.fromkeys(use.by for use in uses)),
+            by=use.by,
+            library=named([use.library for use in uses]),
+            caps=caps,
+        )
+        yield softened(found, preflight.container.unseen)
+
+
+def _is_needed_to_start(use: DriverUse) -> bool:
+    return use.is_linked and driver_section(use.library) is not None
+
+
+def _by_capability(uses: Iterable[DriverUse]) -> dict[Capability, list[DriverUse]]:
+    found: dict[Capability, list[DriverUse]] = {}
+    for use in uses:
+        found.setdefault(use.capability, []).append(use)
+    return found
 
 
 def _started(preflight: ProgramPreflight) -> Optional[Located]:

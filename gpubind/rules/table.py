@@ -9,7 +9,7 @@ from typing import Any, Optional, Union
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import not_looked_at
 from gpubind.model import VENDORS, Finding, Severity
-from gpubind.model.findings import texts
+from gpubind.model.findings import SEVERITIES, texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime, trial
 from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services, unserved
@@ -100,12 +100,19 @@ def _is_about(vendor: Union[str, list[str], None], vendors: Container[str]) -> b
     return vendor is None or any(one in vendors for one in ([vendor] if isinstance(vendor, str) else vendor))
 
 
+def _about(finding: Finding) -> tuple[str, Optional[str], str]:
+    return finding.code, finding.vendor, finding.subject
+
+
 def check(preflight: Preflight) -> tuple[Finding, ...]:
     """Return the findings of the planner, of the runtime and of the rules; errors first, by code."""
     of_rules = [one for rule in asked(preflight) if rule.find is not None for one in rule.find(preflight)]
     # Of the planner's, one that a rule about the program or a framework found to be graver is left out.
-    errors = {(one.code, one.vendor, one.subject) for one in of_rules if one.severity == "error"}
-    planned = (one for one in preflight.plan.findings if (one.code, one.vendor, one.subject) not in errors)
+    ranks = {_about(one): SEVERITIES.index(one.severity) for one in sorted(of_rules, key=finding_order, reverse=True)}
+    last = len(SEVERITIES)
+    planned = (
+        one for one in preflight.plan.findings if ranks.get(_about(one), last) >= max(1, SEVERITIES.index(one.severity))
+    )
     findings = [*planned, *(preflight.words.findings if preflight.words else ()), *dict.fromkeys(of_rules)]
     image = preflight.image.tree if preflight.image is not None else None
     findings += (one for one in not_looked_at(preflight.host, image) if one not in findings)

@@ -112,6 +112,21 @@ MACHINE = recorded_tree({"/home/me/a.out": File(elf(kind=2, needed=("libc.so.6",
 
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
 GRAPHICS = {"caps": ("graphics",)}
+NEW_GLVND = {
+    f"/usr/lib64/{name}": elf(name, needs={"libc.so.6": ("GLIBC_2.38",)})
+    for name in ("libEGL.so.1", "libGL.so.1", "libGLdispatch.so.0")
+}
+EGL_MANIFEST = {
+    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": (
+        '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'
+    )
+}
+DRAWS = Situation(
+    (*HOST, EGL_MANIFEST),
+    image_with_bytes(program(more={".rodata": b"\0libvulkan.so.1\0"}), GLVND),
+    program=SELF_MADE,
+)
+"""A program that opens Vulkan's loader."""
 LOADS = Prediction("loads", "/.gpubind/libs/libcuda.so.1", (), True)
 SEEN = tuple(Trial("bwrap", (Tried(LOADS, succeeded, "it says so"),)) for succeeded in (False, True))
 REQUIRE = 'export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"%s"}"'
@@ -259,12 +274,12 @@ IMAGES: dict[str, Case] = {
     ),
     "vendor-neutral-missing": Case(
         Situation(
-            (*HOST, {"/usr/lib64/libGLdispatch.so.0": elf("libGLdispatch.so.0", needs={"libc.so.6": ("GLIBC_2.38",)})}),
+            (*HOST, NEW_GLVND),
             image(glibc("2.36")),
             GRAPHICS,
         ),
         Situation(
-            (*HOST, {"/usr/lib64/libGLdispatch.so.0": elf("libGLdispatch.so.0", needs={"libc.so.6": ("GLIBC_2.38",)})}),
+            (*HOST, NEW_GLVND),
             image(glibc("2.36"), GLVND),
             GRAPHICS,
         ),
@@ -282,11 +297,7 @@ PLANS: dict[str, Case] = {
             (
                 rhel(),
                 kernel(),
-                {
-                    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": (
-                        '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'
-                    )
-                },
+                EGL_MANIFEST,
             ),
             request=GRAPHICS,
         ),
@@ -294,6 +305,7 @@ PLANS: dict[str, Case] = {
 }
 
 PROGRAMS: dict[str, Case] = {
+    "capability-not-asked": Case(DRAWS._replace(request={"caps": ("compute",)}), DRAWS),
     "imports-not-checked": Case(
         runs({**glibc(), **PYTHON}, "python3"), runs({**glibc(), **PYTHON, **broken_torch(), **CUDNN}, "python3")
     ),

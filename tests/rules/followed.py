@@ -80,6 +80,9 @@ FOLLOWED: dict[str, Followed] = {
             start=start_by("podman", options=Options({"group-add": ("keep-groups",)}))
         ),
     ),
+    "capability-not-asked": with_request(
+        "capability-not-asked", "--caps compute,graphics", caps=("compute", "graphics")
+    ),
     "compat-harmful": with_request("compat-harmful", "--cuda-compat host", cuda_compat="host"),
     "compat-ignored": with_request("compat-ignored", "--cuda-compat image", cuda_compat="image"),
     "dev-root-assumed": almost("dev-root-assumed", "name the tree with the nodes by --dev-root"),
@@ -195,7 +198,7 @@ FOLLOWED: dict[str, Followed] = {
         "userspace-left-out", "use an image that contains ROCm, or one with a C library as new as the host's"
     ),
     "userspace-missing": almost("userspace-missing", "use an image with ROCm"),
-    "vendor-neutral-missing": almost("vendor-neutral-missing", "install its packages in the image"),
+    "vendor-neutral-missing": almost("vendor-neutral-missing", "install its package in the image"),
     # Files and packages of the host.
     "bad-cdi": with_parts("bad-cdi", "regenerate it", cases_host.cdi()),
     "bad-filelist": Followed("install the driver's package again", Situation(healthy())),

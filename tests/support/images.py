@@ -60,6 +60,7 @@ STATIC: Spec = {"/bin/sh": Link("busybox"), "/bin/busybox": File(elf(kind=2), 0o
 
 GLVND: Spec = {
     "/usr/lib/x86_64-linux-gnu/libGL.so.1": elf("libGL.so.1", needed=("libGLdispatch.so.0", "libGLX.so.0")),
+    "/usr/lib/x86_64-linux-gnu/libEGL.so.1": elf("libEGL.so.1", needed=("libGLdispatch.so.0",)),
     "/usr/lib/x86_64-linux-gnu/libGLX.so.0": elf("libGLX.so.0"),
     "/usr/lib/x86_64-linux-gnu/libGLdispatch.so.0": elf("libGLdispatch.so.0"),
 }

@@ -8,12 +8,16 @@ from typing import Optional, Union
 from gpubind.errors import FormatError
 from gpubind.files import Tree
 from gpubind.formats.driver.icd import Icd, parse_icd
+from gpubind.formats.driver.names import known
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import Capability, Finding, Missing, Mount, Severity, finding
+from gpubind.model.findings import SEVERITIES
 from gpubind.planner.placement import GBM_BACKEND
+from gpubind.rules.missing import softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
+EGL, GLX = "libEGL.so.1", "libGLX_nvidia.so.0"
 ALLOCATOR = "libnvidia-allocator.so.1"
 MODESET = "/sys/module/nvidia_drm/parameters/modeset"
 
@@ -23,6 +27,7 @@ class NeutralLoader(NamedTuple):
 
     name: str
     """The case of the finding."""
+    soname: str
     library: str
     """The driver's library that it opens."""
     capability: Capability
@@ -32,10 +37,12 @@ class NeutralLoader(NamedTuple):
 
 LOADERS = (
     NeutralLoader(
-        "EGL", "libEGL_nvidia.so.0", "graphics", ("/usr/share/glvnd/egl_vendor.d/", "/etc/glvnd/egl_vendor.d/")
+        "EGL", EGL, "libEGL_nvidia.so.0", "graphics", ("/usr/share/glvnd/egl_vendor.d/", "/etc/glvnd/egl_vendor.d/")
     ),
-    NeutralLoader("Vulkan", "libGLX_nvidia.so.0", "graphics", ("/usr/share/vulkan/icd.d/", "/etc/vulkan/icd.d/")),
-    NeutralLoader("OpenCL", "libnvidia-opencl.so.1", "compute", ("/etc/OpenCL/vendors/",)),
+    NeutralLoader(
+        "Vulkan", "libvulkan.so.1", "libGLX_nvidia.so.0", "graphics", ("/usr/share/vulkan/icd.d/", "/etc/vulkan/icd.d/")
+    ),
+    NeutralLoader("OpenCL", "libOpenCL.so.1", "libnvidia-opencl.so.1", "compute", ("/etc/OpenCL/vendors/",)),
 )
 """Sources: libglvnd icd_enumeration.md, Vulkan-Loader LoaderDriverInterface.md, cl_khr_icd."""
 
@@ -50,12 +57,12 @@ def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
             continue
         if preflight.image is not None and _has_manifest(preflight.image.tree, loader):
             continue
-        is_named = request.caps_named and loader.capability in request.capabilities
+        is_named = loader.capability == "graphics" and request.caps_named and "graphics" in request.capabilities
         yield finding(
             "manifest-missing",
             subject=loader.name,
             case=loader.name,
-            severity="error" if is_named and loader.capability == "graphics" else "note",
+            severity="error" if is_named else preflight.used.get(loader.soname, "note"),
             where=preflight.looked_in(*loader.directories),
             library=loader.library,
         )
@@ -107,6 +114,36 @@ def _parsed(data: Union[bytes, Missing]) -> Optional[Icd]:
         return None if isinstance(data, Missing) else parse_icd(data)
     except FormatError:
         return None
+
+
+def vendor_neutral_missing(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield the loaders without which the program does not find the driver, as gravely as it uses them.
+
+    Also libEGL where the image has another part of libglvnd: Vulkan's driver opens it where there is no display.
+    Seen with 550.163.01: without it, or with Mesa's driver of EGL only, no GPU is opened.
+    """
+    code = "vendor-neutral-missing"
+    told = {one.subject: one for one in preflight.plan.findings if one.code == code}
+    for name, severity in preflight.used.items():
+        if name in told and SEVERITIES.index(severity) < SEVERITIES.index(told[name].severity):
+            yield softened(told[name]._replace(severity=severity), unseen_libraries(preflight))
+    has_driver = GLX in preflight.libraries and preflight.image.facts.libc_family == "glibc"
+    if not has_driver or not preflight.wants("graphics") or EGL in told or preflight.container.find(EGL) is not None:
+        return
+    by_name: Severity = "warning" if preflight.wants_by_name("graphics") else "note"
+    draws = any(use.capability == "graphics" for use in preflight.uses)
+    severity = preflight.used.get(EGL, "note" if draws else by_name)
+    if _has_display(preflight) and not any(use.library == EGL for use in preflight.uses):
+        severity = "note" if severity == "note" else "warning"
+    found = finding(
+        code, subject=EGL, case="alone", severity=severity, vendor="nvidia", where=GLX, packages=known(EGL).packages
+    )
+    yield softened(found, unseen_libraries(preflight))
+
+
+def _has_display(preflight: Preflight) -> bool:
+    """Return whether the caller has an X server, to which Vulkan's driver may connect."""
+    return preflight.start is not None and bool(preflight.start.caller.environ.get("DISPLAY"))
 
 
 def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:

@@ -190,5 +190,7 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
         return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
     if by_name or mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         return "error"
+    if name in preflight.used:
+        return preflight.used[name]
     hides = preflight.image.loader.of(mount.arch).find(name) is not None
     return "warning" if hides or capability in ("compute", "utility") else "note"

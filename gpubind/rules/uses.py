@@ -1,0 +1,80 @@
+"""What a program uses of NVIDIA's driver for graphics and video, and how certain that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpubind.frozen import NamedTuple
+from gpubind.image.facts import Image
+from gpubind.image.needs import drivers_libraries, opened_by
+from gpubind.loader.container import Container, Located
+from gpubind.loader.fit import GLVND_CORE
+from gpubind.model import Capability, Missing, Severity
+from gpubind.model.findings import SEVERITIES
+from gpubind.planner.sides import BY_DEFAULT
+
+OTHERS: Mapping[str, tuple[str, ...]] = {
+    "libvulkan.so.1": ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"),
+    "libEGL.so.1": ("/usr/share/glvnd/egl_vendor.d", "/etc/glvnd/egl_vendor.d"),
+}
+"""Directories with manifests of other drivers, by the loader that reads them."""
+CLIENTS = ("libOpenGL.so.0", "libGLESv2.so.2")
+"""Libraries with functions for a context that another loader makes."""
+MESAS_GLX = "libGLX_mesa.so.0"
+"""The library of Mesa that libGL opens."""
+
+
+class DriverUse(NamedTuple):
+    """A library of the driver, or a loader that opens one, that a program uses."""
+
+    library: str
+    """`libvulkan.so.1`."""
+    capability: Capability
+    by: str
+    """The file that uses it: the program, or a library that it is linked with."""
+    is_linked: bool
+    """Whether the loader needs it when the program starts."""
+    severity: Severity
+    """An error if the program does not do without: it uses the driver for nothing else, opens one loader itself, and
+    the image has no other driver for that. Otherwise a warning."""
+
+
+def uses_of(image: Image, container: Container, program: Located) -> tuple[DriverUse, ...]:
+    """Return what *program* uses for the capabilities that most jobs do not need."""
+    files = container.load(program.path).files
+    linked = [file.path for file in files[1:] if file.mount is None]
+    libraries = [
+        library for library in drivers_libraries(image, container.tree, program.path, linked) if library.vendor != "amd"
+    ]
+    own = {opened_by(library.name)[0] for library in libraries if program.path in library.by}
+    is_sole = len({library.capability for library in libraries}) == 1 and len(own.difference(CLIENTS)) == 1
+    elf = program.tree.elf(program.at)
+    needed = () if isinstance(elf, Missing) else elf.needed
+    found: dict[str, DriverUse] = {}
+    for library in libraries:
+        name = opened_by(library.name)[0]
+        is_sure = is_sole and name in own and not _has_other(container, name)
+        by = program.path if name in own else library.by[0]
+        if library.capability in BY_DEFAULT:
+            severity: Severity = "error" if is_sure else "warning"
+            found.setdefault(name, DriverUse(name, library.capability, by, library.name in needed, severity))
+    return tuple(found.values())
+
+
+def used_names(uses: Iterable[DriverUse]) -> dict[str, Severity]:
+    """Return each library that *uses* lead to, with the gravest severity."""
+    found: dict[str, Severity] = {}
+    for use in sorted(uses, key=lambda use: SEVERITIES.index(use.severity), reverse=True):
+        found.update(dict.fromkeys(opened_by(use.library), use.severity))
+    return found
+
+
+def _has_other(container: Container, name: str) -> bool:
+    """Return whether the loader *name* finds a driver in *container* that is not NVIDIA's."""
+    if name in ("libGL.so.1", "libGLX.so.0"):
+        own = container.find("libGL.so.1")
+        elf = Missing("absent") if own is None else own.tree.elf(own.at)
+        is_other = not isinstance(elf, Missing) and not GLVND_CORE & set(elf.needed)
+        return is_other or container.find(MESAS_GLX) is not None
+    manifests = (one for directory in OTHERS.get(name, ()) for one in container.tree.names(directory))
+    return any("nvidia" not in one for one in manifests)
