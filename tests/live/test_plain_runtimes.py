@@ -134,6 +134,15 @@ def test_root_is_told_what_a_container_could_write(trixie: Machine, shows: Shows
             shows(way.backend, "a write fails", "for root refused before the start, or --allow-writable")
 
 
+def test_a_line_of_proot_starts_as_it_is_where_root_could_write_the_drivers_files(trixie: Machine) -> None:
+    line = ("proot", "-R", f"{IMAGES}/bookworm", "/bin/sh", "-c", "exit 7")
+    done = trixie.tried("wrap", "--", *line, driver=True, binds=BINDS, status=7)
+    assert "warning: writable-bind: " in done.stderr
+    assert "the line starts as it is, without a plan" in done.stderr
+    demanded = trixie.tried("wrap", "--gpus", "all", "--", *line, driver=True, binds=BINDS, status=125)
+    assert "error: writable-bind: " in demanded.stderr
+
+
 @WAY
 def test_nodes_can_be_opened(trixie: Machine, way: Way, shows: Shows) -> None:
     devices = look(trixie, way, "bookworm")["devices"]
