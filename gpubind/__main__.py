@@ -91,5 +91,20 @@ def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished
             signal(SIGINT, _end)
 
 
+def run() -> NoReturn:
+    """End the process with the status of `main`.
+
+    To dismantle the interpreter takes up to a tenth of a command. Nothing of gpubind waits for it (`atexit`, threads).
+    """
+    status = main()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):  # the interpreter reports it, and knows the status
+        raise SystemExit(status) from None
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run()

@@ -16,7 +16,7 @@ WORDS = ("plan", "--json", "--nv", "--host", "debian13-nvidia550")
 BEGUN = """
 import os, sys, gpubind.__main__ as started
 os.write(2, b".")
-raise SystemExit(started.main())
+started.run()
 """
 """As the console script; a byte tells when gpubind hears: before that, Python itself does not end silently."""
 DELAYS_MS = [*range(0, 60, 3), *range(60, 240, 15)]

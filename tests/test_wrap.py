@@ -241,14 +241,7 @@ def test_the_installed_program_loads_nothing_before_the_memo_is_asked(machine: M
     command = [sys.executable, str(script), "wrap", "--", "apptainer", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, env=environ)
     assert (done.returncode, done.stdout) == (0, "apptainer version 1.4.5\n")
-    assert script.read_text().split("\n")[1:] == [
-        "import sys",
-        "",
-        "from gpubind.__main__ import main",
-        "",
-        "sys.exit(main())",
-        "",
-    ]
+    assert script.read_text().split("\n")[1:] == ["from gpubind.__main__ import run", "", "run()", ""]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's programs are anybody's")
