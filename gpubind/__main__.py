@@ -53,6 +53,8 @@ def main(argv: Optional[list[str]] = None) -> int:
     What `wrap` or `oci-runtime` passes through does not even wait for the memo.
     """
     words = sys.argv[1:] if argv is None else argv
+    if words[:1] in (["--version"], ["-V"]) and _has_printed_version():
+        return 0
     if words[:1] == ["wrap"]:
         from gpubind.launch.wrap.passing import pass_through
 
@@ -64,6 +66,18 @@ def main(argv: Optional[list[str]] = None) -> int:
     keys = memo_keys(words)
     served = serve(words, keys) if keys else ""
     return served if isinstance(served, int) else _cold(words, keys, served)
+
+
+def _has_printed_version() -> bool:
+    """Print the version. Where that fails, the reader of command lines does it again, and reports it."""
+    from gpubind import __version__
+
+    try:
+        sys.stdout.write(f"gpubind {__version__}\n")
+        sys.stdout.flush()
+    except (AttributeError, OSError, ValueError):
+        return False
+    return True
 
 
 def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished]) -> int:
