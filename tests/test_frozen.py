@@ -7,6 +7,8 @@ import pickle
 from typing import NamedTuple as TypingNamedTuple
 from typing import Optional, get_type_hints
 
+import pytest
+
 from gpubind.frozen import NamedTuple, types_of
 
 
@@ -35,9 +37,19 @@ class Theirs(TypingNamedTuple):
 def test_a_class_is_as_typing_makes_it() -> None:
     for name in ("__doc__", "__module__", "_fields", "_field_defaults", "__slots__"):
         assert getattr(Ours, name) == getattr(Theirs, name)
-    assert Ours.__mro__[1:] == Theirs.__mro__[1:]
+    assert issubclass(Ours, tuple)
+    assert not hasattr(Ours(1), "__dict__")
     assert Ours.__qualname__ == "Ours"
     assert types_of(Ours) == get_type_hints(Ours) == get_type_hints(Theirs) == {"x": int, "y": Optional[int]}
+
+
+@pytest.mark.parametrize(
+    ("values", "named"), [((), {}), ((1, 2, 3), {}), ((1,), {"x": 2}), ((1,), {"z": 2}), ((), {"y": 2})], ids=str
+)
+def test_what_is_no_value_of_a_class_is_an_error(values: tuple[int, ...], named: dict[str, int]) -> None:
+    for kind in (Ours, Theirs):
+        with pytest.raises(TypeError):
+            kind(*values, **named)
 
 
 def test_a_value_is_a_frozen_tuple_with_names_and_defaults() -> None:
