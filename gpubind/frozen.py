@@ -16,7 +16,7 @@ else:
     from _collections import _tuplegetter
 
     class _Values(tuple):
-        """What `collections.namedtuple` writes anew into each class."""
+        """The methods that `collections.namedtuple` compiles for each class."""
 
         __slots__ = ()
 

@@ -60,7 +60,14 @@ NO_QUESTION = {
     ),
     "os.sysconf",  # the number of descriptors limits what stays open, and changes no answer
     *("os.supports_effective_ids", "os.execve", "os._exit", "time.sleep"),
-    *("sys.stdout", "sys.stdout.buffer", "sys.stdout.buffer.write", "sys.stdout.write", "sys.stdout.flush", "sys.stderr.flush"),
+    *(
+        "sys.stdout",
+        "sys.stdout.buffer",
+        "sys.stdout.buffer.write",
+        "sys.stdout.write",
+        "sys.stdout.flush",
+        "sys.stderr.flush",
+    ),
     *(
         "sys.stderr",
         "sys.stderr.isatty",
