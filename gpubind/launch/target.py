@@ -18,6 +18,7 @@ from gpubind.model import Finding
 from gpubind.model.answers import is_file, lexists
 from gpubind.model.budget import TIMES_LIMIT, renew, tell
 from gpubind.model.findings import SEVERITIES, as_finding
+from gpubind.observe import changed
 from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime, When
 
@@ -198,7 +199,7 @@ def _in_storage(request: StartRequest, target: StartTarget, image: ImageReferenc
     """
     runtime, environ = target.runtime, request.environ
     options, texts = runtime.options_of(request.arguments, environ), texts_of(runtime, environ, target.host)
-    place = runtime.stored_image(image, options, {"UID": str(os.geteuid()), **environ}, texts)
+    place = runtime.stored_image(image, options, changed(environ, values={"UID": str(os.geteuid())}), texts)
     is_stored = place is not None and ("directory" not in runtime.images or lexists(place))
     return image if place is None or not is_stored else ImageReference(place, "container")
 
