@@ -193,9 +193,9 @@ JUPYTERHUB = """
 export HUB=$((20000 + $$ % 20000)) TOKEN=0123456789abcdef0123456789abcdef NAME=hub-$$
 jupyterhub > log 2>&1 & pid=$!
 hub=http://127.0.0.1:$HUB/hub
-for try in $(seq 300); do curl -sf $hub/health && break; sleep 0.1; done
-curl -s -X POST -H "Authorization: token $TOKEN" $hub/api/users/ada/server &
-for try in $(seq 300); do test "$(docker ps -aqf name=$NAME -f status=exited)" && break; sleep 0.1; done
+for try in $(seq 1200); do curl -sf $hub/health && break; sleep 0.1; done
+curl -s -o posted -X POST -H "Authorization: token $TOKEN" $hub/api/users/ada/server &
+for try in $(seq 1200); do test "$(docker ps -aqf name=$NAME -f status=exited)" && break; sleep 0.1; done
 docker logs $NAME; echo exit $(docker inspect -f '{{.State.ExitCode}}' $NAME)
 kill -KILL $pid; docker rm --force $NAME; cat log
 """
