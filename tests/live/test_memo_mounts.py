@@ -61,6 +61,10 @@ up() { mount -o loop $1.sqfs lower; mount -t overlay overlay -o lowerdir=$PWD/lo
 up one; stat -c '%d %i %s %Y %Z' mnt/list > looks
 plan with; same
 umount mnt lower; up other
+for try in $(seq 60); do  # another test may have got the device number meanwhile
+    stat -c '%d %i %s %Y %Z' mnt/list | cmp -s - looks && break
+    umount mnt lower; sleep 1; up other
+done
 stat -c '%d %i %s %Y %Z' mnt/list | cmp - looks
 same
 umount mnt lower
