@@ -8,8 +8,10 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.model import CAPABILITIES, ContainerPath, Mount, Plan, Request
+from gpubind.planner.planning import Query, plan_or_empty
 from tests.support.driver import V, host, kernel, libraries, rhel, ubuntu
 from tests.support.elf import elf
+from tests.support.images import glibc, image
 from tests.support.trees import Link, Socket, Spec
 
 
@@ -148,6 +150,14 @@ def test_the_root_is_the_prefix_of_every_source_and_changes_nothing_else() -> No
     there = plan(host(rhel(), kernel(), root="/run/nvidia/driver"), Request())
     assert [m.source for m in there.mounts] == [m.source and f"/run/nvidia/driver{m.source}" for m in here.mounts]
     assert there.digest == here.digest
+
+
+def test_where_there_is_nothing_to_bind_the_empty_plan_has_the_facts_of_the_image() -> None:
+    opened = image(glibc())
+    for given in (None, opened):
+        made = plan_or_empty(host({}), Query(), given)
+        assert (made.mounts, made.image) == ((), given and opened.facts)
+        assert [finding.code for finding in made.findings] == ["nothing-to-bind"]
 
 
 def test_two_files_that_want_one_place_are_resolved_not_fatal() -> None:
