@@ -66,6 +66,13 @@ def test_every_rule_of_a_decision_is_documented_with_its_verdict(layout: HostLay
 
 
 @each
+def test_all_that_a_plan_says_is_of_one_of_its_vendors_or_of_none(layout: HostLayout) -> None:
+    made = plan_of(layout.name)
+    said = {one.vendor for part in (made.mounts, made.devices, made.decisions, made.findings) for one in part}
+    assert said - {None} <= {planned.driver.vendor for planned in made.drivers}
+
+
+@each
 def test_a_plan_has_all_that_apptainers_own_flag_binds_of_the_loaded_driver(layout: HostLayout) -> None:
     plan = plan_of(layout.name)
     theirs = plan_or_empty(host_of(layout.name), Query(Request(vendors=("nvidia",), like="apptainer")))

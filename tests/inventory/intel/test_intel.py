@@ -213,14 +213,16 @@ def test_a_loader_without_a_driver_stays() -> None:
     assert why.rule == "no-runtime"
 
 
-def test_a_site_has_its_own_list() -> None:
+def test_a_site_has_its_own_list_and_all_that_is_said_is_of_the_vendor() -> None:
     from gpubind.host import ListFile
 
     request = Request(vendors=("intel",), userspace="host")
     listed = ListFile("/etc/gpubind/intelliblist.conf", b"libze_intel_gpu.so\n", shipped=False)
-    planned = plan_host(intel_host(userspace(), ONE), Query(request, listed))
+    planned = plan_host(intel_host(userspace(), {"/etc/ld.so.cache": "damaged"}, ONE), Query(request, listed))
     assert "libze_loader.so.1" not in {mount.soname for mount in planned.mounts}
     assert any(one.subject.startswith("libze_loader") and one.verdict == "left-out" for one in planned.decisions)
+    assert {one.vendor for one in planned.decisions} | {one.vendor for one in planned.findings} == {"intel"}
+    assert "bad-ldcache" in [finding.code for finding in planned.findings]
 
 
 def test_two_user_spaces_are_decided_each_by_itself() -> None:
