@@ -181,11 +181,10 @@ def _about(kind: str) -> Callable[..., Optional[Question]]:
 
 
 def _attribute(recorder: Recorder, path: Any, name: str, *, follow_symlinks: bool = True) -> Optional[Question]:
-    named = recorder.path(path)
-    if named is None or follow_symlinks:
+    if follow_symlinks:  # as it is for an open file
         recorder.refuse("an attribute of an open file or behind a link")
         return None
-    return "attribute", (named, name)
+    return "attribute", (recorder.path(path), name)
 
 
 def _listing_of(recorder: Recorder, real: Any) -> Any:

@@ -107,6 +107,7 @@ def test_a_file_that_has_become_a_fifo_is_not_waited_for_and_ends_the_command(tm
         with pytest.raises(UnseenError) as caught:
             question("/a")
         assert (caught.value.code, caught.value.why) == ("unreadable-file", "it is not a regular file")
+        assert "try again, or look at the file system" in caught.value.hint
 
 
 def test_a_text_that_is_rewritten_while_it_is_read_is_read_again_and_an_error_if_that_goes_on(

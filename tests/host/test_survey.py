@@ -15,7 +15,7 @@ from gpubind.formats.text.record import Record, RecordedRoot, RecordedRun, dump_
 from gpubind.host import Host, RunResult
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
-from gpubind.host.surveyed import GPU_NAME
+from gpubind.host.surveyed import GPU_NAME, SurveyedHost
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.inventory.nvidia.inventory import NOUVEAU
 from gpubind.model import Missing, RootedPath, Stat
@@ -33,6 +33,7 @@ from gpubind.rules import runtime
 from gpubind.rules.host import nodes, platform, services
 from gpubind.rules.image import graphics
 from gpubind.runtimes import RUNTIMES
+from tests.support.driver import host as host_of
 from tests.support.elf import elf, stub
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.surveys import survey
@@ -356,3 +357,8 @@ def test_every_link_on_the_way_to_a_cached_library_is_recorded(recorded: Record)
         resolved = tree.resolve(cached)
         assert not isinstance(resolved, Missing)
         assert isinstance(tree.stat(RootedPath(resolved)), Stat)
+
+
+@pytest.mark.parametrize(("limit", "found"), [(4, b"1234"), (3, Missing("unreadable", "larger than 3 bytes"))])
+def test_a_survey_reads_up_to_a_limit_as_every_tree_does(limit: int, found: object) -> None:
+    assert SurveyedHost(host_of({"/etc/four": b"1234"})).driver.read("/etc/four", limit) == found

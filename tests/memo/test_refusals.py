@@ -273,3 +273,13 @@ def test_every_kind_of_question_is_asked_and_refused() -> None:
 @pytest.mark.parametrize("kind", ASKED)
 def test_each_change_between_the_answers_and_refusals_of_a_question_is_found(kind: str, path: Path) -> None:
     assert apart(lambda: _not_found(ASKED[kind], path)) == []
+
+
+def test_after_an_attribute_of_what_a_link_may_lead_to_or_of_an_open_file_nothing_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("one")
+    with file.open() as opened, Recorder(lambda status: None) as of_number, suppress(OSError):
+        os.getxattr(opened.fileno(), ATTRIBUTE)
+    with Recorder(lambda status: None) as by_default, suppress(OSError):
+        os.getxattr(file, ATTRIBUTE)
+    assert of_number.refused == by_default.refused == "an attribute of an open file or behind a link"
