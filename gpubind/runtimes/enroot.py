@@ -61,7 +61,7 @@ class Enroot(Runtime):
         """Return the directory of a container; None for a path, and for a squashfs file, which takes precedence."""
         if "/" in image.text or image.form == "squashfs":
             return None
-        return f"{enroot_files.data_path(enroot_files.settings(environ, texts))}/{image.text}"
+        return f"{enroot_files.data_path(environ, texts)}/{image.text}"
 
     def overrides(self, start: Start, name: str) -> bool:
         """Return whether the caller's value stays outside. The one for Enroot's hook chooses there, not inside."""
@@ -73,9 +73,9 @@ class Enroot(Runtime):
 
     def wants_compat32(self, start: Start) -> bool:
         """Return whether Enroot's hook would run, and bring 32-bit libraries: they are among `all`, too."""
-        variables = {**_variables(start), **_settings(start)}
-        asks = bool(split_nvidia_visible(variables.get(NVIDIA_VISIBLE_DEVICES, "")))
-        return asks and not {"all", "compat32"}.isdisjoint(variables.get(CAPS, "").split(","))
+        variables = _variables(start)
+        visible, caps = (_setting(start, name) or variables.get(name, "") for name in (NVIDIA_VISIBLE_DEVICES, CAPS))
+        return bool(split_nvidia_visible(visible)) and not {"all", "compat32"}.isdisjoint(caps.split(","))
 
     def words(self, plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
@@ -124,15 +124,15 @@ class Enroot(Runtime):
         return own_mounts_of((*same_place(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
 
 
-def _settings(start: Start) -> dict[str, str]:
+def _setting(start: Start, name: str) -> str:
     uid = {} if start.caller.uid is None else {"UID": str(start.caller.uid)}
-    return enroot_files.settings({**start.caller.environ, **uid}, start.facts.texts)
+    return enroot_files.setting(name, changed(start.caller.environ, values=uid), start.facts.texts)
 
 
 def _is_restricted(start: Start) -> bool:
     """Return whether the container's /dev has only a few nodes."""
-    configured = _settings(start)
-    return "ipc" in start.user.options.values or bool({"ENROOT_RESTRICT_DEV", "ENROOT_UNSHARE_IPC"} & configured.keys())
+    names = ("ENROOT_RESTRICT_DEV", "ENROOT_UNSHARE_IPC")
+    return "ipc" in start.user.options.values or any(_setting(start, name) for name in names)
 
 
 def _image_text(start: Start, path: str) -> str:
@@ -162,7 +162,7 @@ def _binds(start: Start) -> Iterator[UserBind]:
     own = enroot_files.site_binds(start.caller.environ, start.facts.texts, _image_text(start, "/etc/fstab"))
     yield from (bind for bind in own if not bind.target.startswith(FROM_HOST))
     home = start.caller.environ.get("HOME")
-    if home and "ENROOT_MOUNT_HOME" in _settings(start):
+    if home and _setting(start, "ENROOT_MOUNT_HOME"):
         yield UserBind(HostPath(home), ContainerPath(home))
     yield from given
 
@@ -179,8 +179,8 @@ def _for_hook(start: Start) -> dict[str, str]:
     """Return the value of `NVIDIA_VISIBLE_DEVICES` in the container, where it comes from the caller's variable."""
     name = NVIDIA_VISIBLE_DEVICES
     value = _variables(start).get(name, "")
-    changed_value = _variables(start, {**start.caller.environ, name: "void"}).get(name, "")
-    return {} if value == changed_value else {name: value}
+    with_ours = _variables(start, changed(start.caller.environ, values={name: "void"})).get(name, "")
+    return {} if value == with_ours else {name: value}
 
 
 ENROOT = Enroot()

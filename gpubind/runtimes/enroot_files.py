@@ -7,7 +7,7 @@ Source: Enroot 4.1.2, which was run: `enroot.in` (config::load, config::fini), `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from posixpath import join, normpath
 from typing import Optional
@@ -41,28 +41,19 @@ def patterns(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (*_CONFIGS, *(f"{directory}/{kind}" for kind in kinds for directory in (system, own)))
 
 
-def settings(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Return Enroot's settings: the caller's variables, else those of its configuration in *texts*; none that is off.
+def setting(name: str, environ: Mapping[str, str], texts: Mapping[str, str]) -> str:
+    """Return the setting *name*: the caller's variable, else that of the configuration in *texts*; empty if it is off.
 
-    UID of *environ* is the caller. A value that only a shell could tell is missing.
+    UID of *environ* is the caller. A value that only a shell could tell counts as none.
     """
-    found = dict(environ)
-    for path, text in texts.items():
-        if not any(fnmatchcase(path, pattern) for pattern in _CONFIGS):
-            continue
-        for line in text.splitlines():
-            name, value = (*re.split(r"[ \t=]+", line.strip(" \t="), maxsplit=1), "")[:2]
-            expanded = _expanded(value, found) if _SETTING.fullmatch(name) and not found.get(name) else None
-            if expanded is not None:
-                found[name] = expanded
-    return {
-        name: value for name, value in found.items() if value and not (name.startswith("ENROOT_") and _is_off(value))
-    }
+    value = environ.get(name) or _configured(environ, texts).get(name, "")
+    return "" if name.startswith("ENROOT_") and _OFF.fullmatch(value) is not None else value
 
 
-def data_path(configured: Mapping[str, str]) -> str:
-    """Return the directory of the containers, by the settings *configured*."""
-    return configured.get("ENROOT_DATA_PATH") or f"{_xdg(configured, 'XDG_DATA_HOME', '.local/share')}/enroot"
+def data_path(environ: Mapping[str, str], texts: Mapping[str, str]) -> str:
+    """Return the directory of the containers."""
+    named = setting("ENROOT_DATA_PATH", environ, texts)
+    return named or f"{_xdg(environ, 'XDG_DATA_HOME', '.local/share')}/enroot"
 
 
 def container_variables(
@@ -112,16 +103,26 @@ def _xdg(environ: Mapping[str, str], name: str, default: str) -> str:
     return environ.get(name) or f"{environ.get('HOME', '')}/{default}"
 
 
-def _is_off(value: str) -> bool:
-    return _OFF.fullmatch(value) is not None
+def _configured(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the configuration in *texts*; of several values the first."""
+    found: dict[str, str] = {}
+    for path, text in texts.items():
+        if not any(fnmatchcase(path, pattern) for pattern in _CONFIGS):
+            continue
+        for line in text.splitlines():
+            name, value = (*re.split(r"[ \t=]+", line.strip(" \t="), maxsplit=1), "")[:2]
+            if _SETTING.fullmatch(name) and not found.get(name):
+                expanded = _expanded(value, lambda named: environ.get(named) or found.get(named, ""))
+                found.update({} if expanded is None else {name: expanded})
+    return found
 
 
-def _expanded(value: str, variables: Mapping[str, str]) -> Optional[str]:
+def _expanded(value: str, variable: Callable[[str], str]) -> Optional[str]:
     """Return *value* as a shell's `echo` prints it; None if it does more than name variables and the user."""
 
     def replaced(match: re.Match[str]) -> str:
         named = match[1] or match[2] or {"id -u": "UID", "id -un": "USER"}[match[3]]
-        return variables.get(named, "")
+        return variable(named)
 
     text = _SHELL.sub(replaced, value.replace('"', "").replace("'", ""))
     return None if re.search(r"[$`]", text) else text.strip()

@@ -15,6 +15,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.reference import native_reference
 from gpubind.launch.caller import begin
 from gpubind.model import EnvVar, Plan, Request
+from gpubind.observe import AskedEnviron
 from gpubind.runtimes import RUNTIMES, enroot_files
 from gpubind.runtimes.cmdline.reader import Options, Trouble
 from gpubind.runtimes.edits import RuntimeArguments
@@ -272,7 +273,7 @@ def test_options_are_whole_and_only_a_long_one_has_a_value_in_its_word(
 def test_the_directory_of_the_containers_is_the_callers_variable_or_the_sites(
     environ: dict[str, str], text: str, path: str
 ) -> None:
-    assert enroot_files.data_path(enroot_files.settings(environ, {CONF: text})) == path
+    assert enroot_files.data_path(environ, {CONF: text}) == path
 
 
 def test_a_name_is_that_of_a_container_and_a_squashfs_file_takes_precedence(
@@ -298,6 +299,31 @@ def test_a_start_by_name_is_planned_for_the_containers_own_files(tmp_path: Path)
     assert f"{tmp_path}/other" in missing.stderr
     refused = gpubind("exec", "--backend", "enroot", "--host", HOST, "--dry-run", f"{tmp_path}/mine", "true", env=env)
     assert "Enroot starts only squashfs files and containers of its own, by their names" in refused.stderr
+
+
+class Listener:
+    """What is asked of an environment."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def variable(self, name: str) -> None:
+        self.names.add(name)
+
+    def variables(self) -> None:
+        raise AssertionError("all variables are asked for: the memo would be cold after a change of any")
+
+
+def test_a_start_asks_only_for_the_variables_that_it_needs() -> None:
+    heard = Listener()
+    environ = AskedEnviron({"HOME": "/h", "ENROOT_RESTRICT_DEV": "y", "OTHER": "1"}, heard)
+    texts = {CONF: "ENROOT_DATA_PATH $ROOM/x\n", "/etc/enroot/environ.d/a.env": "A=${B}\n"}
+    made = start("-e", "C", environ=environ, texts=texts, uid=7)
+    words = ENROOT.words(planned(), made)
+    ENROOT.command(Call("enroot", "exec", "mine", ("x",)), made, words)
+    assert ENROOT.stored_image(native_reference("mine", RUNTIMES["enroot"]), Options(), environ, texts) == "/x/mine"
+    assert {"ENROOT_RESTRICT_DEV", "ENROOT_DATA_PATH", "ROOM", "B", "C"} <= heard.names
+    assert "OTHER" not in heard.names
 
 
 def test_the_files_of_the_site_and_the_user_are_read_in_enroots_order(tmp_path: Path) -> None:
