@@ -140,6 +140,11 @@ def _list(path: Path) -> None:
     os.close(place)
 
 
+def _user(path: Path) -> None:
+    with suppress(KeyError):
+        pwd.getpwuid(7)
+
+
 def _printed(path: Path) -> None:
     observe.printed_by("/bin/cat", ("cat", str(path)), (), (), path.read_bytes())
 
@@ -153,7 +158,7 @@ def _by_lists(made: State) -> dict[str, State]:
     return {"a list permits": _listed_for(NOBODY, made), "a list refuses": _listed_for(1000, made)} if IS_ROOT else {}
 
 
-READ = {**FILES, **_by_lists(_file("one"))}
+READ = {**FILES, "a directory": _directory(), **_by_lists(_file("one"))}
 ASKED: dict[str, Asked] = {
     "lstat": Asked(lambda path: os.lstat(str(path)), {**FILES, "a link": _link("none")}),
     "stat": Asked(lambda path: os.stat(str(path)), {**FILES, "a link to itself": _link("it")}),
@@ -191,7 +196,7 @@ ASKED: dict[str, Asked] = {
     ),
     "variables": Asked(lambda _: [*os.environ], {"unset": _set("ONE", None), "set": _set("ONE", "1")}),
     "user": Asked(
-        lambda _: pwd.getpwuid(7),
+        _user,
         {"unknown": _known_as(None), "one": _known_as("/home/one"), "two": _known_as("/home/two")},
     ),
     "terminal": Asked(
@@ -219,7 +224,7 @@ def _not_found(asked: Asked, path: Path) -> list[str]:
         asked.states[before](path)
         with _as_nobody():
             recorder = Recorder(lambda status: None)
-            with recorder, suppress(OSError, KeyError):
+            with recorder, suppress(OSError):
                 asked.ask(path)
             is_same = questions.first_change(recorder.questions) is None
         _remove(path)
