@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional
 
 import pytest
 
-from gpubind import record
+from gpubind import record, wrap
 from gpubind.model.data import HOSTS
 from tests.layouts.families.windows import STORE, store, wsl
 from tests.support.amd import amd_host, drm_device, kernel, kfd_node, merged, opt
@@ -364,13 +364,9 @@ def amds_spec(*nodes: int) -> Spec:
         (("docker", "run", "--device=/dev/kfd", "--device=/dev/dri/renderD128"), {}, 128),
     ],
 )
-def test_wrap_counts_amds_gpus_as_amds_toolkit_does(
-    tmp_path: Path, words: tuple[str, ...], spec: Spec, node: int
-) -> None:
-    host = tmp_path / "host.json"
-    host.write_text(record(amd_host(CROSSED, spec)))
-    done = gpubind("wrap", "-q", "--dry-run", "--host", str(host), "--", *words, "img", "true")
-    assert set(re.findall(r"/dev/dri/renderD[0-9]+", done.stdout)) == {f"/dev/dri/renderD{node}"}
+def test_wrap_counts_amds_gpus_as_amds_toolkit_does(words: tuple[str, ...], spec: Spec, node: int) -> None:
+    made = wrap((*words, "img", "true"), host=amd_host(CROSSED, spec), dry_run=True)
+    assert set(re.findall(r"/dev/dri/renderD[0-9]+", " ".join(made.argv))) == {f"/dev/dri/renderD{node}"}
 
 
 @pytest.mark.parametrize("words", ["docker run --gpus 1", "docker run --gpus device=0", "podman run --gpus 0"])
@@ -389,6 +385,14 @@ def test_a_number_counts_nvidias_gpus_on_a_host_that_has_amds_too(tmp_path: Path
     assert nodes("--rocm") == nodes("--gpus", "renderD128") == {"/dev/dri/renderD128"}
 
 
+@pytest.fixture(scope="module")
+def crossed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The record of a host whose GPUs ROCr counts in another order than AMD's toolkit."""
+    file = tmp_path_factory.mktemp("crossed") / "host.json"
+    file.write_text(record(amd_host(CROSSED)))
+    return str(file)
+
+
 @pytest.mark.parametrize(
     ("value", "visible", "unknown"),
     [
@@ -400,13 +404,11 @@ def test_a_number_counts_nvidias_gpus_on_a_host_that_has_amds_too(tmp_path: Path
     ],
 )
 def test_amds_variable_is_a_set_and_what_the_host_lacks_is_ignored_and_told(
-    tmp_path: Path, value: str, visible: str, unknown: str
+    crossed: str, value: str, visible: str, unknown: str
 ) -> None:
     """GPU 1 of AMD's toolkit is ROCr's first one, in the container, too."""
-    host = tmp_path / "host.json"
-    host.write_text(record(amd_host(CROSSED)))
     docker = ("docker", "run", "--runtime=amd", "-e", f"AMD_VISIBLE_DEVICES={value}", "img", "true")
-    done = gpubind("wrap", "--dry-run", "--host", str(host), "--", *docker)
+    done = gpubind("wrap", "--dry-run", "--host", crossed, "--", *docker)
     assert done.returncode == 0
     assert f"ROCR_VISIBLE_DEVICES={visible} " in done.stdout
     told = (
