@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,9 @@ def test_a_form_of_the_command_line_alone_is_refused_as_that(form: str) -> None:
     with pytest.raises(UsageError, match="unknown-format") as caught:
         gpubind.render(gpubind.plan(HOST, Request()), form)
     assert caught.value.what == f"`{form}` is printed only by the command line"
+    is_table = form == "table"
+    assert caught.value.hint == ("`tsv` has the same in columns" if is_table else f"`gpubind plan --format {form}`")
+    assert caught.value.why == ("it is for people" if is_table else "it depends on the environment of the caller")
     with pytest.raises(UsageError, match="unknown-format"):
         gpubind.open_layout(HOST, form)
 
@@ -551,11 +555,35 @@ def test_every_function_of_the_library_is_held_to_its_types() -> None:
     assert [function.__name__ for function in functions if not hasattr(function, "__wrapped__")] == []
 
 
-def test_where_a_value_is_wanted_the_error_says_what_returns_one() -> None:
+@pytest.mark.parametrize(
+    ("misuse", "what", "hint"),
+    [
+        (lambda: ANY.plan("x", Request()), "host wants a Host", "`open_host()` returns one"),
+        (lambda: ANY.plan(HOST, "x"), "request wants a Request", "`Request()` is one"),
+        (lambda: ANY.plan(HOST, Request(), image="x"), "image wants an Image", "`open_image(REFERENCE)` returns one"),
+        (
+            lambda: ANY.plan(HOST, Request(), layout="x"),
+            "layout wants a Layout",
+            "`open_layout(host, FORM)` returns one",
+        ),
+        (
+            lambda: ANY.plan(HOST, Request(), start="x"),
+            "start wants a Start",
+            "`open_runtime(host, BACKEND)` returns one",
+        ),
+        (
+            lambda: ANY.render("x", "json"),
+            "plan wants a Plan",
+            "`plan(host, request)` and `Plan.from_dict(document)` return one",
+        ),
+    ],
+)
+def test_where_a_value_is_wanted_the_error_says_what_returns_one(
+    misuse: Callable[[], object], what: str, hint: str
+) -> None:
     with pytest.raises(UsageError) as caught:
-        ANY.plan(HOST, Request(), image="x.sif")
-    assert caught.value.what == "image wants an Image, not 'x.sif'"
-    assert caught.value.hint == "`open_image(REFERENCE)` returns one"
+        misuse()
+    assert (caught.value.what, caught.value.hint) == (f"{what}, not 'x'", hint)
 
 
 @pytest.mark.parametrize("runtime", ["apptainer", "podman", "docker"])

@@ -144,3 +144,8 @@ def test_any_standard_error_gives_a_short_message(stderr: str) -> None:
 def test_another_driver_root_is_an_option_before_the_command() -> None:
     assert list_argv("/") == ("nvidia-container-cli", "list")
     assert list_argv("/run/nvidia/driver") == ("nvidia-container-cli", "--root=/run/nvidia/driver", "list")
+
+
+@pytest.mark.parametrize("before", ["nvidia-container-cli: device error: ", "nvidia-container-cli: ", ""])
+def test_of_a_long_message_the_first_300_characters_are_told(before: str) -> None:
+    assert parse_failure(f"{before}{'x' * 301}\n")[1] == "x" * 300

@@ -172,6 +172,21 @@ def test_the_drivers_that_support_a_chip_are_those_of_nvidias_lists(
     assert chip.refusal(version, modules) == refusal
 
 
+@pytest.mark.parametrize(
+    ("device", "title"),
+    [
+        *[("0x06c0", "GF100, Fermi"), ("0x1180", "GK104, Kepler"), ("0x1380", "GM107, Maxwell")],
+        *[("0x15c2", "GP100, Pascal"), ("0x1db1", "GV100, Volta"), ("0x1eb8", "TU104, Turing")],
+        *[(A100, "GA100, Ampere"), ("0x2684", "AD102, Ada"), ("0x2330", "GH100, Hopper")],
+        ("0x2901", "GB100, Blackwell"),
+    ],
+)
+def test_a_chip_is_named_with_its_generation(device: str, title: str) -> None:
+    chip = chip_of(device)
+    assert chip is not None
+    assert chip.title == title
+
+
 def unlisted(*more: Spec, version: Optional[str] = V, gpus: int = 0) -> Situation:
     """A host whose driver lists fewer GPUs than there are."""
     return Situation((rhel(version or V), kernel(version, gpus=gpus), *more))

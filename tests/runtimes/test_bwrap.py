@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from posixpath import dirname
 from typing import Any, Optional
 
 import pytest
@@ -83,6 +84,17 @@ def test_a_very_large_directory_is_not_rebuilt_for_an_optional_file() -> None:
     assert ICD not in [target for _, target in pairs(made, "--ro-bind")]
     assert [(d.subject, d.rule) for d in made.decisions] == [(ICD, "no-mount-point")]
     assert [(f.code, f.where) for f in made.findings] == [("no-mount-point", ICD)]
+
+
+def test_a_link_in_a_very_large_directory_is_a_place_for_an_optional_file() -> None:
+    many: Spec = {f"{dirname(ICD)}/x{number}": "" for number in range(REBUILD_LIMIT + 1)}
+    made = make(image(glibc(), many, {ICD: Link("x0")}))
+    assert ("/cache/icd.json", ICD) in pairs(made, "--ro-bind")
+
+
+def test_a_slash_at_the_end_of_the_users_target_changes_nothing() -> None:
+    made = make(arguments=("--ro-bind", "/own", f"{dirname(ICD)}/"))
+    assert [(d.subject, d.rule) for d in made.decisions] == [(ICD, "no-mount-point")]
 
 
 def test_the_environment_is_ours_then_the_images() -> None:

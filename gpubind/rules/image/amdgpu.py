@@ -33,8 +33,10 @@ def rocm_untested(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("rocm-untested", subject=release, case="in-tree", severity="note", kernel=kernel)
         return
     of_kernel = release_of_kernel(kernel)
-    oldest, newest = bounds_of_kernel(of_kernel or "")
-    if of_kernel is not None and is_outside(release, oldest, newest):
+    if of_kernel is None:
+        return
+    oldest, newest = bounds_of_kernel(of_kernel)
+    if is_outside(release, oldest, newest):
         tested = f"ROCm {oldest} to {newest}" if newest else f"ROCm {oldest} and later"
         yield finding("rocm-untested", subject=release, kernel=kernel, of_kernel=of_kernel, tested=tested)
 
