@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
+from gpubind.launch.caller import begin
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, WRAPPED, runtime_of_format
 from gpubind.runtimes.cmdline.programs import EVERY, OTHERS, PROGRAMS
 from gpubind.runtimes.cmdline.reader import Options
@@ -50,6 +51,17 @@ def test_each_format_that_is_quoted_says_so_in_the_table(chosen: str) -> None:
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_a_runtime_of_which_no_option_is_known_has_a_layout(name: str) -> None:
     assert RUNTIMES[name].layout(start_by(name)).libdir.startswith("/")
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_only_a_program_whose_version_makes_a_difference_is_run_for_it(name: str, tmp_path: Path) -> None:
+    program = tmp_path / name
+    program.write_text(f"#!/bin/sh\n: >{tmp_path}/run\n")
+    program.chmod(0o755)
+    with gpubind.open_host() as host:
+        begin(RUNTIMES[name], str(program), (), {}, host)
+    asked = ("apptainer", "singularity", "docker", "ch-run", "systemd-nspawn")
+    assert (tmp_path / "run").exists() == (name in asked)
 
 
 def test_the_command_line_of_each_runtime_is_read() -> None:
