@@ -457,6 +457,17 @@ def test_three_sysctls_forbid_user_namespaces(sysctl: str, value: str, off: bool
     assert severities("user-namespaces-off", situation) == (["error"] if off else [])
 
 
+@pytest.mark.parametrize(
+    "prefix", ["usr/libexec", "usr/local/libexec", "usr/lib", "usr/local/lib", "usr/lib/x86_64-linux-gnu"]
+)
+@pytest.mark.parametrize(("mode", "expected"), [(0o4755, []), (0o755, ["warning"])])
+def test_a_set_user_id_helper_is_found_where_packages_and_make_install_put_it(
+    prefix: str, mode: int, expected: list[str]
+) -> None:
+    helper: Spec = {f"/{prefix}/singularity/bin/starter-suid": File(elf(kind=2), mode)}
+    assert severities("user-namespaces-off", Situation(healthy(NO_USERNS, helper), backend="singularity")) == expected
+
+
 @pytest.mark.parametrize(("profile", "off"), [("bwrap-userns-restrict", False), ("bwrapper", True), ("podman", True)])
 def test_apparmor_lets_a_program_with_a_profile_have_them(profile: str, off: bool) -> None:
     spec: dict[str, Item] = {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"}

@@ -101,3 +101,11 @@ def test_options_are_read_as_proot_reads_them() -> None:
     assert options.last("cwd") == "/d"
     assert PROOT.line_of(["-b"]).trouble == Trouble("no-value", 0)
     assert PROOT.line_of(["/image"]).others == (0,)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_callers_home_is_in_the_container_where_it_is_a_directory(is_there: bool) -> None:
+    directories = frozenset(["/data/u"] if is_there else [])
+    begun = start_by("proot", environ={"HOME": "/data/u"}, directories=directories)
+    binds = PROOT.own_mounts(planned(), begun).binds
+    assert (("/data/u", "/data/u") in [(bind.source, bind.target) for bind in binds]) == is_there
