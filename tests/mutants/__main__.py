@@ -127,7 +127,7 @@ def _batches(tests: Mapping[str, float], seconds: float) -> Iterator[dict[str, f
     sizes = [*FIRST_SIZES, len(tests)]
     batch: dict[str, float] = {}
     for name, cost in tests.items():
-        if cost <= seconds:
+        if seconds > 0:
             seconds -= cost
             batch[name] = cost
             if len(batch) == sizes[0]:

@@ -206,7 +206,7 @@ class Choice(NamedTuple):
 
 
 class Chooser:
-    """Chooses tests by a map; a file of tests that has changed since then stands for its tests."""
+    """Chooses tests by a map; a file of tests that has changed since then stands for its tests, and comes first."""
 
     def __init__(self, known: Map, sources: Mapping[str, bytes], files: Mapping[str, str]) -> None:
         self._map = known
@@ -235,7 +235,8 @@ class Chooser:
             if file not in self._gone:
                 key = file if file in self._changed else name
                 chosen[key] = chosen.get(key, 0) + self._map.rows.get(name, (1.0,))[0]
-        return dict(sorted(chosen.items(), key=lambda row: (_nearness(row[0], mutant), row[1], row[0])))
+        ranks = {name: (name not in self._changed, _nearness(name, mutant), chosen[name], name) for name in chosen}
+        return {name: chosen[name] for name in sorted(chosen, key=ranks.__getitem__)}
 
     def _blocks_of(self, mutant: Mutant) -> set[int]:
         """The blocks that the line of a mutant is in, or that use what it defines; all of a file that has changed."""
