@@ -141,9 +141,9 @@ def _split(text: str, separator: str) -> list[str]:
 
 def _number(text: str) -> Optional[int]:
     match = _NUMBER.match(text)
-    digits = match[2].lower() if match else ""
-    if not match or len(digits.lstrip("0x")) > _LONGEST:
+    if match is None or len(match[2].lstrip("0xX")) > _LONGEST:
         return None
+    digits = match[2].lower()
     base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
     found = int(digits, base)
     return None if found >> 64 else (-found if match[1] == "-" else found) & 0xFFFFFFFF

@@ -175,10 +175,17 @@ def test_rocm_path_chooses(path: str) -> None:
     assert not [source for source in sources(made).values() if "6.1.2" in source]
 
 
-@pytest.mark.parametrize("path", ["/opt/rocm-5.0.0", "opt/rocm", "/etc"])
-def test_a_rocm_path_that_leads_nowhere_is_a_finding_and_another_serves(path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/opt/rocm-5.0.0", "absent"),
+        ("opt/rocm", "absent: no absolute path"),
+        ("/etc", "no libhsa-runtime64 and no libamdhip64 in its lib"),
+    ],
+)
+def test_a_rocm_path_that_leads_nowhere_is_a_finding_and_another_serves(path: str, why: str) -> None:
     made = planned(opt(), kernel(), environ={"ROCM_PATH": path})
-    assert "rocm-path" in codes(made)
+    assert [finding.why for finding in made.findings if finding.code == "rocm-path"] == [why]
     assert made.drivers[0].driver.version == "6.2.4"
 
 

@@ -340,6 +340,14 @@ def test_another_driver_root_is_told_to_the_program() -> None:
     assert isinstance(claims(host(spec, root="/run/nvidia/driver", runs=(run(answer.stdout),))), PassedOver)
 
 
+def test_of_a_root_without_devices_the_program_is_asked_only_by_name() -> None:
+    answer = run(lines(*printed_of(ubuntu())), argv=(CLI, "--root=/run/nvidia/driver", "list"))
+    on = host(ubuntu(), dev=kernel(), root="/run/nvidia/driver", runs=(answer,))
+    by_name, by_itself = (made(on, source).drivers[0].source for source in (CLI, "auto"))
+    assert (by_name.served, by_name.passed_over) == (CLI, ())
+    assert (by_itself.served, [passed.code for passed in by_itself.passed_over]) == ("liblist", ["other-root"])
+
+
 @pytest.mark.parametrize("root", ["/", "/run/nvidia/driver"])
 def test_a_record_keeps_the_answer_that_a_plan_asks_for(root: str) -> None:
     argv = LIST if root == "/" else (CLI, f"--root={root}", "list")
