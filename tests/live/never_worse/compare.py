@@ -182,13 +182,14 @@ def bad_libcuda_is_told(pair: Pair) -> Iterator[Verdict]:
 def driver_answers(pair: Pair) -> Iterator[Verdict]:
     """Where the driver starts with the real program, it starts. NVML needs nodes, which go where no GPU is chosen.
 
-    Without /proc, which the rig cannot mount anew, the host's libcuda says 304 where the image's older one says 100.
+    Without /proc, which the rig cannot mount anew, the host's libcuda says 304 where the image's says 100: the older one,
+    of which the one for forward compatibility is a copy.
     """
     names = MATTERING if chosen(pair) else MATTERING[:2]
     for name, answer in zip(names, (NO_DEVICE, NO_DEVICE, DRIVER_NOT_LOADED)):
         there, here = pair.real.libraries[name].status, pair.ours.libraries[name].status
         labels = pair.real.libraries[name].label, pair.ours.libraries[name].label
-        without_proc = here == OPERATING_SYSTEM and labels == (OLD, HOST)
+        without_proc = here == OPERATING_SYSTEM and labels in ((OLD, HOST), (COMPAT, HOST))
         if there == answer != here and not without_proc:
             yield Verdict(WORSE, f"{name} answers {here}, with the real program {there}")
 
