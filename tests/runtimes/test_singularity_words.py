@@ -308,6 +308,10 @@ def test_in_an_instance_the_script_puts_ours_in_front_for_the_commands_that_ente
     told = [one.what for one in words(make(VALUED), users).findings if one.code == "library-path-last"]
     assert len(told) == 1
     assert told[0].startswith("--env LD_LIBRARY_PATH takes precedence in the instance's own program only")
+    for value, is_needed in (("/mine", False), ("/mine:$LD_LIBRARY_PATH", True)):
+        callers = start(environ={"APPTAINERENV_LD_LIBRARY_PATH": value})._replace(is_entered=True, tree=VALUED.tree)
+        assert [*generated(make(VALUED), callers)] == ([ENVIRONMENT_SCRIPT] if is_needed else [])
+        assert generated(make(VALUED), callers._replace(is_entered=False)) == {}
     others = start("--env", "LD_LIBRARY_PATH=/mine")
     assert "library-path-last" not in [one.code for one in words(make(VALUED), others).findings]
 

@@ -45,12 +45,14 @@ def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     Where values are not evaluated, and only a shell can tell the image's LD_LIBRARY_PATH, a script among the image's
     environment files puts the driver's directory in front: those are shell, whatever happens to values. Where no place
     can be made for it, it follows the text of the image's last file, in the place of that. So it is in an instance:
-    commands that enter it get no value of --env.
+    commands that enter it get no value of --env, and one of the caller's environment may refer to the image's.
     """
     ours = libraries_of(plan)
     if start.tree is None or plan.image is None or not plan.image.singularity or is_newer(start) or not ours:
         return {}
-    if specified(start, "LD_LIBRARY_PATH") is not None:
+    users_own = specified(start, "LD_LIBRARY_PATH")
+    is_callers = start.is_entered and "LD_LIBRARY_PATH" not in start.user.options.env
+    if users_own is not None and not (is_callers and _REFERENCE.search(users_own.text or "")):
         return {}
     if _sets_none(plan.image) if start.is_entered else kept(plan.image, start, ours) is not None:
         return {}
