@@ -182,8 +182,8 @@ def bad_libcuda_is_told(pair: Pair) -> Iterator[Verdict]:
 def driver_answers(pair: Pair) -> Iterator[Verdict]:
     """Where the driver starts with the real program, it starts. NVML needs nodes, which go where no GPU is chosen.
 
-    Without /proc, which the rig cannot mount anew, the host's libcuda says 304 where the image's says 100: the older one,
-    of which the one for forward compatibility is a copy.
+    Without /proc, which the rig cannot mount anew, the host's libcuda says 304 where the image's says 100: that is the
+    older one, also as the one for forward compatibility.
     """
     names = MATTERING if chosen(pair) else MATTERING[:2]
     for name, answer in zip(names, (NO_DEVICE, NO_DEVICE, DRIVER_NOT_LOADED)):
