@@ -32,6 +32,9 @@ DRIVER: Spec = {
 """A host with libglvnd that is too new for the image."""
 
 
+DISPLAY = {"DISPLAY": ":0"}
+
+
 def program(*opens: str, needed: tuple[str, ...] = ()) -> Spec:
     """A program that is linked with *needed*, and has the names that it *opens* in its constants."""
     constants = "".join(f"\0{name}" for name in opens) + "\0"
@@ -113,9 +116,12 @@ def test_vulkan_without_a_display_needs_libegl_of_the_image(
     assert severity("vendor-neutral-missing libEGL.so.1", NO_EGL, *image, **more) == wanted
 
 
-def test_with_a_display_vulkan_may_do_without_libegl() -> None:
-    environ = {"DISPLAY": ":0"}
-    begun = {"backend": "apptainer", "start": start_by("apptainer", environ=environ)}
+@pytest.mark.parametrize(
+    "begun",
+    [{"facts": {"environ": DISPLAY}}, {"backend": "apptainer", "start": start_by("apptainer", environ=DISPLAY)}],
+    ids=["check", "a start"],
+)
+def test_with_a_display_vulkan_may_do_without_libegl(begun: dict[str, Any]) -> None:
     code = "vendor-neutral-missing libEGL.so.1"
     assert severity(code, NO_EGL, program("libvulkan.so.1"), **begun) == "warning"
     assert severity(code, NO_EGL, program("libEGL.so.1"), **begun) == "error"

@@ -143,7 +143,8 @@ def vendor_neutral_missing(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def _has_display(preflight: Preflight) -> bool:
     """Return whether the caller has an X server, to which Vulkan's driver may connect."""
-    return preflight.start is not None and bool(preflight.start.caller.environ.get("DISPLAY"))
+    environ = preflight.host.environ if preflight.start is None else preflight.start.caller.environ
+    return bool(environ.get("DISPLAY"))
 
 
 def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
