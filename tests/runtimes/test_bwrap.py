@@ -92,6 +92,13 @@ def test_a_link_in_a_very_large_directory_is_a_place_for_an_optional_file() -> N
     assert ("/cache/icd.json", ICD) in pairs(made, "--ro-bind")
 
 
+def test_a_variable_that_the_plan_removes_is_removed() -> None:
+    opened = image(glibc())
+    made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
+    made = made._replace(env=(*made.env, EnvVar("A", "unset", None, None, "gpus")))
+    assert " --unsetenv A " in f"{' '.join(words(made, start_by('bwrap', staged=STAGED), opened.tree).options)} "
+
+
 def test_a_slash_at_the_end_of_the_users_target_changes_nothing() -> None:
     made = make(arguments=("--ro-bind", "/own", f"{dirname(ICD)}/"))
     assert [(d.subject, d.rule) for d in made.decisions] == [(ICD, "no-mount-point")]

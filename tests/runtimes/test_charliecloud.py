@@ -122,6 +122,11 @@ def test_without_expansion_the_values_are_said_in_full() -> None:
     assert said(made, "PATH") == ["/usr/bin:/bin:/.gpubind/bin"]
 
 
+@pytest.mark.parametrize(("value", "expected"), [("'a'", "''a''"), ("a'", "a'"), ("'a", "'a"), ("a", "a")])
+def test_a_value_in_quotes_is_quoted_again_because_the_program_removes_one_pair(value: str, expected: str) -> None:
+    assert said(make(env=(EnvVar("A", "set", value, None, "gpus"),)), "A") == [expected]
+
+
 def test_the_users_own_variable_wins_and_others_are_taken_away() -> None:
     env = (EnvVar("A", "set", "1", None, "gpus"), EnvVar("B", "unset", None, None, "gpus"))
     made = make("--set-env=A=2", env=env)

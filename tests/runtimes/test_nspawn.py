@@ -42,6 +42,10 @@ def test_what_the_user_says_of_the_container_is_not_said_again() -> None:
     assert not [word for word in options if word.startswith(("--volatile", "--as-pid2", "--console", "--read-only"))]
 
 
+def test_a_container_that_boots_has_its_own_console_and_first_process() -> None:
+    assert not {"--as-pid2", "--console=autopipe", "--pipe"} & set(make("--boot").options)
+
+
 def test_an_older_nspawn_does_not_know_a_pipe_from_a_terminal() -> None:
     assert "--pipe" in make(version=(252,)).options
     assert "--console=autopipe" in make(version=(257,)).options

@@ -751,3 +751,16 @@ def test_a_default_that_the_shell_would_end_or_change_is_not_set(special: str) -
     plan_ = make()
     plan_ = plan_._replace(env=(*plan_.env, EnvVar("A", "default", f"/a{special}b", None, "cdi")))
     assert "A" not in env(words(plan_, start()))
+
+
+@pytest.mark.parametrize(
+    ("option", "is_shared"), [("--cleanenv", True), ("--contain", False), ("--no-mount=tmp", False)]
+)
+def test_the_hosts_temporary_directories_are_in_the_container_unless_an_option_says_no(
+    option: str, is_shared: bool
+) -> None:
+    begun = start(option)
+    own = begun.runtime.own_mounts(make(), begun)
+    assert own is not None
+    shared = {(bind.source, bind.target) for bind in own.binds} & {("/tmp", "/tmp"), ("/var/tmp", "/var/tmp")}
+    assert len(shared) == (2 if is_shared else 0)
