@@ -79,6 +79,7 @@ def test_an_ignored_finding_is_suppressed_with_its_reason() -> None:
 def test_a_fingerprint_is_that_of_code_and_subject() -> None:
     prints = [run(report(one))["results"][0]["partialFingerprints"] for one in (UVM, UVM._replace(what="other"), LIBC)]
     assert prints[0] == prints[1] != prints[2]
+    assert [*prints[0]] == ["gpubind/1"]  # the name by which runs are compared
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, *UNSAYABLE])

@@ -131,6 +131,7 @@ def test_a_node_is_not_listened_to_after_too_much_noise() -> None:
     listener = Listener(NONCE, ["n1", "n2"], found.append)
     goes_on = [listener.receive("n1", False, b"x" * 8192) for _ in range(2 * NOISE_LIMIT // 8192)]
     assert goes_on.index(False) == NOISE_LIMIT // 8192
+    assert not any(goes_on[goes_on.index(False) :])
     assert listener.waiting == ("n2",)
     assert found[0].status == "garbled"
     assert len(found[0].why) < 200

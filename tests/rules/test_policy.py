@@ -202,7 +202,7 @@ def test_a_site_that_chooses_gpus_does_not_keep_images_from_being_compared(app: 
 
 def test_wrong_use_and_wrong_files_are_told(app: str, tmp_path: Path) -> None:
     policy = str(tmp_path / "policy.toml")
-    assert "require-without-image" in gpubind("check", "--require", policy).stderr
+    assert "require-without-image: --require needs --image: " in gpubind("check", "--require", policy).stderr
     missing = gpubind("check", "--image", app, "--require", policy, "--program", "none")
     assert (missing.returncode, missing.stderr.partition(":")[0]) == (4, "error")
     Path(policy).write_text("gpus = 8\n")

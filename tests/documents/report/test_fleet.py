@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpubind.documents.diff.snapshot import ImageOutcome, Snapshot, image_fact, sorted_snapshot
 from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeDriver, NodeError, NodeState
 from gpubind.documents.report.fleet import render_fleet_html
@@ -88,10 +90,13 @@ def test_a_verdict_of_an_error_is_one_and_an_answer_that_failed_does_not_count()
     assert found.all("h1")[0].text == "error 3 nodes"
 
 
-def test_a_card_names_the_build_of_gpubind_that_is_not_that_of_most() -> None:
-    nodes = {"n1": "0.1.0+gaaa", "n2": "0.1.0+gaaa", "n3": "0.1.0+gbbb"}
-    found = page(*(said(node, GOOD)._replace(document={"gpubind": build}) for node, build in nodes.items()))
-    assert [cell.text for cell in found.all("td")] == ["gpubind", "0.1.0+gaaa", "0.1.0+gbbb"]
+@pytest.mark.parametrize(
+    ("of_most", "other"), [("0.1.0+gaaa", "0.1.0+gbbb"), ("0.1.0+gaaa", "none"), ("none", "0.1.0+gbbb")]
+)
+def test_a_card_names_the_build_of_gpubind_that_is_not_that_of_most(of_most: str, other: str) -> None:
+    documents = [{} if build == "none" else {"gpubind": build} for build in (of_most, of_most, other)]
+    found = page(*(said(f"n{at}", GOOD)._replace(document=one) for at, one in enumerate(documents)))
+    assert [cell.text for cell in found.all("td")] == ["gpubind", of_most, other]
 
 
 def test_a_comparison_shows_what_differs_and_who_did_not_answer() -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import pytest
+
 import gpubind
-from gpubind.documents.report.picture import Part, Picture, data_of, fitted, picture_of
+from gpubind.documents.report.check import render_check_html
+from gpubind.documents.report.picture import LEFT, MIDDLE, Part, Picture, data_of, fitted, picture_of
 from gpubind.launch.prepare import preflight_on
-from gpubind.model import Request
+from gpubind.model import Plan, Request
 from gpubind.planner.planning import Query
 from gpubind.rules.linkage import linkage_of
 from tests.documents.report.pages import IMAGE, LOADER, NEWER, REPORT, made
 from tests.support.commands import HOST
+from tests.support.driver import V
 from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.trees import File, Spec
@@ -21,6 +28,10 @@ def drawn(report: gpubind.documents.check.report.Report = REPORT) -> Picture:  #
 
 
 PICTURE = drawn()
+assert REPORT.plan is not None
+PLAN: Plan = REPORT.plan
+CUDA = "libcuda.so, libcuda.so.1"
+ML = "libnvidia-ml.so.1"
 
 
 def labelled(picture: Picture, label: str) -> Part:
@@ -36,15 +47,13 @@ def needs(picture: Picture, label: str) -> list[tuple[str, str]]:
 
 
 def test_each_bind_each_node_and_the_program_is_in_a_row() -> None:
-    plan = REPORT.plan
-    assert plan is not None
     titles = "\n".join(row.title for row in PICTURE.rows)
-    for path in (*(mount.target for mount in plan.mounts), *(node.target for node in plan.devices), "/opt/app"):
+    for path in (*(mount.target for mount in PLAN.mounts), *(node.target for node in PLAN.devices), "/opt/app"):
         assert path in titles
 
 
 def test_the_program_leads_to_what_it_needs_and_to_what_is_missing() -> None:
-    assert needs(PICTURE, "/opt/app") == [("libcuda.so, libcuda.so.1", "use"), ("libgone.so", "broken")]
+    assert needs(PICTURE, "/opt/app") == [(CUDA, "use"), ("libgone.so", "broken")]
     assert labelled(PICTURE, "libgone.so").severity == "error"
 
 
@@ -61,8 +70,8 @@ def test_a_library_of_the_image_that_lacks_something_has_a_row_on_the_way_to_it(
 
 
 def test_what_is_left_out_leads_to_the_symbol_version_that_is_not_defined() -> None:
-    assert labelled(PICTURE, "libnvidia-ml.so.1").kind == "left-out"
-    assert needs(PICTURE, "libnvidia-ml.so.1") == [("GLIBC_2.38", "broken"), ("libc.so.6", "use")]
+    assert labelled(PICTURE, ML).kind == "left-out"
+    assert needs(PICTURE, ML) == [("GLIBC_2.38", "broken"), ("libc.so.6", "use")]
 
 
 def test_without_an_image_it_says_what_an_image_must_have() -> None:
@@ -101,7 +110,41 @@ def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end() -> None:
     assert fitted("libcuda.so.1", "middle") == "libcuda.so.1"
 
 
-def test_a_bind_of_the_user_over_a_file_of_the_plan_is_said() -> None:
-    linked = tuple(file._replace(origin="user") if "libcuda.so" in file.path else file for file in REPORT.linked)
-    facts = labelled(drawn(REPORT._replace(linked=linked)), "libcuda.so, libcuda.so.1").facts
-    assert ("covered by", "a bind of yours over /.gpubind/libs/libcuda.so.1") in facts
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ({"origin": "user"}, ("covered by", "a bind of yours over /.gpubind/libs/libcuda.so.1")),
+        ({"fault": "file too short"}, ("the loader", "file too short")),
+    ],
+    ids=["a bind of the user", "a fault"],
+)
+def test_what_keeps_a_file_of_the_plan_from_being_loaded_is_said(change: dict[str, Any], fact: tuple[str, str]) -> None:
+    linked = tuple(file._replace(**change) if file.path.endswith("libcuda.so.1") else file for file in REPORT.linked)
+    before, after = (labelled(drawn(one), CUDA).facts for one in (REPORT, REPORT._replace(linked=linked)))
+    assert [one for one in after if one not in before] == [fact]
+
+
+def test_a_file_that_is_left_out_says_what_it_is_and_by_which_rule() -> None:
+    (one,) = [one for one in PLAN.decisions if one.subject == ML and one.verdict == "left-out"]
+    facts = (("on the host", one.path), ("left out", one.detail), ("rule", one.rule), ("listed by", one.named_by))
+    assert labelled(PICTURE, ML).facts == facts
+
+
+def test_a_file_is_named_by_its_place_on_the_host_and_one_without_a_source_by_who_writes_it() -> None:
+    written = PLAN._replace(mounts=tuple(one._replace(source=None) for one in PLAN.mounts))
+    pictures = (PICTURE, drawn(REPORT._replace(plan=written)))
+    names = [{row.host for row in picture.rows if row.kind == "file"} for picture in pictures]
+    assert f"libcuda.so.{V}" in names[0]
+    assert names[1] == {"(rewritten by gpubind)"}
+
+
+def test_the_name_of_each_row_is_tied_to_its_lines_and_of_no_other() -> None:
+    around = [line for line in PICTURE.lines if line.kind in ("use", "broken")]
+    ends = {end for line in around if line.begin != line.end for end in (line.begin, line.end)}
+    rows = {row.id for row in PICTURE.rows}
+    assert {line.begin for line in around if line.begin == line.end} == rows & ends != rows
+
+
+def test_texts_begin_where_the_lines_are_counted_from() -> None:
+    svg = render_check_html(REPORT).partition("<svg id")[2].partition("</svg>")[0]
+    assert {int(at) for at in re.findall(r'<text x="([0-9]+)"', svg)} > {LEFT, MIDDLE}
