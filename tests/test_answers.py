@@ -19,11 +19,11 @@ from gpubind.errors import HostReadError, UnseenError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
 from gpubind.host.base import not_looked_at
 from gpubind.model import Request, answers
-from gpubind.model.answers import ABSENT, FORBIDDEN, LOOP, answer_in, could_not_look, is_optional, tried
+from gpubind.model.answers import ABSENT, LOOP, answer_in, could_not_look, is_optional, tried
 from tests.law.errors import with_shim
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.images import glibc, sandbox
-from tests.support.trees import Hidden, Node, make_tree, recorded_host
+from tests.support.trees import FORBIDDEN, Hidden, Node, make_tree, recorded_host
 from tests.support.trees import Unread as UnreadFile
 
 PROGRAM = """

@@ -140,6 +140,19 @@ def test_an_image_that_is_there_is_not_pulled(machine: Machine, line: tuple[str,
     assert (machine.run(*line).returncode, verbs(machine)) == (42, ["inspect", "save", "run"])
 
 
+@pytest.mark.parametrize(("program", "own", "is_looked_at"), [
+    *[("docker", "--debug", True), ("podman", "--log-level=debug", True), ("podman", "--root=/other", False)],
+    *[("docker", "--config=/other", False), ("docker", "--context=default", False)],
+    ("docker", "--host=unix:///run/docker.sock", False),
+])  # fmt: skip
+def test_where_an_option_may_name_another_store_no_image_of_the_usual_one_is_looked_at(
+    machine: Machine, program: str, own: str, is_looked_at: bool
+) -> None:
+    machine.has("stored")
+    done = machine.run("wrap", "--", program, own, "run", "--gpus", "all", "new/image", "true")
+    assert (done.returncode, verbs(machine)) == (42, ["inspect", "save", "run"] if is_looked_at else ["run"])
+
+
 @pytest.mark.parametrize("program", ["docker", "podman"])
 def test_pull_always_is_done_before_the_look_and_not_again(machine: Machine, program: str) -> None:
     machine.has("stored")

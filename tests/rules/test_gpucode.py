@@ -539,9 +539,10 @@ def test_a_gpu_that_the_table_does_not_have_is_asked_of_nvidia_smi() -> None:
 
 def test_a_gpu_of_amd_whose_processor_is_not_known_is_not_asked_of_nvidia_smi() -> None:
     kernel = {path: item for path, item in amd_gpus.kernel().items() if "kfd" not in path}
-    image = image_with_bytes(glibc(), torch("gfx1100"))
+    image = image_with_bytes(glibc(), {**torch("gfx1100"), f"{SITE}/vllm/_C.abi3.so": code("gfx1100")})
     (found,) = findings(amd_gpus.amd_host(amd_gpus.opt(), kernel), image, about="gpu-code-unread")
     assert (found.subject, found.vendor) == ("AMD Instinct MI300X", "amd")
+    assert found.where == f"{SITE}/torch/lib/libtorch_hip.so"  # the first of those with code
     assert "KFD" in (found.why or "")
     assert "nvidia" not in f"{found.why} {found.hint}"
     assert "`rocminfo`" in (found.hint or "")

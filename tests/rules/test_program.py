@@ -12,7 +12,8 @@ import pytest
 from gpubind.loader.execve import started_by_env
 from gpubind.model import Finding
 from tests.image.cuda_trees import SITE
-from tests.rules.cases_image import HOST
+from tests.rules.cases_host import NVVM, lacking
+from tests.rules.cases_image import HOST, needing
 from tests.rules.situations import Situation, found, started
 from tests.support.elf import elf
 from tests.support.images import glibc, image, sandbox
@@ -207,6 +208,26 @@ def test_the_images_search_paths_count() -> None:
     }
     assert said("solve", spec) == []
     assert said("sh", spec) == []
+
+
+@pytest.mark.parametrize(("more", "is_missing"), [(0, True), (1, False)])
+def test_of_a_processor_with_more_than_8_mib_of_description_it_is_not_known_what_is_for_it(
+    more: int, is_missing: bool
+) -> None:
+    cpuinfo = "vendor_id\t: GenuineIntel\nflags\t\t: fpu\n\n".ljust((8 << 20) + more)
+    below = "/usr/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v4"
+    solve: Spec = {SOLVE: File(elf(kind=2, needed=("libx.so.1",)), 0o755), f"{below}/libx.so.1": elf("libx.so.1")}
+    findings = found(Situation((*HOST, {"/proc/cpuinfo": cpuinfo}), image(glibc("2.41"), solve), program=SOLVE))
+    assert ("program-library-missing" in [one.code for one in findings]) == is_missing
+
+
+def test_a_library_of_the_driver_that_the_host_lacks_is_to_be_installed_on_the_host() -> None:
+    name = "libnvidia-nvvm.so.4"
+    parts = (*lacking(*NVVM), needing("libcuda", needed=(name,)))
+    solve: Spec = {SOLVE: File(elf(kind=2, needed=(name,)), 0o755)}
+    findings = found(Situation(parts, image(glibc(), solve), {"caps": ("compute",)}, program=SOLVE))
+    told = [(one.code, one.command) for one in findings if one.subject == name and one.severity == "error"]
+    assert told == [(code, f"gpubind explain {name}") for code in ("library-missing", "program-library-missing")]
 
 
 def test_a_program_that_was_not_asked_for_is_to_be_asked_for() -> None:

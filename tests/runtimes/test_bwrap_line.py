@@ -9,7 +9,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
-from gpubind.model import ContainerPath, HostPath, Request
+from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.bubblewrap.root import in_line
 from gpubind.runtimes.cmdline.programs import PROGRAMS
@@ -26,10 +26,11 @@ GPU = ("--dev-bind", "/dev/nvidia0", "/dev/nvidia0")
 
 
 def options_of(
-    *arguments: str, rooted: bool = True, spec: Optional[Spec] = None, **facts: Any
+    *arguments: str, rooted: bool = True, spec: Optional[Spec] = None, env: tuple[EnvVar, ...] = (), **facts: Any
 ) -> tuple[tuple[str, ...], ...]:
     opened: Optional[Image] = image(glibc(), spec or {}) if rooted else None
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=GPUBIND)
+    made = made._replace(env=(*made.env, *env))
     tree = opened.tree if opened else None
     start = start_by("bwrap", **{"staged": STAGED, "arguments": arguments, "tree": tree, **facts})
     return tuple(option.words for option in PROGRAMS["bwrap"].read(in_line(made, start).options).options)
@@ -119,6 +120,10 @@ def test_with_clearenv_the_callers_variables_stay_outside() -> None:
     options = options_of(*ROOT, "--clearenv", environ={"LD_LIBRARY_PATH": "/callers", "PATH": "/bin"})
     assert variable(options, "LD_LIBRARY_PATH") == "/.gpubind/libs"
     assert variable(options, "PATH") is None
+
+
+def test_a_variable_that_the_plan_removes_is_removed() -> None:
+    assert ("--unsetenv", "A") in options_of(*ROOT, env=(EnvVar("A", "unset", None, None, "gpus"),))
 
 
 def test_what_the_user_takes_away_stays_away() -> None:

@@ -104,11 +104,19 @@ def test_a_variable_has_the_users_value_then_ours_then_the_images(program: str) 
 
 @BOTH
 def test_a_value_that_cannot_be_composed_is_not_guessed(program: str) -> None:
-    with pytest.raises(RuntimeLimitError, match="image-needed"):
+    with pytest.raises(RuntimeLimitError, match="image-needed: "):
         make(begun(program, has_unread_env_files=True))
     start = begun(program)
-    with pytest.raises(RuntimeLimitError, match="image-needed"):
+    with pytest.raises(RuntimeLimitError, match="image-needed: "):
         words(planned()._replace(image=None), start)
+
+
+@BOTH
+@pytest.mark.parametrize("value", ["a\udcff", "a\0b"])
+def test_a_value_that_is_not_utf8_or_has_a_nul_is_named(program: str, value: str) -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(begun(program), env=(EnvVar("A", "set", value, None, "cdi"),))
+    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
 
 
 @BOTH
@@ -457,8 +465,9 @@ def test_a_directory_is_podmans_rootfs_with_an_overlay() -> None:
 
 @pytest.mark.parametrize("path", ["/a:b", "/a,b", "/a b", '/a"b', "/a\\b", "/a\udcff"])
 def test_a_directory_that_rootfs_cannot_say_is_named(path: str) -> None:
-    with pytest.raises(RuntimeLimitError, match="unsayable-path"):
+    with pytest.raises(RuntimeLimitError, match="unsayable-path") as caught:
         started(begun("podman"), "exec", path, "true")
+    assert caught.value.why.startswith("--rootfs takes no path with a colon, a comma, a quote, ")
 
 
 def test_an_ordinary_users_podman_starts_no_directory_of_anothers() -> None:

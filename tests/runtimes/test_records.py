@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
+from gpubind.image.reference import FILE_FORMS
 from gpubind.launch.caller import begin
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, WRAPPED, runtime_of_format
 from gpubind.runtimes.cmdline.programs import EVERY, OTHERS, PROGRAMS
@@ -37,6 +38,12 @@ def test_each_record_has_the_name_of_its_row(name: str) -> None:
     runtime = RUNTIMES[name]
     assert runtime.name == name
     assert runtime.images
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_runtime_that_does_not_start_every_file_and_directory_says_what_to_do_with_the_others(name: str) -> None:
+    starts_all = {"directory", *FILE_FORMS} <= {*RUNTIMES[name].images}
+    assert (RUNTIMES[name].image_hint == "") == starts_all
 
 
 @pytest.mark.parametrize("chosen", PLAN_FORMATS)
