@@ -481,7 +481,9 @@ def test_root_registers_no_package_that_others_could_change(root: Path) -> None:
 
 
 def test_errors_name_the_key() -> None:
-    with pytest.raises(FormatError, match="bad-config"):
-        in_docker(b'{"runtimes": 1}', ENTRY)
+    for text, place in ((b'{"runtimes": 1}', "key runtimes"), (b"[]", "the whole document")):
+        with pytest.raises(FormatError, match="bad-config") as caught:
+            in_docker(text, ENTRY)
+        assert caught.value.place == place
     with pytest.raises(UsageError, match="setup-conflict"):
         in_docker(b'{"runtimes": {"gpubind": {"path": "/x"}}}', ENTRY)

@@ -421,7 +421,7 @@ def _of_vendor(message: Message, line: bytes) -> Message:
     if message.name not in _replacing() and not _OPTION.search(message.do):
         return message
     vendor = vendor_of(line)
-    if vendor is None or vendor == "nvidia":
+    if vendor is None:
         return message
     own = _instead().get((vendor, message.name), message)
     return own._replace(do=_OPTION.sub(vendor_option(vendor), own.do))
@@ -481,7 +481,6 @@ def _says_failure(text: bytes, words: frozenset[bytes]) -> bool:
     whole, parts = _failure_words()
     if not words.isdisjoint(whole):
         return True
-    text = b" " + text
     return any(part in text for part in parts)
 
 

@@ -192,7 +192,7 @@ def test_what_is_there_and_not_a_program_is_not_said_to_be_missing(tmp_path: Pat
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "text").write_text("x = 1")
     image = tmp_path / "image"
-    make_tree(image, glibc("2.36"))
+    make_tree(image, {**glibc("2.36"), "/run": File(b"#!/bin/gone\n", 0o755)})
 
     def said(*words: object) -> str:
         return gpubind("explain", "--tree", *map(str, words)).stderr
@@ -200,6 +200,7 @@ def test_what_is_there_and_not_a_program_is_not_said_to_be_missing(tmp_path: Pat
     assert f"{tmp_path} is a directory, not a program" in said(tmp_path)
     assert "is not a regular file: a FIFO" in said(tmp_path / "fifo")
     assert "why:   not an ELF file: starts with b'x = '" in said(tmp_path / "text")
+    assert "`/run` needs `/bin/gone`, which is not in the container\n" in said("/run", "--image", image, "--host", HOST)
     gone = "/usr/bin/no-such-program"
     assert f"`{gone}` is not on this host\n" in said(gone)
     assert f"`{gone}` is not in the record of the host\n" in said(gone, "--host", HOST)

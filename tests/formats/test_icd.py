@@ -54,7 +54,13 @@ def test_every_library_path_is_listed_in_file_order(document: Any, libraries: tu
 
 
 @pytest.mark.parametrize(
-    "text", ["libnvidia-opencl.so.1\n", "libnvidia-opencl.so.1", "\n  libnvidia-opencl.so.1\r\n\n"]
+    "text",
+    [
+        "libnvidia-opencl.so.1\n",
+        "libnvidia-opencl.so.1",
+        "\n  libnvidia-opencl.so.1\r\n\n",
+        pytest.param("libnvidia-opencl.so.1".ljust(SIZE_LIMIT), id="as-large-as-can-be"),
+    ],
 )
 def test_an_opencl_icd_is_one_line(text: str) -> None:
     assert parse_icd(text.encode()) == Icd(("libnvidia-opencl.so.1",), ["libnvidia-opencl.so.1"])

@@ -32,12 +32,11 @@ def code(generated: bytes = b"", portable: bytes = b"") -> GpuCode:
     return parse_gpu_code(io.BytesIO(elf("libx.so", more=more)))
 
 
-PVC_AND_DG2 = archive("64.12.60.7", "64.12.55.8")
+PVC_AND_DG2, ODD = (archive("64.12.60.7", "64.12.55.8", size=size) for size in (70_000, 70_001))
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_gpus_of_an_archive_are_read(packed: bool) -> None:
-    image = zstandard.compress(PVC_AND_DG2) if packed else PVC_AND_DG2
+@pytest.mark.parametrize("image", [PVC_AND_DG2, ODD, zstandard.compress(PVC_AND_DG2)], ids=["even", "odd", "packed"])
+def test_the_gpus_of_an_archive_are_read(image: bytes) -> None:
     found = code(image + bytes(16) + image)
     assert (found.code, found.ptx, found.unread) == (("dg2", "pvc"), (), None)
     assert found.vendors == {"intel"}
@@ -79,12 +78,19 @@ def test_some_gpus_run_code_for_another_generation(name: str, made_for: str, als
 
 
 PACKED = zstandard.compress(PVC_AND_DG2)
-DAMAGED = (b"\x7fELF", PVC_AND_DG2[:100], *(PACKED[:end] for end in (4, 5, 18, 40)))
+MANY = archive(*["64.12.60.7"] * (sycl.FILES_LIMIT // 2 + 1), size=0)
+DAMAGED = (b"\x7fELF", PVC_AND_DG2[:100], *(PACKED[:end] for end in (4, 5, 18, 40)), MANY)
 
 
-@pytest.mark.parametrize("image", [archive("64.99.1.0"), archive("x"), *DAMAGED])
-def test_what_is_not_understood_is_unread_unless_there_is_spirv(image: bytes) -> None:
-    assert code(image).unread
+@pytest.mark.parametrize(
+    ("image", "unread"),
+    [
+        *((archive(name), f"Intel GPU code for {name}, which is not known") for name in ("64.99.1.0", "x")),
+        *((image, "Intel GPU code that cannot be read") for image in DAMAGED),
+    ],
+)
+def test_what_is_not_understood_is_unread_unless_there_is_spirv(image: bytes, unread: str) -> None:
+    assert code(image).unread == unread
     assert code(image, SPIRV).unread is None
 
 

@@ -79,6 +79,15 @@ def test_pax_attributes_that_are_none(data: bytes) -> None:
     assert not answers(parse_pax, data)
 
 
+@pytest.mark.parametrize("text", ["x", "-1", "1" * 20, "\u0661"])
+def test_a_pax_number_that_is_none_is_damage_of_its_header(text: str) -> None:
+    header = parse_tar_header(info().tobuf())
+    assert header is not None
+    with pytest.raises(FormatError) as caught:
+        completed(header, {"uid": text})
+    assert (caught.value.place, caught.value.why) == ("byte 0", f"pax uid {text!r}")
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_damage_makes_another_exception(data: st.DataObject) -> None:

@@ -156,13 +156,14 @@ def test_what_wrap_does_not_read_or_path_lacks_gets_no_shim(
 
 
 def test_remove_removes_shims_alone(tmp_path: Path) -> None:
-    program(tmp_path / "real", "docker")
-    program(tmp_path / "real", "apptainer")
+    for name in ("docker", "apptainer", "nerdctl"):
+        program(tmp_path / "real", name)
     installed(tmp_path, "bin")
     mine = program(tmp_path / "bin", "podman", "mine")
     assert installed(tmp_path, "--remove", "bin", "podman").returncode == 4
     assert installed(tmp_path, "--remove", "bin", "docker").stdout == f"removed {tmp_path}/bin/docker\n"
-    assert installed(tmp_path, "--remove", "bin").stdout == f"removed {tmp_path}/bin/apptainer\n"
+    removed = "".join(f"removed {tmp_path}/bin/{name}\n" for name in ("apptainer", "nerdctl"))
+    assert installed(tmp_path, "--remove", "bin").stdout == removed
     assert list((tmp_path / "bin").iterdir()) == [mine]
 
 

@@ -8,18 +8,21 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import pytest
 
-from gpubind.cli.commands.oci_runtime import _open_host
+from gpubind.cli.commands.oci_runtime import _open_host, _report
 from gpubind.cli.declarations import PlanOptions
 from gpubind.launch.oci.passing import MARKS, SWITCHES, VALUED, config_of, may_request, read, split
+from gpubind.launch.target import Notice
+from gpubind.model import Finding
 from gpubind.runtimes.cmdline.tables import options_of
 from tests.launch.oci.bundles import bundle, config
 
 ENGINE = ("--root", "/run/create", "--log", "/run/log.json", "--log-format", "json", "--systemd-cgroup")
 CPU_MS = 25
+FOUND = Finding("uvm-missing", "warning", None, "/dev/nvidia-uvm", "gone")
 
 
 def test_the_glance_knows_the_options_of_runc_and_crun() -> None:
@@ -65,6 +68,26 @@ def test_own_options_end_at_dashes() -> None:
     assert split(["--runtime", "crun", "state", "x"]) == (["--runtime", "crun"], ["state", "x"])
     assert split(["--root", "/r", "state", "x"]) == ((), ["--root", "/r", "state", "x"])
     assert split(["--help"]) == (["--help"], ())
+
+
+@pytest.mark.parametrize(
+    ("message", "logged", "said"),
+    [
+        (FOUND._replace(severity="error"), ["error: uvm-missing: gone"], "error: uvm-missing: gone\n"),
+        (FOUND, ["warning: uvm-missing: gone"], ""),
+        (FOUND._replace(severity="note"), [], ""),
+        (Notice("warning", "no-image", "an image is not read"), [], ""),
+    ],
+    ids=["error", "warning", "note", "notice"],
+)
+def test_a_warning_is_in_the_log_and_an_error_on_standard_error_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], message: Union[Finding, Notice], logged: list[str], said: str
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    _report(("--log", str(log), "--log-format", "json", "create", "ID"), message)
+    assert [json.loads(line)["msg"] for line in log.read_text().splitlines()] == logged
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("mark", MARKS)
