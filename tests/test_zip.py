@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
@@ -16,7 +14,6 @@ import pytest
 
 import gpubind
 from gpubind.model.data import HOSTS
-from tests.support.fleet import FakeCluster
 
 PACKAGE = Path(gpubind.__file__).parent
 PACKAGING = PACKAGE.parent / "packaging"
@@ -51,14 +48,6 @@ def packed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return packed
 
 
-def run(words: list[str], at: Path, environ: Mapping[str, str]) -> tuple[int, str, str]:
-    """What a Python prints that has the packages of this one, and no gpubind but the packed one."""
-    site = os.pathsep.join(path for path in sys.path if path not in ("", str(PACKAGE.parent)))
-    environ = {"PATH": os.environ["PATH"], **environ, "PYTHONPATH": site, "GPUBIND_MEMO": "off"}
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=at, env=environ)
-    return done.returncode, done.stdout, done.stderr
-
-
 @pytest.mark.parametrize("how", ["absolute", "relative", "dotted", "below"])
 def test_one_file_finds_its_modules_and_data_however_it_is_named(packed: Path, how: str) -> None:
     above = packed.parent.parent
@@ -68,17 +57,11 @@ def test_one_file_finds_its_modules_and_data_however_it_is_named(packed: Path, h
         "dotted": (packed.parent, f"./{packed.name}"),
         "below": (above, f"./{packed.parent.name}/{packed.name}"),
     }[how]
-    assert run([name, "check", "-q", "--nv", "--host", HOSTS[0]], at, {}) == (0, "ok\n", "")
-
-
-def test_one_file_sends_itself_to_nodes_that_have_none(tmp_path: Path) -> None:
-    packed = pack(tmp_path / "gpubind.pyz")
-    cluster = FakeCluster(tmp_path)
-    cluster.clustershell("exec")
-    cluster.program("python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    words = ("fleet", "check", "--bootstrap", "--engine=clustershell", "--host=%h", f"--nodes={HOSTS[0]}", "--json")
-    status, printed, error = run([packed.name, *words], tmp_path, cluster.environ)
-    assert (status, json.loads(printed)["status"], error) == (0, "answered", "")
+    site = os.pathsep.join(path for path in sys.path if path not in ("", str(PACKAGE.parent)))
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": site, "GPUBIND_MEMO": "off"}
+    words = [sys.executable, name, "check", "-q", "--nv", "--host", HOSTS[0]]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=at, env=environ)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
 def test_each_python_can_read_what_refuses_the_older_ones() -> None:

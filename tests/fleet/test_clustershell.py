@@ -12,8 +12,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.support.commands import BARE, gpubind
+from tests.support.commands import BARE, HOST, gpubind
 from tests.support.fleet import GOOD, FakeCluster
+from tests.test_zip import PACKAGE, pack
 
 
 @pytest.fixture
@@ -75,6 +76,17 @@ def test_a_damaged_configuration_of_clustershell_is_an_error_that_names_it(clust
     done = fleet(cluster, "check", "-w", "n1")
     assert done.returncode == 6
     assert "defaults.conf" in done.stderr
+
+
+def test_one_file_sends_itself_to_nodes_that_have_no_gpubind(cluster: FakeCluster, tmp_path: Path) -> None:
+    pack(tmp_path / "gpubind.pyz")
+    cluster.program("python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    site = os.pathsep.join(path for path in sys.path if path not in ("", str(PACKAGE.parent)))
+    words = ("fleet", "check", "--bootstrap", "--engine=clustershell", "--host=%h", f"--nodes={HOST}", "--json")
+    command = [sys.executable, "gpubind.pyz", *words]
+    environ = {**cluster.environ, "PYTHONPATH": site}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, cwd=tmp_path)
+    assert (statuses(done), done.stderr) == ({HOST: "answered"}, "")
 
 
 NOT_READ = """
