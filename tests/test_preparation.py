@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from copy import copy
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
 from gpubind.api import open_host
+from gpubind.api import start as started
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.host import Host
 from gpubind.image.open import open_image
@@ -27,6 +30,7 @@ from tests.support.commands import HOST, gpubind
 from tests.support.driver import V, host, kernel, libraries, rhel
 from tests.support.golden import assert_listed
 from tests.support.images import glibc, image
+from tests.support.layers import archive, docker_archive, oci_layout, tar, write
 from tests.support.starts import start
 from tests.support.trees import Node, Spec, make_tree
 
@@ -317,6 +321,37 @@ def test_lines_whose_library_path_a_word_of_the_users_replaces_are_told(form: st
     assert ("library-path-last: --env LD_LIBRARY_PATH" in said) == is_told
 
 
+def test_a_start_on_this_machine_alone_asks_the_program_in_path(tmp_path: Path) -> None:
+    program = tmp_path / "apptainer"
+    program.write_text("#!/bin/sh\necho apptainer version 1.2.3\n")
+    program.chmod(0o755)
+    for place, version in (({"root": str(tmp_path)}, (1, 2, 3)), ({"host": HOST}, None)):
+        node = open_host(**place, environ={"PATH": str(tmp_path)})
+        assert start_on(node, RUNTIMES["apptainer"], ()).facts.version == version
+
+
+@pytest.mark.parametrize("home", ["/home/of/passwd", None])
+def test_the_home_of_a_start_is_that_of_the_user_database(home: Optional[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {os.getuid(): pwd.struct_passwd(("me", "x", 1, 1, "", home, "/bin/sh"))} if home else {}
+    monkeypatch.setattr(pwd, "getpwuid", known.__getitem__)
+    begun = begin(RUNTIMES["apptainer"], None, (), {"HOME": "/home/of/variable"}, open_host(HOST))
+    assert begun.caller.home == home
+
+
+@pytest.mark.parametrize("kind", ["oci-layout", "oci-archive", "docker-archive"])
+def test_a_layout_or_an_archive_that_is_named_without_its_prefix_is_refused_with_it(tmp_path: Path, kind: str) -> None:
+    files = (docker_archive if kind == "docker-archive" else oci_layout)([tar({"/etc/passwd": "x"})])
+    path = tmp_path / "image"
+    if kind == "oci-layout":
+        write(path, files)
+    else:
+        path.write_bytes(archive(files))
+    with pytest.raises(HostReadError) as caught:
+        started(str(path), ["true"], backend="apptainer", host=open_host(HOST), dry_run=True)
+    prefix = "oci" if kind == "oci-layout" else kind
+    assert (caught.value.code, caught.value.hint) == ("no-image", f"`{prefix}:{path}`")
+
+
 # What a check knows of a start.
 
 
@@ -336,7 +371,7 @@ def test_apptainers_words_for_32_bit_libraries_bring_them(begun: Start, wanted: 
     node = host(rhel(), libraries("/usr/lib", machine=3, bits=32), kernel())
     asked = Request(vendors=("nvidia",))
     for request, expected in ((asked, wanted), (asked._replace(caps=("compute",)), False)):
-        _, made = plan_start(node, Query(request), begun, None)
+        _, made = plan_start(node, Query(request), begun, None, or_empty=False)
         assert ("/.gpubind/libs32/libcuda.so.1" in {mount.target for mount in made.mounts}) is expected
 
 
@@ -345,7 +380,7 @@ def test_where_the_site_has_apptainers_own_flag_look_the_driver_is_found() -> No
     node = host(libraries(there), kernel())
     for value, found in ((f"{there}, {gone}", True), (f"{gone},opt/driver/lib", False)):
         begun = start(site={"gpu library path": (value,)})
-        _, made = plan_start(node, Query(Request(vendors=("nvidia",))), begun, None)
+        _, made = plan_start(node, Query(Request(vendors=("nvidia",))), begun, None, or_empty=False)
         assert (f"{there}/libcuda.so.{V}" in {mount.source for mount in made.mounts}) is found
         assert "unlisted-directory" not in {one.code for one in made.findings}
 

@@ -144,9 +144,7 @@ def prepare(
     return with_words(host, plan, start, image, files, in_line=in_line)
 
 
-def plan_start(
-    host: Host, query: Query, start: Start, image: Optional[Image], *, or_empty: bool = False
-) -> tuple[Host, Plan]:
+def plan_start(host: Host, query: Query, start: Start, image: Optional[Image], *, or_empty: bool) -> tuple[Host, Plan]:
     """Return the host as *start* sees it, and the plan. *or_empty*: as `plan_or_empty`.
 
     Errors: as `plan_host`; `UsageError` (code `like-in-words`) for the plan of another program.

@@ -206,7 +206,7 @@ def _of_nodes(options: Sequence[GivenOption]) -> Optional[GpuRequest]:
     """
     nodes = [option.value.split(":") for option in options if option.name == "device"]
     paths = [path.rstrip("/") for path, *_ in nodes]
-    is_renamed = any(target.startswith("/") and target != path for path, *rest in nodes for target in rest[:1])
+    is_renamed = any(target.startswith("/") and target != path for path, *rest in nodes for target in rest)
     renders = dict.fromkeys(match[1] for match in map(_RENDER.fullmatch, paths) if match)
     minors = dict.fromkeys(f"minor:{match[1]}" for match in map(_NVIDIA_NODE.fullmatch, paths) if match)
     is_amds = _KFD in paths and (_DRI in paths or renders)
