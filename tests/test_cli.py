@@ -928,6 +928,7 @@ def test_a_program_that_gpubind_does_not_start_has_a_page() -> None:
         (("plan", "--libc", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--nv", "--rocm", "--list", "/dev/null", "--host", HOST), "list-for-two", 2),
         (("plan", "--nv", "--host", "mi300x-rocm62"), "nothing-to-bind", 3),
+        (("plan", "--nv", "--host", "mi300x-rocm62", "--format", "apptainer"), "nothing-to-bind", 3),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -980,6 +981,7 @@ def test_a_word_before_the_image_that_is_no_option_of_the_runtimes_is_refused(tm
         assert (done.returncode, done.stderr.split(": ")[1]) == (2, "incomplete-argument")
     done = gpubind("run", "--host", HOST, "--dry-run", "--", "-c", env=env)
     assert (done.returncode, done.stderr.split(": ")[1]) == (2, "no-command")
+    assert "hint:  gpubind exec -- OPTIONS IMAGE\n" in done.stderr
 
 
 def test_exec_becomes_the_runtime_with_its_exit_status(tmp_path: Path) -> None:

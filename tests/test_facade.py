@@ -231,8 +231,10 @@ def test_a_document_that_is_kept_wants_a_place_for_its_files() -> None:
     on = host(rhel(), kernel(), {"/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": manifest})
     made = gpubind.plan(on, Request(vendors=("nvidia",)), layout=gpubind.open_layout(on, "cdi"))
     assert made.generated
-    with pytest.raises(gpubind.RuntimeLimitError, match="no-stage-dir"):
+    with pytest.raises(gpubind.RuntimeLimitError, match="no-stage-dir") as caught:
         gpubind.render(made, "cdi")
+    what = "a directory that only you may write to, that everybody may read, and that stays"
+    assert caught.value.hint == f"--stage-dir DIR: {what}"
 
 
 @pytest.mark.parametrize("form", ["table", "lmod", "tcl", "taskprolog"])
@@ -287,8 +289,18 @@ def test_a_wrapped_line_is_that_of_the_command_line() -> None:
     assert_fits(document, "command")
     assert (document["argv"], document["changed"], document["file"]) == (list(made.argv), made.changed, made.file)
     assert [found["code"] for found in document["findings"]] == [found.code for found in made.findings]
+    assert "image-libc" in [found.code for found in made.findings]
     assert made.changed
     assert "--nv" not in made.argv
+
+
+@pytest.mark.parametrize("action", ["exec", "run"])
+def test_a_check_of_a_line_looks_for_the_command_of_exec_and_for_no_arguments_of_run(
+    tmp_path: Path, action: str
+) -> None:
+    image = make_tree(tmp_path, glibc()).root
+    made = gpubind.wrap(("apptainer", action, "--nv", image, "/nothing"), host=HOST, dry_run=True, check=True)
+    assert ("program-missing" in [found.code for found in made.findings]) is (action == "exec")
 
 
 def test_the_document_of_a_line_has_the_differences_of_the_environment() -> None:

@@ -257,8 +257,13 @@ PLACES = [ContainerPath("/.gpubind/libs/libcuda.so.1"), ContainerPath("/usr/shar
 
 def test_a_skeleton_has_an_empty_file_at_each_place_and_is_made_once(tmp_path: Path) -> None:
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
-    made = stage_skeleton(PLACES, environ)
+    before = os.umask(0o022)
+    try:
+        made = stage_skeleton(PLACES, environ)
+    finally:
+        os.umask(before)
     assert [Path(made + place).read_bytes() for place in PLACES] == [b"", b""]
+    assert {stat.S_IMODE(os.stat(directory).st_mode) for directory, _, _ in os.walk(made)} == {0o755}
     inode = os.stat(made).st_ino
     assert stage_skeleton(reversed(PLACES), environ) == made
     assert os.stat(made).st_ino == inode

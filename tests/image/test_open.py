@@ -101,6 +101,7 @@ def code_of(reference: str) -> str:
         (bytes(1080) + b"\x53\xef" + bytes(100), "unknown-image", "ext"),
         (b"hello, world", "unknown-image", "hello"),
         (tar({"/etc/passwd": "x"}), "unknown-image", "manifest.json"),
+        (tar({"/etc/passwd": "x"}), "unknown-image", "saved by `docker save` or `podman save`"),
         (packed(b"hello, world" * 100), "unknown-image", "not a tar archive"),
     ],
 )
@@ -110,7 +111,7 @@ def test_a_file_that_is_no_image_is_named_for_what_it_is(tmp_path: Path, data: b
     with pytest.raises(GpubindError) as caught:
         open_image(str(path))
     assert caught.value.code == code
-    assert words in caught.value.why
+    assert words in f"{caught.value.why}; {caught.value.hint}"
     assert str(path) in caught.value.where
 
 

@@ -192,10 +192,14 @@ def test_a_docker_that_reads_no_specs_gets_the_plan(machine: Machine) -> None:
 
 def test_lines_whose_nodes_are_the_users_and_nerdctls_keep_the_plan(machine: Machine) -> None:
     machine.write_spec()
-    for line in ("podman --cdi-spec-dir /mine create --gpus all img", "nerdctl create --gpus all img"):
-        words, told = machine.wrapped(line)
-        assert "nvidia.com/gpu=all" not in words
-        assert told.startswith("warning: container-outlives-driver")
+    for line, why in (
+        ("podman --cdi-spec-dir /mine create --gpus all img", "such a line"),
+        ("nerdctl create --gpus all img", "this engine, or for these vendors"),
+    ):
+        done = machine.run("wrap", "-v", "--dry-run", "--", *line.split())
+        assert (done.returncode, "nvidia.com/gpu=all" in done.stdout) == (0, False)
+        assert "warning: container-outlives-driver" in done.stderr
+        assert f"no CDI device takes the place of paths: gpubind uses none for {why}\n" in done.stderr
 
 
 def test_exec_removes_its_container_unless_the_user_keeps_it(machine: Machine) -> None:

@@ -11,6 +11,8 @@ from typing import Optional
 
 import pytest
 
+import gpubind
+from gpubind.launch.execute import this_package, this_program
 from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
 from gpubind.launch.wrap.unread import _STARTS
 from gpubind.runtimes.cmdline.programs import PROGRAMS
@@ -48,6 +50,14 @@ def installed(
 
 def started(real: Path) -> list[str]:
     return (real / "started").read_text().split("\0")[:-1]
+
+
+@pytest.mark.parametrize("name", ["-c", "/opt/gpubind/__main__.py"])
+def test_a_process_without_a_program_of_its_own_is_started_again_by_the_package(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name])
+    assert this_program() == this_package() == (sys.executable, str(Path(gpubind.__file__).with_name("__main__.py")))
 
 
 def test_a_shim_starts_the_real_program_by_its_path(tmp_path: Path) -> None:

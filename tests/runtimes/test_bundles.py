@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.api import plan
-from gpubind.errors import RuntimeLimitError
+from gpubind.errors import HostReadError, RuntimeLimitError, UnseenError
 from gpubind.formats.archive.bundle import Bundle, parse_bundle
 from gpubind.image.facts import Image
 from gpubind.image.open import open_image
@@ -334,6 +335,26 @@ def test_a_bundle_is_an_image(tmp_path: Path) -> None:
     assert opened.tree.root == str(tmp_path / "rootfs")
     assert opened.bundle is not None
     assert opened.bundle.directory == str(tmp_path)
+
+
+def test_a_bundle_without_its_root_file_system_is_told_apart_from_one_that_nobody_could_look_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bundle(tmp_path, root={"path": "gone"})
+    with pytest.raises(HostReadError) as caught:
+        open_image(str(tmp_path))
+    assert (caught.value.code, caught.value.where) == ("no-image", str(tmp_path / "gone"))
+    assert caught.value.hint == "root.path of config.json names it"
+    real = os.stat
+
+    def stat(path: Any, **named: Any) -> os.stat_result:
+        if path == str(tmp_path / "gone/."):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, **named)
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(UnseenError):
+        open_image(str(tmp_path))
 
 
 def test_a_root_file_system_with_a_config_json_is_no_bundle(tmp_path: Path) -> None:
