@@ -77,8 +77,10 @@ def test_the_user_has_the_last_word_whether_there_is_a_memo(monkeypatch: pytest.
         assert bool(memo_keys(WORDS)) is is_on
 
 
-def test_other_commands_have_no_memo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_checks_and_starts_have_a_memo_and_other_commands_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(answer.SWITCH, "on")
+    for kept_words in (("plan",), ("check",), ("exec", "i", "c"), ("run", "i"), ("shell", "i"), ("wrap", "bwrap")):
+        assert memo_keys(kept_words) != ()
     for words in ((), ("--version",), ("record", "-o", "-"), ("explain", "libcuda.so.1"), ("pln",)):
         assert memo_keys(words) == ()
 

@@ -18,7 +18,7 @@ MOUNTINFO = """\
 26 22 0:8 / /tmp rw - tmpfs tmpfs rw
 27 22 7:0 / BASE/a rw - squashfs /dev/loop0 ro
 28 22 0:9 / /self rw - overlay overlay rw,lowerdir=/self,upperdir=BASE/b:c
-29 22 0:11 / /over\\040there rw - zfs pool/a\\040b rw
+29 22 0:11 / /over\\040there~ rw - zfs pool/a\\040b rw
 """
 
 
@@ -28,7 +28,8 @@ def file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystems
         (tmp_path / name).mkdir()
     (tmp_path / "mountinfo").write_text(MOUNTINFO.replace("BASE", str(tmp_path)))
     monkeypatch.setattr(filesystems, "MOUNTS", str(tmp_path / "mountinfo"))
-    monkeypatch.setattr(filesystems, "_device_name", lambda device: {0x801: "sda1"}.get(device, ""))
+    (tmp_path / "8:1").symlink_to("../../devices/virtual/block/sda/sda1")
+    monkeypatch.setattr(filesystems, "_DEVICES", str(tmp_path))
     monkeypatch.setattr(filesystems, "_exists", lambda path: path == "/sys/fs/ext4/sda1" or os.path.lexists(path))
     return FileSystems()
 
@@ -47,6 +48,6 @@ def test_a_file_system_stands_by_its_number_in_sysfs_or_by_what_mountinfo_says(f
     assert asked("/x", 8, 1) == (("inode", "/sys/fs/ext4/sda1"),)
     assert asked("/tmp/x", 0, 8) == ()
     assert asked("/home/x", 0, 7) == (("mounted", (" 0:7 / /home ", " - nfs4 server:/home rw,vers=4.2")),)
-    assert asked("/over there/x", 0, 99) == (("mounted", (r" 0:11 / /over\040there ", r" - zfs pool/a\040b rw")),)
+    assert asked("/over there~/x", 0, 99) == (("mounted", (r" 0:11 / /over\040there~ ", r" - zfs pool/a\040b rw")),)
     assert asked("/x", 7, 0) is None
     assert asked("/new", 9, 9) == asked("/x", 8, 1)  # a subvolume, by its place
