@@ -72,6 +72,7 @@ def place(tmp_path: Path) -> Place:
         tmp_path,
         {
             "/site/1.2/libmpi.so.12": elf("libmpi.so.12"),
+            "/site/1.2/tuned.so": elf("libmpi.so.12"),
             "/site/lib": Link("1.2"),
             "/site/absolute": Link("/site/1.2"),
             "/site/etc/conf": Link("/etc/passwd"),
@@ -202,6 +203,7 @@ def test_an_empty_element_of_the_library_path_is_the_working_directory(place: Pl
         ("LD_LIBRARY_PATH", "/opt/site", True),
         ("LD_PRELOAD", "/opt/site/lib/libmpi.so.12", False),
         ("LD_PRELOAD", "/opt/nothing.so /opt/site/lib/libmpi.so.12", False),
+        ("LD_PRELOAD", "/opt/site/lib/tuned.so", False),
         ("LD_PRELOAD", "/opt/nothing.so", True),
         ("PATH", "/opt/site/lib", True),
     ],

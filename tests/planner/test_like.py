@@ -13,7 +13,7 @@ from gpubind.planner.like import FLAVOURS, shipped_names
 from tests.support.driver import host, kernel, libraries, ubuntu
 from tests.support.elf import elf
 from tests.support.ldcache import build_ldcache, entry
-from tests.support.trees import Dir, File, Item, Link, Socket, Spec
+from tests.support.trees import Dir, File, Hidden, Item, Link, Socket, Spec
 
 LIBS = "/.singularity.d/libs"
 CONF = {"apptainer": "/etc/apptainer/nvliblist.conf", "singularity": "/etc/singularity/nvliblist.conf"}
@@ -171,6 +171,12 @@ def test_an_absolute_entry_is_a_file_to_apptainer_and_a_program_to_singularity(
         "/etc/ld.so.cache": build_ldcache([]),
     }
     assert binds(like(flavour, spec)) == expected
+
+
+def test_a_file_of_the_list_that_the_caller_may_not_see_stops_apptainer() -> None:
+    for item, cases in ((Hidden(), ["/opt/data.json"]), ("{}", [])):
+        made = like("apptainer", {CONF["apptainer"]: "/opt/data.json\n", "/opt/data.json": item}, ubuntu())
+        assert [one.subject for one in made.findings if one.code == "like-entry"] == cases
 
 
 def test_a_program_is_the_first_executable_in_path_and_lands_in_usr_bin() -> None:

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple, Optional
 import pytest
 
 from gpubind.api import plan
+from gpubind.host import ListFile
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Group, Plan, Request, Side
+from gpubind.planner.planning import Query, plan_host
 from tests.support import amd
 from tests.support.driver import V, cache, host, kernel, libraries
 from tests.support.elf import elf
@@ -118,14 +120,16 @@ def test_a_version_of_which_the_image_has_no_other_is_named_as_such() -> None:
     assert finding.why == "libz.so.1: version `ZLIB_1.2.9' not found (required by libcuda.so.1)"
 
 
-def test_a_manifest_of_rocm_whose_library_stays_behind_stays_too() -> None:
-    vendor, opencl = "/etc/OpenCL/vendors/amdocl64.icd", "libamdocl64.so"
+@pytest.mark.parametrize("place", ["/etc/OpenCL/vendors/amdocl64.icd", "/usr/share/OpenCL/vendors/amdocl64.icd"])
+def test_a_manifest_of_rocm_whose_library_stays_behind_stays_too(place: str) -> None:
+    opencl = "libamdocl64.so"
+    listed = ListFile("/etc/gpubind/rocmliblist.conf", f"{HSA[0]}\n{opencl}\n{place}\n".encode(), shipped=False)
     for is_new in (False, True):
         files = {f"{ROCM}/{opencl}": library(opencl, is_new=is_new), f"{ROCM}/{HSA[0]}": library(HSA[0])}
-        on = amd.amd_host(amd.kernel(), files, {vendor: f"{opencl}\n"})
-        made = plan(on, Request(vendors=("amd",)), image=image(glibc("2.36")))
-        assert (vendor in [mount.target for mount in made.mounts]) is not is_new
-        details = [one.detail for one in made.decisions if one.subject == vendor and one.verdict == "left-out"]
+        on = amd.amd_host(amd.kernel(), files, {place.replace("/usr/share", "/usr/local/share"): f"{opencl}\n"})
+        made = plan_host(on, Query(Request(vendors=("amd",)), listed), image(glibc("2.36")))
+        assert (place in [mount.target for mount in made.mounts]) is not is_new
+        details = [one.detail for one in made.decisions if one.subject == place and one.verdict == "left-out"]
         assert details == (["libamdocl64.so, which it names, is not brought along"] if is_new else [])
 
 

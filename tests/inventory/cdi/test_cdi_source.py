@@ -202,13 +202,15 @@ ODD: Spec = {path.replace("/usr/lib64", "/srv/driver"): item for path, item in l
 """A driver where nobody looks."""
 
 
-@pytest.mark.parametrize("source", ["auto", "liblist"])
-def test_specs_are_asked_if_nobody_else_finds_libcuda(source: str) -> None:
-    on = host(ODD, kernel(), {"/etc/cdi/nvidia.json": spec(mounts=driver(ODD))})
-    of = plan(on, Request(source=source))
+@pytest.mark.parametrize(
+    ("source", "libcuda", "answer"),
+    [("auto", V, (True, "cdi")), ("liblist", V, (False, "liblist")), ("auto", "535.54.03", (False, "liblist"))],
+)
+def test_specs_are_asked_if_nobody_else_finds_libcuda(source: str, libcuda: str, answer: tuple[bool, str]) -> None:
+    text = spec(mounts=driver(ODD)).replace(f"libcuda.so.{V}", f"libcuda.so.{libcuda}")
+    of = plan(host(ODD, kernel(), {"/etc/cdi/nvidia.json": text}), Request(source=source))
     has = "/srv/driver/libcuda.so." + V in [mount.source for mount in of.mounts]
-    served = of.drivers[0].source.served
-    assert (has, served) == ((True, "cdi") if source == "auto" else (False, "liblist"))
+    assert (has, of.drivers[0].source.served) == answer
     passed = {passed.source: passed.code for passed in of.drivers[0].source.passed_over}
     assert (passed.get("liblist") == "no-libcuda") is has
     assert bool(findings(of, "no-libcuda")) is not has

@@ -110,6 +110,7 @@ def test_a_line_that_brings_nothing_has_a_decision_with_its_place(line: str, ver
     (decision,) = decided(plan, line.split(", ")[1])
     assert (decision.verdict, decision.rule) == (verdict, rule)
     assert decision.named_at == f"{TEGRA_LISTS}/drivers.csv:2"
+    assert decision.path == (None if verdict == "absent" else line.split(", ")[1])
 
 
 def test_nothing_above_the_lists_is_bound_by_a_pattern() -> None:
