@@ -52,7 +52,7 @@ def started(real: Path) -> list[str]:
     return (real / "started").read_text().split("\0")[:-1]
 
 
-@pytest.mark.parametrize("name", ["-c", "/opt/gpubind/__main__.py"])
+@pytest.mark.parametrize("name", ["-c", "-m", "/opt/gpubind/__main__.py"])
 def test_a_process_without_a_program_of_its_own_is_started_again_by_the_package(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import gpubind
 from gpubind.api import plan
 from gpubind.documents.text import render_json
 from gpubind.errors import HostReadError, UsageError
-from gpubind.formats.text.record import RecordedDirectory, RecordedEntry, parse_record
+from gpubind.formats.text.record import RecordedDirectory, RecordedEntry, RecordedList, parse_record
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.specs import choose, read_registry
@@ -200,15 +200,23 @@ def test_nobody_asks_specs_unasked(source: str) -> None:
 
 ODD: Spec = {path.replace("/usr/lib64", "/srv/driver"): item for path, item in libraries("/usr/lib64").items()}
 """A driver where nobody looks."""
+SITES = RecordedList("nvliblist.conf", "/etc/gpubind/nvliblist.conf", "libcuda.so\n")
 
 
 @pytest.mark.parametrize(
-    ("source", "libcuda", "answer"),
-    [("auto", V, (True, "cdi")), ("liblist", V, (False, "liblist")), ("auto", "535.54.03", (False, "liblist"))],
+    ("source", "libcuda", "sites", "answer"),
+    [
+        ("auto", V, (), (True, "cdi")),
+        ("liblist", V, (), (False, "liblist")),
+        ("auto", "535.54.03", (), (False, "liblist")),
+        ("auto", V, (SITES,), (False, "liblist")),
+    ],
 )
-def test_specs_are_asked_if_nobody_else_finds_libcuda(source: str, libcuda: str, answer: tuple[bool, str]) -> None:
+def test_specs_are_asked_if_nobody_else_finds_libcuda(
+    source: str, libcuda: str, sites: tuple[RecordedList, ...], answer: tuple[bool, str]
+) -> None:
     text = spec(mounts=driver(ODD)).replace(f"libcuda.so.{V}", f"libcuda.so.{libcuda}")
-    of = plan(host(ODD, kernel(), {"/etc/cdi/nvidia.json": text}), Request(source=source))
+    of = plan(host(ODD, kernel(), {"/etc/cdi/nvidia.json": text}, lists=sites), Request(source=source))
     has = "/srv/driver/libcuda.so." + V in [mount.source for mount in of.mounts]
     assert (has, of.drivers[0].source.served) == answer
     passed = {passed.source: passed.code for passed in of.drivers[0].source.passed_over}
