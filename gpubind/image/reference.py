@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Literal, Optional, get_args
 
 from gpubind.errors import HostReadError, UnseenError, UsageError
-from gpubind.formats.archive.magic import is_sif, is_squashfs
 from gpubind.frozen import NamedTuple
 from gpubind.model.answers import exists, is_directory, is_file
 
@@ -166,6 +165,7 @@ def _form_of_file(path: str) -> ImageForm:
     from contextlib import closing
 
     from gpubind.files.blob import open_blob
+    from gpubind.formats.archive.magic import is_sif, is_squashfs
 
     try:
         with closing(open_blob(path)) as blob:
