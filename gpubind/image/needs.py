@@ -19,6 +19,7 @@ from typing import Any, Literal, Optional
 from gpubind.errors import FormatError, HostReadError
 from gpubind.files import Tree, glob_or_note
 from gpubind.formats.driver.cuda_compat import wanted_cuda
+from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.formats.driver.names import driver_section, rocm_section
 from gpubind.formats.driver.require import least_driver, requirements_of
 from gpubind.formats.elf.elf import ElfFacts, split_library_path
@@ -49,7 +50,6 @@ from gpubind.model.rocm import is_rocms, release_with
 
 FILES_LIMIT = 512
 """Files of an image in which libraries of the driver are looked for."""
-CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 _SITE = "site:"
 _SYCLS = re.compile(r"lib(?:sycl|ze_loader|DPCTL\w*|imf|intlc|irng|mkl_sycl\w*|svml)\.so")
 """Libraries of Intel's compiler, and of SYCL's runtime."""
@@ -154,10 +154,10 @@ class ImageNeeds(NamedTuple):
         facts = self.facts
         if self.cuda or any(code.gpu_code.modules for code in self.gpu_code):
             found["compute"] = True, f"CUDA {self.cuda[0].version}" if self.cuda else "GPU code"
-        asked = facts.env.get(CAPABILITIES_VARIABLE, "")
+        asked = facts.env.get(CAPS_VARIABLE, "")
         for one in CAPABILITIES:
             if one in asked.split(","):
-                found.setdefault(one, (True, CAPABILITIES_VARIABLE))
+                found.setdefault(one, (True, CAPS_VARIABLE))
         for sure in ("linked", "opened"):
             for library in self.libraries:
                 if library.use == sure and library.vendor != "amd":
@@ -374,8 +374,9 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
 
 
 def drivers_libraries(image: Image, tree: Tree, program: str, linked: Iterable[str]) -> tuple[DriverLibrary, ...]:
-    """Return the libraries of drivers that the file *program* in *tree*, a container of *image*, uses; also those that
-    the files of *linked* use which usually open a driver.
+    """Return the libraries of drivers that the file *program* uses in *tree*, a container of *image*.
+
+    The result has also the libraries that files of *linked* use, if those files usually open a driver.
     """
     looked = _Looked(image, tree)
     looked.look(program)

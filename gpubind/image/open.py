@@ -10,7 +10,7 @@ from typing import Optional, Union
 from gpubind.errors import FormatError, GpubindError, HostReadError, UnseenError, UsageError, like
 from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.files.live import LiveTree
-from gpubind.formats.archive.magic import is_sif, is_squashfs, meaning_of
+from gpubind.formats.archive.magic import HEAD_SIZE, is_sif, is_squashfs, meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
 from gpubind.model import HostPath, ImageKind
@@ -38,7 +38,6 @@ ENVIRONMENTS = {
     "pyvenv.cfg": "a virtual environment of Python, not an image",
 }
 """By the name that each has at its top."""
-HEAD_SIZE = 2048
 OPEN_LIMIT = 4
 """Images that several checks keep open: each has files and directories open, of which a process may have few."""
 

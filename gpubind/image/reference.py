@@ -48,8 +48,6 @@ FILE_ENDINGS = (".sif", ".sqsh", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 """No image of a store is meant by a name that ends so."""
 _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 
-HEAD_SIZE = 42
-"""The first bytes of a file, by which its form is known."""
 CONFIG = "config.json"
 _SYSTEM = ("usr", "bin", "etc")
 """Names in a root file system, which may have a config.json, too, but not in a bundle."""
@@ -165,7 +163,7 @@ def _form_of_file(path: str) -> ImageForm:
     from contextlib import closing
 
     from gpubind.files.blob import open_blob
-    from gpubind.formats.archive.magic import is_sif, is_squashfs
+    from gpubind.formats.archive.magic import HEAD_SIZE, is_sif, is_squashfs
 
     try:
         with closing(open_blob(path)) as blob:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Optional
 
 from gpubind.errors import FormatError
+from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.formats.driver.require import drivers_of, holds, of_driver
-from gpubind.image.needs import CAPABILITIES_VARIABLE, ImageNeeds
+from gpubind.image.needs import ImageNeeds
 from gpubind.model import Finding, architecture, finding
 from gpubind.model.cuda import branch_of, cuda_max, is_addition, minimum_driver, version_key
 from gpubind.model.gpucode import best_share, by_owner, sum_of, vendor_of
@@ -176,8 +177,8 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 def _capabilities(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     if policy.capabilities is None:
         return
-    if CAPABILITIES_VARIABLE in needs.facts.undecided:
-        yield _undecided(policy, "capabilities", _ONLY_A_SHELL.format(CAPABILITIES_VARIABLE))
+    if CAPS_VARIABLE in needs.facts.undecided:
+        yield _undecided(policy, "capabilities", _ONLY_A_SHELL.format(CAPS_VARIABLE))
     given = ", ".join(policy.capabilities) or "none"
     for name, is_sure, by in needs.capabilities:
         if name in policy.capabilities:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES, split_nvidia_visible
+from gpubind.formats.driver.gpu_names import CAPS_VARIABLE, NVIDIA_VISIBLE_DEVICES, split_nvidia_visible
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.observe import changed
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
 
 FILE = "x-create=auto,bind,ro,nosuid,nodev,private"
 NODE = "x-create=auto,bind,rw,nosuid,noexec,private"
-"""As Enroot's own hook binds the nodes of a restricted /dev: with `nodev` none could be opened."""
+"""The options with which Enroot's own hook binds nodes where /dev is restricted. `nodev` would keep them closed."""
 OURS = GPUBIND.libdir.rpartition("/")[0]
 PLACE = f"tmpfs:{OURS}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
 """Where the mount points below `OURS` are made: of these, the container's directory keeps none."""
 FROM_HOST = ("/dev", "/proc", "/sys")
 """Directories of the host that every container has; /dev, where it is not restricted."""
-CAPS = "NVIDIA_DRIVER_CAPABILITIES"
 
 
 class Enroot(Runtime):
@@ -74,7 +73,9 @@ class Enroot(Runtime):
     def wants_compat32(self, start: Start) -> bool:
         """Return whether Enroot's hook would run, and bring 32-bit libraries: they are among `all`, too."""
         variables = _variables(start)
-        visible, caps = (_setting(start, name) or variables.get(name, "") for name in (NVIDIA_VISIBLE_DEVICES, CAPS))
+        visible, caps = (
+            _setting(start, name) or variables.get(name, "") for name in (NVIDIA_VISIBLE_DEVICES, CAPS_VARIABLE)
+        )
         return bool(split_nvidia_visible(visible)) and not {"all", "compat32"}.isdisjoint(caps.split(","))
 
     def words(self, plan: Plan, start: Start) -> RuntimeArguments:

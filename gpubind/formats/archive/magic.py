@@ -5,6 +5,8 @@ The superblock of ext2 and its successors is at 1024; images of Singularity 2 ha
 
 from __future__ import annotations
 
+HEAD_SIZE = 2048
+"""The bytes at the beginning of a file that decide here."""
 NOT_UNPACKED = {"xz": b"\xfd7zXZ\0", "bzip2": b"BZh"}
 """First bytes of compressions that are not read here."""
 _MEANINGS = (

@@ -16,9 +16,9 @@ from gpubind.errors import FormatError, UsageError
 from gpubind.formats.archive.bundle import Bundle
 from gpubind.formats.driver.cdi import parse_cdi_name
 from gpubind.formats.driver.engines import REQUEST_MOUNTS, TOOLKIT_FILE, RequestPolicy
-from gpubind.formats.driver.gpu_names import AMD_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import AMD_VISIBLE_DEVICES, CAPS_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from gpubind.host.base import GPUDIRECT_VARIABLES, MIG_VARIABLES, REQUIRE_JETPACK
-from gpubind.launch.wrap.gpus import CAPS, GpuRequest, assignment, capabilities_of, cdi_gpu, is_void, of_cdi, of_visible
+from gpubind.launch.wrap.gpus import GpuRequest, assignment, capabilities_of, cdi_gpu, is_void, of_cdi, of_visible
 from gpubind.model import CAPABILITIES, Capability
 from gpubind.runtimes.bundles import HOOKS
 
@@ -61,14 +61,17 @@ def _capabilities(env: Mapping[str, str], granted: Optional[tuple[str, ...]]) ->
 
     Errors: `UsageError` (code `wrap-gpus`) for one that is none, or not granted.
     """
-    text = env.get(CAPS, "")
-    is_legacy = _is_legacy(env) and CAPS not in env
-    caps = CAPABILITIES if is_legacy else capabilities_of(text, assignment(CAPS, text))
+    text = env.get(CAPS_VARIABLE, "")
+    is_legacy = _is_legacy(env) and CAPS_VARIABLE not in env
+    caps = CAPABILITIES if is_legacy else capabilities_of(text, assignment(CAPS_VARIABLE, text))
     if granted is None or set(granted).issuperset(CAPABILITIES):
         return caps
     refused = [cap for cap in caps or () if cap not in granted]
     if refused and caps != CAPABILITIES:
-        what, why = f"`{assignment(CAPS, text)}` is not granted", f"{TOOLKIT_FILE} grants {', '.join(granted)}"
+        what, why = (
+            f"`{assignment(CAPS_VARIABLE, text)}` is not granted",
+            f"{TOOLKIT_FILE} grants {', '.join(granted)}",
+        )
         raise UsageError("wrap-gpus", what, why=why, hint=f"leave out {', '.join(refused)}")
     return tuple(cap for cap in caps or CAPABILITIES if cap in granted and (caps is not None or cap != "compat32"))
 

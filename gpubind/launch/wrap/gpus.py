@@ -19,7 +19,13 @@ from typing import Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.cdi import KINDS, CdiName, parse_cdi_name
-from gpubind.formats.driver.gpu_names import TOOLKIT_VARIABLES, parse_gpu_id, split_amd_visible, split_nvidia_visible
+from gpubind.formats.driver.gpu_names import (
+    CAPS_VARIABLE,
+    TOOLKIT_VARIABLES,
+    parse_gpu_id,
+    split_amd_visible,
+    split_nvidia_visible,
+)
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
 from gpubind.runtimes.apptainer.options import options_of
@@ -29,7 +35,6 @@ from gpubind.runtimes.cmdline.values import assigned, parse_bool, parse_list
 _VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "amd"}
 SWITCHES = tuple(_VENDOR_OF)
 """Apptainer's and SingularityCE's flags for GPUs."""
-CAPS = "NVIDIA_DRIVER_CAPABILITIES"
 COUNT_LIMIT = 1024
 SHOWN = 80
 """The characters of a value that a message repeats."""
@@ -181,7 +186,10 @@ def _oci_request(
     # Capabilities that --gpus names take precedence over the variable.
     caps = next((one.caps for one in requests if one.caps is not None), None)
     if caps is None and has_part:
-        caps = capabilities_of(env.get(CAPS, ""), assignment(CAPS, env.get(CAPS, "")))
+        caps = capabilities_of(
+            env.get(CAPS_VARIABLE, ""),
+            assignment(CAPS_VARIABLE, env.get(CAPS_VARIABLE, "")),
+        )
     return GpuRequest(
         vendors=_ordered({*(vendor for one in requests for vendor in one.vendors), *([vendor] if vendor else [])}),
         gpus="all" if "all" in lists else None if None in lists or not lists else ",".join(listed),
@@ -238,9 +246,9 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
         chosen = of_visible(visible, vendor)
         chosen_by = f"{assignment(TOOLKIT_VARIABLES[vendor], visible)} of the image"
         request = request._replace(gpus=chosen.gpus, cdi=chosen.cdi, image_decides=False, chosen_by=chosen_by)
-    caps = env.get(CAPS, "") if env is not None else ""
+    caps = env.get(CAPS_VARIABLE, "") if env is not None else ""
     if request.caps is None and caps.strip():
-        request = request._replace(caps=capabilities_of(caps, f"{assignment(CAPS, caps)} of the image"))
+        request = request._replace(caps=capabilities_of(caps, f"{assignment(CAPS_VARIABLE, caps)} of the image"))
     return request
 
 

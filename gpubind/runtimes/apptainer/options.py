@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, Optional
 
+from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
@@ -136,7 +137,7 @@ def is_since(start: Start, version: tuple[int, int]) -> bool:
 
 def wants_compat32(start: Start) -> bool:
     """Return whether --compat32 is given; Apptainer from 1.6 on reads NVIDIA's variable for it, too."""
-    implied = "compat32" in start.caller.environ.get("NVIDIA_DRIVER_CAPABILITIES", "").split(",")
+    implied = "compat32" in start.caller.environ.get(CAPS_VARIABLE, "").split(",")
     return start.user.options.has("compat32") or (implied and is_since(start, (1, 6)))
 
 

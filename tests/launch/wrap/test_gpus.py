@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpubind.errors import UsageError
+from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.launch.wrap.command import Wrapped, parse_command
-from gpubind.launch.wrap.gpus import CAPS, with_image
+from gpubind.launch.wrap.gpus import with_image
 from gpubind.model import Capability
 
 
@@ -65,8 +66,12 @@ def test_the_line_wins_over_the_images_variables() -> None:
 )
 def test_no_variable_narrows_a_cdi_device(line: tuple[str, ...]) -> None:
     program, *words = line
-    named = f"{CAPS}=compute,utility"
-    for own, env in (((), {CAPS: "compute,utility"}), (("-e", named), {}), (("-e", named), {CAPS: "utility"})):
+    named = f"{CAPS_VARIABLE}=compute,utility"
+    for own, env in (
+        ((), {CAPS_VARIABLE: "compute,utility"}),
+        (("-e", named), {}),
+        (("-e", named), {CAPS_VARIABLE: "utility"}),
+    ):
         wrapped = parse_command([program, "run", *own, *words, "img", "true"], {})
         assert isinstance(wrapped, Wrapped)
         request = with_image(wrapped.gpus, env)
