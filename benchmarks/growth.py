@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
 from gpubind import __version__
-from gpubind.formats.text.record import dump_record
+from gpubind.host.record import dump_record
 from tests.support.driver import V, cache, kernel, libraries
 from tests.support.elf import elf
 from tests.support.layers import archive, docker_archive, tar

@@ -21,8 +21,9 @@ from gpubind.formats.elf import ldcache
 from gpubind.formats.elf.dynamic import NEEDED_LIMIT, VERSIONS_LIMIT
 from gpubind.formats.elf.ldcache import ENTRIES_OF_A_NAME, parse_ldcache
 from gpubind.formats.text import json as json_format
-from gpubind.formats.text import record, shell, yaml
+from gpubind.formats.text import shell, yaml
 from gpubind.formats.text.toml import DOTS_LIMIT
+from gpubind.host import record
 from gpubind.image import facts
 from gpubind.image.environment import BYTES_LIMIT, FILES_LIMIT
 from gpubind.image.layers import STEPS_LIMIT

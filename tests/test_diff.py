@@ -16,7 +16,7 @@ from gpubind.documents.diff.comparison import compare
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.diff.text import render_diff_text
 from gpubind.fleet.nodes import fold_hosts
-from gpubind.formats.text.record import SIZE_LIMIT, dump_record
+from gpubind.host.record import SIZE_LIMIT, dump_record
 from gpubind.model.data import HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.driver import V, debian, kernel, libraries, rhel

@@ -13,7 +13,7 @@ import pytest
 from gpubind import open_host, plan, record
 from gpubind.documents.check.report import report_of
 from gpubind.documents.expectation import render_expectation
-from gpubind.formats.text.record import dump_record
+from gpubind.host.record import dump_record
 from gpubind.model import Finding, Request
 from gpubind.planner.expected import expectation_of
 from tests.rules.situations import without

@@ -17,7 +17,7 @@ from gpubind.errors import EXIT_FORMAT, FormatError, RuntimeLimitError
 from gpubind.formats.archive.oci import parse_oci_config
 from gpubind.formats.driver.filelist import parse_filelist
 from gpubind.formats.driver.icd import parse_icd
-from gpubind.formats.text.record import parse_record
+from gpubind.host.record import parse_record
 from gpubind.model import HostPath, Request
 from gpubind.model.data import read_data
 from tests.support.commands import gpubind

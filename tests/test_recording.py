@@ -14,9 +14,9 @@ import pytest
 import gpubind
 from gpubind.errors import FormatError, HostReadError, NotRecordedError, UsageError
 from gpubind.files.live import LiveTree
-from gpubind.formats.text.record import parse_record
 from gpubind.host import Host, ListFile
 from gpubind.host.live import LiveHost
+from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Missing, Request, RootedPath
 from gpubind.model.data import HOSTS

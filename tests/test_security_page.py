@@ -19,9 +19,9 @@ from gpubind.formats.elf import ldcache
 from gpubind.formats.elf.dynamic import NEEDED_LIMIT
 from gpubind.formats.gpucode import fatbin, hip
 from gpubind.formats.text import json as json_format
-from gpubind.formats.text import record, shell, toml, yaml
+from gpubind.formats.text import shell, toml, yaml
 from gpubind.host import open as host_files
-from gpubind.host import programs
+from gpubind.host import programs, record
 from gpubind.image import cuda, environment, facts, gpucode, layers
 from gpubind.image import oci as images
 from gpubind.image import tar as archives

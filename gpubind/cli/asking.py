@@ -29,7 +29,7 @@ from gpubind.errors import OutputError, UsageError, one_of
 from gpubind.fleet.answers import ENGINES, FleetRequest, Reader
 from gpubind.fleet.ask import ask, engine_here
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
-from gpubind.formats.text.record import dump_record, parse_record
+from gpubind.host.record import dump_record, parse_record
 
 
 def _read_record(data: bytes) -> tuple[None, Result]:

@@ -12,11 +12,11 @@ from typing import Optional, Union
 from gpubind.documents.diff.snapshot import FILES, Snapshot, snapshot_of
 from gpubind.errors import UsageError, in_file
 from gpubind.formats.text.json import parse_json
-from gpubind.formats.text.record import SIZE_LIMIT, parse_record
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.live import LiveHost
 from gpubind.host.open import host_name, open_host, read_file
+from gpubind.host.record import SIZE_LIMIT, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.open import OpenImages
 from gpubind.image.reference import parse_reference

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpubind.errors import in_file
 from gpubind.formats.text.expectation import parse_expectation
-from gpubind.formats.text.record import SIZE_LIMIT
 from gpubind.host.open import read_file
+from gpubind.host.record import SIZE_LIMIT
 from gpubind.model import Plan
 from gpubind.model.expectation import Expectation
 from gpubind.planner.expected import expectation_of

@@ -41,7 +41,7 @@ def open_host(
         what = "--root and --dev-root cannot be used with --host"
         raise UsageError("host-with-root", what, why="a record has the roots that it was made with")
     host = os.fspath(host)
-    from gpubind.formats.text.record import SIZE_LIMIT, parse_record
+    from gpubind.host.record import SIZE_LIMIT, parse_record
     from gpubind.host.recorded import RecordedHost
 
     if host in HOSTS:

@@ -10,8 +10,8 @@ from gpubind.errors import NotRecordedError
 from gpubind.files import Tree
 from gpubind.files.tree import FactsTree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
-from gpubind.formats.text.record import Record, RecordedEntry, RecordedRoot
 from gpubind.host.base import SEARCHED, Host, Identity, ListFile, RunResult, Uname, plan_variables, shipped_liblist
+from gpubind.host.record import Record, RecordedEntry, RecordedRoot
 from gpubind.model import ABSENT, Missing, Stat
 
 T = TypeVar("T")

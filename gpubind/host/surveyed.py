@@ -16,7 +16,7 @@ from gpubind.files.tree import TEXT_LIMIT, FactsTree
 from gpubind.formats.driver.engines import DAEMON_FILE, kept_of_daemon
 from gpubind.formats.driver.names import STUBBED
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident, split_library_path
-from gpubind.formats.text import record
+from gpubind.host import record
 from gpubind.host.base import LIBRARY_PATH, LIST_FILES, Host, ListFile, RunResult
 from gpubind.model import ABSENT, Missing, Stat, layouts
 

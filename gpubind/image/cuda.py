@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from posixpath import dirname
@@ -244,3 +244,9 @@ def _each_once(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
             yield directory
         if len(seen) >= DIRECTORIES_LIMIT:
             return
+
+
+def wanted_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
+    """Return the CUDA that an image with *every* one of these needs, `12.6`; the newest is first. None: none."""
+    match = re.match(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)(\.|$)", every[0].version) if every else None
+    return match.group(1) if match else None

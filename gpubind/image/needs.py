@@ -18,7 +18,6 @@ from typing import Any, Literal, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.files import Tree, glob_or_note
-from gpubind.formats.driver.cuda_compat import wanted_cuda
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.formats.driver.names import driver_section, rocm_section
 from gpubind.formats.driver.require import least_driver, requirements_of
@@ -31,6 +30,7 @@ from gpubind.image.cuda import (
     frameworks_in,
     matching,
     packages_of,
+    wanted_cuda,
     wheel_directories,
 )
 from gpubind.image.environment import DEFAULT_PATH

@@ -14,7 +14,9 @@ from gpubind import __version__
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
-from gpubind.formats.text.record import (
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host, ListFile
+from gpubind.host.record import (
     SIZE_LIMIT,
     Record,
     RecordedDirectory,
@@ -23,10 +25,8 @@ from gpubind.formats.text.record import (
     dump_record,
     parse_record,
 )
-from gpubind.formats.text.redaction import Redaction
-from gpubind.frozen import NamedTuple
-from gpubind.host import Host, ListFile
 from gpubind.host.recorded import RecordedHost, RecordedTree
+from gpubind.host.redaction import Redaction
 from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image

@@ -1,6 +1,6 @@
 """Forward compatibility: whether a container uses the libcuda of CUDA's compat package in its image, or the host's.
 
-`formats/driver/cuda_compat.py` has what a compat libcuda needs; here it is decided which one comes first, if any. The
+`planner/cuda_compat.py` has what a compat libcuda needs; here it is decided which one comes first, if any. The
 hook `enable-cuda-compat` of nvidia-container-toolkit looks at no GPU and not at what the image itself puts first.
 """
 
@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from posixpath import dirname
 from typing import Optional
 
-from gpubind.formats.driver.cuda_compat import Node, is_data_centre, is_newer, refusal, serves, wanted_cuda
+from gpubind.image.cuda import wanted_cuda
 from gpubind.loader.verdict import ImageFit
 from gpubind.model import Decision, EnvVar, ImageFacts, ImageLibrary, Request, Verdict
 from gpubind.model.cuda import minor_compatible
+from gpubind.planner.cuda_compat import Node, is_data_centre, is_newer, refusal, serves
 from gpubind.planner.placement import Layout
 
 RULE = "cuda-compat"

@@ -312,8 +312,8 @@ def _compat(
     asked = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
     if fit is None or nvidia is None or not asked or "compute" not in requested_capabilities(request):
         return (), ()
-    from gpubind.formats.driver.cuda_compat import node_of
     from gpubind.planner.compat import cuda_compat  # few images have one
+    from gpubind.planner.cuda_compat import node_of
 
     return cuda_compat(request, node_of(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
 

@@ -63,10 +63,10 @@ from gpubind.formats.gpucode.sections import parse_gpu_code
 from gpubind.formats.text.expectation import parse_expectation
 from gpubind.formats.text.json import parse_json
 from gpubind.formats.text.policy import parse_policy
-from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.formats.text.yaml import parse_yaml
 from gpubind.host import Host
+from gpubind.host.record import dump_record, parse_record
 from gpubind.image.facts import Image, read_image
 from gpubind.image.open import open_image
 from gpubind.image.tar import members

@@ -12,8 +12,8 @@ import pytest
 
 import gpubind
 from gpubind.errors import UsageError
-from gpubind.formats.text.record import parse_record
 from gpubind.host.base import LIST_FILES
+from gpubind.host.record import parse_record
 from gpubind.model.data import HOSTS, read_data
 
 PACKAGE = os.path.dirname(os.path.abspath(gpubind.__file__))

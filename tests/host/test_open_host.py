@@ -8,9 +8,9 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.errors import FormatError, GpubindError, HostReadError, UsageError
-from gpubind.formats.text.record import RecordedList, RecordedRun, dump_record
 from gpubind.host import RunResult
 from gpubind.host.open import FILE_LIMIT, open_host, read_file, read_listfile
+from gpubind.host.record import RecordedList, RecordedRun, dump_record
 from gpubind.model.data import HOSTS
 from tests.support.trees import Dir, Item, make_tree, record
 

@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 import pytest
 
 from gpubind.errors import NotRecordedError
-from gpubind.formats.text.record import RecordedDirectory, RecordedEntry, RecordedRoot
+from gpubind.host.record import RecordedDirectory, RecordedEntry, RecordedRoot
 from gpubind.host.recorded import RecordedTree
 from gpubind.model import HostPath, Missing, Stat
 from tests.support.elf import elf

@@ -11,9 +11,9 @@ import pytest
 
 from gpubind.errors import NotRecordedError
 from gpubind.files import Tree
-from gpubind.formats.text.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
 from gpubind.host import Host, RunResult
 from gpubind.host.live import LiveHost
+from gpubind.host.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.surveyed import GPU_NAME, SurveyedHost
 from gpubind.inventory.nodes import PCI_DEVICES

@@ -20,10 +20,10 @@ from gpubind.documents.diff.snapshot import snapshot_of
 from gpubind.documents.explanation import Answer, explain, render_json
 from gpubind.documents.gpus import list_gpus, render_gpus_json
 from gpubind.errors import GpubindError, NotRecordedError
-from gpubind.formats.text.record import parse_record
 from gpubind.host import Host, ListFile
 from gpubind.host.base import Untrusted
 from gpubind.host.live import LiveHost
+from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.inventory.vendors import read_inventories

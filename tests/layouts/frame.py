@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple, Optional
 
-from gpubind.formats.text.record import RecordedRun
+from gpubind.host.record import RecordedRun
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Mount, Request
 from tests.layouts import families

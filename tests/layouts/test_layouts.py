@@ -12,7 +12,7 @@ import gpubind
 from gpubind.documents.gpus import list_gpus
 from gpubind.documents.text import render_tsv
 from gpubind.errors import NothingToBindError
-from gpubind.formats.text.record import dump_record, parse_record
+from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.api import plan
-from gpubind.formats.text.record import dump_record, parse_record
+from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.loader.container import Container

@@ -7,7 +7,7 @@ from typing import Optional
 import pytest
 
 import gpubind
-from gpubind.formats.text.record import parse_record
+from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import CAPABILITIES, Missing, Plan, Request
 from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpubind.formats.text.record import RecordedRun
+from gpubind.host.record import RecordedRun
 from tests.rules.cases_host import cdi, healthy
 from tests.rules.situations import Case, Situation
 from tests.support.starts import start_by

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.formats.text.record import dump_record, parse_record
+from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from tests.rules.cases_amd import CASES, MI355X, NO_GPU, NODES, amd, cxx
 from tests.rules.situations import Situation, found, without

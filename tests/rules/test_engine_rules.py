@@ -8,7 +8,7 @@ from typing import Any, Optional
 import pytest
 
 from gpubind.formats.driver.engines import DaemonSettings, kept_of_daemon, line_of, parse_daemon, release_of
-from gpubind.formats.text.record import RecordedRun, dump_record, parse_record
+from gpubind.host.record import RecordedRun, dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding
 from tests.rules.cases_amd import amd

@@ -15,7 +15,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.formats.driver.nvidia_smi import CAPABILITIES
-from gpubind.formats.text.record import RecordedRun, parse_record
+from gpubind.host.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.model import Finding, Request

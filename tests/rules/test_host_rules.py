@@ -10,8 +10,8 @@ import gpubind
 from gpubind import open_host
 from gpubind.api import plan
 from gpubind.errors import GpubindError
-from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host import Host
+from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding, Missing, Request
 from gpubind.model.capability import chip_of

@@ -9,8 +9,8 @@ import pytest
 from gpubind import open_host
 from gpubind.api import plan
 from gpubind.errors import NothingToBindError
-from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host import Host
+from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import CAPABILITIES, Finding, Plan, Request
 from gpubind.model.data import HOSTS

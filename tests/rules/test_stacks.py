@@ -19,7 +19,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.formats.gpucode.sycl import GENERATED
-from gpubind.formats.text.record import parse_record
+from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.model import Finding, Request

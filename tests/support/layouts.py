@@ -10,8 +10,8 @@ import random
 from typing import NamedTuple, Optional
 
 from gpubind.formats.driver.nvidia_cli import list_argv
-from gpubind.formats.text.record import RecordedList, RecordedRun
 from gpubind.host import ListFile
+from gpubind.host.record import RecordedList, RecordedRun
 from gpubind.host.recorded import RecordedHost
 from gpubind.model.layouts import TEGRA_LISTS, TEGRA_PASSTHROUGH
 from tests.support import amd, intel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gpubind.formats.text.record import Record
 from gpubind.host import Host
+from gpubind.host.record import Record
 from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost
 

@@ -21,7 +21,7 @@ from gpubind.errors import FormatError
 from gpubind.files.live import LiveTree
 from gpubind.formats.elf.dynamic import parse_elf
 from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, is_stub, parse_ident
-from gpubind.formats.text.record import (
+from gpubind.host.record import (
     Record,
     RecordedDirectory,
     RecordedEntry,

@@ -12,16 +12,9 @@ from posixpath import dirname
 from typing import Optional
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.cuda_compat import (
-    has_package,
-    is_newer,
-    node_of,
-    refusal,
-    serves,
-    wanted_cuda,
-)
 from gpubind.formats.driver.require import holds, requirements_of
 from gpubind.frozen import NamedTuple
+from gpubind.image.cuda import wanted_cuda
 from gpubind.image.needs import OPENCL, SYNAPSE, read_intel
 from gpubind.image.synapse import HOME
 from gpubind.inventory.nodes import PCI_DEVICES
@@ -29,6 +22,13 @@ from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing, c
 from gpubind.model.capability import chip_of
 from gpubind.model.cuda import branch_of, minimum_driver, minor_compatible, minor_floor
 from gpubind.planner.compat import RULE
+from gpubind.planner.cuda_compat import (
+    has_package,
+    is_newer,
+    node_of,
+    refusal,
+    serves,
+)
 from gpubind.rules.preflight import ImagePreflight
 
 

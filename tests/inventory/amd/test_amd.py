@@ -12,8 +12,8 @@ import pytest
 import gpubind
 from gpubind.api import plan
 from gpubind.errors import NothingToBindError
-from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host import Host, ListFile
+from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Plan, Request, RootedPath, Vendor
 from gpubind.model.data import read_data

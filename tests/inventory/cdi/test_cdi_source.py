@@ -12,8 +12,8 @@ import gpubind
 from gpubind.api import plan
 from gpubind.documents.text import render_json
 from gpubind.errors import HostReadError, UsageError
-from gpubind.formats.text.record import RecordedDirectory, RecordedEntry, RecordedList, parse_record
 from gpubind.host import Host
+from gpubind.host.record import RecordedDirectory, RecordedEntry, RecordedList, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.specs import choose, read_registry
 from gpubind.model import Finding, PassedOver, Plan, Request, Stat

@@ -9,7 +9,7 @@ import pytest
 
 from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
 from gpubind.formats.driver.cdi import KINDS
-from gpubind.formats.text.record import dump_record, parse_record
+from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.listing import Listing, list_cdi
 from gpubind.model import VENDORS, Vendor

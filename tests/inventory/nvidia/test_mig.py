@@ -9,7 +9,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.errors import UsageError
-from gpubind.formats.text.record import RecordedRun
+from gpubind.host.record import RecordedRun
 from gpubind.inventory.nodes import hidden_gpus
 from gpubind.inventory.nvidia.devices import read_devices, read_mig_nodes
 from gpubind.model import Plan, Request

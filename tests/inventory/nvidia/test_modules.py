@@ -12,8 +12,8 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.errors import NothingToBindError
-from gpubind.formats.text.record import parse_record
 from gpubind.host.live import LiveHost
+from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.nvidia.inventory import read_inventory
 from gpubind.launch.recording import record

@@ -11,10 +11,10 @@ from typing import Literal, Optional, Union
 import pytest
 
 from gpubind.documents.text import render_json
-from gpubind.formats.text.record import RecordedList, RecordedRun, parse_record
 from gpubind.host import Host, ListFile
 from gpubind.host.base import RunResult
 from gpubind.host.live import LiveHost
+from gpubind.host.record import RecordedList, RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.claims import Serving
 from gpubind.inventory.nvidia.container_cli import claims

@@ -13,7 +13,7 @@ import gpubind
 from gpubind.errors import NothingToBindError, UsageError
 from gpubind.formats.driver.nvidia_cli import list_argv
 from gpubind.formats.driver.nvidia_smi import GPUS, parse_gpus
-from gpubind.formats.text.record import RecordedRun, parse_record
+from gpubind.host.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.asked import with_asked_gpus
 from gpubind.inventory.vendors import read_inventories

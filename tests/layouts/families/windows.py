@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubind.formats.driver.nvidia_smi import GPUS
-from gpubind.formats.text.record import RecordedRun
+from gpubind.host.record import RecordedRun
 from tests.layouts.frame import HostLayout
 from tests.layouts.nvidia import libraries
 from tests.support import amd

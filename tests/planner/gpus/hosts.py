@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES
-from gpubind.formats.text.record import RecordedRun
+from gpubind.host.record import RecordedRun
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.amd.devices import TOPOLOGY
 from gpubind.inventory.vendors import read_inventories

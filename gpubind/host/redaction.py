@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpubind.formats.elf.elf import ElfIdent, NotElf
-from gpubind.formats.text.record import Record, RecordedRoot
+from gpubind.host.record import Record, RecordedRoot
 from gpubind.model import Missing, Stat
 from gpubind.model.layouts import NOBODYS_HOME
 

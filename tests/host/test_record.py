@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
-from gpubind.formats.text.record import (
+from gpubind.host.base import LIST_FILES
+from gpubind.host.record import (
     SCHEMA,
     Record,
     RecordedDirectory,
@@ -22,7 +23,6 @@ from gpubind.formats.text.record import (
     dump_record,
     parse_record,
 )
-from gpubind.host.base import LIST_FILES
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import CudaNote, FileKind, HostPath, Missing, Stat
 from gpubind.model.data import read_data

@@ -10,7 +10,7 @@ import pytest
 
 import gpubind
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, VersionNeed
-from gpubind.formats.text.record import (
+from gpubind.host.record import (
     Record,
     RecordedDirectory,
     RecordedEntry,
@@ -20,8 +20,8 @@ from gpubind.formats.text.record import (
     dump_record,
     parse_record,
 )
-from gpubind.formats.text.redaction import Redaction
 from gpubind.host.recorded import RecordedHost
+from gpubind.host.redaction import Redaction
 from gpubind.host.surveyed import is_in_a_home
 from gpubind.launch.recording import redaction_of
 from gpubind.model import HostPath, Missing, Request, Stat

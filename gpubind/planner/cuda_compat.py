@@ -11,11 +11,11 @@ module and the compat driver is newer; without one, its branch is newer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model import Driver, Gpu, ImageCuda, ImageLibrary
+from gpubind.model import Driver, Gpu, ImageLibrary
 from gpubind.model.cuda import branch_of, compat_branches, cuda_max, minor_floor, version_key
 
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
@@ -72,12 +72,6 @@ def refusal(library: ImageLibrary, node: Node) -> Optional[str]:
 def serves(library: ImageLibrary) -> Optional[str]:
     """Return the newest CUDA version that *library* serves, by its note or by its version; None if neither is known."""
     return library.note.cuda if library.note is not None else cuda_max(library.version)
-
-
-def wanted_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
-    """Return the CUDA that an image with *every* one of these needs, `12.6`; the newest is first. None: none."""
-    match = re.match(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)(\.|$)", every[0].version) if every else None
-    return match.group(1) if match else None
 
 
 def is_newer(wanted: str, served: Optional[str]) -> bool:
