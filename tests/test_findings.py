@@ -14,7 +14,7 @@ from gpubind.documents.check.text import THEMES
 from gpubind.documents.explanation import explain_code
 from gpubind.formats.driver.names import COMPANIONS
 from gpubind.model import VENDORS
-from gpubind.model.findings import MENDED_BY, finding, texts
+from gpubind.model.findings import MENDED_BY, finding, pages, texts
 from gpubind.rules.subjects import SUBJECTS
 from tests.support.golden import DOCS, assert_golden, assert_listed
 
@@ -30,8 +30,9 @@ MEANS = {
 }
 TOLD = ("what", "why", "hint", "command")
 DATA = "gpubind/model/data/findings.json"
-REQUIRED = {"needs", "severity", "by", "page"}
-FIELDS = {*TOLD, "needs", "severity", "by", "theme", "support", "follows", "of", "when", "vendor", "cases", "page"}
+PAGES = "gpubind/model/data/pages.json"
+REQUIRED = {"needs", "severity", "by"}
+FIELDS = {*TOLD, "needs", "severity", "by", "theme", "support", "follows", "of", "when", "vendor", "cases"}
 
 
 def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
@@ -50,6 +51,10 @@ def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
         )
         for name, case in text.get("cases", {}).items():
             assert_listed({*TOLD, "vendor"}, case, add=f"{row}case `{name}`: remove the field `{{}}`")
+
+
+def test_every_code_has_its_page_and_nothing_else_has_one() -> None:
+    assert_listed(pages(), texts(), add=f"{PAGES}: write the page of `{{}}`", remove=f"{PAGES}: remove `{{}}`, no code")
 
 
 def variants(text: dict[str, Any]) -> list[dict[str, Any]]:

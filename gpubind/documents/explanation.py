@@ -1,6 +1,6 @@
 """`gpubind explain`: why a file is in the plan or not, the meaning of a code or a message; as text or JSON.
 
-A file has its Decisions, a code its page in data/findings.json or data/errors.json, a message its row in
+A file has its Decisions, a code its page in data/pages.json or data/errors.json, a message its row in
 data/messages.json (`messages.py`) with the findings that predict it; a code of CUDA and the like that no message is
 about, its row in data/codes.json (`codes.py`). docs/findings.md, docs/errors.md and docs/messages.md are written from
 the same data.
@@ -24,7 +24,7 @@ from gpubind.formats.driver.liblist import library_stem
 from gpubind.frozen import NamedTuple
 from gpubind.model import Decision, Plan
 from gpubind.model.data import read_data
-from gpubind.model.findings import texts
+from gpubind.model.findings import pages, texts
 from gpubind.model.plain import plain, text_of
 from gpubind.model.verb import verb
 
@@ -90,7 +90,7 @@ def explain_code(code: str) -> Optional[str]:
     """Return what *code*, of a finding or an error, means, in Markdown; None if there is no such code."""
     code = code.lower()
     if code in texts():
-        return "\n\n".join((code, f"*{_kind(code)}*", *texts()[code]["page"])) + "\n"
+        return "\n\n".join((code, f"*{_kind(code)}*", *pages()[code])) + "\n"
     error = errors().get(code)
     return None if error is None else f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}\n"
 
@@ -107,8 +107,8 @@ def mentioned(seen: str) -> tuple[str, ...]:
     seen = " ".join(seen.split())
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
     quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
-    pages = texts() if is_quotable and len(seen) >= 3 else {}
-    return tuple(code for code in pages if quoted.search((explain_code(code) or "").replace("`", "")))
+    searched = texts() if is_quotable and len(seen) >= 3 else {}
+    return tuple(code for code in searched if quoted.search((explain_code(code) or "").replace("`", "")))
 
 
 def codes() -> tuple[tuple[str, str], ...]:

@@ -16,7 +16,9 @@ The file has an entry for each code:
 - `follows`: the codes of findings that are its cause: with one of those, check does not report it.
 - `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
 - `cases`: for a finding that has several causes, by name: what differs from the above.
-- `page`: the paragraphs of its section in docs/findings.md, which `gpubind explain CODE` prints.
+
+Each start reads that file. data/pages.json has, for each code, the paragraphs of its section in docs/findings.md, which
+`gpubind explain CODE` prints.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from gpubind.model.host import Finding, Severity, Vendor
 __all__ = ["cases_of", "counted", "finding", "named", "worst"]
 
 TEXTS = "model/data/findings.json"
+PAGES = "model/data/pages.json"
 MENDED_BY = ("command", "option", "variable", "image", "host", "person", "nothing")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """Worst first."""
@@ -50,6 +53,13 @@ def page_of(code: str) -> str:
 def texts() -> dict[str, Any]:
     """Return what data/findings.json holds, by code."""
     loaded: dict[str, Any] = json.loads(read_data(TEXTS))
+    return loaded
+
+
+@lru_cache(maxsize=1)
+def pages() -> dict[str, list[str]]:
+    """Return the paragraphs of data/pages.json, by code."""
+    loaded: dict[str, list[str]] = json.loads(read_data(PAGES))
     return loaded
 
 

@@ -17,7 +17,7 @@ from gpubind.documents.explanation import explain_code, unmarked
 from gpubind.documents.text import printable, unicode_lines
 from gpubind.model import Finding
 from gpubind.model.digest import hash_of
-from gpubind.model.findings import page_of, texts
+from gpubind.model.findings import page_of, pages, texts
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _WIDTH = 120
@@ -56,12 +56,12 @@ def _run(report: Report) -> dict[str, Any]:
 
 def _rule(code: str) -> dict[str, Any]:
     """Return the description of *code*; `helpUri` has to be absolute, so a page without a host is only a property."""
-    page, about_it = page_of(code), texts()[code]
+    page, about_it, paragraphs = page_of(code), texts()[code], pages()[code]
     text = unmarked((explain_code(code) or "").partition("\n\n")[2], _WIDTH)
     rule = {
         "id": code,
-        "shortDescription": {"text": unmarked(about_it["page"][0], 10_000).partition(". ")[0].strip(". \n") + "."},
-        "help": {"text": text, "markdown": _OTHER_PAGES.sub(r"\1", "\n\n".join(about_it["page"]))},
+        "shortDescription": {"text": unmarked(paragraphs[0], 10_000).partition(". ")[0].strip(". \n") + "."},
+        "help": {"text": text, "markdown": _OTHER_PAGES.sub(r"\1", "\n\n".join(paragraphs))},
         "defaultConfiguration": {"level": about_it["severity"][0]},
         "properties": {"needs": about_it["needs"], "docs": page},
     }
