@@ -14,7 +14,6 @@ from typing import Optional
 
 from gpubind.files import Tree, glob_or_note
 from gpubind.formats.driver.cuda_packages import cuda_of_library
-from gpubind.formats.gpucode.hip import ARCHIVES, IN_ARCHIVES, parse_archives, parse_names
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import frameworks_in, matching, newest_first, opened_of, packages_of
 from gpubind.image.facts import Image
@@ -89,14 +88,17 @@ def _owner(path: str) -> Optional[str]:
 
 def code_in(tree: Tree, path: str) -> GpuCode:
     """Return the GPU code of the file *path*, or of a directory's files that are named after processors."""
+    from gpubind.formats.gpucode import hip  # most images hold no such file
+
     names = tree.list(path)
     if not isinstance(names, Missing):
-        return parse_names(names)
+        return hip.parse_names(names)
     code = tree.gpu_code(path)
     if isinstance(code, Missing):
         return GpuCode() if code.why in ("absent", "unrecorded") else GpuCode(unread=code.detail or code.why)
-    if code.unread == IN_ARCHIVES:
-        return parse_archives(name for place in ARCHIVES for name in tree.names(f"{dirname(path)}/{place}")) or code
+    if code.unread == hip.IN_ARCHIVES:
+        archives = (name for place in hip.ARCHIVES for name in tree.names(f"{dirname(path)}/{place}"))
+        return hip.parse_archives(archives) or code
     return code
 
 

@@ -23,7 +23,6 @@ from gpubind.inventory.intel.devices import (
     platforms,
     release_for,
 )
-from gpubind.inventory.intel.inventory import NODES_ONLY
 from gpubind.loader.fit import has_one, is_for_video
 from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
 from gpubind.rules.preflight import ImagePreflight
@@ -56,8 +55,11 @@ def userspace_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     """
     plan = preflight.plan
     chosen = [gpu for gpu in plan.gpus if gpu.chosen and gpu.index is not None]
-    is_left_out = any(one.rule == NODES_ONLY and one.vendor == "intel" for one in plan.decisions)
-    if not is_left_out or plan.request.is_without_compute or not any(map(is_gpu, chosen)):
+    if plan.request.is_without_compute or not any(map(is_gpu, chosen)):
+        return
+    from gpubind.inventory.intel.inventory import NODES_ONLY  # loaded where there is such a GPU
+
+    if not any(one.rule == NODES_ONLY and one.vendor == "intel" for one in plan.decisions):
         return
     if not all(gpu.vendor == "intel" for gpu in chosen):
         return  # the GPU of the other vendor may be what it is for
