@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from gpubind.documents.diff.comparison import EqualHosts as EqualHosts
     from gpubind.documents.diff.comparison import HostsWith as HostsWith
     from gpubind.documents.diff.snapshot import ImageOutcome as ImageOutcome
-    from gpubind.documents.explanation import Explanation as Explanation
-    from gpubind.documents.explanation import explain as explain
     from gpubind.errors import CheckError as CheckError
     from gpubind.errors import CommandError as CommandError
     from gpubind.errors import FormatError as FormatError
@@ -56,6 +54,8 @@ if TYPE_CHECKING:
     from gpubind.errors import RuntimeLimitError as RuntimeLimitError
     from gpubind.errors import StartError as StartError
     from gpubind.errors import UsageError as UsageError
+    from gpubind.explanation.decisions import Explanation as Explanation
+    from gpubind.explanation.decisions import explain as explain
     from gpubind.host import Host as Host
     from gpubind.host import ListFile as ListFile
     from gpubind.host.live import LiveHost as LiveHost
@@ -106,7 +106,7 @@ _NAMES = {
     "gpubind.api": "check check_document diff needs open_host open_layout open_runtime plan render start words wrap",
     "gpubind.documents.diff.comparison": "Comparison Difference EqualHosts HostsWith",
     "gpubind.documents.diff.snapshot": "ImageOutcome",
-    "gpubind.documents.explanation": "Explanation explain",
+    "gpubind.explanation.decisions": "Explanation explain",
     "gpubind.errors": """
         CheckError CommandError FormatError GpubindError HostReadError NotRecordedError NothingToBindError OutputError
         RuntimeLimitError StartError UsageError

@@ -407,8 +407,8 @@ def check_document(
     frameworks in the image.
     """
     from gpubind.documents.check.report import check_document as document
-    from gpubind.documents.check.report import checked_in, report_of
     from gpubind.image.gpucode import read_gpu_code
+    from gpubind.rules.outcome import checked_in, report_of
 
     named = {"host": host, "image": reference, "program": program, "runtime": backend}
     report = report_of(plan, findings, {}, checked=checked_in(image, **named))

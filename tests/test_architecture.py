@@ -27,6 +27,7 @@ ROOMS = (
     "planner",
     "runtimes",
     "rules",
+    "explanation",
     "documents",
     "launch",
     "fleet",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.cli.commands import MODULES, command_of
-from gpubind.documents.explanation import codes
+from gpubind.explanation.codes import codes
 from gpubind.model.findings import DOCS, page_of
 from tests.support.example import example
 from tests.support.golden import assert_golden, assert_listed

@@ -21,7 +21,7 @@ import pytest
 
 import gpubind
 from gpubind import errors
-from gpubind.documents.explanation import errors as error_rows
+from gpubind.explanation.codes import errors as error_rows
 from gpubind.model import Missing
 from gpubind.rules.table import RULES
 from tests.support.golden import assert_listed, assert_none, table_of_rules

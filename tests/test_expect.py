@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from gpubind import open_host, plan, record
-from gpubind.documents.check.report import report_of
 from gpubind.documents.expectation import render_expectation
 from gpubind.host.record import dump_record
 from gpubind.model import Finding, Request
 from gpubind.planner.expected import expectation_of
+from gpubind.rules.outcome import report_of
 from tests.rules.situations import without
 from tests.support import amd
 from tests.support.commands import gpubind

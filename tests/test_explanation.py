@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpubind.api import plan
-from gpubind.documents import explanation
-from gpubind.documents.explanation import (
-    codes,
-    errors,
-    explain,
-    explain_code,
-    mentioned,
-    near_names,
-    render_explanation,
-    unmarked,
-)
+from gpubind.documents.explanation import render_explanation, unmarked
+from gpubind.explanation import codes as codes_module
+from gpubind.explanation.codes import codes, errors, explain_code, mentioned, near_names
+from gpubind.explanation.decisions import Explanation, explain
 from gpubind.model import Request
 from gpubind.model.data import read_data
 from gpubind.model.findings import texts
@@ -73,7 +66,7 @@ def test_no_page_of_the_docs_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(name)
         return read_data(name)
 
-    monkeypatch.setattr(explanation, "read_data", read)
+    monkeypatch.setattr(codes_module, "read_data", read)
     errors.cache_clear()
     assert codes()
     assert explain_code("amd-groups")
@@ -158,5 +151,5 @@ def test_places_of_libraries_are_named_for_libraries_and_unknown_names_alone() -
 
 def test_a_rule_is_not_said_twice() -> None:
     decision = PLAN.decisions[0]._replace(verdict="rejected", rule="unreadable", detail="unreadable: a fifo")
-    text = render_explanation(explanation.Explanation("x", (("x", (decision,)),), ()))
+    text = render_explanation(Explanation("x", (("x", (decision,)),), ()))
     assert "rejected: unreadable: a fifo\n" in text

@@ -11,7 +11,7 @@ import pytest
 
 import gpubind
 from gpubind.documents.check.text import THEMES
-from gpubind.documents.explanation import explain_code
+from gpubind.explanation.codes import explain_code
 from gpubind.formats.driver.names import COMPANIONS
 from gpubind.model import VENDORS
 from gpubind.model.findings import MENDED_BY, finding, pages, texts

@@ -9,7 +9,7 @@ import pytest
 
 from gpubind.cli import settings
 from gpubind.cli.commands import explain
-from gpubind.documents import messages
+from gpubind.explanation import messages
 from gpubind.files import ldconfig, live
 from gpubind.files.glob import GLOB_LIMIT
 from gpubind.files.ldconfig import LD_CACHE_LIMIT

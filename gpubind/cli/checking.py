@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.options import open_host_of, query_of
-from gpubind.documents.check.report import Checked, Reasons, Report, Severities, checked_in, report_of
 from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
@@ -24,6 +23,7 @@ from gpubind.model.findings import texts
 from gpubind.model.policy import Policy
 from gpubind.planner import finding_order
 from gpubind.rules.linkage import linkage_of
+from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_in, report_of
 from gpubind.rules.preflight import ImagePreflight
 from gpubind.rules.table import applying, check
 from gpubind.runtimes import known_runtime

@@ -11,9 +11,9 @@ from gpubind.cli.declarations import CONFIGURABLE, Subcommand
 from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, UsageError, in_file, like, one_of
 
 if TYPE_CHECKING:
-    from gpubind.documents.check.report import Severities
     from gpubind.model import Severity
     from gpubind.model.expectation import Expectation
+    from gpubind.rules.outcome import Severities
 
 SIZE_LIMIT = 256 << 10
 _WHAT = "malformed configuration file"

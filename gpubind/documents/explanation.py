@@ -1,32 +1,20 @@
-"""`gpubind explain`: why a file is in the plan or not, the meaning of a code or a message; as text or JSON.
-
-A file has its Decisions, a code its page in data/pages.json or data/errors.json, a message its row in
-data/messages.json (`messages.py`) with the findings that predict it; a code of CUDA and the like that no message is
-about, its row in data/codes.json (`codes.py`). docs/findings.md, docs/errors.md and docs/messages.md are written from
-the same data.
-"""
+"""What `gpubind explain` answers, as text or JSON: decisions, the page of a code, messages."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from textwrap import TextWrapper
-from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.documents.codes import Rank
-from gpubind.documents.messages import FoundMessage, example, heading
 from gpubind.documents.text import printable
-from gpubind.formats.driver.liblist import library_stem
-from gpubind.frozen import NamedTuple
-from gpubind.model import Decision, Plan
-from gpubind.model.data import read_data
-from gpubind.model.findings import pages, texts
+from gpubind.explanation.answer import Answer
+from gpubind.explanation.codes import codes
+from gpubind.explanation.decisions import Explanation
+from gpubind.explanation.gpu_codes import Rank
+from gpubind.explanation.messages import FoundMessage, example, heading
+from gpubind.model import Decision
 from gpubind.model.plain import plain, text_of
-from gpubind.model.verb import verb
 
 SCHEMA = "gpubind.explain/1"
 _MARKS = re.compile(r"(`+)(.+?)\1|(?<![\w*])\*([^* `][^*`]*)\*(?![\w*])")
@@ -46,113 +34,6 @@ _NAMED_BY = {
     "liblist": "the list of driver files",
 }
 """Descriptions of sources that name files; any other name is that of a program, or the line of a list."""
-
-
-class Explanation(NamedTuple):
-    """The Decisions of a plan about one name."""
-
-    name: str
-    subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
-    """Each thing that matches, with everything decided about it; empty if no source names it."""
-    searched: tuple[str, ...]
-    """The searched places of libraries, in order; empty for programs, nodes and other files."""
-
-
-@verb
-def explain(plan: Plan, name: str) -> Explanation:
-    """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
-
-    The closest match is used: the exact name or path, else names that start with it, else names that contain it, else
-    entries of lists that mean it (`libcuda.so` for `libcuda.so.1`).
-    """
-    matchers: list[Callable[[str], bool]] = [lambda text: text == name]
-    if re.search(r"[*?\[]", name):
-        matchers = [lambda text: fnmatchcase(text, name)]
-    else:
-        matchers += [lambda text: text.startswith(name), lambda text: name in text]
-        if "." in name:  # what an entry of a list means, where no file has the name
-            matchers += [lambda text: text == library_stem(name), lambda text: fnmatchcase(name, _last(text))]
-    for matches in matchers:
-        subjects: dict[str, list[Decision]] = {}
-        for decision in plan.decisions:
-            if any(matches(text) for text in _texts(decision)):
-                subjects.setdefault(decision.subject, []).append(decision)
-        if subjects:
-            break
-    else:
-        subjects = {}
-    is_library = not subjects or any(".so" in subject for subject in subjects)
-    searched = tuple(place for driver in plan.drivers for place in driver.searched) if is_library else ()
-    return Explanation(name, tuple((subject, tuple(found)) for subject, found in subjects.items()), searched)
-
-
-def explain_code(code: str) -> Optional[str]:
-    """Return what *code*, of a finding or an error, means, in Markdown; None if there is no such code."""
-    code = code.lower()
-    if code in texts():
-        return "\n\n".join((code, f"*{_kind(code)}*", *pages()[code])) + "\n"
-    error = errors().get(code)
-    return None if error is None else f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}\n"
-
-
-@lru_cache(maxsize=1)
-def errors() -> dict[str, Any]:
-    """Return data/errors.json: exit status and meaning of each error, by code."""
-    loaded: dict[str, Any] = json.loads(read_data("model/data/errors.json"))
-    return loaded
-
-
-def mentioned(seen: str) -> tuple[str, ...]:
-    """Return the findings whose page has *seen*, a part of a message."""
-    seen = " ".join(seen.split())
-    is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
-    quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
-    searched = texts() if is_quotable and len(seen) >= 3 else {}
-    return tuple(code for code in searched if quoted.search((explain_code(code) or "").replace("`", "")))
-
-
-def codes() -> tuple[tuple[str, str], ...]:
-    """Return every code of a finding or an error, sorted, with its kind: `error, warning; image`, `exit 2`."""
-    kinds = {code: f"exit {error['exit']}" for code, error in errors().items()}
-    return tuple(sorted({**kinds, **{code: _kind(code) for code in texts()}}.items()))
-
-
-def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return up to three of *known* and of the codes that are similar to *name*, the nearest first."""
-    from difflib import get_close_matches  # only where a name means nothing
-
-    every = (*(code for code, _ in codes()), *known)
-    folded = {one.lower(): one for one in reversed(every)}
-    return tuple(folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.75))
-
-
-def _kind(code: str) -> str:
-    """Return the severities of the finding *code*, and what it needs: `error, warning; image`."""
-    text = texts()[code]
-    return f"{', '.join(text['severity'])}; {text['needs']}"
-
-
-def _texts(decision: Decision) -> list[str]:
-    paths = [path for path in (decision.path, decision.target) if path]
-    return [decision.subject, *paths, *map(_last, paths)]
-
-
-def _last(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-class Answer(NamedTuple):
-    """The answer: a page, messages, findings that mention what was asked, decisions of a plan, or every code."""
-
-    asked: Optional[str]
-    """None: every code, or a log."""
-    messages: tuple[FoundMessage, ...] = ()
-    """The messages of what was asked, the first cause first."""
-    codes: tuple[str, ...] = ()
-    page: Optional[str] = None
-    """The page of a code, in Markdown, with the code as its first line."""
-    explanation: Optional[Explanation] = None
-    """Of a name; or of the library that the first message is about."""
 
 
 _LINES = 20

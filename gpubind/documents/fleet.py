@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, Optional, Union, get_args
 
 from gpubind import __version__
-from gpubind.documents.check.report import folded, verdict
+from gpubind.documents.check.report import folded
 from gpubind.documents.diff.comparison import Comparison, Fold, compare_hosts
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.tables import Column, Row, Table, table_of
@@ -19,6 +19,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import natural
 from gpubind.model import Finding, named
 from gpubind.model.plain import Decoder
+from gpubind.rules.outcome import verdict
 
 SCHEMA = "gpubind.fleet/1"
 Status = Literal["answered", "failed", "crashed", "garbled", "timed-out", "unreachable", "not-asked"]

@@ -169,7 +169,8 @@ def _own_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
 
 def _need_no_error(request: StartRequest, found: Preflight) -> None:
     """Report the findings of the check. Errors: `CheckError` (code `check-failed`) for an error that is not ignored."""
-    from gpubind.documents.check.report import folded, report_of
+    from gpubind.documents.check.report import folded
+    from gpubind.rules.outcome import report_of
     from gpubind.rules.table import check
 
     outcome = report_of(found.plan, check(found), request.reasons, severities=request.severities)

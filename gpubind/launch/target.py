@@ -23,8 +23,8 @@ from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime, When
 
 if TYPE_CHECKING:
-    from gpubind.documents.check.report import Reasons, Severities
     from gpubind.image.facts import Image
+    from gpubind.rules.outcome import Reasons, Severities
 
 _Made = TypeVar("_Made")
 DAMAGE = (BoundError, FormatError, UnseenError)

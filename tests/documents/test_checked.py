@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gpubind.api import open_host, plan
 from gpubind.documents.check.markdown import render_markdown
-from gpubind.documents.check.report import Checked, folded, render_check_json, report_of
+from gpubind.documents.check.report import folded, render_check_json
 from gpubind.documents.check.text import render_check_text
 from gpubind.model import Finding, Request
 from gpubind.model.findings import finding
+from gpubind.rules.outcome import Checked, report_of
 from tests.rules.situations import Situation, found
 from tests.support.driver import kernel, rhel
 from tests.support.images import glibc, image

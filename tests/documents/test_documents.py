@@ -6,8 +6,8 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.documents import CHECK_DOCUMENTS, FORMATS, PLAN_DOCUMENTS
-from gpubind.documents.check.report import report_of
 from gpubind.model import Finding, Request
+from gpubind.rules.outcome import report_of
 from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 from gpubind.api import plan
 from gpubind.documents.check.junit import render_junit
-from gpubind.documents.check.report import report_of
 from gpubind.model import Finding, Request
+from gpubind.rules.outcome import report_of
 from tests.support.commands import HOST, gpubind
 from tests.support.driver import host, kernel, rhel
 

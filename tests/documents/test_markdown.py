@@ -11,8 +11,8 @@ from markdown_it.token import Token
 
 from gpubind.api import plan
 from gpubind.documents.check.markdown import render_markdown
-from gpubind.documents.check.report import Checked, report_of
 from gpubind.model import Finding, Request
+from gpubind.rules.outcome import Checked, report_of
 from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())

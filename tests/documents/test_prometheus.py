@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpubind.api import check, plan
 from gpubind.documents.check.prometheus import render_prometheus
-from gpubind.documents.check.report import Report, report_of
 from gpubind.documents.text import printable
 from gpubind.model import Finding, Request
 from gpubind.model.expectation import Expectation
+from gpubind.rules.outcome import Report, report_of
 from tests.rules.situations import without
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.trees import Spec

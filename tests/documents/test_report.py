@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from gpubind.api import check, plan
-from gpubind.documents.check.report import (
-    Report,
-    render_check_github,
-    render_check_json,
-    render_check_tsv,
-    report_of,
-    verdict,
-)
+from gpubind.documents.check.report import render_check_github, render_check_json, render_check_tsv
 from gpubind.model import Finding, Request
+from gpubind.rules.outcome import Report, report_of, verdict
 from tests.support.driver import host, kernel, rhel
 from tests.support.golden import assert_fits
 from tests.support.images import glibc, image

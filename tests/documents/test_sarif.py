@@ -9,11 +9,11 @@ from typing import Any, Optional
 import jsonschema
 import pytest
 
-from gpubind.documents.check.report import Checked, Report, report_of
 from gpubind.documents.check.sarif import render_sarif, render_sarif_of
 from gpubind.documents.check.several import render_several
 from gpubind.model import Finding
 from gpubind.model.findings import texts
+from gpubind.rules.outcome import Checked, Report, report_of
 from tests.support.commands import HOST, gpubind, images
 from tests.support.hostile_names import HOSTILE, UNSAYABLE
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubind.api import plan
-from gpubind.documents.check.report import Report, report_of
 from gpubind.documents.check.slurm import LIMIT, render_slurm, render_slurm_error
 from gpubind.errors import HostReadError
 from gpubind.model import Finding, Request, Severity
+from gpubind.rules.outcome import Report, report_of
 from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpubind.api import plan
-from gpubind.documents.explanation import Explanation, explain, render_explanation
+from gpubind.documents.explanation import render_explanation
 from gpubind.documents.text import printable, render_finding, render_paths, render_tsv
+from gpubind.explanation.decisions import Explanation, explain
 from gpubind.model import Finding, Request
 from tests.support.driver import host, kernel, rhel
 

@@ -15,16 +15,17 @@ from typing import NamedTuple, Optional
 
 from gpubind.api import check, open_host, plan
 from gpubind.documents import CHECK_DOCUMENTS, DIFF_DOCUMENTS, LASTING, PLAN_DOCUMENTS
-from gpubind.documents.check.report import Report
 from gpubind.documents.diff.comparison import compare
 from gpubind.documents.diff.snapshot import Snapshot, outcome_of, snapshot_of, snapshot_of_images
 from gpubind.documents.expectation import render_expectation
-from gpubind.documents.explanation import Answer, explain, render_explanation, render_json, render_text
+from gpubind.documents.explanation import render_explanation, render_json, render_text
 from gpubind.documents.fleet import AnswerGroups, answers_table, render_answer, render_findings_of
-from gpubind.documents.messages import find_message, heading, messages, nearest_messages, search
 from gpubind.documents.text import printable, render_finding
 from gpubind.documents.tree import LinkageTree, render_tree_dot, render_tree_json, render_tree_text
 from gpubind.errors import Format, GpubindError
+from gpubind.explanation.answer import Answer
+from gpubind.explanation.decisions import explain
+from gpubind.explanation.messages import find_message, heading, messages, nearest_messages, search
 from gpubind.files.blob import Blob
 from gpubind.files.compressed import unpacked
 from gpubind.fleet.answers import Listener
@@ -75,6 +76,7 @@ from gpubind.model import CudaNote, Plan, Request, finding
 from gpubind.model.budget import one_command
 from gpubind.model.data import read_data
 from gpubind.rules.linkage import linkage_of
+from gpubind.rules.outcome import Report
 from gpubind.rules.preflight import preflight
 from gpubind.runtimes import RUNTIMES
 from tests.fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS

@@ -17,9 +17,11 @@ from typing import NamedTuple, Optional
 
 import gpubind
 from gpubind.documents.diff.snapshot import snapshot_of
-from gpubind.documents.explanation import Answer, explain, render_json
+from gpubind.documents.explanation import render_json
 from gpubind.documents.gpus import list_gpus, render_gpus_json
 from gpubind.errors import GpubindError, NotRecordedError
+from gpubind.explanation.answer import Answer
+from gpubind.explanation.decisions import explain
 from gpubind.host import Host, ListFile
 from gpubind.host.base import Untrusted
 from gpubind.host.live import LiveHost

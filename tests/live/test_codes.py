@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.documents.codes import tables
+from gpubind.explanation.gpu_codes import tables
 from tests.support.codes import HEADERS, aliases, headers, parse_codes
 
 pytestmark = pytest.mark.live

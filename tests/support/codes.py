@@ -1,7 +1,7 @@
 """The tables of error codes, gpubind/model/data/codes.json, from the headers that define the codes.
 
 python -m tests.support.codes DIRECTORY... writes names and numbers of the headers below DIRECTORY into the tables.
-Kind and meaning of a code are written by hand, and stay; a new code has neither, and tests/documents/test_codes.py
+Kind and meaning of a code are written by hand, and stay; a new code has neither: tests/explanation/test_gpu_codes.py
 fails until it does. Nothing is removed: programs of other versions print codes that the newest header no longer has.
 """
 

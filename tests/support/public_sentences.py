@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpubind.documents.messages import messages
+from gpubind.explanation.messages import messages
 from gpubind.model.data import read_data
 from tests.test_help import pages
 

@@ -13,9 +13,9 @@ from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
-    from gpubind.documents.check.report import Report
     from gpubind.model.expectation import Expectation
     from gpubind.model.policy import Policy
+    from gpubind.rules.outcome import Report
 
 Texts = Optional[Sequence[str]]
 
@@ -83,7 +83,7 @@ def check(
 
 
 def _exit_on(reports: Sequence[Report], *, strict: bool) -> None:
-    from gpubind.documents.check.report import verdict
+    from gpubind.rules.outcome import verdict
 
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):

@@ -14,8 +14,9 @@ from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.errors import GpubindError, NothingToBindError, UsageError
 
 if TYPE_CHECKING:
-    from gpubind.documents.explanation import Answer, Explanation
-    from gpubind.documents.messages import FoundMessage
+    from gpubind.explanation.answer import Answer
+    from gpubind.explanation.decisions import Explanation
+    from gpubind.explanation.messages import FoundMessage
     from gpubind.model import Plan
 
 
@@ -62,8 +63,9 @@ def explain(
 
 def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[str]) -> Answer:
     """Return the answer to *what*: a code, a message, a part of one, or a name of a plan."""
-    from gpubind.documents.explanation import Answer, codes, explain_code, mentioned
-    from gpubind.documents.messages import find_message
+    from gpubind.explanation.answer import Answer
+    from gpubind.explanation.codes import codes, explain_code, mentioned
+    from gpubind.explanation.messages import find_message
 
     if not what.strip():
         return Answer(None, codes=tuple(code for code, _ in codes()))
@@ -136,8 +138,8 @@ def _of_log(name: str, blocks: Iterator[bytes]) -> Answer:
     message.
     """
     from gpubind.cli.output import complain
-    from gpubind.documents.explanation import Answer
-    from gpubind.documents.messages import search
+    from gpubind.explanation.answer import Answer
+    from gpubind.explanation.messages import search
 
     log = search(blocks)
     if log.not_searched is not None:
@@ -193,7 +195,7 @@ def _of_library(
 ) -> Optional[Explanation]:
     """Return what is so on this host of the library that *found* is about; None without one, or without a driver."""
     from gpubind.cli.output import warn
-    from gpubind.documents.explanation import explain as explain_name
+    from gpubind.explanation.decisions import explain as explain_name
 
     if found.library is None:
         return None
@@ -234,7 +236,7 @@ def _plan(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Pl
 
 def _missing(name: str) -> tuple[FoundMessage, ...]:
     """Return the message that a program prints where the driver's library, program or node *name* is missing."""
-    from gpubind.documents.messages import find_message
+    from gpubind.explanation.messages import find_message
     from gpubind.formats.driver.names import driver_section
 
     last = name.rpartition("/")[2]
@@ -252,8 +254,9 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     name on a host without a driver.
     """
     from gpubind.cli.output import complain
-    from gpubind.documents.explanation import Answer, near_names
-    from gpubind.documents.explanation import explain as explain_name
+    from gpubind.explanation.answer import Answer
+    from gpubind.explanation.codes import near_names
+    from gpubind.explanation.decisions import explain as explain_name
     from gpubind.formats.driver.names import driver_section
 
     try:
@@ -285,8 +288,8 @@ def _short(name: str) -> str:
 
 def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence[str] = ()) -> UsageError:
     """Return the error that nothing is known about *lines*, with what is *near*, else with the nearest messages."""
-    from gpubind.documents.codes import near_codes
-    from gpubind.documents.messages import nearest_messages, vendor_of_lines, vendor_option
+    from gpubind.explanation.gpu_codes import near_codes
+    from gpubind.explanation.messages import nearest_messages, vendor_of_lines, vendor_option
 
     near = near_codes(lines) or near
     if near:
@@ -301,7 +304,7 @@ def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence
 
 
 def _every_code() -> Sequence[str]:
-    from gpubind.documents.explanation import codes
+    from gpubind.explanation.codes import codes
 
     return [code for code, _ in codes()]
 

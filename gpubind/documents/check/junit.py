@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from gpubind.documents.check.report import Report, not_counted
+from gpubind.documents.check.report import not_counted
 from gpubind.documents.text import render_finding, unicode_lines
 from gpubind.model.findings import texts
+from gpubind.rules.outcome import Report
 
 
 def render_junit(report: Report) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpubind.documents.check.report import Report, about, folded, not_counted, verdict
+from gpubind.documents.check.report import about, folded, not_counted
 from gpubind.documents.text import printable
 from gpubind.model import Finding
+from gpubind.rules.outcome import Report, verdict
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|&~#@]|(?<!\w)_|_(?!\w)")
 _CODE = re.compile(r"(`[^`]+`)")

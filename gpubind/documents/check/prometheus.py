@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpubind.documents.check.report import Report, verdict
 from gpubind.documents.text import quotable
 from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Plan
 from gpubind.model.findings import SEVERITIES
+from gpubind.rules.outcome import Report, verdict
 
 STATUS = ("ok", "warning", "error")
 """The verdicts; the status is the place of one."""

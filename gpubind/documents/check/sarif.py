@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.documents.check.report import Report, about, verdict
-from gpubind.documents.explanation import explain_code, unmarked
+from gpubind.documents.check.report import about
+from gpubind.documents.explanation import unmarked
 from gpubind.documents.text import printable, unicode_lines
+from gpubind.explanation.codes import explain_code
 from gpubind.model import Finding
 from gpubind.model.digest import hash_of
 from gpubind.model.findings import page_of, pages, texts
+from gpubind.rules.outcome import Report, verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _WIDTH = 120

@@ -9,11 +9,12 @@ from typing import Any, Optional, TypeVar
 
 from gpubind.documents import CHECK_DOCUMENTS, SEVERAL_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
-from gpubind.documents.check.report import Report, check_document, verdict_line
+from gpubind.documents.check.report import check_document, verdict_line
 from gpubind.documents.check.text import render_check_text
 from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import printable, render_line
 from gpubind.model import named
+from gpubind.rules.outcome import Report
 
 _T = TypeVar("_T")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from posixpath import basename
 
-from gpubind.documents.check.report import Report, verdict
 from gpubind.documents.text import printable
 from gpubind.errors import GpubindError
+from gpubind.rules.outcome import Report, verdict
 
 LIMIT = 100
 """Characters of the line."""

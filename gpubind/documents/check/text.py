@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import TextWrapper
 
-from gpubind.documents.check.report import Checked, Report, folded, not_counted, verdict
+from gpubind.documents.check.report import folded, not_counted
 from gpubind.documents.text import printable, render_finding
 from gpubind.model import Finding, ImageFacts
 from gpubind.model.findings import counted, named, texts
+from gpubind.rules.outcome import Checked, Report, verdict
 
 WIDTH = 100
 """Columns of a line in a log."""

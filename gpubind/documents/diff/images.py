@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
-from gpubind.documents.check.report import verdict
 from gpubind.documents.diff.comparison import Comparison, Difference, EqualHosts, Fold
 from gpubind.documents.diff.snapshot import ImageOutcome
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, named
 from gpubind.model.findings import counted, support_of
+from gpubind.rules.outcome import verdict
 
 _FULL = "full support"
 _REASONS = 2

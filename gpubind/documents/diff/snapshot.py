@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Optional, get_args
 
-from gpubind.documents.check.report import verdict
 from gpubind.errors import Format
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
@@ -20,6 +19,7 @@ from gpubind.model import DeviceNode, Finding, HostPath, Mount, Plan
 from gpubind.model.digest import hash_of, sha256, without_uuids
 from gpubind.model.findings import support_of
 from gpubind.model.plain import Decoder, plain, text_of
+from gpubind.rules.outcome import verdict
 
 SCHEMA = "gpubind.snapshot/1"
 Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "device", "variable", "finding", "image"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from gpubind.documents import Made
-from gpubind.documents.check.report import Report, about, not_counted, verdict
+from gpubind.documents.check.report import about, not_counted
 from gpubind.documents.check.text import THEMES, theme_of, what_is_checked
 from gpubind.documents.gpus import ListedGpu, gpus_table
 from gpubind.documents.report.page import render
 from gpubind.documents.report.picture import Picture, data_of, picture_of
 from gpubind.documents.tables import Table, plan_tables
 from gpubind.model import Plan
+from gpubind.rules.outcome import Report, verdict
 
 
 def render_check_html(report: Report, made: Optional[Made] = None) -> str:

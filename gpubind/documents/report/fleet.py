@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from gpubind.documents import Made
-from gpubind.documents.check.report import verdict
 from gpubind.documents.diff.comparison import Fold
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.fleet import (
@@ -25,6 +24,7 @@ from gpubind.documents.report.matrix import in_order
 from gpubind.documents.tables import Column, Row, table_of
 from gpubind.model import Finding
 from gpubind.model.findings import counted
+from gpubind.rules.outcome import verdict
 
 _COLUMNS = [Column(title, kept=True) for title in ("what", "most nodes", "here")]
 

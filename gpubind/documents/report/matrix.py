@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from gpubind.documents import Made
-from gpubind.documents.check.report import Report, alike, folded, verdict
+from gpubind.documents.check.report import alike, folded
 from gpubind.documents.check.several import equal_hosts, host_names
 from gpubind.documents.report.page import render
 from gpubind.frozen import NamedTuple
 from gpubind.model import Finding, named
 from gpubind.model.findings import SEVERITIES, counted, support_of
+from gpubind.rules.outcome import Report, verdict
 
 _PLACES = 4
 """In a line."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gpubind.documents.check.report import Checked, Report, checked_in, report_of
 from gpubind.image.facts import Image
 from gpubind.launch.prepare import preflight_on
 from gpubind.loader.linkage import Use
 from gpubind.model import ContainerPath, Finding, HostPath, Request
 from gpubind.planner.planning import Query
 from gpubind.rules.linkage import linkage_of
+from gpubind.rules.outcome import Checked, Report, checked_in, report_of
 from gpubind.rules.table import check
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.elf import elf

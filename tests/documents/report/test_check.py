@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpubind.documents.check.report import Report, report_of
 from gpubind.documents.check.text import what_is_checked
 from gpubind.documents.report.check import render_check_html
 from gpubind.model import Finding
+from gpubind.rules.outcome import Report, report_of
 from tests.documents.report.pages import REPORT
 from tests.support.html import Page
 

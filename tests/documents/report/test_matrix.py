@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpubind.documents.check.report import Checked, Report
 from gpubind.documents.report.matrix import render_matrix_html
 from gpubind.model import Finding, finding
+from gpubind.rules.outcome import Checked, Report
 from tests.documents.report.pages import HOSTILE, REPORT
 from tests.support.html import Page
 

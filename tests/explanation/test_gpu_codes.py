@@ -10,9 +10,9 @@ import pytest
 
 from gpubind.cli.commands import command_of
 from gpubind.cli.reader import read_line
-from gpubind.documents.codes import Code, code_named, code_numbered, code_words, near_codes, tables
-from gpubind.documents.messages import find_message, messages, search
-from tests.documents.test_messages import name_of
+from gpubind.explanation.gpu_codes import Code, code_named, code_numbered, code_words, near_codes, tables
+from gpubind.explanation.messages import find_message, messages, search
+from tests.explanation.test_messages import name_of
 from tests.support.codes import FILE, HEADERS, dumped, parse_codes
 from tests.support.commands import HOST, gpubind
 from tests.support.golden import assert_golden, assert_listed
@@ -45,7 +45,9 @@ def test_each_family_is_complete_and_has_no_name_or_number_twice() -> None:
         [f"{name}: {n}" for name, n in counts]
         for counts in (((name, len(family["codes"])) for name, family in FAMILIES.items()), COUNTS.items())
     )
-    assert_listed(now, counted, add="", remove="tests/documents/test_codes.py, COUNTS: write `{}`, if codes were added")
+    assert_listed(
+        now, counted, add="", remove="tests/explanation/test_gpu_codes.py, COUNTS: write `{}`, if codes were added"
+    )
     add = "gpubind/model/data/codes.json: add the family `{}`: python -m tests.support.codes DIRECTORY..."
     assert_listed(FAMILIES, HEADERS, add=add, remove="tests/support/codes.py: add the headers of `{}` to HEADERS")
     for family in FAMILIES.values():

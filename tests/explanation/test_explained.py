@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpubind.api import plan
-from gpubind.documents.explanation import Answer, explain, render_text
-from gpubind.documents.messages import find_message
+from gpubind.documents.explanation import render_text
+from gpubind.explanation.answer import Answer
+from gpubind.explanation.decisions import explain
+from gpubind.explanation.messages import find_message
 from gpubind.model import Request
 from tests.support.driver import host, kernel, rhel
 

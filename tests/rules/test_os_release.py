@@ -6,7 +6,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.documents.check.report import parse_os_release
+from gpubind.rules.outcome import parse_os_release
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 A message is known by phrases, which are looked for in lines without regard to case, quotes, colours and blanks. In a
 phrase `*` stands for a run of characters without a blank, `...` for anything within the line; `{library}`, `{number}`,
 `{hip}`, `{xid}` and the like for a name or number that chooses the message; and a phrase that begins with `=` is the
-whole of what was asked. Of a code that no message explains better, `codes.py` has the meaning.
+whole of what was asked. Of a code that no message explains better, `gpu_codes.py` has the meaning.
 
 A wrong answer costs more than no answer. So these rules decide which message of a line is meant:
 
@@ -32,7 +32,7 @@ from itertools import islice
 from math import sqrt
 from typing import Any, Optional
 
-from gpubind.documents.codes import (
+from gpubind.explanation.gpu_codes import (
     Code,
     Rank,
     code_named,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.documents.explanation import Answer, render_text
-from gpubind.documents.messages import Message, find_message, messages, search, vendor_of_lines
-from tests.documents.test_messages import LINES, SEEN, name_of
+from gpubind.documents.explanation import render_text
+from gpubind.explanation.answer import Answer
+from gpubind.explanation.messages import Message, find_message, messages, search, vendor_of_lines
+from tests.explanation.test_messages import LINES, SEEN, name_of
 from tests.support.commands import gpubind
 
 HEALTHY = [line.split("\t")[0] for line in (Path(__file__).parent / "healthy.tsv").read_text().splitlines()]

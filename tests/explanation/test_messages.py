@@ -19,10 +19,10 @@ import pytest
 from gpubind.cli.commands import command_of
 from gpubind.cli.commands import explain as command
 from gpubind.cli.reader import read_line
-from gpubind.documents import messages as module
-from gpubind.documents.codes import tables
-from gpubind.documents.explanation import mentioned
-from gpubind.documents.messages import (
+from gpubind.explanation import messages as module
+from gpubind.explanation.codes import mentioned
+from gpubind.explanation.gpu_codes import tables
+from gpubind.explanation.messages import (
     FoundMessage,
     Message,
     example,
@@ -157,7 +157,7 @@ def test_the_lines_are_many_and_each_stands_once() -> None:
 def test_lines_of_public_logs_are_answered_right() -> None:
     wrong = [(name, name_of(line), line) for name, line, _ in LINES if name_of(line) != name]
     assert_none(
-        f"{line!r} is taken for `{got}`, and tests/documents/lines.tsv has `{wanted}`: correct the phrases of one "
+        f"{line!r} is taken for `{got}`, and tests/explanation/lines.tsv has `{wanted}`: correct the phrases of one "
         "of the two in gpubind/model/data/messages.json"
         for wanted, got, line in wrong
         if got != "-"
@@ -538,7 +538,7 @@ def test_empty_lines_cost_next_to_nothing() -> None:
 
 def test_of_two_places_of_one_message_the_same_is_told_whatever_the_hashes() -> None:
     line = "NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus"
-    code = f"from gpubind.documents.messages import search; print(search([{line.encode()!r}]).found[0].matched)"
+    code = f"from gpubind.explanation.messages import search; print(search([{line.encode()!r}]).found[0].matched)"
     seeds = (
         {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)} for seed in range(11, 19)
     )

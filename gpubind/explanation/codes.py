@@ -1,0 +1,62 @@
+"""Codes of findings and errors: their pages, their kinds, and those that are like a name.
+
+A finding has its page in data/pages.json, an error in data/errors.json. docs/findings.md and docs/errors.md are
+written from the same data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Optional
+
+from gpubind.model.data import read_data
+from gpubind.model.findings import pages, texts
+
+
+def explain_code(code: str) -> Optional[str]:
+    """Return what *code*, of a finding or an error, means, in Markdown; None if there is no such code."""
+    code = code.lower()
+    if code in texts():
+        return "\n\n".join((code, f"*{_kind(code)}*", *pages()[code])) + "\n"
+    error = errors().get(code)
+    return None if error is None else f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}\n"
+
+
+@lru_cache(maxsize=1)
+def errors() -> dict[str, Any]:
+    """Return data/errors.json: exit status and meaning of each error, by code."""
+    loaded: dict[str, Any] = json.loads(read_data("model/data/errors.json"))
+    return loaded
+
+
+def mentioned(seen: str) -> tuple[str, ...]:
+    """Return the findings whose page has *seen*, a part of a message."""
+    seen = " ".join(seen.split())
+    is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
+    quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
+    searched = texts() if is_quotable and len(seen) >= 3 else {}
+    return tuple(code for code in searched if quoted.search((explain_code(code) or "").replace("`", "")))
+
+
+def codes() -> tuple[tuple[str, str], ...]:
+    """Return every code of a finding or an error, sorted, with its kind: `error, warning; image`, `exit 2`."""
+    kinds = {code: f"exit {error['exit']}" for code, error in errors().items()}
+    return tuple(sorted({**kinds, **{code: _kind(code) for code in texts()}}.items()))
+
+
+def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return up to three of *known* and of the codes that are similar to *name*, the nearest first."""
+    from difflib import get_close_matches  # only where a name means nothing
+
+    every = (*(code for code, _ in codes()), *known)
+    folded = {one.lower(): one for one in reversed(every)}
+    return tuple(folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.75))
+
+
+def _kind(code: str) -> str:
+    """Return the severities of the finding *code*, and what it needs: `error, warning; image`."""
+    text = texts()[code]
+    return f"{', '.join(text['severity'])}; {text['needs']}"

@@ -1,0 +1,59 @@
+"""Why a file is in a plan or not: the Decisions about one name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from gpubind.formats.driver.liblist import library_stem
+from gpubind.frozen import NamedTuple
+from gpubind.model import Decision, Plan
+from gpubind.model.verb import verb
+
+
+class Explanation(NamedTuple):
+    """The Decisions of a plan about one name."""
+
+    name: str
+    subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
+    """Each thing that matches, with everything decided about it; empty if no source names it."""
+    searched: tuple[str, ...]
+    """The searched places of libraries, in order; empty for programs, nodes and other files."""
+
+
+@verb
+def explain(plan: Plan, name: str) -> Explanation:
+    """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
+
+    The closest match is used: the exact name or path, else names that start with it, else names that contain it, else
+    entries of lists that mean it (`libcuda.so` for `libcuda.so.1`).
+    """
+    matchers: list[Callable[[str], bool]] = [lambda text: text == name]
+    if re.search(r"[*?\[]", name):
+        matchers = [lambda text: fnmatchcase(text, name)]
+    else:
+        matchers += [lambda text: text.startswith(name), lambda text: name in text]
+        if "." in name:  # what an entry of a list means, where no file has the name
+            matchers += [lambda text: text == library_stem(name), lambda text: fnmatchcase(name, _last(text))]
+    for matches in matchers:
+        subjects: dict[str, list[Decision]] = {}
+        for decision in plan.decisions:
+            if any(matches(text) for text in _texts(decision)):
+                subjects.setdefault(decision.subject, []).append(decision)
+        if subjects:
+            break
+    else:
+        subjects = {}
+    is_library = not subjects or any(".so" in subject for subject in subjects)
+    searched = tuple(place for driver in plan.drivers for place in driver.searched) if is_library else ()
+    return Explanation(name, tuple((subject, tuple(found)) for subject, found in subjects.items()), searched)
+
+
+def _texts(decision: Decision) -> list[str]:
+    paths = [path for path in (decision.path, decision.target) if path]
+    return [decision.subject, *paths, *map(_last, paths)]
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
