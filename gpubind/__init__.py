@@ -6,7 +6,7 @@ The packages are the pipeline:
     image      2. which image                 rules      5. what will not work
     inventory  3. what the machine has        runtimes, documents  6. the plan as arguments, as text
                                               launch     7. doing it
-    formats, files and loader read for all of them; api offers them to Python, cli to a shell.
+    formats, files and loader read for all of them; api has a module for each verb, which cli offers to a shell.
 
     >>> import gpubind
     >>> host = gpubind.open_host("debian13-nvidia550")
@@ -26,18 +26,21 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # `typing` costs a start that a memo serves a third of its time
 if TYPE_CHECKING:
-    from gpubind.api import check as check
-    from gpubind.api import check_document as check_document
-    from gpubind.api import diff as diff
-    from gpubind.api import needs as needs
-    from gpubind.api import open_host as open_host
-    from gpubind.api import open_layout as open_layout
-    from gpubind.api import open_runtime as open_runtime
-    from gpubind.api import plan as plan
-    from gpubind.api import render as render
-    from gpubind.api import start as start
-    from gpubind.api import words as words
-    from gpubind.api import wrap as wrap
+    from gpubind.api.check import check as check
+    from gpubind.api.check import check_document as check_document
+    from gpubind.api.diff import diff as diff
+    from gpubind.api.explain import explain as explain
+    from gpubind.api.image import open_image as open_image
+    from gpubind.api.needs import needs as needs
+    from gpubind.api.open import open_host as open_host
+    from gpubind.api.open import open_layout as open_layout
+    from gpubind.api.open import open_runtime as open_runtime
+    from gpubind.api.plan import plan as plan
+    from gpubind.api.plan import words as words
+    from gpubind.api.record import record as record
+    from gpubind.api.render import render as render
+    from gpubind.api.start import start as start
+    from gpubind.api.start import wrap as wrap
     from gpubind.documents.diff.comparison import Comparison as Comparison
     from gpubind.documents.diff.comparison import Difference as Difference
     from gpubind.documents.diff.comparison import EqualHosts as EqualHosts
@@ -55,7 +58,6 @@ if TYPE_CHECKING:
     from gpubind.errors import StartError as StartError
     from gpubind.errors import UsageError as UsageError
     from gpubind.explanation.decisions import Explanation as Explanation
-    from gpubind.explanation.decisions import explain as explain
     from gpubind.host import Host as Host
     from gpubind.host import ListFile as ListFile
     from gpubind.host.live import LiveHost as LiveHost
@@ -66,8 +68,6 @@ if TYPE_CHECKING:
     from gpubind.image.needs import ImageNeeds as ImageNeeds
     from gpubind.image.needs import IntelRuntime as IntelRuntime
     from gpubind.image.needs import Requirement as Requirement
-    from gpubind.image.open import open_image as open_image
-    from gpubind.launch.recording import record as record
     from gpubind.model import Capability as Capability
     from gpubind.model import ContainerPath as ContainerPath
     from gpubind.model import CudaNote as CudaNote
@@ -103,10 +103,19 @@ if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Start as Start
 
 _NAMES = {
-    "gpubind.api": "check check_document diff needs open_host open_layout open_runtime plan render start words wrap",
+    "gpubind.api.check": "check check_document",
+    "gpubind.api.diff": "diff",
+    "gpubind.api.explain": "explain",
+    "gpubind.api.needs": "needs",
+    "gpubind.api.image": "open_image",
+    "gpubind.api.open": "open_host open_layout open_runtime",
+    "gpubind.api.plan": "plan words",
+    "gpubind.api.record": "record",
+    "gpubind.api.render": "render",
+    "gpubind.api.start": "start wrap",
     "gpubind.documents.diff.comparison": "Comparison Difference EqualHosts HostsWith",
     "gpubind.documents.diff.snapshot": "ImageOutcome",
-    "gpubind.explanation.decisions": "Explanation explain",
+    "gpubind.explanation.decisions": "Explanation",
     "gpubind.errors": """
         CheckError CommandError FormatError GpubindError HostReadError NotRecordedError NothingToBindError OutputError
         RuntimeLimitError StartError UsageError
@@ -116,7 +125,6 @@ _NAMES = {
     "gpubind.host.recorded": "RecordedHost",
     "gpubind.image.facts": "Image",
     "gpubind.image.needs": "DriverLibrary Fabric ImageNeeds IntelRuntime Requirement",
-    "gpubind.image.open": "open_image",
     "gpubind.model": """
         Capability ContainerPath CudaNote Decision DeviceNode Driver EnvVar Finding Gpu HostPath ImageCuda
         ImageFacts ImageLibrary MigDevice Mount PassedOver Plan PlannedDriver Request RootedPath Side
@@ -124,7 +132,6 @@ _NAMES = {
     """,
     "gpubind.model.gpucode": "CodeFile CodeModule GpuCode Ptx",
     "gpubind.planner.placement": "Layout",
-    "gpubind.launch.recording": "record",
     "gpubind.runtimes.edits": "Bind RuntimeArguments",
     "gpubind.runtimes.runtime": "Command StagedFile Start",
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.api import check, plan
+from gpubind import check, plan
 from gpubind.errors import HostReadError, UnseenError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
 from gpubind.host.base import not_looked_at

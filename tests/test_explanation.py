@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.explanation import render_explanation, unmarked
 from gpubind.explanation import codes as codes_module
 from gpubind.explanation.codes import codes, errors, explain_code, mentioned, near_names

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.api import open_host, plan
+from gpubind import open_host, plan
 from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.documents.text import printable
 from gpubind.errors import EXIT_FORMAT, FormatError, RuntimeLimitError

@@ -11,8 +11,8 @@ from typing import Optional
 
 import pytest
 
-from gpubind.api import open_host
-from gpubind.api import start as started
+from gpubind import open_host
+from gpubind import start as started
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.host import Host
 from gpubind.image.open import open_image

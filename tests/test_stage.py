@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import OutputError
 from gpubind.launch.stage import SKELETONS_LIMIT, stage, stage_in, stage_skeleton
 from gpubind.model import ContainerPath, Request

@@ -9,7 +9,7 @@ from typing import Union
 
 import pytest
 
-from gpubind.api import open_host, plan
+from gpubind import open_host, plan
 from gpubind.cli.tables import render_tables
 from gpubind.documents.gpus import gpus_table, list_gpus
 from gpubind.documents.tables import Column, Heading, Row, plan_tables, table_of

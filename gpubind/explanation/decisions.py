@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.frozen import NamedTuple
 from gpubind.model import Decision, Plan
-from gpubind.model.verb import verb
 
 
 class Explanation(NamedTuple):
@@ -22,7 +21,6 @@ class Explanation(NamedTuple):
     """The searched places of libraries, in order; empty for programs, nodes and other files."""
 
 
-@verb
 def explain(plan: Plan, name: str) -> Explanation:
     """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
 

@@ -11,14 +11,12 @@ from gpubind.files.regular import read_regular
 from gpubind.host.base import Host, ListFile
 from gpubind.model.answers import could_not_look, exists
 from gpubind.model.data import HOSTS, read_data
-from gpubind.model.verb import verb
 
 FILE_LIMIT = 1 << 20
 
 Path = Union[str, os.PathLike[str]]
 
 
-@verb
 def open_host(
     host: Optional[Path] = None,
     root: Optional[Path] = None,

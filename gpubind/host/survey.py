@@ -1,7 +1,7 @@
 """Survey a host for a record: a fixed survey, not a trace of one plan.
 
 Every record has listings, links and small texts of each place where a driver, its devices or a site's configuration
-may be, so that it also answers later versions of gpubind. `gpubind/launch/recording.py` adds what planning asks too.
+may be, so that it also answers later versions of gpubind. `gpubind/api/record.py` adds what planning asks too.
 """
 
 from __future__ import annotations

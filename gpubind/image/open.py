@@ -16,7 +16,6 @@ from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundl
 from gpubind.model import HostPath, ImageKind
 from gpubind.model.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
 from gpubind.model.arch import Architecture, architecture
-from gpubind.model.verb import verb
 
 ACCEPTED = (
     "a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, "
@@ -44,7 +43,6 @@ OPEN_LIMIT = 4
 Path = Union[str, os.PathLike[str]]
 
 
-@verb
 def open_image(reference: Path, machine: Optional[str] = None) -> Image:
     """Return the image that *reference* names: the path of an `ACCEPTED` kind of file, or kind and name, `oci:DIR:TAG`.
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 
 import gpubind
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.host import Host
 from gpubind.model import HostPath, Plan, Request
 from gpubind.planner.placement import SINGULARITY

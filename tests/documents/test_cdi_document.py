@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import gpubind
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.cdi import parse_cdi

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.api import open_host, plan
+from gpubind import open_host, plan
 from gpubind.documents.check.markdown import render_markdown
 from gpubind.documents.check.report import folded, render_check_json
 from gpubind.documents.check.text import render_check_text

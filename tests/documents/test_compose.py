@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import gpubind
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.mounts.compose import render_compose
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, HostPath, Plan, Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents import CHECK_DOCUMENTS, FORMATS, PLAN_DOCUMENTS
 from gpubind.model import Finding, Request
 from gpubind.rules.outcome import report_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.check.junit import render_junit
 from gpubind.model import Finding, Request
 from gpubind.rules.outcome import report_of

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import gpubind
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.mounts.kubernetes import render_kubernetes
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.links import advice, links_of, render_links
 from gpubind.errors import OutputError
 from gpubind.host.open import open_host

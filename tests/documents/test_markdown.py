@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.check.markdown import render_markdown
 from gpubind.model import Finding, Request
 from gpubind.rules.outcome import Checked, report_of

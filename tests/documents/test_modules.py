@@ -14,7 +14,7 @@ from typing import Callable, NamedTuple
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.modules import render_lmod, render_tcl
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request

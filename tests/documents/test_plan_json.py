@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.text import render_json
 from gpubind.model import Request
 from tests.support.driver import host, kernel, rhel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.api import open_host, plan
+from gpubind import open_host, plan
 from gpubind.documents.tables import Heading, plan_tables
 from gpubind.model import ContainerPath, HostPath, Request
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpubind.api import check, plan
+from gpubind import check, plan
 from gpubind.documents.check.prometheus import render_prometheus
 from gpubind.documents.text import printable
 from gpubind.model import Finding, Request

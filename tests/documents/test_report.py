@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpubind.api import check, plan
+from gpubind import check, plan
 from gpubind.documents.check.report import render_check_github, render_check_json, render_check_tsv
 from gpubind.model import Finding, Request
 from gpubind.rules.outcome import Report, report_of, verdict

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.check.slurm import LIMIT, render_slurm, render_slurm_error
 from gpubind.errors import HostReadError
 from gpubind.model import Finding, Request, Severity

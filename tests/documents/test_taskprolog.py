@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.modules import LINE_LENGTH, render_taskprolog
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Finding, HostPath, Request

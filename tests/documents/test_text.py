@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.explanation import render_explanation
 from gpubind.documents.text import printable, render_finding, render_paths, render_tsv
 from gpubind.explanation.decisions import Explanation, explain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.explanation import render_text
 from gpubind.explanation.answer import Answer
 from gpubind.explanation.decisions import explain

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from gpubind.api import check, open_host, plan
+from gpubind import check, open_host, plan
 from gpubind.documents import CHECK_DOCUMENTS, DIFF_DOCUMENTS, LASTING, PLAN_DOCUMENTS
 from gpubind.documents.diff.comparison import compare
 from gpubind.documents.diff.snapshot import Snapshot, outcome_of, snapshot_of, snapshot_of_images

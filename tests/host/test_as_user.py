@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.api import open_host
+from gpubind import open_host
 from gpubind.errors import UsageError
 from gpubind.formats.driver.acl import ATTRIBUTE
 from gpubind.host.live import LiveHost

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
+from gpubind.api.record import redaction_of
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, VersionNeed
 from gpubind.host.record import (
     Record,
@@ -23,7 +24,6 @@ from gpubind.host.record import (
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.redaction import Redaction
 from gpubind.host.surveyed import is_in_a_home
-from gpubind.launch.recording import redaction_of
 from gpubind.model import HostPath, Missing, Request, Stat
 from gpubind.model.data import HOSTS
 from tests.support import amd

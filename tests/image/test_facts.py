@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import HostReadError
 from gpubind.image.open import open_image
 from gpubind.model import Request

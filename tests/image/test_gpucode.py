@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.api import check, check_document, open_host, plan
+from gpubind import check, check_document, open_host, plan
 from gpubind.files.opened import PACKED
 from gpubind.formats.gpucode.hip import IN_ARCHIVES
 from gpubind.image.gpucode import LEAST_SIZE, gpu_code_of_program, read_gpu_code

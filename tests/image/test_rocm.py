@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.needs import render_needs_tsv
 from gpubind.image.gpucode import gpu_code_of
 from gpubind.image.needs import read_needs

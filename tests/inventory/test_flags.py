@@ -6,7 +6,7 @@ from typing import Callable, NamedTuple, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import Inventory, Request, Vendor

@@ -7,7 +7,7 @@ from typing import Union
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.text import render_json
 from gpubind.host.recorded import RecordedHost, RecordedTree
 from gpubind.model import Missing, Request

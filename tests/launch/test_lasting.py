@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.inventory.cdi.specs import read_registry
 from gpubind.launch.lasting import _names, restarts

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import check, plan
+from gpubind import check, plan
 from gpubind.host import Host
 from gpubind.image.facts import Image
 from gpubind.model import Capability, Finding, Plan, Request

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.image.facts import Image
 from gpubind.loader.loader import newest
 from gpubind.model import ContainerPath, Plan, Request

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.image.facts import Image
 from gpubind.model import Finding, Plan, Request, Vendor
 from tests.support.amd import LIB, amd_host, cached, glibcxx, kernel

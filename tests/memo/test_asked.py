@@ -96,7 +96,7 @@ MODULES_OF_PROGRAMS = {"launch/execute.py", "host/programs.py"}
 OF_PROGRESS = {"os.getpgrp", "os.tcgetpgrp", "time.monotonic"}
 """Of cli/progress.py: what stands on a terminal while a command works is gone at its end, and no part of its answer."""
 OF_THE_LIBRARY = {"logging.getLogger", "logging.INFO", "logging.WARNING", "logging.ERROR", "logging.NullHandler"}
-"""Of api.py: what `gpubind.start` logs for a program that calls it; no command is answered so."""
+"""Of api/start.py: what `gpubind.start` logs for a program that calls it; no command is answered so."""
 OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
 """Of host/users.py, which says itself that no trace can sign them."""
 OF_STORES = {"os.scandir", "os.DirEntry", "os.getxattr", "os.listxattr"}
@@ -188,7 +188,7 @@ def is_flag(name: str) -> bool:
 def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
     known |= OF_PROGRESS if module == "cli/progress.py" else set()
-    known |= OF_THE_LIBRARY if module == "api.py" else set()
+    known |= OF_THE_LIBRARY if module == "api/start.py" else set()
     known |= OF_USERS if module == "host/live.py" else set()
     known |= OF_STORES if module == "files/overlay.py" else set()
     known |= OF_NODES if module.startswith("fleet/") else set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.planner.compat import DECIDED, RULE
 from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout, cdi_layout

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import UsageError
 from gpubind.model import Plan, Request, Vendor
 from gpubind.planner.like import FLAVOURS, shipped_names

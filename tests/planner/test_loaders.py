@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.links import advice
 from gpubind.host.open import open_host
 from gpubind.image.facts import Image

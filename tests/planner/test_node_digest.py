@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.model.digest import _REQUESTED

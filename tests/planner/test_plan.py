@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.model import CAPABILITIES, ContainerPath, Mount, Plan, Request
 from gpubind.planner.planning import Query, plan_or_empty
 from tests.support.driver import V, host, kernel, libraries, rhel, ubuntu

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.host import ListFile
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Group, Plan, Request, Side

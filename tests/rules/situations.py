@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.cli.checking import not_checked
 from gpubind.errors import GpubindError, NothingToBindError
 from gpubind.files import Tree

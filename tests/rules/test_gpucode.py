@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.formats.driver.nvidia_smi import CAPABILITIES
 from gpubind.host.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost

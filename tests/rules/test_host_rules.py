@@ -7,8 +7,7 @@ from typing import Any, Optional
 import pytest
 
 import gpubind
-from gpubind import open_host
-from gpubind.api import plan
+from gpubind import open_host, plan
 from gpubind.errors import GpubindError
 from gpubind.host import Host
 from gpubind.host.record import dump_record, parse_record

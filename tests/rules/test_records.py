@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpubind import open_host
-from gpubind.api import plan
+from gpubind import open_host, plan
 from gpubind.errors import NothingToBindError
 from gpubind.host import Host
 from gpubind.host.record import dump_record, parse_record

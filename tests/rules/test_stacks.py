@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.formats.gpucode.sycl import GENERATED
 from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost

@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import HostReadError, RuntimeLimitError, UnseenError
 from gpubind.formats.archive.bundle import Bundle, parse_bundle
 from gpubind.image.facts import Image

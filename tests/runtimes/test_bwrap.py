@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
 from gpubind.loader.namespace import OwnMounts

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image, read_image

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpubind.api import open_host, plan
+from gpubind import open_host, plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.reference import native_reference
 from gpubind.launch.caller import begin

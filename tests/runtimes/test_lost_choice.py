@@ -6,7 +6,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.model import Finding, Request
 from gpubind.runtimes.apptainer.singularity import LAYOUT
 from gpubind.runtimes.lost_choice import choice_by_count

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Request
 from gpubind.runtimes.edits import RuntimeArguments

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpubind.api import open_runtime, plan, words
+from gpubind import open_runtime, plan, words
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes.cmdline.reader import Trouble

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubind.api import open_host, plan
+from gpubind import open_host, plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
 from gpubind.model import CAPABILITIES, EnvVar, HostPath, Plan, Request

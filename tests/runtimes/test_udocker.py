@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import EnvVar, HostPath, Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple, Optional
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import NothingToBindError
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image

@@ -23,8 +23,8 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     SLURM_JOB_GPUS. Also those by which ROCm takes other code, and libva another driver: HSA_OVERRIDE_GFX_VERSION,
     HSA_XNACK, LIBVA_DRIVER_NAME, LIBVA_DRIVERS_PATH.
     """
+    from gpubind.api.record import record as record_host
     from gpubind.cli.output import write_document
-    from gpubind.launch.recording import record as record_host
 
     name = os.uname().nodename if hostname else None
     if expect:

@@ -10,7 +10,7 @@ from typing import Any, Optional
 import pytest
 
 import gpubind
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import NothingToBindError
 from gpubind.host import Host, ListFile
 from gpubind.host.record import dump_record, parse_record

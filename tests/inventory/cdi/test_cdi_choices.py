@@ -7,7 +7,7 @@ import json
 import pytest
 
 import gpubind
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.model import Request
 from gpubind.planner.placement import GPUBIND, SINGULARITY, cdi_layout

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import pytest
 
 import gpubind
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.documents.text import render_json
 from gpubind.errors import HostReadError, UsageError
 from gpubind.host import Host

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.inventory.nodes import Devices, hidden_gpus, natural
 from gpubind.inventory.nvidia.devices import read_devices
 from gpubind.model import Request

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.errors import UsageError
 from gpubind.host.record import RecordedRun
 from gpubind.inventory.nodes import hidden_gpus

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
+from gpubind.api.record import record
 from gpubind.errors import NothingToBindError
 from gpubind.host.live import LiveHost
 from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.nvidia.inventory import read_inventory
-from gpubind.launch.recording import record
 from gpubind.model import Finding, Inventory, Request
 from tests.support.driver import V, host, kernel, libraries, ubuntu
 from tests.support.elf import stub

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpubind.api import plan
+from gpubind import plan
 from gpubind.model import Request
 from gpubind.planner import make_plan
 from gpubind.planner.gpus.selection import Selection, select

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from gpubind import __version__
+from gpubind.api.verb import verb
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
@@ -36,7 +37,6 @@ from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.budget import renew
 from gpubind.model.data import HOSTS, read_data
-from gpubind.model.verb import verb
 from gpubind.planner import empty_plan, like
 from gpubind.planner.like import FLAVOURS
 from gpubind.planner.placement import GPUBIND

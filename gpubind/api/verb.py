@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, TypeVar, cast
 
 from gpubind.errors import UsageError, closed
+from gpubind.model import Plan
 from gpubind.model.budget import one_command
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
@@ -82,3 +83,12 @@ _KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "str": ("a string", lambda value: isinstance(value, str)),
 }
 """How messages call the kinds that are not classes of gpubind, and their checks."""
+
+
+def _plan_html(plan: Plan) -> str:
+    from gpubind.documents.notebook import plan_html
+
+    return plan_html(plan)
+
+
+Plan._repr_html_ = _plan_html  # type: ignore[attr-defined]  # the model itself knows no documents

@@ -1,0 +1,54 @@
+"""plan: what a container gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Optional
+
+from gpubind.api.layout import need_layout
+from gpubind.api.verb import verb
+from gpubind.host import Host, ListFile
+from gpubind.model import Plan, Request
+from gpubind.planner.placement import Layout
+from gpubind.planner.planning import Query, plan_host
+
+if TYPE_CHECKING:
+    from gpubind.image.facts import Image
+    from gpubind.runtimes.edits import RuntimeArguments
+    from gpubind.runtimes.runtime import Start
+
+
+@verb
+def plan(
+    host: Host,
+    request: Request,
+    listfile: Optional[ListFile] = None,
+    image: Optional[Image] = None,
+    layout: Optional[Layout] = None,
+    *,
+    start: Optional[Start] = None,
+) -> Plan:
+    """Return the plan for containers on *host*, of *image* if one is given.
+
+    *layout* places the files in the container; without it, the runtime of *start* does, or they are below /.gpubind.
+    *listfile* replaces the list file in force. Errors: as `gpubind.planner.planning.plan_host`.
+    """
+    if start is not None:
+        from gpubind.launch.prepare import host_for, layout_of
+
+        host, layout = host_for(host, start, image), layout or layout_of(start, image)
+    return plan_host(host, Query(request, listfile), image, layout)
+
+
+@verb
+def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[RuntimeArguments]:
+    """Return *plan* in the arguments of the runtime of *start*: options, binds, variables, and Decisions.
+
+    Generated files are written to the caller's cache first, as the arguments name them. None where a runtime needs an
+    image for its arguments. Errors: `UsageError` (code `other-layout`) for a plan with another layout than that of the
+    start, or whose variables would choose other GPUs there; `RuntimeLimitError` for a plan that the runtime cannot
+    express; `OutputError`.
+    """
+    from gpubind.launch.prepare import Files, layout_of, staged
+
+    need_layout(layout_of(start, plan.image), plan, start.runtime.name)
+    return start.runtime.words(plan, staged(plan, start, image, Files()))

@@ -1,0 +1,150 @@
+"""exec, run and shell: a container with its plan; wrap: the same in a command line of a runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional
+
+from gpubind.api.verb import verb
+from gpubind.errors import GpubindError, UsageError
+from gpubind.host import Host, ListFile
+from gpubind.host.open import open_host
+from gpubind.model import Finding, Request
+from gpubind.planner.planning import Query
+
+if TYPE_CHECKING:
+    from gpubind.launch.target import Message, StartRequest
+    from gpubind.runtimes.cmdline.programs import Action
+    from gpubind.runtimes.runtime import Command
+
+
+@verb
+def start(
+    image: str,
+    command: Sequence[str] = (),
+    *,
+    backend: str = "auto",
+    arguments: Sequence[str] = (),
+    request: Request = Request(),  # noqa: B008 - a frozen value
+    listfile: Optional[ListFile] = None,
+    host: Optional[Host] = None,
+    require_gpu: bool = False,
+    check: bool = False,
+    allow_writable: bool = False,
+    dry_run: bool = False,
+) -> Command:
+    """Replace this process by a container of *image* that runs *command*, or what the image runs by default.
+
+    *backend* is the name of a runtime, or `auto`: the first in PATH that starts such an image. *arguments* are the
+    runtime's own. *check*: start nothing on an error finding. Findings and warnings go to the logger `gpubind`.
+    With *dry_run*, nothing is started or written: the command is returned, with a placeholder for each generated file.
+    Errors: `UsageError` (`unknown-backend`, `host-to-start` for a recorded host); `CheckError` (`check-failed`,
+    `gpu-required`), whose `findings` are the reasons; `CommandError` for a program that the image lacks;
+    `RuntimeLimitError`; `StartError`; those of `open_image` and `plan`.
+    """
+    from gpubind.launch.choose import read_start
+    from gpubind.launch.start import become, make_command
+
+    host = host or open_host()
+    asked, found = _asked(
+        host,
+        Query(request, listfile),
+        dry_run=dry_run,
+        arguments=tuple(arguments),
+        require_gpu=require_gpu,
+        check=check,
+        allow_writable=allow_writable,
+    )
+    action: Action = "exec" if command else "run"
+    line = read_start(action, (image, *command), backend, asked.environ, elsewhere=asked.elsewhere)
+    result = make_command(asked, action, line)
+    if not dry_run:
+        become(result)
+    return result._replace(findings=tuple(found))
+
+
+@verb
+def wrap(
+    argv: Sequence[str],
+    *,
+    environ: Optional[Mapping[str, str]] = None,
+    host: Optional[Host] = None,
+    request: Request = Request(),  # noqa: B008 - a frozen value
+    listfile: Optional[ListFile] = None,
+    require_gpu: bool = False,
+    check: bool = False,
+    allow_writable: bool = False,
+    dry_run: bool = False,
+) -> Command:
+    """Return *argv*, the command line of a runtime, with the plan in the place of its GPU flags. Nothing is started.
+
+    `changed` is false for a line that `gpubind wrap` would start as it is. *environ* is the environment of the start
+    on this machine; without it, that of *host*, or of this process. An image that is missing is pulled, and generated
+    files are written, unless *dry_run*. Findings and warnings are `findings` of the result; all messages also go to the
+    logger `gpubind`. Errors: `UsageError` (`wrong-use` for both *host* and *environ*; `host-to-start`; those of a line
+    that cannot be read); those of `start`.
+    """
+    from gpubind.launch.execute import this_package
+    from gpubind.launch.start import written
+    from gpubind.launch.wrap.start import command_of_line
+
+    if host is not None and environ is not None:
+        hint = "give the environment to the host: open_host(environ=...)"
+        raise UsageError("wrong-use", "wrap is given both a host and an environment", hint=hint)
+    host = host or open_host(environ=environ)
+    asked, found = _asked(
+        host,
+        Query(request, listfile),
+        dry_run=dry_run,
+        require_gpu=require_gpu,
+        check=check,
+        allow_writable=allow_writable,
+    )
+    words = tuple(argv)
+
+    def again() -> Sequence[str]:
+        if request != Request() or listfile is not None or require_gpu or check or allow_writable:
+            what = "the line starts its runtime in another environment, where gpubind is only a command line"
+            hint = "wrap the arguments after that program, or leave the request to GPUBIND_... variables"
+            raise UsageError("wrap-elsewhere", what, where=" ".join(words[:1]), hint=hint)
+        return (*this_package(), "wrap", "--")
+
+    result, _ = command_of_line(words, asked.environ, lambda: asked, again, asked.report)
+    return result._replace(argv=result.argv if dry_run else written(result), findings=tuple(found))
+
+
+def _asked(host: Host, query: Query, *, dry_run: bool, **more: Any) -> tuple[StartRequest, list[Finding]]:
+    """Return the request for a start on *host*, and the list to which its messages go as findings.
+
+    Errors: `UsageError` (code `host-to-start`).
+    """
+    from gpubind.launch.prepare import environ_of
+    from gpubind.launch.target import StartRequest, collecting
+
+    found: list[Finding] = []
+    elsewhere = host.local is None
+    if elsewhere and not dry_run:
+        raise UsageError("host-to-start", "nothing can be started on a recorded host", hint="add dry_run=True")
+    environ = environ_of(host)
+    request = StartRequest(
+        lambda: host, query, environ, elsewhere=elsewhere, dry_run=dry_run, report=collecting(found, _log), **more
+    )
+    return request, found
+
+
+def _log(message: Message) -> None:
+    """Give *message*, about a start, to the logger `gpubind`."""
+    import logging
+
+    from gpubind.documents.text import printable, render_line
+
+    severity = "warning" if isinstance(message, GpubindError) else message.severity
+    if isinstance(message, Finding):
+        text = render_line(message).rstrip()
+    else:
+        text = printable(str(message) if isinstance(message, GpubindError) else f"{message.code}: {message.text}")
+    level = {"error": logging.ERROR, "warning": logging.WARNING}.get(severity, logging.INFO)
+    logger = logging.getLogger("gpubind")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())  # without any, logging writes warnings to standard error
+    logger.log(level, "%s", text)
