@@ -13,8 +13,8 @@ from gpubind.launch.prepare import preflight_on
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, nearest_program
 from gpubind.loader.linkage import LinkedFile, Use, linked_files
-from gpubind.loader.loader import Loader
 from gpubind.loader.namespace import OwnMounts
+from gpubind.loader.search import Loader
 from gpubind.model import EnvVar, Missing, finding
 from gpubind.rules.preflight import search_path
 

@@ -15,7 +15,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import prefixes_of, read_cuda
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.image.rocm import read_rocm
-from gpubind.loader.loader import Loader, newest, own_prefixes
+from gpubind.loader.search import Loader, newest, own_prefixes
 from gpubind.model import ABSENT, ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, architecture
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
 
 def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
     """Return the libc.so.6 that the loader finds, and why it is not usable."""
-    for directory in dict.fromkeys(place.rpartition("/")[0] for place in loader.places(LIBC)):
+    for directory in dict.fromkeys(path.rpartition("/")[0] for path in loader.paths(LIBC)):
         if LIBC in tree.names(directory):
             path = f"{directory}/{LIBC}"
             ident, facts = tree.ident(path), tree.elf(path)

@@ -39,8 +39,8 @@ from gpubind.image.gpucode import gpu_code_of_program, read_gpu_code, with_code
 from gpubind.image.synapse import read_synapse
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, follow
-from gpubind.loader.loader import newest
 from gpubind.loader.python import is_python
+from gpubind.loader.search import newest
 from gpubind.model import CAPABILITIES, Capability, ImageCuda, ImageFacts, Missing, Vendor
 from gpubind.model.cuda import cuda_of_isa, minimum_driver, minor_floor, version_key
 from gpubind.model.data import read_data

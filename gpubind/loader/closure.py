@@ -12,7 +12,7 @@ from gpubind.files import Tree
 from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Container
-from gpubind.loader.loader import Loader
+from gpubind.loader.search import Loader
 from gpubind.model import RootedPath
 
 

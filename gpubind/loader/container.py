@@ -8,18 +8,20 @@ executable stacks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from posixpath import basename, dirname, normpath
-from typing import Literal, Optional, Union
+from types import MappingProxyType
+from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, split_library_path
+from gpubind.formats.elf.elf import ElfFacts, split_library_path
 from gpubind.frozen import NamedTuple
-from gpubind.loader.loader import Glibc, Loader, newest
+from gpubind.loader.hwcaps import Cpu
 from gpubind.loader.musl import is_own, musl_of, system_directories
 from gpubind.loader.namespace import Cover, MountedTree, Namespace, OwnMounts, Place, UserBind
-from gpubind.loader.places import Cpu, Places
-from gpubind.model import EnvVar, FileKind, Missing, Mount, RootedPath, Stat
+from gpubind.loader.search import Failure, Glibc, Hit, LibrarySearch, Loader, Located, Object, newest, refused, why_not
+from gpubind.loader.verdict import lacking
+from gpubind.model import ABSENT, EnvVar, FileKind, Missing, Mount
 from gpubind.model.cuda import version_key
 
 OBJECTS_LIMIT = 4096
@@ -28,63 +30,7 @@ MISSING_LIMIT = 256
 """Libraries that one program lacks; the loader itself stops at the first."""
 NO_EXECUTABLE_STACKS_SINCE = (2, 41)
 """The first glibc whose dlopen does not make the stack executable."""
-HEADER_SIZE = 64
-"""Bytes of an ELF header; a shorter file is "too short"."""
-
 NOTHING = OwnMounts()
-FoundBy = Literal["interpreter", "path", "rpath", "library-path", "runpath", "cache", "default"]
-"""The rules of the search for a library, in their order; `interpreter`: it is the program's loader, and loaded before;
-`path`: its name is a path."""
-
-
-class Located(NamedTuple):
-    """A file that a process in the container would open."""
-
-    path: str
-    """The path that it opens."""
-    tree: Tree
-    """The tree that holds it: the image's, or the host's."""
-    at: RootedPath
-    """The resolved file in that tree."""
-    mount: Optional[Mount]
-    """The bind of the plan that provides it; None if it is not the plan's."""
-    bind: Optional[UserBind] = None
-    """The bind of the user, the site or the runtime that provides it. With neither bind it is the image's."""
-    real: str = ""
-    """The same path with links followed, as in /proc/self/exe."""
-
-
-class Failure(NamedTuple):
-    """Why the loader refuses a library or program."""
-
-    kind: Literal["missing", "version", "unreadable", "stack"]
-    name: str
-    """The soname that is missing or needs an executable stack, or the version that is not defined."""
-    provider: Optional[str]
-    """The library that lacks the version."""
-    needed_by: str
-    """The file that needs it."""
-    why: str = "absent"
-    """Of a missing or unreadable file: `absent`, `forbidden`, `no-elf`, `too-short`, or the error of reading it."""
-    found: Optional[str] = None
-    """A file of that name that is not a library."""
-
-    @property
-    def message(self) -> str:
-        """The loader's own message."""
-        if self.kind == "version":
-            return f"{self.provider}: version `{self.name}' not found (required by {self.needed_by})"
-        if self.kind == "stack":
-            return f"{self.needed_by}: cannot enable executable stack as shared object requires: Invalid argument"
-        if self.kind == "unreadable":
-            return f"{self.needed_by}: {_NO_LIBRARY.get(self.why, self.why)}"
-        if self.why in _NO_LIBRARY:
-            return f"{self.found}: {_NO_LIBRARY[self.why]}"
-        return f"{self.name}: cannot open shared object file: {_NOT_OPENED.get(self.why, self.why)}"
-
-
-_NO_LIBRARY = {"no-elf": "invalid ELF header", "too-short": "file too short"}
-_NOT_OPENED = {"absent": "No such file or directory", "forbidden": "Permission denied"}
 
 
 class Loaded(NamedTuple):
@@ -95,23 +41,12 @@ class Loaded(NamedTuple):
     failures: tuple[Failure, ...]
 
 
-class Object(NamedTuple):
-    """A library or program that the loader maps."""
-
-    file: Located
-    elf: ElfFacts
-    rpaths: tuple[str, ...]
-    """Directories of its DT_RPATH and of the objects that loaded it."""
-    runpath: tuple[str, ...]
-    """Directories of its DT_RUNPATH."""
-
-
 class Closure(NamedTuple):
     """The objects that the loader maps for one library or program, breadth first."""
 
     objects: tuple[Object, ...]
     """The first is the library or program itself."""
-    names: dict[str, Optional[Object]]
+    names: Mapping[str, Optional[Object]]
     """By soname and by the name in DT_NEEDED; None for a name that is not found."""
     missing: tuple[Failure, ...]
     musl: Optional[str] = None
@@ -152,7 +87,7 @@ class Container:
         self._namespace = Namespace(image.tree, covers)
         lenient = image.tree.lenient
         self._lenient = self._namespace if lenient is image.tree else Namespace(lenient, covers)
-        self._places = Places(image, self._has_directory, self._may_have_directory, cpu, self._glibc)
+        self._search = LibrarySearch(image, self.locate, self._has_directory, self.library_path, cpu, self._glibc)
         self.tree: Tree = MountedTree(self._lenient)
         """The files that a process of the container sees."""
         self._located: dict[str, Optional[Located]] = {}
@@ -186,8 +121,8 @@ class Container:
 
     def find(self, soname: str) -> Optional[Located]:
         """Return the library that `dlopen(soname)` opens in a program without an RPATH."""
-        found = self._search(soname, (), (), None)
-        return found if found is not None and isinstance(found.tree.ident(found.at), ElfIdent) else None
+        hit = self._search.find(soname)
+        return hit.file if isinstance(hit, Hit) else None
 
     def failures(self, path: str) -> tuple[Failure, ...]:
         """Return why the library or program at *path* does not load, in the loader's order; empty if it loads."""
@@ -213,20 +148,6 @@ class Container:
         first = self.locate(path)
         facts = Missing("absent") if first is None else first.tree.elf(first.at)
         return None if first is None or isinstance(facts, Missing) else self._closure(first, facts)
-
-    def found_by(self, here: Object, name: str, path: str) -> FoundBy:
-        """Return the rule by which the search of *here* for *name* leads to *path*."""
-        if "/" in name:
-            return "path"
-        groups: tuple[tuple[FoundBy, tuple[str, ...]], ...] = (
-            ("rpath", () if here.elf.runpath is not None else here.rpaths),
-            ("library-path", self.library_path),
-            ("runpath", here.runpath),
-        )
-        for rule, directories in groups:
-            if path in self._places.in_directories(directories, name, here.elf.ident.arch):
-                return rule
-        return "cache" if any(entry.path == path for entry in self.image.cached(name)) else "default"
 
     def _glibc(self, own: Glibc) -> Glibc:
         """Return the glibc that programs get: the plan's where it is bound over the image's *own*."""
@@ -255,50 +176,15 @@ class Container:
                 found.append(normpath(f"{self.working_directory}/{part}"))
         return tuple(found)
 
-    def _search(
-        self, soname: str, rpaths: Iterable[str], runpath: Iterable[str], asker: Optional[ElfFacts]
-    ) -> Optional[Located]:
-        """Return the file that *asker* gets for *soname*; a file that is not ELF ends the search."""
-        if "/" in soname:
-            return self.locate(soname) if soname.startswith("/") else None
-        unsure: list[str] = []
-        for place, is_sure in self._places.of(soname, (*rpaths, *self.library_path, *runpath), asker):
-            if not is_sure:
-                unsure.append(place)
-                continue
-            found = self._opened(place, asker)
-            if found is not None:
-                return found
-        # It is found on the right processor, so it is not reported as missing.
-        return next((found for place in unsure if (found := self._opened(place, asker)) is not None), None)
-
-    def _opened(self, place: str, asker: Optional[ElfFacts]) -> Optional[Located]:
-        """Return the file at *place*; None if the loader skips it, because it is for another machine."""
-        found = self.locate(place) if place.startswith("/") else None
-        ident = Missing("absent") if found is None else found.tree.ident(found.at)
-        if isinstance(ident, NotElf):
-            return found
-        if not isinstance(ident, ElfIdent):
-            return None
-        if asker is None:
-            return found if self.image.arch in (None, ident.arch) else None
-        like = asker.ident
-        return found if (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order) else None
-
-    def _has_directory(self, path: str) -> bool:
-        """Return whether *path* is known to be a directory."""
-        place = self._lenient.look(path) if path.startswith("/") else None
-        return isinstance(place, Place) and place.kind == "dir"
-
-    def _may_have_directory(self, path: str) -> bool:
-        """Return whether *path* may be a directory: it is one, it is unknown, or it is relative."""
-        place = self._lenient.look(path) if path.startswith("/") else None
-        return place is None or (place.kind == "dir" if isinstance(place, Place) else place.why != "absent")
+    def _has_directory(self, path: str) -> Optional[bool]:
+        """Return whether absolute *path* is a directory; None if that is unknown."""
+        place = self._lenient.look(path)
+        return place.kind == "dir" if isinstance(place, Place) else False if place.why == "absent" else None
 
     def _load(self, first: Located, beside: tuple[str, ...] = ()) -> Loaded:
         facts = first.tree.elf(first.at)
         if isinstance(facts, Missing):
-            return Loaded((first,), (Failure("unreadable", first.path, None, first.path, _why_not(first, facts)),))
+            return Loaded((first,), (Failure("unreadable", first.path, None, first.path, why_not(first)),))
         closure = self._closure(first, facts, beside)
         failures = list(closure.missing)
         for here in closure.objects if closure.musl is None else ():
@@ -311,7 +197,7 @@ class Container:
 
         A program that is linked with them starts: the loader makes its stack executable before `main`.
         """
-        glibc = self._places.glibc_version(closure.objects[0].elf.ident.arch)
+        glibc = self._search.glibc_version(closure.objects[0].elf.ident.arch)
         is_program = closure.objects[0].elf.interpreter is not None
         if is_program or glibc is None or version_key(glibc) < NO_EXECUTABLE_STACKS_SINCE:
             return
@@ -323,86 +209,65 @@ class Container:
     def _closure(self, first: Located, facts: ElfFacts, beside: tuple[str, ...] = ()) -> Closure:
         # $ORIGIN of a program is its directory with links followed.
         origin = dirname(first.real if facts.interpreter is not None and first.real else first.path)
-        objects = [self._mapped(first, facts, origin)]
+        objects = [self._mapped(first, facts, origin, beside)]
         musl = self._musl(facts)
+        last = None if musl is None else system_directories(musl, self.tree)
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
-        for name, here in self._preloads(facts):
+        for name, here in self._preloads(objects[0], beside):
             soname = here.elf.soname or basename(name)
             if soname not in names:
                 objects.append(here)
                 names[soname] = names[basename(name)] = here
         for here in objects:  # grows on the way: breadth first
-            rpaths = () if here.elf.runpath is not None else here.rpaths
+            inherited = here.rpaths if musl is None else (*here.runpath, *here.rpaths)
             for name in here.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT or len(missing) >= MISSING_LIMIT:
                     continue
                 if musl is not None and is_own(name):
                     continue
-                found = self._found(name, rpaths, (*here.runpath, *beside), here, musl)
-                elf = Missing("absent") if found is None else found.tree.elf(found.at)
-                if found is None or isinstance(elf, Missing):
+                found = self._search.find(name, here, last)
+                elf = found.file.tree.elf(found.file.at) if isinstance(found, Hit) else ABSENT
+                if isinstance(found, Failure) or isinstance(elf, Missing):
                     names[name] = None
-                    file = None if found is None else found.path
-                    missing.append(Failure("missing", name, None, here.file.path, _why_not(found, elf), file))
+                    missing.append(found if isinstance(found, Failure) else refused(name, here.file.path, found.file))
                     continue
                 known = names.get(elf.soname or name)
                 if known is None:
-                    inherited = here.rpaths if musl is None else (*here.runpath, *here.rpaths)
-                    known = self._mapped(found, elf, dirname(found.path), inherited)
+                    known = self._mapped(found.file, elf, dirname(found.file.path), beside, inherited)
+                    known = known._replace(found_by=found.rule, needed_by=here.file.path)
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
-        return Closure(tuple(objects), names, tuple(missing), musl)
+        return Closure(tuple(objects), MappingProxyType(names), tuple(missing), musl)
 
     def _musl(self, first: ElfFacts) -> Optional[str]:
         """Return the name of musl's loader, if that loads *first*."""
         has_glibc = self.image.of(first.ident.arch).glibc is not None
         return musl_of(first, self.tree, has_glibc=has_glibc)
 
-    def _found(
-        self, name: str, rpaths: tuple[str, ...], runpath: tuple[str, ...], here: Object, musl: Optional[str]
-    ) -> Optional[Located]:
-        """Return the file that *here* gets for *name*: by glibc's loader, or by the *musl* that is called so."""
-        if musl is None or "/" in name:
-            return self._search(name, rpaths, runpath, here.elf)
-        directories = (*self.library_path, *runpath, *here.rpaths, *system_directories(musl, self.tree))
-        places = (self._opened(f"{directory}/{name}", here.elf) for directory in directories)
-        return next(filter(None, places), None)
-
-    def _mapped(self, file: Located, elf: ElfFacts, origin: str, inherited: tuple[str, ...] = ()) -> Object:
+    def _mapped(
+        self, file: Located, elf: ElfFacts, origin: str, beside: tuple[str, ...], inherited: tuple[str, ...] = ()
+    ) -> Object:
         """Return *file* with its search paths: DT_RPATH is ignored if there is a DT_RUNPATH."""
-        runpath = self._places.directories(elf.runpath, origin, elf.ident.arch)
-        own = () if elf.runpath is not None else self._places.directories(elf.rpath, origin, elf.ident.arch)
-        return Object(file, elf, (*own, *inherited), runpath)
+        runpath = self._search.directories(elf.runpath, origin, elf.ident.arch)
+        own = () if elf.runpath is not None else self._search.directories(elf.rpath, origin, elf.ident.arch)
+        return Object(file, elf, (*own, *inherited), (*runpath, *beside))
 
-    def _preloads(self, program: ElfFacts) -> Iterator[tuple[str, Object]]:
+    def _preloads(self, program: Object, beside: tuple[str, ...]) -> Iterator[tuple[str, Object]]:
         """Yield the libraries of LD_PRELOAD; missing ones are ignored."""
+        consumer = program._replace(rpaths=(), runpath=())
         for name in self.preloaded:
-            found = self._search(name, (), (), program)
-            elf = Missing("absent") if found is None else found.tree.elf(found.at)
-            if found is not None and not isinstance(elf, Missing):
-                yield name, self._mapped(found, elf, dirname(found.path))
+            hit = self._search.find(name, consumer)
+            elf = hit.file.tree.elf(hit.file.at) if isinstance(hit, Hit) else ABSENT
+            if isinstance(hit, Hit) and not isinstance(elf, Missing):
+                yield name, self._mapped(hit.file, elf, dirname(hit.file.path), beside)
 
 
-def _why_not(found: Optional[Located], elf: Union[ElfFacts, Missing]) -> str:
-    """Return why the loader does not take the file that it *found*, as in `Failure.why`."""
-    if found is not None and isinstance(elf, Missing) and elf.why == "unreadable":
-        facts = found.tree.stat(found.at)
-        if isinstance(facts, Stat) and facts.size < HEADER_SIZE:
-            return "too-short"
-        if isinstance(found.tree.ident(found.at), NotElf):
-            return "no-elf"
-    return (elf.detail if elf.why != "forbidden" else "") or elf.why if isinstance(elf, Missing) else "absent"
-
-
-def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Iterator[Failure]:
+def _missing_versions(here: Object, names: Mapping[str, Optional[Object]]) -> Iterator[Failure]:
     for need in here.elf.version_needs:
         provider = names.get(need.library)
-        if provider is None or not provider.elf.version_definitions:
-            continue
-        defined = frozenset(provider.elf.version_definitions)
-        for version in need.versions:
-            if version not in defined:
+        if provider is not None:
+            for version in lacking(need.versions, provider.elf.version_definitions):
                 yield Failure("version", version, provider.file.path, here.file.path)
 
 

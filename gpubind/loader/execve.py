@@ -12,7 +12,8 @@ from typing import Literal, Optional
 from gpubind.errors import like
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.frozen import NamedTuple
-from gpubind.loader.container import Container, Located
+from gpubind.loader.container import Container
+from gpubind.loader.search import Located
 from gpubind.model import Missing, architecture
 
 SCRIPTS_LIMIT = 5

@@ -20,9 +20,9 @@ from gpubind.files import Tree, glob
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.glibc import is_member
 from gpubind.frozen import NamedTuple
-from gpubind.loader.loader import Loader, newest, prefix_of
 from gpubind.loader.musl import has_gcompat
-from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit
+from gpubind.loader.search import Loader, newest, prefix_of
+from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit, lacking
 from gpubind.model import USERSPACES, Group, HostFile, ImageFacts, Missing, RootedPath, Userspace, architecture
 
 if TYPE_CHECKING:
@@ -146,17 +146,17 @@ def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozen
         facts = None if name in provided else loader.facts(name)
         return None if facts is None else frozenset(facts.version_definitions)
 
-    return _lacking(elf, defined)
+    return _first_undefined(elf, defined)
 
 
-def _lacking(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = False) -> Optional[Unfit]:
+def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = False) -> Optional[Unfit]:
     """Return the first library that does not define all the versions that *elf* needs of it; None if there is none.
 
     A missing library is another matter. A library without version definitions satisfies everybody.
     """
     for need in elf.version_needs:
-        has = defined(need.library)
-        wanted = [version for version in need.versions if has and version not in has]
+        has = defined(need.library) or frozenset()
+        wanted = lacking(need.versions, has)
         if not wanted:
             continue
         rule: Literal["libc", "dependency"] = "libc"
@@ -165,7 +165,7 @@ def _lacking(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = False) ->
         prefix = prefix_of(wanted[0])
         if prefix is None:
             return Unfit(rule, need.library, wanted[0])
-        own = newest(has or (), prefix)
+        own = newest(has, prefix)
         return Unfit(rule, need.library, f"{prefix}_{newest(wanted, prefix)}", own and f"{prefix}_{own}")
     return None
 
@@ -322,21 +322,19 @@ def _side(here: _NeededFile, consumers: Iterable[_NeededFile], defined: _Defined
     has = defined(soname)
     if has is None or here.forced:
         return None
-    needs = [
+    lacks = [
         (version, other.file)
         for other in consumers
         for need in other.elf.version_needs
         if need.library == soname
-        for version in need.versions
+        for version in lacking(need.versions, has)
     ]
-    # A library without definitions satisfies everybody.
-    lacking = [(version, file) for version, file in needs if has and version not in has]
-    if not lacking:
+    if not lacks:
         return "complete"
     lost = sorted(has - frozenset(here.elf.version_definitions))
     if not lost:
         return None
-    version, file = lacking[0]
+    version, file = lacks[0]
     return Conflict(soname, version, file.name, lost[-1])
 
 
@@ -353,7 +351,7 @@ def _refused(
         provider = hosts.get(name)
         return defined(name) if provider is None else frozenset(provider.elf.version_definitions)
 
-    lack = _lacking(here.elf, provided, of_userspace=True)
+    lack = _first_undefined(here.elf, provided, of_userspace=True)
     if lack is not None:
         return lack
     for name in here.elf.needed:

@@ -16,8 +16,8 @@ from gpubind.formats.driver.names import known
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.formats.elf.glibc import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, is_loader, is_member
 from gpubind.loader.fit import fit_files
-from gpubind.loader.loader import Loader
-from gpubind.loader.places import LEVELS
+from gpubind.loader.hwcaps import LEVELS
+from gpubind.loader.search import Loader
 from gpubind.loader.verdict import Bridge, ImageFit
 from gpubind.model import (
     READ_ONLY,

@@ -13,7 +13,9 @@ from typing import Literal, Optional
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts
 from gpubind.frozen import NamedTuple
-from gpubind.loader.container import Closure, Container, FoundBy, Object
+from gpubind.loader.container import Closure, Container
+from gpubind.loader.search import FoundBy, Object
+from gpubind.loader.verdict import lacking
 from gpubind.model import Mount, RootedPath
 
 State = Literal["found", "missing", "unknown"]
@@ -74,7 +76,7 @@ def linked_files(container: Container, paths: Iterable[str], own: Origin = "imag
             if path in faults:
                 found[path] = LinkedFile(path, "plan", (), faults[path])
             continue
-        resolve = _in_closure(container, closure)
+        resolve = _in_closure(closure)
         for here in closure.objects:
             origin, source = _origin(here, own)
             uses = _uses(here.elf, partial(resolve, here))
@@ -112,12 +114,6 @@ def _facts(tree: Tree, source: Optional[str]) -> Optional[ElfFacts]:
     return elf if isinstance(elf, ElfFacts) else None
 
 
-def _lacking(versions: tuple[str, ...], provider: Optional[ElfFacts]) -> tuple[str, ...]:
-    """Return those of *versions* that *provider* does not define; one without definitions satisfies everybody."""
-    defined = provider.version_definitions if provider is not None else ()
-    return tuple(version for version in versions if defined and version not in defined)
-
-
 def _origin(here: Object, own: Origin) -> tuple[Origin, Optional[str]]:
     """Return whose file *here* is, and the host's file that is mounted for it."""
     if here.file.mount is not None:
@@ -133,16 +129,14 @@ def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[Us
     uses = []
     for name in elf.needed:
         use, provider = resolve(name)
-        versions = needs.get(name, ())
-        uses.append(use._replace(versions=versions, lacking=_lacking(versions, provider)))
+        versions, defined = needs.get(name, ()), () if provider is None else provider.version_definitions
+        uses.append(use._replace(versions=versions, lacking=lacking(versions, defined)))
     return tuple(uses)
 
 
-def _in_closure(container: Container, closure: Closure) -> Callable[[Object, str], _Found]:
-    """Return what tells which file an object of *closure* gets for a name; objects are asked in the loader's order."""
+def _in_closure(closure: Closure) -> Callable[[Object, str], _Found]:
+    """Return what tells which file an object of *closure* gets for a name."""
     faults = {one.name: one.message for one in closure.missing if one.why != "absent"}
-    preloads = {basename(name): closure.names.get(basename(name)) for name in container.preloaded}
-    loaded = {*preloads, *(here.elf.soname for here in preloads.values() if here is not None)}
     interpreter = basename(closure.objects[0].elf.interpreter or "")
 
     def resolve(here: Object, name: str) -> _Found:
@@ -150,11 +144,8 @@ def _in_closure(container: Container, closure: Closure) -> Callable[[Object, str
         if found is None:
             state: State = "missing" if name in closure.names else "unknown"
             return Use(name, None, state, fault=faults.get(name)), None
-        rule: Optional[FoundBy] = "interpreter" if name == interpreter else None
-        if rule is None and name not in loaded:
-            rule = container.found_by(here, name, found.file.path)
-        loaded.update((name, found.elf.soname or name))
-        return Use(name, found.file.path, found_by=rule), found.elf
+        rule = found.found_by if found.needed_by == here.file.path else None
+        return Use(name, found.file.path, found_by="interpreter" if name == interpreter else rule), found.elf
 
     return resolve
 

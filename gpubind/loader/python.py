@@ -13,7 +13,7 @@ from typing import Optional
 
 from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
-from gpubind.loader.container import Located
+from gpubind.loader.search import Located
 
 PYTHON = re.compile(r"(?:python|pypy)(?:[23](?:\.([0-9]{1,3}))?t?)?")
 PTH_LIMIT = 64

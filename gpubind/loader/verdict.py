@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, Optional, Union
 
@@ -119,3 +119,9 @@ class ImageFit(NamedTuple):
     def lacks_glibc(self) -> bool:
         """Whether a file of the host needs a newer glibc than the image's."""
         return any((unfit.wanted or "").startswith("GLIBC_") for unfit in self.unfit.values())
+
+
+def lacking(versions: Iterable[str], defined: Iterable[str]) -> tuple[str, ...]:
+    """Return those of *versions* that are not *defined*; a library that defines none satisfies everybody."""
+    known = frozenset(defined)
+    return tuple(version for version in versions if known and version not in known)

@@ -12,7 +12,7 @@ from typing import Optional
 
 from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
-from gpubind.loader.container import Failure
+from gpubind.loader.search import Failure
 from gpubind.model import Finding, finding, named
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.model.vendors import ROCM

@@ -34,8 +34,8 @@ from gpubind.image.gpucode import gpu_code_of, gpu_code_of_program, with_code
 from gpubind.inventory.cdi.specs import Registry, read_registry
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, is_library, library
+from gpubind.loader.hwcaps import Cpu, parse_cpuinfo
 from gpubind.loader.namespace import PYTHON_VARIABLES, OwnMounts
-from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import (
     Capability,

@@ -12,8 +12,8 @@ from typing import Optional
 from gpubind.formats.driver.names import DRIVER_SONAMES, driver_section, known
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
-from gpubind.loader.container import Failure, Located
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
+from gpubind.loader.search import Failure, Located
 from gpubind.model import CAPABILITIES, Capability, Finding, Missing, cases_of, finding, named
 from gpubind.model.findings import SEVERITIES
 from gpubind.model.rocm import is_rocms, release_with

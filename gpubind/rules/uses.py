@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from gpubind.frozen import NamedTuple
 from gpubind.image.facts import Image
 from gpubind.image.needs import drivers_libraries, opened_by
-from gpubind.loader.container import Container, Located
+from gpubind.loader.container import Container
 from gpubind.loader.fit import GLVND_CORE
+from gpubind.loader.search import Located
 from gpubind.model import Capability, Missing, Severity
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.sides import BY_DEFAULT

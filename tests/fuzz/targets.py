@@ -71,7 +71,7 @@ from gpubind.host.record import dump_record, parse_record
 from gpubind.image.facts import Image, read_image
 from gpubind.image.open import open_image
 from gpubind.image.tar import members
-from gpubind.loader.places import parse_cpuinfo
+from gpubind.loader.hwcaps import parse_cpuinfo
 from gpubind.model import CudaNote, Plan, Request, finding
 from gpubind.model.budget import one_command
 from gpubind.model.data import read_data

@@ -12,7 +12,7 @@ import pytest
 from gpubind.files.live import LiveTree
 from gpubind.loader.container import Container
 from gpubind.loader.linkage import linked_files
-from gpubind.loader.loader import Loader
+from gpubind.loader.search import Loader
 from tests.live.machine import RIG, ROOT_PATH
 
 pytestmark = pytest.mark.live

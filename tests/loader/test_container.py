@@ -7,8 +7,9 @@ from typing import Optional
 
 import pytest
 
-from gpubind.loader.container import Container, Failure
-from gpubind.loader.places import Cpu
+from gpubind.loader.container import Container
+from gpubind.loader.hwcaps import Cpu
+from gpubind.loader.search import Failure
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
 from tests.support.elf import AARCH64, I386, elf
 from tests.support.images import GLIBC, glibc, image

@@ -8,7 +8,7 @@ import pytest
 
 from gpubind import plan
 from gpubind.image.facts import Image
-from gpubind.loader.loader import newest
+from gpubind.loader.search import newest
 from gpubind.model import ContainerPath, Plan, Request
 from tests.support.driver import V, host, kernel, libraries
 from tests.support.elf import elf

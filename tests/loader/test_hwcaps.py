@@ -6,7 +6,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.loader.places import Cpu, hwcaps_subdirectories, parse_cpuinfo
+from gpubind.loader.hwcaps import Cpu, hwcaps_subdirectories, parse_cpuinfo
 
 V3 = "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
 V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"

@@ -7,7 +7,7 @@ import pytest
 from gpubind.formats.elf.glibc import is_member
 from gpubind.formats.elf.ldcache import parse_ldsoconf
 from gpubind.loader.closure import host_closure
-from gpubind.loader.loader import Loader
+from gpubind.loader.search import Loader
 from gpubind.model import RootedPath
 from tests.support.elf import elf
 from tests.support.ldcache import build_ldcache, entry

@@ -11,8 +11,8 @@ import pytest
 
 from gpubind.files.live import LiveTree
 from gpubind.loader.container import Container
-from gpubind.loader.loader import Loader
 from gpubind.loader.namespace import OwnMounts, UserBind
+from gpubind.loader.search import Loader
 from gpubind.model import ContainerPath, EnvVar, HostPath, Missing, Mount
 from tests.support.elf import elf
 from tests.support.images import glibc, image

@@ -7,7 +7,7 @@ from typing import Optional
 import pytest
 
 from gpubind.loader.container import Container
-from gpubind.loader.loader import Loader
+from gpubind.loader.search import Loader
 from tests.support.elf import AARCH64, elf
 from tests.support.images import glibc, image
 from tests.support.ldcache import build_ldcache, entry

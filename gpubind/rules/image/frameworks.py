@@ -17,7 +17,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import directories_for, framework_libraries, frameworks_in, packages_of, wheel_directories
 from gpubind.image.needs import NEEDED_BY_CODE, beside
 from gpubind.image.synapse import is_synapses
-from gpubind.loader.container import Failure
+from gpubind.loader.search import Failure
 from gpubind.model import Finding, Plan, Severity, Vendor, cases_of, finding
 from gpubind.model.cuda import Framework, framework_called
 from gpubind.model.rocm import is_rocms, release_with

@@ -11,7 +11,7 @@ from gpubind.formats.elf.elf import split_library_path
 from gpubind.frozen import NamedTuple
 from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
 from gpubind.image.facts import image_library
-from gpubind.loader.container import Located
+from gpubind.loader.search import Located
 from gpubind.model import Finding, ImageLibrary, Severity, cases_of, counted, finding
 from gpubind.model.arch import architecture
 from gpubind.rules.preflight import ImagePreflight, Preflight

@@ -13,7 +13,8 @@ from gpubind.formats.elf.elf import EXECUTABLE, ElfIdent
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
-from gpubind.loader.container import Container, Failure
+from gpubind.loader.container import Container
+from gpubind.loader.search import Failure
 from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity, cases_of, finding, worst
 from gpubind.rules.host.driver import DAMAGED
 from gpubind.rules.missing import lacking, softened, unseen_libraries

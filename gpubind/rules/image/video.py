@@ -23,7 +23,7 @@ from gpubind.formats.driver.vaapi import (
 )
 from gpubind.host.base import VIDEO_VARIABLES
 from gpubind.inventory.intel.devices import addresses, device_id, device_ids, platform, platforms
-from gpubind.loader.container import Failure
+from gpubind.loader.search import Failure
 from gpubind.model import Finding, Gpu, Missing, finding, named
 from gpubind.rules.image.level_zero import is_gpu, known_since, names_of
 from gpubind.rules.missing import softened

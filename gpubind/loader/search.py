@@ -1,0 +1,453 @@
+"""Find libraries as the dynamic loader does, in a tree or in a container of it.
+
+Source: ld.so(8) for the order and the tokens of a search path, ldconfig(8) for the cache; glibc `elf/dl-load.c`
+(`_dl_dst_substitute`, `_dl_map_object`), `elf/dl-cache.c`; LSB "Symbol Versioning".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Literal, Optional, Union
+
+from gpubind.files import Tree, glob
+from gpubind.files.ldconfig import read_ldcache, read_ldsoconf
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.formats.elf.glibc import LIBC
+from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
+from gpubind.frozen import NamedTuple
+from gpubind.loader.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
+from gpubind.loader.namespace import UserBind
+from gpubind.model import Found, Missing, Mount, RootedPath, Stat, architecture
+from gpubind.model.arch import library_token
+from gpubind.model.cuda import version_key
+
+DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
+MULTIARCH = "*-linux-gnu*"
+LOADERS = "ld-linux*.so.*"
+DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32))
+STORES = ("/nix/store", "/gnu/store")
+STORED_LIMIT = 16
+"""Releases of glibc in a store that are looked at."""
+HEADER_SIZE = 64
+"""Bytes of an ELF header; a shorter file is "too short"."""
+
+FoundBy = Literal["interpreter", "path", "rpath", "library-path", "runpath", "cache", "default"]
+"""The rules of the search for a library, in their order; `interpreter`: it is the program's loader, and loaded before;
+`path`: its name is a path."""
+
+_TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+"""A dynamic string token. Source: ld.so(8); glibc `elf/dl-load.c`, `is_dst`: `$LIBS` is not one."""
+
+
+class Located(NamedTuple):
+    """A file that a process in the container would open."""
+
+    path: str
+    """The path that it opens."""
+    tree: Tree
+    """The tree that holds it: the image's, or the host's."""
+    at: RootedPath
+    """The resolved file in that tree."""
+    mount: Optional[Mount]
+    """The bind of the plan that provides it; None if it is not the plan's."""
+    bind: Optional[UserBind] = None
+    """The bind of the user, the site or the runtime that provides it. With neither bind it is the image's."""
+    real: str = ""
+    """The same path with links followed, as in /proc/self/exe."""
+
+
+class Failure(NamedTuple):
+    """Why the loader refuses a library or program."""
+
+    kind: Literal["missing", "version", "unreadable", "stack"]
+    name: str
+    """The soname that is missing or needs an executable stack, or the version that is not defined."""
+    provider: Optional[str]
+    """The library that lacks the version."""
+    needed_by: str
+    """The file that needs it."""
+    why: str = "absent"
+    """Of a missing or unreadable file: `absent`, `forbidden`, `no-elf`, `too-short`, or the error of reading it."""
+    found: Optional[str] = None
+    """A file of that name that is not a library."""
+
+    @property
+    def message(self) -> str:
+        """The loader's own message."""
+        if self.kind == "version":
+            return f"{self.provider}: version `{self.name}' not found (required by {self.needed_by})"
+        if self.kind == "stack":
+            return f"{self.needed_by}: cannot enable executable stack as shared object requires: Invalid argument"
+        if self.kind == "unreadable":
+            return f"{self.needed_by}: {_NO_LIBRARY.get(self.why, self.why)}"
+        if self.why in _NO_LIBRARY:
+            return f"{self.found}: {_NO_LIBRARY[self.why]}"
+        return f"{self.name}: cannot open shared object file: {_NOT_OPENED.get(self.why, self.why)}"
+
+
+_NO_LIBRARY = {"no-elf": "invalid ELF header", "too-short": "file too short"}
+_NOT_OPENED = {"absent": "No such file or directory", "forbidden": "Permission denied"}
+
+
+class Object(NamedTuple):
+    """A library or program that the loader maps."""
+
+    file: Located
+    elf: ElfFacts
+    rpaths: tuple[str, ...]
+    """Directories of its DT_RPATH and of the objects that loaded it."""
+    runpath: tuple[str, ...]
+    """Directories of its DT_RUNPATH."""
+    found_by: Optional[FoundBy] = None
+    """The rule of the search that led to it; None if it is the first or preloaded."""
+    needed_by: Optional[str] = None
+    """The file for which it was searched."""
+
+
+class Hit(NamedTuple):
+    """What a search leads to."""
+
+    file: Located
+    rule: FoundBy
+    certain: bool = True
+    """Whether the program gets it on every processor; else on some, and this one is unknown."""
+
+
+class Glibc(NamedTuple):
+    """The glibc that programs of one architecture get."""
+
+    path: RootedPath
+    """The resolved libc.so.6."""
+    version: str
+    """`2.36`, from its version definitions."""
+    arch: str
+
+
+class Loader:
+    """The loader of *tree* for programs of one architecture, or of any."""
+
+    def __init__(
+        self, tree: Tree, arch: Optional[str] = None, beside: Optional[Loader] = None, more: tuple[str, ...] = ()
+    ) -> None:
+        """Make the loader, which searches directories *more* last; *beside* is that of another architecture, with the
+        same cache and configuration.
+        """
+        self.tree = tree
+        self.arch = arch
+        self._all: dict[Optional[str], Loader] = {} if beside is None else beside._all
+        self._all[arch] = self
+        cache = read_ldcache(tree) if beside is None else beside._cache
+        self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
+        self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if beside is None else beside._configured
+        self._more: tuple[str, ...] = more if beside is None else beside._more
+        every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES, *more)
+        directories = _existing(tree, every) if beside is None else beside.directories
+        if arch is not None and architecture(arch).bits == 32:
+            directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
+        self.directories: tuple[RootedPath, ...] = directories
+        self._search = LibrarySearch(self, self.locate, distrusts_cache=True)
+
+    def of(self, arch: Optional[str]) -> Loader:
+        """Return the loader of the same tree for programs of *arch*."""
+        return self._all.get(arch) or Loader(self.tree, arch, self)
+
+    @cached_property
+    def glibc(self) -> Optional[Glibc]:
+        """The glibc of the tree; None if it has none for this architecture."""
+        path, facts = self.find(LIBC), self.facts(LIBC)
+        version = None if facts is None else newest(facts.version_definitions, "GLIBC")
+        return None if path is None or facts is None or version is None else Glibc(path, version, facts.ident.arch)
+
+    @property
+    def forbidden_directory(self) -> Optional[str]:
+        """The first directory in which a C library may be and may not be read; None if there is none."""
+        places = (*DEFAULT_DIRECTORIES, *self.directories)
+        found = ((place, self.tree.ident(f"{place}/{LIBC}")) for place in places)
+        return next((at for at, ident in found if isinstance(ident, Missing) and ident.why == "forbidden"), None)
+
+    def find(self, soname: str) -> Optional[RootedPath]:
+        """Return the resolved file that the loader opens for *soname*; None if there is none for this architecture."""
+        hit = self._search.find(soname)
+        return hit.file.at if isinstance(hit, Hit) else None
+
+    def facts(self, soname: str) -> Optional[ElfFacts]:
+        """Return the ELF facts of the file of *soname*; None if there is none, or it is damaged."""
+        path = self.find(soname)
+        facts = Missing("absent") if path is None else self.tree.elf(path)
+        return None if isinstance(facts, Missing) else facts
+
+    def paths(self, soname: str) -> Iterator[str]:
+        """Yield the paths at which the loader looks for *soname*: of the cache, then of the directories."""
+        return (path for path, *_ in self._search.places(soname))
+
+    def locate(self, path: str) -> Optional[Located]:
+        """Return the file at *path*; None if there is none."""
+        at = self.tree.resolve(path)
+        return None if isinstance(at, Missing) else Located(path, self.tree, at, None)
+
+    def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
+        """Return the entries of *soname* in the cache."""
+        entries = self._cache.named(soname) if self._cache else ()
+        return tuple(entry for entry in entries if entry.path.startswith("/"))
+
+    @cached_property
+    def default_directories(self) -> tuple[RootedPath, ...]:
+        """The directories that programs search after the cache, also those of 32-bit programs.
+
+        Only ldconfig reads ld.so.conf: its directories are included if there is no cache yet.
+        """
+        configured = () if self._cache else self._configured
+        places = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
+        return _existing(self.tree, (*configured, *places, *self._more))
+
+
+class LibrarySearch:
+    """The search of a loader for libraries, in its tree or in a container of it."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        locate: Callable[[str], Optional[Located]],
+        has_directory: Callable[[str], Optional[bool]] = lambda path: None,
+        library_path: tuple[str, ...] = (),
+        cpu: Callable[[], Optional[Cpu]] = lambda: None,
+        glibc: Callable[[Glibc], Glibc] = lambda own: own,
+        *,
+        distrusts_cache: bool = False,
+    ) -> None:
+        """*locate* returns the file at a path, *has_directory* whether a directory exists, None if that is unknown.
+        *cpu* reads the processor, if it is known. *glibc* returns the glibc that replaces the loader's own.
+
+        *distrusts_cache*: the cache may be stale, and the processor is any. After the cache, the directories of
+        ld.so.conf are searched, and only libraries count.
+        """
+        self._loader = loader
+        self._locate = locate
+        self._has_directory = has_directory
+        self._library_path = library_path
+        self._read_cpu = cpu
+        self._in_place_of = glibc
+        self._distrusts_cache = distrusts_cache
+        self._opened: dict[str, Union[Hit, Failure]] = {}
+        self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._below: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def find(
+        self, name: str, consumer: Optional[Object] = None, musl: Optional[tuple[str, ...]] = None
+    ) -> Union[Hit, Failure]:
+        """Return the file that *consumer* gets for *name*; if None, a program without search paths that calls `dlopen`.
+
+        *musl* are the directories that musl's loader searches last, if that is the loader.
+        """
+        if consumer is None and name in self._opened:
+            return self._opened[name]
+        hit = self._first(name, consumer, musl)
+        outcome: Union[Hit, Failure]
+        if hit is not None and isinstance(hit.file.tree.ident(hit.file.at), ElfIdent):
+            outcome = hit
+        else:
+            outcome = refused(name, "" if consumer is None else consumer.file.path, None if hit is None else hit.file)
+        if consumer is None:
+            self._opened[name] = outcome
+        return outcome
+
+    def _first(self, name: str, consumer: Optional[Object], musl: Optional[tuple[str, ...]]) -> Optional[Hit]:
+        """Return the first file for *name*; any file that is not ELF ends the search of a program."""
+        if "/" in name or not name:
+            file = self._locate(name) if name.startswith("/") and not self._distrusts_cache else None
+            return None if file is None else Hit(file, "path")
+        uncertain: list[tuple[str, FoundBy]] = []
+        for path, rule, certain in self.places(name, consumer, musl):
+            if not certain:
+                uncertain.append((path, rule))
+            elif (file := self._usable(path, consumer)) is not None:
+                return Hit(file, rule)
+        # It is found on the right processor, so it is not reported as missing.
+        found = ((self._usable(path, consumer), rule) for path, rule in uncertain)
+        return next((Hit(file, rule, certain=False) for file, rule in found if file is not None), None)
+
+    def places(
+        self, name: str, consumer: Optional[Object] = None, musl: Optional[tuple[str, ...]] = None
+    ) -> Iterator[tuple[str, FoundBy, bool]]:
+        """Yield each path for *name*, in order, with the rule, and whether the processor surely uses it."""
+        rpaths, runpath = ((), ()) if consumer is None else (consumer.rpaths, consumer.runpath)
+        if musl is not None:
+            yield from ((f"{directory}/{name}", "library-path", True) for directory in self._library_path)
+            yield from ((f"{directory}/{name}", "runpath", True) for directory in runpath)
+            yield from ((f"{directory}/{name}", "rpath", True) for directory in rpaths)
+            yield from ((f"{directory}/{name}", "default", True) for directory in musl)
+            return
+        arch = self._loader.arch or "" if consumer is None else consumer.elf.ident.arch
+        has_runpath = consumer is not None and consumer.elf.runpath is not None
+        rpaths = () if has_runpath else rpaths
+        for directory in self._there(rpaths):
+            yield from self._in_directory(directory, name, arch, "rpath")
+        for directory in self._there(self._library_path):
+            yield from self._in_directory(directory, name, arch, "library-path")
+        for directory in self._there(runpath):
+            yield from self._in_directory(directory, name, arch, "runpath")
+        no_defaults = consumer is not None and consumer.elf.no_default_directories
+        for path, certain in self._cached(name, arch):
+            if not (no_defaults and path.startswith(DEFAULT_PREFIXES)):
+                yield path, "cache", certain
+        defaults = self._loader.directories if self._distrusts_cache else self._loader.default_directories
+        for directory in () if no_defaults else defaults:
+            yield from self._in_directory(directory, name, arch, "default")
+
+    def _usable(self, path: str, consumer: Optional[Object]) -> Optional[Located]:
+        """Return the file at *path*; None if the loader skips it, because it is for another machine."""
+        found = self._locate(path) if path.startswith("/") else None
+        ident = Missing("absent") if found is None else found.tree.ident(found.at)
+        if isinstance(ident, NotElf):
+            return None if self._distrusts_cache else found
+        if not isinstance(ident, ElfIdent):
+            return None
+        if consumer is None:
+            return found if self._loader.arch in (None, ident.arch) else None
+        like = consumer.elf.ident
+        return found if (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order) else None
+
+    def _there(self, directories: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the *directories* that may exist, once for all names: a search path may have thousands."""
+        found = self._existing.get(directories)
+        if found is None:
+            found = tuple(path for path in directories if path[:1] != "/" or self._has_directory(path) is not False)
+            self._existing[directories] = found
+        return found
+
+    def directories(self, search_path: Optional[str], origin: str, arch: str) -> tuple[str, ...]:
+        """Return the directories of a DT_RPATH or DT_RUNPATH, for each value that $PLATFORM may have.
+
+        A directory with a token for which the loader has no value is ignored.
+        """
+        found: list[str] = []
+        for part in (search_path or "").split(":"):
+            parts = [part]
+            for token in dict.fromkeys(match[1] or match[2] for match in _TOKEN.finditer(part)):
+                values = self._values(token, origin, arch)
+                parts = [_TOKEN.sub(_replacing(token, value), here) for here in parts for value in values]
+            found += (part for part in parts if part.startswith("/"))
+        return tuple(found)
+
+    def glibc_version(self, arch: str) -> Optional[str]:
+        """Return the version of the container's glibc for *arch*; None if it has none."""
+        glibc = self._glibc(arch or None)
+        return None if glibc is None else glibc.version
+
+    def _glibc(self, arch: Optional[str]) -> Optional[Glibc]:
+        own = self._loader.of(arch).glibc
+        return None if own is None else self._in_place_of(own)
+
+    def _values(self, token: str, origin: str, arch: str) -> tuple[str, ...]:
+        """Return the values that *token* may have; empty if the loader has none."""
+        if token == "ORIGIN":
+            return (origin,)
+        if token == "PLATFORM":
+            return platforms(arch, self._cpu)
+        glibc = self._glibc(arch)
+        library = library_token(glibc.path) if glibc is not None else None
+        return () if library is None else (library,)
+
+    def _in_directory(self, directory: str, name: str, arch: str, rule: FoundBy) -> Iterator[tuple[str, FoundBy, bool]]:
+        directory = directory.rstrip("/")
+        for below in () if self._distrusts_cache else self._subdirectories(directory, arch):
+            yield f"{directory}/{below}/{name}", rule, self._cpu is not None
+        yield f"{directory}/{name}", rule, True
+
+    def _subdirectories(self, directory: str, arch: str) -> tuple[str, ...]:
+        """Return the existing subdirectories of *directory* for some processors that the loader searches."""
+        names = self._below.get((directory, arch))
+        if names is None:
+            glibc = self.glibc_version(arch)
+            firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
+            there = any(self._has_directory(f"{directory}/{first}") for first in firsts)
+            # Most images have none: then the processor is not read.
+            every = hwcaps_subdirectories(arch, glibc, self._cpu) if there else ()
+            names = tuple(name for name in every if self._has_directory(f"{directory}/{name}"))
+            self._below[directory, arch] = names
+        return names
+
+    def _cached(self, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
+        """Return the cache's paths for *soname*, those for the best processor first."""
+        entries = self._loader.cached(soname)
+        plain = [(entry.path, True) for entry in entries if not entry.hwcap]
+        if len(plain) == len(entries) or self._distrusts_cache:
+            return ((entry.path, True) for entry in entries)
+        glibc = self.glibc_version(arch)
+        cpu = self._cpu
+        usable = hwcaps_subdirectories(arch, glibc, cpu)
+        ranked = [
+            (usable.index(f"{LEVELS}/{entry.hwcap}"), entry.path)
+            for entry in entries
+            if f"{LEVELS}/{entry.hwcap}" in usable
+        ]
+        has_old = glibc is not None and version_key(glibc)[:2] <= OLD_KINDS_UNTIL
+        old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
+        return iter([*((path, cpu is not None) for _, path in sorted(ranked)), *old, *plain])
+
+    @cached_property
+    def _cpu(self) -> Optional[Cpu]:
+        return self._read_cpu()
+
+
+def refused(name: str, needed_by: str, file: Optional[Located]) -> Failure:
+    """Return why *needed_by* does not get *name*: there is none, or *file* is not a library that can be read."""
+    return Failure("missing", name, None, needed_by, why_not(file) if file else "absent", file.path if file else None)
+
+
+def why_not(file: Located) -> str:
+    """Return why the loader does not take *file*, as in `Failure.why`."""
+    elf = file.tree.elf(file.at)
+    if isinstance(elf, Missing) and elf.why == "unreadable":
+        facts = file.tree.stat(file.at)
+        if isinstance(facts, Stat) and facts.size < HEADER_SIZE:
+            return "too-short"
+        if isinstance(file.tree.ident(file.at), NotElf):
+            return "no-elf"
+    return (elf.detail if elf.why != "forbidden" else "") or elf.why if isinstance(elf, Missing) else "absent"
+
+
+def _replacing(token: str, value: str) -> Callable[[re.Match[str]], str]:
+    """Return a function for `re.sub` that replaces only *token* by *value*."""
+    return lambda match: value if token in match.groups() else match[0]
+
+
+def _multiarch(tree: Tree) -> list[RootedPath]:
+    return [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
+
+
+def own_prefixes(tree: Tree) -> tuple[str, ...]:
+    """Return where a glibc outside the usual directories may be: where usual loaders lead, or in a store, newest first.
+
+    Source: alpine-pkg-glibc `APKBUILD`, with /usr/glibc-compat; nixpkgs `pkgs/build-support/docker`.
+    """
+    found = (tree.resolve(path) for base in ("/lib64", "/lib") for path in glob(tree, f"{base}/{LOADERS}"))
+    usual = [path.rpartition("/")[0] for path in found if not isinstance(path, Missing)]
+    stored = [path for store in STORES for path in glob(tree, f"{store}/*-glibc-*/lib")]
+    newest_first = sorted(stored, key=lambda path: path.partition("-glibc-")[2], reverse=True)
+    return (*usual, *newest_first[:STORED_LIMIT])
+
+
+def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
+    """Return the *directories* that exist, resolved, each once."""
+    places = (tree.find(directory) for directory in directories)
+    return tuple(dict.fromkeys(at.path for at in places if isinstance(at, Found) and at.stat.kind == "dir"))
+
+
+_VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")
+
+
+def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
+    """Return the newest version among *definitions* that starts with *prefix*: `GLIBC_2.36` -> `2.36`."""
+    matches = (_VERSION.match(definition) for definition in definitions)
+    versions = (match.group(2) for match in matches if match and match.group(1) == prefix)
+    return max(versions, key=version_key, default=None)
+
+
+def prefix_of(version: str) -> Optional[str]:
+    """Return `GLIBC` of `GLIBC_2.36`; None for a version of another form."""
+    match = _VERSION.match(version)
+    return match.group(1) if match else None
