@@ -86,6 +86,10 @@ class UsageError(GpubindError):
         return self
 
 
+class WrongUseError(UsageError):
+    """gpubind's own command line cannot be read: no command was begun."""
+
+
 class NothingToBindError(GpubindError):
     """No driver library and no device node: there is nothing to plan."""
 

@@ -31,7 +31,7 @@ SOURCES = {path: path.read_text() for path in sorted((ROOT / "gpubind").rglob("*
 ROWS = error_rows()
 DATA = "gpubind/model/data/errors.json"
 
-_RAISED = re.compile(r"(?:\w+Error|Format|_error)\(\s*\"([a-z0-9-]+)\"")
+_RAISED = re.compile(r"(?:(?:\w+Error|Format|_error)\(\s*|unknown=)\"([a-z0-9-]+)\"")
 _FINDING = re.compile(r"Finding\(\s*\"([a-z0-9-]+)\"")
 
 

@@ -148,7 +148,6 @@ def test_each_field_has_an_option_that_changes_it_alone(field: str) -> None:
 
 def _read(*words: str) -> Request:
     line = read_line(command_of("plan"), words, {})
-    assert line is not None
     return query_of(PlanOptions(**{name: line.values[name] for name in OPTIONS}), line.values["like"]).request
 
 

@@ -35,7 +35,7 @@ def modules_after(*arguments: str) -> set[str]:
         "status = main(sys.argv[1:])\n"
         "sys.stderr.write('\\n'.join(sys.modules)); raise SystemExit(status)"
     )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     return set(done.stderr.split())
 
 
@@ -88,16 +88,8 @@ def test_every_name_of_the_facade_loads() -> None:
         assert getattr(gpubind, name) is not None
 
 
-def test_a_command_line_builds_the_options_of_its_own_command_alone() -> None:
-    from gpubind.cli.commands import MODULES
-    from gpubind.cli.typer_app import application
-
-    assert len(application(["plan", "--nv"]).commands) == 1
-    own = ("check", "gpus", "exec", "run", "shell", "wrap", "explain")
-    assert [len(application([name]).commands) for name in own] == [1] * len(own)
-    assert len(application(["pln"]).commands) == len(MODULES)
-
-
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["exec", "--help"], ["plan", "-qv", "--host", HOSTS[0]]])
-def test_a_line_that_is_right_needs_no_typer(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["exec", "--help"], ["plan", "-qv", "--host", HOSTS[0]], ["plan", "--bogus"]]
+)
+def test_only_a_shell_that_completes_needs_typer(words: list[str]) -> None:
     assert "typer" not in modules_after(*words)

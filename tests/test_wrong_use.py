@@ -77,7 +77,7 @@ MEANT = [
     ("exec --backend bwrap --bind /a /b DIR ls", "exec --backend bwrap -- --bind /a /b DIR ls"),
     ("--nv exec IMG ls", "exec --nv IMG ls"),
     ("--nv exec -B /scratch IMG ls", "exec --nv -- -B /scratch IMG ls"),
-    ("--nv exec IMG", "shell --nv IMG"),
+    ("--nv exec IMG", "exec --nv IMG"),
     ("--nv image.sif", "run --nv image.sif"),
     ("--gpus all X", "run --gpus all X"),
     ("--gpus=all X ls", "exec --gpus=all X ls"),
@@ -87,8 +87,6 @@ MEANT = [
     ("docker run --gpus all x", "wrap -- docker run --gpus all x"),
     ("-v", "--version"),
     ("version", "--version"),
-    ("help", "--help"),
-    ("help exec", "exec --help"),
     ("check --image a.sif b.sif", "check --image a.sif --image b.sif"),
     ("plan nvidia", "plan --nv"),
     ("plan --nv amd", "plan --nv --rocm"),
@@ -106,7 +104,11 @@ def test_the_hint_is_the_line_that_was_meant(words: str, line: str) -> None:
 def test_a_line_that_is_proposed_is_no_wrong_use(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = gpubind(*line.split())
-    assert done.returncode != 2 or done.stderr.startswith("error: unknown-gpu: ")  # this machine may have none
+    about = (
+        "unknown-gpu",
+        "no-command",
+    )  # this machine may have none; the line that it is proposed for has none either
+    assert done.returncode != 2 or done.stderr.startswith(tuple(f"error: {code}: " for code in about))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,14 @@ def test_a_line_that_is_proposed_is_no_wrong_use(line: str, tmp_path: Path, monk
 )
 def test_no_line_is_proposed_where_none_is_known(words: str) -> None:
     assert "did you mean `gpubind" not in gpubind(*words.split()).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "same"), [("help", "--help"), ("help exec", "exec --help"), ("-- help fleet", "fleet -h")]
+)
+def test_help_is_a_command_too(words: str, same: str) -> None:
+    done = gpubind(*words.split())
+    assert (done.returncode, done.stdout, done.stderr) == (0, gpubind(*same.split()).stdout, "")
 
 
 def test_help_for_an_unknown_command_names_that_command() -> None:

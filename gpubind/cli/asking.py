@@ -25,7 +25,7 @@ from gpubind.documents.fleet import (
     render_findings_of,
     summary_of,
 )
-from gpubind.errors import OutputError, UsageError, one_of
+from gpubind.errors import OutputError, UsageError
 from gpubind.fleet.answers import ENGINES, FleetRequest, Reader
 from gpubind.fleet.ask import ask, engine_here
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
@@ -57,11 +57,7 @@ def fleet_request(
     is_sent: bool,
 ) -> FleetRequest:
     """Return what the options ask of the nodes. Errors: `UsageError`, `HostReadError` (code `missing-package`)."""
-    if action not in _ACTIONS:
-        raise UsageError("wrong-use", f"fleet does not know `{action}`", hint=one_of(_ACTIONS, action))
-    chosen = engine_here() if engine is None else next((one for one in ENGINES if one == engine), None)
-    if chosen is None:
-        raise UsageError("wrong-use", f"unknown engine `{engine}`", hint=one_of(ENGINES, str(engine)))
+    chosen = engine_here() if engine is None else next(one for one in ENGINES if one == engine)
     return FleetRequest(
         parse_nodes(nodes),
         words_for(action, {name: value for name, value in values.items() if origins[name] == "line"}),

@@ -21,7 +21,7 @@ Rows = tuple[tuple[str, str], ...]
 Choices = Union[Sequence[str], Callable[[], Sequence[str]]]
 """The values that a shell may complete; a function if the list is slow to load."""
 COMPLETION = "_GPUBIND_COMPLETE"
-"""The variable by which a shell asks for completions; typer makes its name of the program's."""
+"""The variable by which a shell asks for completions; typer derives its name from the program's."""
 
 
 class Option(NamedTuple):
@@ -38,6 +38,8 @@ class Option(NamedTuple):
     preset: Literal["", "variable", "settings"] = ""
     """What sets it in addition to the line: nothing; its GPUBIND_* variable; that, or a configuration file."""
     choices: Choices = ()
+    unknown: str = ""
+    """The code of the error about a value that is none of the choices; empty: they are what a shell may complete."""
     commas: bool = False
     """Whether several of the choices may stand in one value."""
     stands_for: str = ""
@@ -92,6 +94,13 @@ class Argument(NamedTuple):
     """Whether it takes all words that are left."""
     required: bool = True
     choices: Choices = ()
+    unknown: str = ""
+    """As of an option."""
+
+
+def choices_of(parameter: Union[Option, Argument]) -> Sequence[str]:
+    """Return the choices of *parameter*, which may be slow to load."""
+    return parameter.choices() if callable(parameter.choices) else parameter.choices
 
 
 EXIT_CODES: Rows = (

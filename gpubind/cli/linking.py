@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents.tree import LinkageTree, render_tree_dot, render_tree_json, render_tree_text
-from gpubind.errors import HostReadError, UsageError, unknown_format
+from gpubind.errors import HostReadError, UsageError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.launch.prepare import preflight_on
 from gpubind.loader.container import Container
@@ -29,11 +29,9 @@ _LOADERS_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 def render_tree(options: PlanOptions, program: str, like: Optional[str], image: Optional[str], form: str) -> str:
     """Return what *program* is linked with: on the host, or in *image* with the plan in place.
 
-    Errors: `UsageError` (codes `unknown-format`, `no-program`); `HostReadError` (code `unreadable-file`) for a file
+    Errors: `UsageError` (code `no-program`); `HostReadError` (code `unreadable-file`) for a file
     that does not exist, or is not a program or library.
     """
-    if form not in FORMATS:
-        raise unknown_format(form, FORMATS)
     if program.strip() in ("", "-"):
         raise UsageError("no-program", "--tree needs the name or path of a program or library")
     host = open_host_of(options)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.cli.declarations import PLAN_OPTIONS, Option, Origin, PlanOptions, Subcommand
+from gpubind.cli.declarations import PLAN_OPTIONS, Origin, PlanOptions, Subcommand
 from gpubind.errors import UsageError
 from gpubind.model import VENDOR_ROWS, Capability, ContainerPath, Request, RootedPath, Vendor
 
@@ -40,9 +40,11 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
     try:
         command.work(options=options, **others)
     except UsageError as error:
+        from gpubind.cli.settings import place_of
+
         name = _option(error.field) if error.field else _ABOUT.get(error.code)
         about = (option for option in command.options if option.name == name)
-        error.where = error.where or "".join(_where(option, origins[option.parameter]) for option in about)
+        error.where = error.where or "".join(place_of(option, origins[option.parameter]) for option in about)
         raise
 
 
@@ -57,23 +59,11 @@ def _need_no_host(command: Subcommand, origins: Mapping[str, Origin]) -> None:
 
 _ABOUT = {
     "unknown-backend": "--backend",
-    "unknown-format": "--format",
     "unknown-gpu": "--gpus",
     "ambiguous-gpu": "--gpus",
     "inseparable-gpus": "--gpus",
 }
 """The options that errors are about which are about no field of `Request`."""
-
-
-def _where(option: Option, origin: Origin) -> str:
-    """Return the variable or configuration file that sets *option*; empty for the command line."""
-    if origin == "variable":
-        return f"the variable {option.variable}"
-    if origin == "settings":
-        from gpubind.cli.settings import file_of
-
-        return f"`{option.key}` in {file_of(option.key)}"
-    return ""
 
 
 _NAME_PATHS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-dir"))

@@ -1,18 +1,18 @@
 """Read command lines, and run the commands. `run_line` is the entry.
 
-`typer_app` says what is wrong with a line that is refused here, and answers shells that ask for completions. typer
-takes longer to load than a plan takes to make.
+The declarations of a command and this module are the only grammar of its lines. What is wrong with a line is a value
+(`ParsedLine.error`): the rest of the line still says in which form the error is wanted.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from gpubind.cli.commands import MODULES, command_of
-from gpubind.cli.declarations import COMPLETION, HELP, VERSION, Option, Origin, Subcommand
-from gpubind.errors import EXIT_OK, EXIT_USAGE, GpubindError, UsageError
+from gpubind.cli.declarations import COMPLETION, HELP, VERSION, Argument, Option, Origin, Subcommand, choices_of
+from gpubind.errors import EXIT_OK, EXIT_USAGE, GpubindError, WrongUseError, like, one_of
 from gpubind.frozen import NamedTuple
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ class ParsedLine(NamedTuple):
     """The values of a command line, and where those of options come from."""
 
     values: dict[str, Any]
+    """Of a line that asks for help only `help`: whether it asks for every option."""
     origins: dict[str, Origin]
+    error: Optional[GpubindError] = None
+    """The first thing that is wrong. The values are then those that can be read all the same."""
 
 
 _TWICE = {
@@ -36,28 +39,99 @@ _BOOLEANS = {
 }
 
 
-def read_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, str]) -> Optional[ParsedLine]:
-    """Read *words*, which follow the name of *command*; return None if they are refused.
+def read_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, str]) -> ParsedLine:
+    """Read *words*, which follow the name of *command*.
 
-    A line that asks for help has no values but `help`.
-
-    Errors: `UsageError` (code `given-twice`); as `defaults_for`.
+    Errors: `WrongUseError` (codes `unknown-option`, `missing-argument`, `wrong-use`, `given-twice`, those of
+    `Option.unknown`); as `defaults_for`.
     """
-    given = _given(command, words)
-    if given is None or HELP.parameter in given:
-        return None if given is None else ParsedLine({HELP.parameter: True}, {})
+    line = parse_line(command, words, environ)
+    if line.error is not None:
+        raise line.error
+    return line
+
+
+def parse_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, str]) -> ParsedLine:
+    """Read *words*, which follow the name of *command*, as far as they can be read."""
+    given, others, wrong = _scan(command, words)
+    if HELP.parameter in given and not wrong:
+        return ParsedLine({HELP.parameter: others[:1] == ["all"]}, {})
+    wrong += _twice(command, given)
+    line = ParsedLine({}, {})
+    for argument in command.arguments:
+        line.values[argument.parameter] = (others if argument.many else others[0]) if others else None
+        if argument.required and not others:
+            wrong.append(_missing(command, argument.metavar))
+        others = [] if argument.many else others[1:]
+    wrong += [_missing(command, each.name) for each in command.options if each.required and each.parameter not in given]
+    if others:
+        what = f"unexpected argument{'s' if others[1:] else ''} ({' '.join(others)})"
+        wrong.append(WrongUseError("wrong-use", f"gpubind {command.name}: {what}"))
     from gpubind.cli.settings import defaults_for
 
-    line = ParsedLine({each.parameter: given.get(each.parameter) for each in command.arguments}, {})
-    defaults = defaults_for(command)
+    try:
+        defaults = defaults_for(command)
+    except GpubindError as error:
+        defaults = {}
+        wrong.append(error)
     for option in command.options:
-        if option.stands_for:
-            continue
-        value, origin = _resolved(option, given, environ, defaults)
-        if (origin == "variable" and value is None) or (origin == "default" and option.required):
-            return None
-        line.values[option.parameter], line.origins[option.parameter] = value, origin
-    return line
+        if not option.stands_for:
+            value, origin = _resolved(option, given, environ, defaults)
+            if value is None and origin == "variable":
+                wrong.append(_not_boolean(command, option, environ))
+            line.values[option.parameter], line.origins[option.parameter] = value, origin
+    wrong += _unknown(command, line)
+    return line._replace(error=_with_hint(wrong[0], command, words)) if wrong else line
+
+
+def _twice(command: Subcommand, given: dict[str, Any]) -> Iterator[WrongUseError]:
+    """Make one of the values *given* to an option that takes one, and yield what is wrong where there are several."""
+    for option in command.options:
+        values = given.get(option.parameter)
+        if option.metavar and not option.repeats and values:
+            if len(values) == 1:
+                (given[option.parameter],) = values
+            else:
+                hint = _TWICE.get(option.name, "")
+                yield WrongUseError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
+
+
+def _missing(command: Subcommand, name: str) -> WrongUseError:
+    return WrongUseError("missing-argument", f"gpubind {command.name}: {name} is missing")
+
+
+def _not_boolean(command: Subcommand, option: Option, environ: Mapping[str, str]) -> WrongUseError:
+    what = f"gpubind {command.name}: `{environ[option.variable]}` is not a boolean, for {option.name}"
+    hint = f"set {option.variable} to 1 or 0, or unset it"
+    return WrongUseError("wrong-use", what, where=f"the variable {option.variable}", hint=hint)
+
+
+def _unknown(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseError]:
+    """Yield what is wrong with a value of *line* that must be one of the choices of its option, and is not."""
+    parameters: tuple[Union[Argument, Option], ...] = (*command.arguments, *command.options)
+    for each in parameters:
+        for value in _all(line.values.get(each.parameter)) if each.unknown else ():
+            if value not in choices_of(each):
+                from gpubind.cli.settings import place_of
+
+                what, hint = f"unknown {each.parameter.rstrip('_')} `{value}`", one_of(choices_of(each), value)
+                where = place_of(each, line.origins[each.parameter]) if isinstance(each, Option) else ""
+                yield WrongUseError(each.unknown, what, where=where, hint=hint)
+
+
+def _with_hint(error: GpubindError, command: Subcommand, words: Sequence[str]) -> GpubindError:
+    """Return *error* about *words*, if it has no hint, with the line that was probably meant, and where options are."""
+    if isinstance(error, WrongUseError) and (error.code == "unknown-option" or not error.hint):
+        from gpubind.cli.suggestions import suggestion
+
+        error.hint = suggestion((command.name, *words)) or error.hint
+        error.hint += f"`gpubind {command.name} --help` lists the options"
+    return error
+
+
+def _all(value: Any) -> Sequence[Any]:
+    """Return the values of an option or argument as several, whether it takes one or more."""
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _resolved(
@@ -77,31 +151,24 @@ def requested_format(words: Sequence[str], environ: Mapping[str, str]) -> str:
 
     Empty if they request none there. A line that is refused counts as far as it can be read.
     """
-    words = _without_dashes(words)
+    words = _command_first(words)
     command = command_of(words[0]) if words and words[0] in MODULES else None
     if command is None or command.remote:
         return ""
-    from gpubind.cli.settings import defaults_for
-
-    given = _scan(command, words[1:]).given
-    if any(path != "-" for path in given.get("output", ())):
+    values = parse_line(command, words[1:], environ).values
+    if any(path != "-" for path in _all(values.get("output"))):
         return ""
-    try:
-        defaults = defaults_for(command)
-    except GpubindError:  # perhaps the one that is reported
-        defaults = {}
-    options = {option.parameter: option for option in command.options if not option.stands_for}
-    values = {
-        each: _resolved(options[each], given, environ, defaults)[0] for each in ("json", "format_") if each in options
-    }
-    formats = values.get("format_") or ()
-    formats = [formats] if isinstance(formats, str) else [*formats]
+    formats = _all(values.get("format_"))
     return "json" if values.get("json") or "json" in formats else "".join(formats[:1])
 
 
-def _without_dashes(words: Sequence[str]) -> Sequence[str]:
-    """Return *words* without a `--` before the command."""
-    return words[1:] if words and words[0] == "--" else words
+def _command_first(words: Sequence[str]) -> Sequence[str]:
+    """Return *words* without a `--` before the command, and `COMMAND --help` for `help COMMAND`."""
+    words = words[1:] if words[:1] == ["--"] else words
+    if words[:1] != ["help"]:
+        return words
+    named = 0 if words[1:2] in ([], ["all"]) else 1
+    return [*words[1 : 1 + named], "--help", *words[1 + named :]]
 
 
 class _Scan(NamedTuple):
@@ -110,15 +177,14 @@ class _Scan(NamedTuple):
     given: dict[str, Any]
     """By parameter; of an option with a value all that it is given."""
     others: list[str]
-    is_refused: bool
+    wrong: list[GpubindError]
 
 
 def _scan(command: Subcommand, words: Iterable[str]) -> _Scan:
-    """Read *words* as options of *command* and others. A refused word is skipped."""
+    """Read *words* as options of *command* and others. A word that is wrong is skipped."""
     spelled = {name: (option, on) for option in (*command.options, HELP) for name, on in option.spellings.items()}
-    given: dict[str, Any] = {}
-    others: list[str] = []
-    is_refused = False
+    scan = _Scan({}, [], [])
+    given, others = scan.given, scan.others
     left = [*words][::-1]
     while left:
         word = left.pop()
@@ -133,46 +199,33 @@ def _scan(command: Subcommand, words: Iterable[str]) -> _Scan:
                 break
             continue
         if name not in spelled:
-            is_refused = True
+            near = like([known for known in spelled if known.startswith("--")], name)
+            what = f"gpubind {command.name} has no option `{name}`"
+            scan.wrong.append(WrongUseError("unknown-option", what, hint=near))
             continue
         option, on = spelled[name]
         if option.stands_for and not given.get(option.parameter):
             left.append(option.stands_for)
         if option.metavar:
             if attached is None and not left:
-                is_refused = True
+                what = f"gpubind {command.name}: option '{name}' requires an argument"
+                scan.wrong.append(WrongUseError("wrong-use", what))
                 break
             given.setdefault(option.parameter, []).append(left.pop() if attached is None else attached)
             continue
         given[option.parameter] = given.get(option.parameter, 0) + 1 if option.repeats else on
         if attached is not None:
             if word.startswith("--") or attached.startswith("-"):
-                is_refused = True
+                what = f"gpubind {command.name}: option '{name}' does not take a value"
+                scan.wrong.append(WrongUseError("wrong-use", what))
                 continue
             left.append(f"-{attached}")  # more short options in one word
-    return _Scan(given, others, is_refused)
+    return scan
 
 
 def _is_sentence(word: str, command: Subcommand) -> bool:
     """Return whether *word*, which begins with a `-`, is a text: a message of a log, in quotes."""
     return not command.starts and " " in (word.partition("=")[0] if word.startswith("--") else word)
-
-
-def _given(command: Subcommand, words: Iterable[str]) -> Optional[dict[str, Any]]:
-    """Return the values that *words* give, by parameter; None if they cannot be read.
-
-    Errors: `UsageError` (code `given-twice`).
-    """
-    given, others, is_refused = _scan(command, words)
-    if is_refused or HELP.parameter in given:
-        return None if is_refused else given
-    for option in command.options:
-        if option.metavar and not option.repeats and option.parameter in given:
-            if len(given[option.parameter]) > 1:
-                hint = _TWICE.get(option.name, "")
-                raise UsageError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
-            (given[option.parameter],) = given[option.parameter]
-    return _with_arguments(command, given, others)
 
 
 def _parted(word: str) -> tuple[str, Optional[str]]:
@@ -181,16 +234,6 @@ def _parted(word: str) -> tuple[str, Optional[str]]:
         return word[:2], word[2:] or None
     name, equals, attached = word.partition("=")
     return name, attached if equals else None
-
-
-def _with_arguments(command: Subcommand, given: dict[str, Any], words: list[str]) -> Optional[dict[str, Any]]:
-    for argument in command.arguments:
-        if words:
-            given[argument.parameter] = words if argument.many else words[0]
-            words = [] if argument.many else words[1:]
-        elif argument.required:
-            return None
-    return None if words else given
 
 
 def _value_of(option: Option, text: str) -> Any:
@@ -203,13 +246,13 @@ def _value_of(option: Option, text: str) -> Any:
 def run_line(words: Sequence[str]) -> int:
     """Do what the command line *words* asks for, and return the exit code.
 
-    Errors: `UsageError` for a line that is refused; as the command.
+    Errors: as `read_line`; `WrongUseError` (code `unknown-command`); as the command.
     """
     if COMPLETION in os.environ:
         from gpubind.cli.typer_app import complete
 
         return complete()
-    words = _without_dashes(words)
+    words = _command_first(words)
     first = words[0] if words else ""
     if not words or first in HELP.spellings:
         from gpubind.cli.help import overview
@@ -221,12 +264,10 @@ def run_line(words: Sequence[str]) -> int:
 
         write_document(f"gpubind {__version__}\n", None)
         return EXIT_OK
-    command = command_of(first) if first in MODULES else None
-    line = None if command is None else read_line(command, words[1:], os.environ)
-    if command is None or line is None:
-        from gpubind.cli.typer_app import wrong_use
-
-        raise wrong_use(words)
+    if first not in MODULES:
+        raise _no_command(words)
+    command = command_of(first)
+    line = read_line(command, words[1:], os.environ)
     if HELP.parameter in line.values:
         from gpubind.cli.help import page_of
 
@@ -235,6 +276,20 @@ def run_line(words: Sequence[str]) -> int:
 
     run(command, line.values, line.origins)
     return EXIT_OK
+
+
+def _no_command(words: Sequence[str]) -> WrongUseError:
+    """Return the error that *words* do not begin with a command, with the line that was probably meant."""
+    from gpubind.cli.suggestions import suggestion
+
+    line, first = suggestion(words), words[0].partition("=")[0]
+    if not first.startswith("-"):
+        hint = line.rstrip() or one_of(MODULES, first)
+        return WrongUseError("unknown-command", f"unknown command `{first}`", hint=hint)
+    hint = (line or like([HELP.name, VERSION.name], first)) + "`gpubind --help` lists the options"
+    if first in (HELP.name, VERSION.name):
+        return WrongUseError("wrong-use", f"gpubind: option '{first}' does not take a value", hint=hint)
+    return WrongUseError("unknown-option", f"gpubind has no option `{first}`", hint=hint)
 
 
 def _show(page: Page, *, to_stderr: bool = False) -> int:

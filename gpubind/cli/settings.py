@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.cli.declarations import CONFIGURABLE, Subcommand
+from gpubind.cli.declarations import CONFIGURABLE, Option, Origin, Subcommand
 from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, UsageError, in_file, like, one_of
 
 if TYPE_CHECKING:
@@ -62,6 +62,13 @@ def defaults_for(command: Subcommand) -> dict[str, Any]:
     set_here = [option for option in command.options if option.preset == "settings" and option.key in settings]
     defaults = {option.parameter: settings[option.key] for option in set_here}
     return {name: [value] if name == "format_" else value for name, value in defaults.items()}
+
+
+def place_of(option: Option, origin: Origin) -> str:
+    """Return the variable or configuration file that sets *option*; empty for the command line."""
+    if origin == "variable":
+        return f"the variable {option.variable}"
+    return f"`{option.key}` in {file_of(option.key)}" if origin == "settings" else ""
 
 
 def file_of(key: str) -> str:

@@ -24,7 +24,7 @@ _VENDOR_FLAGS = {name: f"--{row.option}" for vendor, row in VENDOR_ROWS.items() 
 def suggestion(words: Sequence[str]) -> str:
     """Return `did you mean ...? ` with the command line that *words* probably mean; empty if none is known."""
     line = tuple(words)
-    for step in (_a_command_first, _options_by_our_names, _words_by_name, _runtime_options_apart, _with_a_command):
+    for step in (_a_command_first, _options_by_our_names, _words_by_name, _runtime_options_apart):
         line = step(line)
     return "" if line == tuple(words) else f"did you mean `{shlex.join(('gpubind', *line))}`? "
 
@@ -36,9 +36,6 @@ def _a_command_first(words: Words) -> Words:
     first = words[0]
     if first in ("-v", "version"):
         return ("--version",)
-    if first == "help":
-        about = words[1:2]
-        return (*about, "--help") if not about or about[0] in MODULES else words
     if os.path.basename(first) in PROGRAMS:
         return ("wrap", "--", *words)
     options, rest = _options("exec", words)
@@ -93,12 +90,6 @@ def _runtime_options_apart(words: Words) -> Words:
     named = [value for name, value in zip(ours, ours[1:]) if name == "--backend" and value in RUNTIMES]
     readings = [line for runtime in (named or RUNTIMES) for line in _apart(runtime, words)]
     return min(readings, key=lambda line: "=" in line.image, default=_Apart(words, "")).words
-
-
-def _with_a_command(words: Words) -> Words:
-    _, rest = _options("exec", words[1:])
-    is_whole = words[0] != "exec" or len(rest) != 1 or rest[0].startswith("-")
-    return words if is_whole else ("shell", *words[1:])
 
 
 class _Apart(NamedTuple):

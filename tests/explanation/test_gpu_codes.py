@@ -85,7 +85,7 @@ COMMANDS = {
 @pytest.mark.parametrize("line", sorted(line for line in COMMANDS if re.match(r"gpubind \w+ -", line)))
 def test_the_commands_that_a_code_names_are_read(line: str) -> None:
     _, name, *words = line.split()
-    assert read_line(command_of(name), words, {}) is not None
+    assert read_line(command_of(name), words, {}).error is None
 
 
 @pytest.mark.parametrize(

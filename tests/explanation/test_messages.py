@@ -139,13 +139,12 @@ def test_a_message_is_found_by_its_own_lines_names_findings_and_a_command(row: M
 def test_the_commands_that_a_message_names_are_read(line: str) -> None:
     name, *words = line.split()
     complete = [*words, "IMAGE", "CMD"] if name == "exec" and "IMAGE" not in words else words
-    assert read_line(command_of(name), complete, {}) is not None
+    assert read_line(command_of(name), complete, {}).error is None
 
 
 @pytest.mark.parametrize("quoted", [*(row.message for row in messages()), "-bash: nvidia-smi: command not found"])
 def test_a_message_in_quotes_is_no_option_of_explain(quoted: str) -> None:
     line = read_line(command_of("explain"), [quoted, "--json"], {})
-    assert line is not None
     assert (line.values["asked"], line.values["json"]) == ([quoted], True)
 
 

@@ -161,7 +161,7 @@ def test_a_fifo_is_never_opened(tmp_path: Path) -> None:
 
 def test_a_plan_without_an_image_loads_nothing_of_this() -> None:
     code = (
-        "import sys, gpubind.image.open, gpubind.cli.typer_app\n"
+        "import sys, gpubind.image.open, gpubind.cli.reader\n"
         "heavy = {'gpubind.formats.archive.squashfs', 'zstandard', 'lz4', 'tarfile', 'tempfile'}\n"
         "heavy |= {'gpubind.files.compressed', 'gpubind.image.oci'}\n"
         "print(sorted(heavy & set(sys.modules)))"

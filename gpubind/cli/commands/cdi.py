@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpubind.cli.declarations import EXIT_CODES, JSON, PLAN_OPTIONS, Argument, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, query_of, reading
-from gpubind.errors import NothingToBindError, UsageError, one_of
+from gpubind.errors import NothingToBindError
 
 ACTIONS = ("list",)
 
@@ -21,8 +21,6 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     from gpubind.inventory.cdi.listing import list_cdi
     from gpubind.inventory.vendors import read_inventories
 
-    if action not in ACTIONS:
-        raise UsageError("wrong-use", f"cdi does not know `{action}`", hint=one_of(ACTIONS, action))
     host, request = open_host_of(options), query_of(options).checked()
     for directory in request.cdi_directories:
         host.dev.list(directory)  # a record that does not cover it cannot answer
@@ -50,7 +48,7 @@ COMMANDS = {
         cdi,
         cdi.__doc__ or "",
         (JSON._replace(help="Print gpubind.cdi/1.", stands_for=""),),
-        (Argument("action", "|".join(ACTIONS), "What to do with them.", choices=ACTIONS),),
+        (Argument("action", "|".join(ACTIONS), "What to do with them.", choices=ACTIONS, unknown="wrong-use"),),
         common=(*_SHARED, "--json"),
         examples=(
             ("list them", "gpubind cdi list"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.documents import CHECK_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, UsageError, in_file, unknown_format
+from gpubind.errors import EXIT_FINDING, UsageError, in_file
 from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
 
@@ -147,8 +147,6 @@ def _expected(
 
 def _format(chosen: str, *, quiet: bool) -> str:
     """Return the format *chosen*. Errors: `UsageError`."""
-    if chosen not in CHECK_DOCUMENTS:
-        raise unknown_format(chosen, CHECK_DOCUMENTS)
     if quiet and chosen != "text":
         raise UsageError("two-formats", f"--quiet and --format {chosen} exclude each other")
     return chosen
@@ -269,6 +267,7 @@ COMMANDS = {
                 f"What to print: {', '.join(CHECK_DOCUMENTS)}. [text]",
                 "Output",
                 choices=tuple(CHECK_DOCUMENTS),
+                unknown="unknown-format",
             ),
             declared.JSON,
             declared.OUTPUT,

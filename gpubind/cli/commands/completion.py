@@ -16,10 +16,7 @@ def completion(shell: str) -> None:
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     from gpubind.cli.output import write_document
-    from gpubind.errors import UsageError, one_of
 
-    if shell not in SHELLS:
-        raise UsageError("unknown-shell", f"unknown shell `{shell}`", hint=one_of(SHELLS, shell))
     write_document(get_completion_script(prog_name="gpubind", complete_var=COMPLETION, shell=shell) + "\n", None)
 
 
@@ -29,7 +26,7 @@ COMMANDS = {
         completion,
         completion.__doc__ or "",
         (),
-        (Argument("shell", "bash|zsh|fish", "The shell.", choices=SHELLS),),
+        (Argument("shell", "bash|zsh|fish", "The shell.", choices=SHELLS, unknown="unknown-shell"),),
         shared=(),
         examples=(("in ~/.bashrc", 'eval "$(gpubind completion bash)"'),),
         exit_codes=(("0", "done"), EXIT_CODES[0]),

@@ -20,7 +20,7 @@ from gpubind.cli.declarations import (
 )
 from gpubind.cli.options import query_of
 from gpubind.documents import DIFF_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, UsageError, unknown_format
+from gpubind.errors import EXIT_FINDING, UsageError
 from gpubind.model.data import HOSTS
 
 Texts = Optional[Sequence[str]]
@@ -51,8 +51,6 @@ def diff(
     chosen = format_ or "text"
     if snapshot and format_ not in (None, "json"):
         raise UsageError("two-formats", "--snapshot and --format exclude each other")
-    if chosen not in DIFF_DOCUMENTS:
-        raise unknown_format(chosen, DIFF_DOCUMENTS)
     render, made = DIFF_DOCUMENTS[chosen].load(), page_options(DIFF_DOCUMENTS[chosen])
     with progress(quiet=False):
         taken = snapshots_of(compared, query_of(options), like or (), image or (), is_compared=not snapshot)
@@ -90,6 +88,7 @@ COMMANDS = {
                 f"What to print: {', '.join(DIFF_DOCUMENTS)}. [text]",
                 "Output",
                 choices=tuple(DIFF_DOCUMENTS),
+                unknown="unknown-format",
             ),
             JSON._replace(help="Print gpubind.diff/1."),
             OUTPUT,

@@ -328,6 +328,7 @@ COMMANDS = {
                 "Of --tree: text, json, or dot for Graphviz. [text]",
                 "Output",
                 choices=("text", "json", "dot"),
+                unknown="unknown-format",
             ),
             VERBOSE._replace(help="Show every message of a log in full."),
             JSON._replace(help="Print gpubind.explain/1, with --tree gpubind.tree/1.", stands_for=""),

@@ -9,7 +9,7 @@ from gpubind.cli import declarations as declared
 from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Argument, Option, Origin, Subcommand
 from gpubind.documents import FLEET_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, UsageError, unknown_format
+from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, UsageError
 
 ACTIONS = ("check", "plan", "record", "diff")
 _NOT_SENT = ("--allow-none", "--cdi-hook", "--require", "--stage-dir")
@@ -70,8 +70,6 @@ def fleet(
 
 def _page(action: str, chosen: str) -> Optional[Callable[..., str]]:
     """Return what renders the answers as the page *chosen*; None for other formats. Errors: `UsageError`."""
-    if chosen not in _FORMATS:
-        raise unknown_format(chosen, _FORMATS)
     if chosen not in FLEET_DOCUMENTS:
         return None
     if action == "record":
@@ -99,6 +97,7 @@ _OWN = (
         f"What starts the command on nodes: {' or '.join(ENGINES)}. [slurm if srun is in PATH]",
         "Launch",
         choices=ENGINES,
+        unknown="wrong-use",
     ),
     Option("--timeout SECONDS", "How long a node may take to answer.", "Launch", default="60"),
     Option(
@@ -111,7 +110,13 @@ _OWN = (
         "Send this gpubind.pyz to nodes that have no gpubind: it lies in a private directory as long as it runs.",
         "Launch",
     ),
-    Option("--format FORMAT", f"What to print: {', '.join(_FORMATS)}. [table]", "Output", choices=_FORMATS),
+    Option(
+        "--format FORMAT",
+        f"What to print: {', '.join(_FORMATS)}. [table]",
+        "Output",
+        choices=_FORMATS,
+        unknown="unknown-format",
+    ),
     declared.JSON._replace(
         help="Print a line of JSON for each node, gpubind.fleet/1, as soon as it answers; of diff, "
         "then one of all, gpubind.diff/1."
@@ -127,7 +132,15 @@ COMMANDS = {
         fleet,
         fleet.__doc__ or "",
         (*_forwarded(), *_OWN),
-        (Argument("action", "|".join(ACTIONS), "What each node does: the command of that name.", choices=ACTIONS),),
+        (
+            Argument(
+                "action",
+                "|".join(ACTIONS),
+                "What each node does: the command of that name.",
+                choices=ACTIONS,
+                unknown="wrong-use",
+            ),
+        ),
         shared=(),
         remote=True,
         common=("--nodes", "--engine", "--nv", "--image", "--json"),

@@ -7,7 +7,7 @@ from typing import Optional
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Argument, Option, Subcommand
 from gpubind.documents import NEEDS_DOCUMENTS
-from gpubind.errors import UsageError, unknown_format
+from gpubind.errors import UsageError
 
 FORMATS = ("text", *NEEDS_DOCUMENTS)
 
@@ -24,8 +24,6 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     from gpubind.image.open import open_image
 
     chosen = format_ or "text"
-    if chosen not in FORMATS:
-        raise unknown_format(chosen, FORMATS)
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the image")
     with progress(quiet=quiet), open_image(image) as opened:
@@ -51,6 +49,7 @@ COMMANDS = {
                 f"What to print: {', '.join(FORMATS)}. [text]",
                 "Output",
                 choices=FORMATS,
+                unknown="unknown-format",
             ),
             declared.JSON,
             declared.OUTPUT,

@@ -10,7 +10,7 @@ from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS, WITH_NONE
-from gpubind.errors import EXIT_FINDING, HostReadError, NothingToBindError, UsageError, unknown_format
+from gpubind.errors import EXIT_FINDING, HostReadError, NothingToBindError, UsageError
 from gpubind.model.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
@@ -104,8 +104,6 @@ def _format(formats: Sequence[str]) -> tuple[str, bool]:
     if len(chosen) > 1:
         raise UsageError("two-formats", f"--format {' and --format '.join(chosen)} exclude each other")
     name = chosen[0] if chosen else "table"
-    if name not in (*FORMATS, *PLAN_FORMATS):
-        raise unknown_format(name, (*FORMATS, *PLAN_FORMATS, "sh"))
     quoted = "sh" in formats
     if quoted and name not in QUOTABLE:
         raise UsageError("two-formats", f"--format sh quotes a runtime's arguments; `{name}` has none")
@@ -187,6 +185,7 @@ COMMANDS = {
                 repeats=True,
                 preset="settings",
                 choices=(*FORMATS, *PLAN_FORMATS, "sh"),
+                unknown="unknown-format",
             ),
             declared.JSON,
             declared.OUTPUT._replace(

@@ -8,7 +8,7 @@ from typing import Optional
 from gpubind.cli.declarations import DRY_RUN, Argument, Option, Subcommand
 from gpubind.cli.output import complain, write_document
 from gpubind.cli.registering import COPY, FileChange, Setup, apply, registered, removed
-from gpubind.errors import UsageError, one_of
+from gpubind.errors import UsageError
 from gpubind.formats.driver.registration import ENGINES, NAME
 
 
@@ -23,8 +23,6 @@ def setup(
     """
     from gpubind.launch.execute import this_program
 
-    if engine not in ENGINES:
-        raise UsageError("wrong-use", f"setup does not know `{engine}`", hint=one_of(ENGINES, engine))
     if not NAME.fullmatch(name):
         raise UsageError("wrong-use", f"--name: `{name}` is not a name: letters, digits, `-` and `_`")
     if default and not ENGINES[engine].has_default:
@@ -103,7 +101,7 @@ COMMANDS = {
             DRY_RUN._replace(help="Print the difference, and write nothing."),
             Option("--undo", "Remove it again.", "Launch"),
         ),
-        (Argument("engine", "|".join(ENGINES), "The engine.", choices=tuple(ENGINES)),),
+        (Argument("engine", "|".join(ENGINES), "The engine.", choices=tuple(ENGINES), unknown="wrong-use"),),
         common=("--name", "--default", "--runtime", "--dry-run", "--undo"),
         examples=(
             ("what would change", "gpubind setup docker --dry-run"),
