@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-from tests.law.errors import KINDS, with_shim
+from tests.law.errors import KINDS
+from tests.support.trials import run_engine
 
 CASES = 40
 
 
-def test_a_call_that_fails_gives_the_right_answer_or_is_told(tmp_path: Path) -> None:
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    words = [sys.executable, "-m", "tests.law.errors", "--cases", f"{CASES}", "--job", "0"]
-    done = subprocess.run(with_shim(words, str(tmp_path)), capture_output=True, text=True, env=environ, check=False)
-    assert done.stdout, done.stderr
-    cases, right, said, kinds, silent, _ = json.loads(done.stdout)
-    assert silent == []
-    assert (cases, right + said) == (CASES, CASES)
-    assert said > CASES / 10
-    assert all(kinds[kind] for kind in KINDS if kind != "mmap")  # nothing maps a file yet
+def test_a_call_that_fails_gives_the_right_answer_or_is_told() -> None:
+    result = run_engine("tests.law.errors", "--cases", f"{CASES}")
+    counts = result["counts"]
+    assert result["broken"] == []
+    assert (result["cases"], counts["right"] + counts["said"]) == (CASES, CASES)
+    assert counts["said"] > CASES / 10
+    assert counts["kept"]
+    assert all(counts.get(kind) for kind in KINDS if kind != "mmap")  # nothing maps a file yet

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.targets import TARGETS, seeds_of, take
+from tests.support.trials import run_engine
 
 FOUND = Path(__file__).parent / "found"
 NAMES = {name.strip("/").replace("/", "+"): name for name in TARGETS}
@@ -28,12 +26,4 @@ def test_what_was_found_once_is_mended() -> None:
 
 
 def test_a_short_run_finds_nothing() -> None:
-    words = ["--cases", "3000", "--seed", "1", "--jobs", "1", "--seconds", str(SECONDS)]
-    path = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert run_engine("tests.fuzz", "--cases", "3000", "--seconds", f"{SECONDS}")["broken"] == []

@@ -7,29 +7,28 @@ them, and remembers nothing of other runs. Some answers without a memo are made 
 
 from __future__ import annotations
 
+import argparse
 import errno
 import gc
 import importlib
-import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from gpubind.memo.answer import SWITCH
 from gpubind.memo.questions import ASKED
-from tests.law.jobs import read_arguments, run_jobs
 from tests.support.apart import apart
 from tests.support.changes import CHANGES, Change, a_read_only_mount, why_not_drawn
 from tests.support.faults import FAULTS
 from tests.support.memo import IS_ROOT, Bench, Outcome, bench_in
 from tests.support.privileges import leave_mounts, obey_permissions
+from tests.support.trials import BrokenLawError, Case, Engine, Tally, main
 
 STEPS = 8
 """Changes to one command before the next one has its turn."""
@@ -57,19 +56,6 @@ sys.exit(main())
 """gpubind as its console script runs it, with its memos and helper programs below a bench."""
 
 
-class Result(NamedTuple):
-    """What came of some changes."""
-
-    changes: int
-    served: int
-    kinds: dict[str, int]
-    """How often each kind of question has found out that a memo no longer holds."""
-    broken: str
-    """Where the law did not hold; empty if it did."""
-    not_drawn: dict[str, str]
-    """The kinds of changes that cannot be made here, and why."""
-
-
 def load_modules(bench: Bench) -> None:
     """Load what commands load, once for all children."""
 
@@ -88,16 +74,26 @@ def load_modules(bench: Bench) -> None:
 class Law:
     """The law, tried on *bench*."""
 
-    def __init__(self, bench: Bench, rng: random.Random, drawn: Sequence[Change]) -> None:
+    def __init__(self, bench: Bench, drawn: Sequence[Change]) -> None:
         self.bench = bench
-        self.rng = rng
         self.drawn = drawn
+        self.rng = random.Random()
         self.name = ""
         self.is_whole = False
         self.obeys = False
         """Whether modes and access control lists count for the command, as they do for all users but root."""
         self.done: list[str] = []
         """The changes since the bench was restored."""
+
+    def case(self, rng: random.Random) -> None:
+        """Change the machine several times for one command."""
+        self.rng = rng
+        self.begin()
+        for _ in range(STEPS):
+            broken = self.step()
+            if broken:
+                who = ", by a user who obeys permissions" * self.obeys
+                raise BrokenLawError(f"{self.name}{who} after {', '.join(self.done)}\n{broken}")
 
     def with_memo(self) -> Outcome:
         bench, words = self.bench, self.bench.commands()[self.name]
@@ -132,21 +128,19 @@ class Law:
     def bad_day(self) -> None:
         """The command runs while something fails: whatever it answers, nothing of that may be kept."""
         fault, words = self.rng.choice(FAULTS), self.bench.commands()[self.name]
+        childs = random.Random(self.rng.getrandbits(32))  # what a child draws is no choice of this process
         if self.rng.random() < 0.5:
             self.bench.settle()
 
         def run() -> None:
-            with suppress(Exception), fault(self.rng):
+            with suppress(Exception), fault(childs):
                 self.bench.with_memo(words)
 
         self.run(run)
-        self.rng.random()  # the child has drawn from a copy
         self.done.append(fault.__name__)
 
-    def step(self, number: int) -> str:
+    def step(self) -> str:
         """One change; empty, or how the law was broken by it."""
-        if number % STEPS == 0:
-            self.begin()
         if self.rng.random() < 0.3:
             self.bench.settle()
             self.with_memo()
@@ -178,49 +172,23 @@ def whole_program(bench: Bench, words: tuple[str, ...], memo: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, b"".join(lines), None)  # ld.so has words of its own for LD_PRELOAD
 
 
-def tried(seed: str, number: int) -> Result:
-    """*number* changes, by *seed*."""
+@contextmanager
+def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Case]:
+    """Make a bench; count how often a memo was served, and how often each kind of question found a change.
+
+    The kinds of changes that cannot be made here are notes, each with the reason.
+    """
     with tempfile.TemporaryDirectory() as place, bench_in(Path(place) / "b") as bench:
         load_modules(bench)
         unable = why_not_drawn(bench.work)
         if a_read_only_mount not in unable:
             leave_mounts()
-        drawn = [change for change in CHANGES if change not in unable]
-        law, broken, done = Law(bench, random.Random(seed), drawn), "", 0
-        while done < number and not broken:
-            broken = law.step(done)
-            done += 1
-        if broken:
-            who = ", by a user who obeys permissions" * law.obeys
-            broken = f"seed {seed}, step {done - 1}: {law.name}{who} after {', '.join(law.done)}\n{broken}"
+        law = Law(bench, [change for change in CHANGES if change not in unable])
+        yield law.case
         bench.unmount()
-        not_drawn = {change.__name__: why for change, why in unable.items()}
-        return Result(done, bench.served, {kind: bench.changes.count(kind) for kind in ASKED}, broken, not_drawn)
-
-
-def main() -> int:
-    said = read_arguments(__doc__, "changes", 5000)
-    if said.job is not None:
-        json.dump(tried(f"{said.seed}:{said.job}", said.changes), sys.stdout)
-        return 0
-    begin = time.monotonic()
-    result = _together(said.changes, said.seed, said.jobs)
-    json.dump({**result._asdict(), "seconds": round(time.monotonic() - begin)}, sys.stdout)
-    return 1 if result.broken else 0
-
-
-def _together(number: int, seed: str, jobs: int) -> Result:
-    share = -(-number // jobs)
-    words = [sys.executable, "-m", "tests.law", "--changes", f"{share}", "--seed", seed, "--job"]
-    results = [
-        Result(*json.loads(output)) if output else Result(0, 0, {}, f"a process ended with {status}", {})
-        for status, output in run_jobs(words, jobs)
-    ]
-    kinds = {kind: sum(result.kinds.get(kind, 0) for result in results) for kind in ASKED}
-    broken = "\n".join(result.broken for result in results if result.broken)
-    not_drawn = {name: why for result in results for name, why in result.not_drawn.items()}
-    return Result(sum(one.changes for one in results), sum(one.served for one in results), kinds, broken, not_drawn)
+        tally.counts.update({"served": bench.served, **{kind: bench.changes.count(kind) for kind in ASKED}})
+        tally.notes.update({change.__name__: why for change, why in unable.items()})
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main(Engine("tests.law", __doc__, "changes", 5000, opened, each=STEPS)))

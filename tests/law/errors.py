@@ -8,11 +8,11 @@ of the host, of the image and of users, and on gpubind's own data; what Python r
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import errno
 import gc
 import importlib
-import json
 import os
 import random
 import re
@@ -20,7 +20,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,13 +27,13 @@ from typing import NamedTuple
 
 import gpubind
 from tests.law.__main__ import _LATE
-from tests.law.jobs import read_arguments, run_jobs
-from tests.support import amd
+from tests.support import amd, trials
 from tests.support.apart import apart
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, tar
 from tests.support.memo import IMAGE, IS_ROOT, PROGRAMS, Bench, Outcome, bench_in
 from tests.support.trees import Node, make_tree
+from tests.support.trials import BrokenLawError, Engine, Tally, main
 
 SHIM = Path(__file__).parent / "shim.c"
 ERRORS = ("EIO", "EMFILE", "ENFILE", "ENOMEM", "ESTALE", "ETIMEDOUT", "EINTR", "EAGAIN")
@@ -64,21 +63,6 @@ class Case(NamedTuple):
     name: str
     call: int
     what: str
-
-
-class Result(NamedTuple):
-    """What came of some cases."""
-
-    cases: int
-    right: int
-    """As without the error."""
-    said: int
-    kinds: dict[str, int]
-    """How many calls of each kind were hit."""
-    silent: list[str]
-    """Where the law did not hold."""
-    kept: int = 0
-    """How many were tried with a memo, too: what was answered with the error, and what was answered next."""
 
 
 class Shim:
@@ -191,8 +175,8 @@ class Errors:
         gc.freeze()
         self.right = {name: self.run(name) for name in self.commands()}
 
-    def cases(self, rng: random.Random) -> Iterator[Case]:
-        """Cases without end: each command in turn, and of its calls each kind as often as any other."""
+    def calls(self) -> dict[tuple[str, str], list[int]]:
+        """Return the calls of each command and kind: a kind that is rare has its turn as often as any other."""
         fakes = tuple(f"{self.bench.base}/bin/{name}" for name in PROGRAMS)  # read by the bench, to answer for them
         by_kind = {
             (name, kind): [
@@ -203,15 +187,16 @@ class Errors:
             for name, (_, lines) in self.right.items()
             for kind in KINDS
         }
-        kinds = [key for key, calls in by_kind.items() if calls]
-        while True:
-            rng.shuffle(kinds)
-            for name, kind in kinds:
-                call = rng.choice(by_kind[name, kind])
-                whats = (*ERRORS, *CUT) if kind == "read" else ERRORS
-                if _ATTRIBUTE.search(self.right[name][1][call - 1]):
-                    whats = ERRORS  # the kernel's attributes have no true size: what a read gives is what there is
-                yield Case(name, call, rng.choice(whats))
+        return {key: calls for key, calls in by_kind.items() if calls}
+
+    def drawn(self, rng: random.Random, calls: dict[tuple[str, str], list[int]]) -> Case:
+        """Return a case of *calls*."""
+        name, kind = rng.choice(list(calls))
+        call = rng.choice(calls[name, kind])
+        whats = (*ERRORS, *CUT) if kind == "read" else ERRORS
+        if _ATTRIBUTE.search(self.right[name][1][call - 1]):
+            whats = ERRORS  # the kernel's attributes have no true size: what a read gives is what there is
+        return Case(name, call, rng.choice(whats))
 
     def try_memo(self, case: Case) -> str:
         """What is wrong with the answer after that to *case*, where both may have a memo; empty if nothing."""
@@ -276,47 +261,24 @@ def law_in(place: Path) -> Iterator[Errors]:
         yield law
 
 
-def tried(seed: str, number: int) -> Result:
-    """*number* cases, by *seed*."""
-    counts, kinds, silent = {"right": 0, "said": 0, "silent": 0}, dict.fromkeys(KINDS, 0), []
+@contextmanager
+def opened(tally: Tally, options: argparse.Namespace) -> Iterator[trials.Case]:
+    """Count answers that were right, those that said what was not looked at, and how many calls of each kind failed."""
     with tempfile.TemporaryDirectory() as place, law_in(Path(place)) as law:
-        cases = law.cases(random.Random(seed))
+        calls = law.calls()
         law.bench.settle()
-        for done in range(number):
-            case = next(cases)
-            came, story = law.try_one(case)
-            if done % WITH_MEMO == 0 and (wrong := law.try_memo(case)):
-                came, story = "silent", wrong
-            counts[came] += 1
+
+        def case(rng: random.Random) -> None:
+            drawn, with_memo = law.drawn(rng, calls), rng.randrange(WITH_MEMO) == 0
+            came, story = law.try_one(drawn)
             if came == "silent":
-                silent.append(story)
-            kind = story.partition(" ")[0]
-            kinds[kind] = kinds.get(kind, 0) + 1
-    return Result(number, counts["right"], counts["said"], kinds, silent, -(-number // WITH_MEMO))
+                raise BrokenLawError(story)
+            if with_memo and (wrong := law.try_memo(drawn)):
+                raise BrokenLawError(wrong)
+            tally.counts.update([came, story.partition(" ")[0], *(["kept"] if with_memo else [])])
 
-
-def main() -> int:
-    said = read_arguments(__doc__, "cases", 3000)
-    if said.job is not None:
-        json.dump(tried(f"{said.seed}:{said.job}", said.cases), sys.stdout)
-        return 0
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as place:
-        share = -(-said.cases // said.jobs)
-        words = [sys.executable, "-m", "tests.law.errors", "--cases", f"{share}", "--seed", said.seed, "--job"]
-        command = with_shim(words, place)
-        results = [Result(*json.loads(output)) for _, output in run_jobs(command, said.jobs)]
-    result = Result(
-        sum(one.cases for one in results),
-        sum(one.right for one in results),
-        sum(one.said for one in results),
-        {kind: sum(one.kinds.get(kind, 0) for one in results) for kind in KINDS},
-        [story for one in results for story in one.silent],
-        sum(one.kept for one in results),
-    )
-    json.dump({**result._asdict(), "seconds": round(time.monotonic() - begin)}, sys.stdout)
-    return 1 if result.silent else 0
+        yield case
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main(Engine("tests.law.errors", __doc__, "cases", 3000, opened, wrapped=with_shim)))

@@ -11,8 +11,8 @@ import argparse
 import random
 import sys
 import tempfile
-import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Optional
 
 import gpubind
@@ -38,6 +38,7 @@ from gpubind.runtimes import RUNTIMES
 from tests.support.images import GLVND, MUSL, STATIC, glibc, image
 from tests.support.layouts import CDI_DIRECTORY, LIBRARY_PATH, OWN_LIST, Layout, layout
 from tests.support.trees import File, Hidden, Node, Spec, make_tree
+from tests.support.trials import BrokenLawError, Case, Engine, Tally, main
 
 ASKED = 200
 """Questions to each host."""
@@ -208,25 +209,22 @@ def _broken(seed: str, asked: int, place: str) -> str:
     return ""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", type=int, default=100)
-    parser.add_argument("--asked", type=int, default=ASKED, help="questions to each [200]")
-    parser.add_argument("--seed", default="1")
-    said = parser.parse_args()
-    faults = 0
-    for number in range(said.hosts):
-        try:
-            fault = broken(f"{said.seed}:{number}", said.asked)
-        except Exception:  # noqa: BLE001 - the other hosts have their turn
-            fault = f"seed {said.seed}:{number}\n{traceback.format_exc()}"
+@contextmanager
+def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Case]:
+    """Return the case: one host, which is asked many things."""
+
+    def case(rng: random.Random) -> None:
+        fault = broken(f"{rng.getrandbits(32)}", options.asked)
         if fault:
-            faults += 1
-            sys.stdout.write(f"{fault}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{said.hosts} hosts, {said.asked} questions each, {faults} broken\n")
-    return 1 if faults else 0
+            raise BrokenLawError(fault)
+
+    yield case
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--asked", type=int, default=ASKED, help=f"questions to each [{ASKED}]")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    # A host is one number, and a smaller one is no smaller host.
+    sys.exit(main(Engine("tests.law.records", __doc__, "hosts", 100, opened, shrinks=False, declare=declare)))

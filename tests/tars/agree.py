@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-import random
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
 from typing import Optional
 
+from tests.support.trials import BrokenLawError, Case, Tally
 from tests.tars.generate import archive
 from tests.tars.readers import by_gnu_tar, by_gpubind, by_tarfile
 
 
-def case_of(seed: str, number: int) -> bytes:
-    """Return the archive of a case: the same ever after."""
-    return archive(random.Random(f"{seed}:{number}"))
+@contextmanager
+def opened(tally: Tally, options: Namespace) -> Iterator[Case]:
+    """Return the case: one archive, which all readers read alike."""
+    with tempfile.NamedTemporaryFile(suffix=".tar") as file:
+
+        def case(rng: Random) -> None:
+            found = difference(archive(rng), file.name)
+            if found is not None:
+                raise BrokenLawError(found)
+
+        yield case
 
 
 def difference(data: bytes, path: str) -> Optional[str]:

@@ -77,12 +77,17 @@ def _member(rng: random.Random, system: str, name: str, names: list[str]) -> byt
 
 
 def _file(rng: random.Random, system: str, name: str, names: list[str]) -> bytes:
-    body = rng.choice((b"", bytes(BLOCK), bytes(1500), b"2008 - 2" * rng.randint(1, 200), rng.randbytes(700)))
+    body = rng.choice((b"", bytes(BLOCK), bytes(1500), b"2008 - 2" * rng.randint(1, 200), _noise(rng, 700)))
     names.append(name)
     # tarfile takes the oldest type's name for a directory's before it knows the longer one.
     kinds = (b"0", b"\0", b"7") if len(name.encode()) <= 99 else (b"0", b"7")
     kind = b"\0" if system == "v7" else rng.choice(kinds)
     return written(rng, system, kind, name, size=len(body)) + _padded(body)
+
+
+def _noise(rng: random.Random, length: int) -> bytes:
+    """Return bytes that are one choice of the case, not *length*."""
+    return random.Random(rng.getrandbits(32)).randbytes(length)
 
 
 def _link(rng: random.Random, system: str, name: str, names: list[str]) -> bytes:
@@ -118,7 +123,7 @@ def _sparse(rng: random.Random, system: str, name: str, names: list[str]) -> byt
         at += 4096
         extents.append((at, 0))  # so GNU tar writes the hole that a file ends in
     sparse = Extents(at, tuple(extents))
-    body = b"".join(rng.randbytes(length) for _, length in extents)
+    body = b"".join(_noise(rng, length) for _, length in extents)
     if system == "gnu":
         return written(rng, system, b"S", name, size=sparse.stored, sparse=sparse) + body
     pairs, head = _pax_map(rng, name, sparse)
