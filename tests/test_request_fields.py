@@ -10,8 +10,7 @@ import pytest
 import gpubind
 from gpubind import Request
 from gpubind.cli.commands import command_of
-from gpubind.cli.declarations import PLAN_OPTIONS, PlanOptions
-from gpubind.cli.options import query_of
+from gpubind.cli.options import _plan_options, query_of
 from gpubind.cli.reader import read_line
 from gpubind.errors import UsageError
 from gpubind.host import Host
@@ -32,7 +31,6 @@ from tests.support.golden import assert_listed
 from tests.support.images import glibc, image
 
 HERE = "tests/test_request_fields.py"
-OPTIONS = tuple(option.parameter for option in PLAN_OPTIONS)
 
 
 class Field(NamedTuple):
@@ -142,13 +140,15 @@ def test_a_field_changes_the_answer_or_is_refused(consumer: str, field: str, ope
 @pytest.mark.parametrize("field", FIELDS)
 def test_each_field_has_an_option_that_changes_it_alone(field: str) -> None:
     made = _read(*FIELDS[field].option)
-    assert made == _read()._replace(**{field: getattr(made, field)}), "correct `query_of` in gpubind/cli/options.py"
-    assert made != _read(), f"gpubind/cli/options.py: give `{field}` to `Request` in `query_of`"
+    assert made == _read()._replace(**{field: getattr(made, field)}), (
+        "correct `field` of options in gpubind/cli/declarations.py"
+    )
+    assert made != _read(), f'gpubind/cli/declarations.py: `field="{field}"` for the option that sets it'
 
 
 def _read(*words: str) -> Request:
     line = read_line(command_of("plan"), words, {})
-    return query_of(PlanOptions(**{name: line.values[name] for name in OPTIONS}), line.values["like"]).request
+    return query_of(_plan_options(line.values, line.origins), line.values["like"]).request
 
 
 def test_what_a_site_sets_for_gpubinds_own_plan_is_not_asked_of_another_program() -> None:

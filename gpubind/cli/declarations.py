@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Optional, Union, get_args
 
 from gpubind.frozen import NamedTuple
-from gpubind.model import CAPABILITIES, Side
+from gpubind.model import CAPABILITIES, Request, Side
 from gpubind.model.data import HOSTS
 from gpubind.planner.request import SOURCES
 from gpubind.runtimes import RUNTIMES
@@ -31,6 +31,8 @@ class Option(NamedTuple):
     """As in help: `-o, --output FILE`. The name of a value follows the names of an option that takes one."""
     help: str
     group: Group
+    field: str = ""
+    """The field of `Request` that it sets, or `listfile`."""
     repeats: bool = False
     """Whether it takes several values; without values, whether it is counted."""
     default: Any = None
@@ -127,29 +129,16 @@ SIDES = get_args(Side)
 
 
 class PlanOptions(NamedTuple):
-    """The values of `PLAN_OPTIONS`, by the same names."""
+    """What `PLAN_OPTIONS` ask for."""
 
-    nv: bool = False
-    rocm: bool = False
-    intel: bool = False
-    caps: Optional[str] = None
-    gpus: Optional[str] = None
-    cdi_device: Optional[Sequence[str]] = None
-    cdi_dir: Optional[Sequence[str]] = None
-    source: str = "auto"
-    list_: Optional[str] = None
-    library_path: Optional[Sequence[str]] = None
-    completion: bool = True
     host: Optional[str] = None
     root: Optional[str] = None
     dev_root: Optional[str] = None
-    vendor_neutral: str = "auto"
-    userspace: str = "auto"
-    cuda_compat: str = "auto"
-    libc: str = "image"
-    libdir: Optional[str] = None
+    listfile: Optional[str] = None
     by_site: frozenset[str] = frozenset()
-    """The names of those values that a variable or a configuration file gives."""
+    """The fields that a variable or a configuration file sets."""
+    request: Request = Request()
+    """Without `like`."""
 
 
 PLAN_OPTIONS = (
@@ -160,6 +149,7 @@ PLAN_OPTIONS = (
         "--caps LIST",
         f"Driver capabilities, separated by commas: {', '.join(CAPABILITIES)}, or all. [all but compat32]",
         "Which GPUs and files",
+        field="caps",
         preset="settings",
         choices=(*CAPABILITIES, "all"),
         commas=True,
@@ -169,6 +159,7 @@ PLAN_OPTIONS = (
         "Which GPUs: indexes, UUIDs or beginnings of them, PCI addresses, minor:N, MIG devices (G:gi/ci), "
         "render nodes. [what the environment says: SLURM_STEP_GPUS, CUDA_VISIBLE_DEVICES, ...; else all]",
         "Which GPUs and files",
+        field="gpus",
         preset="settings",
         choices=("all", "none"),
     ),
@@ -176,12 +167,14 @@ PLAN_OPTIONS = (
         "--cdi-device VENDOR/CLASS=NAME",
         "Plan for this CDI device, of any vendor; implies --source cdi. Repeatable. [nvidia.com/gpu=all]",
         "Which GPUs and files",
+        field="cdi_devices",
         repeats=True,
     ),
     Option(
         "--cdi-dir DIR",
         "Where CDI specs are, below --dev-root; the last directory wins. Repeatable. [/etc/cdi, /var/run/cdi]",
         "Which GPUs and files",
+        field="cdi_directories",
         repeats=True,
         preset="settings",
     ),
@@ -189,15 +182,17 @@ PLAN_OPTIONS = (
         "--source SOURCE",
         f"What names the driver's files: {', '.join(SOURCES)}.",
         "Which GPUs and files",
+        field="source",
         default="auto",
         preset="settings",
         choices=SOURCES,
     ),
-    Option("--list FILE", "Use only this list file.", "Which GPUs and files", preset="settings"),
+    Option("--list FILE", "Use only this list file.", "Which GPUs and files", field="listfile", preset="settings"),
     Option(
         "--library-path DIR",
         "Also search this directory. Repeatable.",
         "Which GPUs and files",
+        field="library_path",
         repeats=True,
         preset="settings",
     ),
@@ -205,6 +200,7 @@ PLAN_OPTIONS = (
         "--completion, --no-completion",
         "Complete the shipped list from the driver itself.",
         "Which GPUs and files",
+        field="completion",
         default=True,
         preset="settings",
     ),
@@ -215,6 +211,7 @@ PLAN_OPTIONS = (
         "--vendor-neutral SIDE",
         "Whose copy of libglvnd and of the OpenCL loader the container uses: auto, host or image.",
         "The image",
+        field="vendor_neutral",
         default="auto",
         preset="settings",
         choices=SIDES,
@@ -223,6 +220,7 @@ PLAN_OPTIONS = (
         "--userspace SIDE",
         "Whose ROCm or Level Zero the container uses: auto, host or image.",
         "The image",
+        field="userspace",
         default="auto",
         preset="settings",
         choices=SIDES,
@@ -231,6 +229,7 @@ PLAN_OPTIONS = (
         "--cuda-compat SIDE",
         "Whose libcuda the container uses, if the image has one for CUDA's forward compatibility: auto, host or image.",
         "The image",
+        field="cuda_compat",
         default="auto",
         preset="settings",
         choices=SIDES,
@@ -240,11 +239,12 @@ PLAN_OPTIONS = (
         "Whose glibc the image's programs run on: image; host, if that is newer; auto: the host's only if a "
         "library that was asked for cannot be loaded without it.",
         "The image",
+        field="libc",
         default="image",
         preset="settings",
         choices=SIDES,
     ),
-    Option("--libdir DIR", "Where libraries land in the container.", "The image", preset="settings"),
+    Option("--libdir DIR", "Where libraries land in the container.", "The image", field="libdir", preset="settings"),
 )
 
 
@@ -259,6 +259,7 @@ LIKE = Option(
     "Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, apptainer-1.6, "
     "singularity.",
     "Which GPUs and files",
+    field="like",
     choices=_flavours,
 )
 IMAGE = Option("--image IMAGE", IMAGE_HELP, "The image")
@@ -299,7 +300,7 @@ class Subcommand(NamedTuple):
 
     name: str
     work: Callable[..., None]
-    """Called with each value by its name, and with the values of the shared options as `PlanOptions`."""
+    """Called with each value by its name, and with what the shared options ask for as `PlanOptions`."""
     help: str
     own: tuple[Option, ...]
     """Its own options. One that has the name of a shared option takes its place."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.cli.declarations import PLAN_OPTIONS, Origin, PlanOptions, Subcommand
+from gpubind.cli.declarations import LIKE, PLAN_OPTIONS, Option, Origin, PlanOptions, Subcommand
 from gpubind.errors import UsageError
-from gpubind.model import VENDOR_ROWS, Capability, ContainerPath, Request, RootedPath, Vendor
+from gpubind.model import VENDOR_ROWS, Request
 
 if TYPE_CHECKING:
     from gpubind.host import Host, ListFile
@@ -28,17 +28,13 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
         return command.work(**others)
     if values.get("require") is not None:
         _need_no_host(command, origins)
-    by_site = frozenset(name for name in names if origins.get(name) in ("variable", "settings"))
-    options = PlanOptions(**{name: values[name] for name in names}, by_site=by_site)
-    options = _without_untrusted(options, origins, command)
-    if options.host is not None or values.get("host"):
+    shared = {name: values[name] for name in names}
+    _drop_untrusted(shared, origins, command)
+    if values.get("host") is not None:
         # A root that a site or variable sets is meant for this machine, not for a recorded one.
-        options = options._replace(
-            root=options.root if origins.get("root") == "line" else None,
-            dev_root=options.dev_root if origins.get("dev_root") == "line" else None,
-        )
+        shared.update((name, None) for name in ("root", "dev_root") if origins.get(name) != "line")
     try:
-        command.work(options=options, **others)
+        command.work(options=_plan_options(shared, origins), **others)
     except UsageError as error:
         from gpubind.cli.settings import place_of
 
@@ -46,6 +42,23 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
         about = (option for option in command.options if option.name == name)
         error.where = error.where or "".join(place_of(option, origins[option.parameter]) for option in about)
         raise
+
+
+def _plan_options(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> PlanOptions:
+    """Return *values* of `PLAN_OPTIONS` as the fields that they set."""
+    given = [option for option in PLAN_OPTIONS if option.field and values.get(option.parameter) is not None]
+    fields = {option.field: _field(option, values[option.parameter]) for option in given}
+    fields["vendors"] = tuple(vendor for vendor, row in VENDOR_ROWS.items() if values.get(row.option))
+    by_site = (option.field for option in given if origins[option.parameter] in ("variable", "settings"))
+    host, root, dev_root = (values.get(name) for name in ("host", "root", "dev_root"))
+    return PlanOptions(host, root, dev_root, fields.pop("listfile", None), frozenset(by_site), Request(**fields))
+
+
+def _field(option: Option, value: Any) -> Any:
+    """Return *value* as a field has it: `compute,utility` as the names, which `checked` compares with those known."""
+    if option.commas:
+        return tuple(sorted({name.strip() for name in value.split(",")} - {""}))
+    return tuple(value) if option.repeats else value
 
 
 def _need_no_host(command: Subcommand, origins: Mapping[str, Origin]) -> None:
@@ -70,30 +83,29 @@ _NAME_PATHS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-dir
 """The options that name the sources of a plan; the paths of the second ones are below the first ones."""
 
 
-def _without_untrusted(options: PlanOptions, origins: Mapping[str, Origin], command: Subcommand) -> PlanOptions:
-    """Return *options* without the values that root's command does not take from a variable."""
+def _drop_untrusted(values: dict[str, Any], origins: Mapping[str, Origin], command: Subcommand) -> None:
+    """Replace those of *values* that root's command does not take from a variable."""
     for names in _NAME_PATHS:
         named = [option for option in PLAN_OPTIONS if option.name in names]
         given = {option.variable: option.parameter for option in named if origins.get(option.parameter) == "variable"}
-        ignored = [one for one in _untrusted(options) if one.variable in given] if given else []
+        ignored = [one for one in _untrusted(values) if one.variable in given] if given else []
         if ignored:
             from gpubind.cli.settings import defaults_for
 
             defaults = defaults_for(command)
-            left: dict[str, Any] = {given[one.variable]: defaults.get(given[one.variable]) for one in ignored}
-            options = options._replace(**left)
-        if ignored and options.host is not None:  # a recorded host has no findings about this machine
+            values.update((given[one.variable], defaults.get(given[one.variable])) for one in ignored)
+        if ignored and values.get("host") is not None:  # a recorded host has no findings about this machine
             from gpubind.cli.output import report
             from gpubind.host.base import trust_finding
 
             report(map(trust_finding, ignored), brief=True)
-    return options
 
 
-def _untrusted(options: PlanOptions) -> Iterator[Untrusted]:
+def _untrusted(values: Mapping[str, Any]) -> Iterator[Untrusted]:
     from gpubind.host.directories import untrusted_variables
 
-    return untrusted_variables(os.environ, options.root or "/", options.dev_root or options.root or "/")
+    root = values.get("root") or "/"
+    return untrusted_variables(os.environ, root, values.get("dev_root") or root)
 
 
 def open_host_of(options: PlanOptions) -> Host:
@@ -130,42 +142,9 @@ def query_of(options: PlanOptions, like: Optional[str] = None) -> Query:
     """Return what the options ask of a plan."""
     from gpubind.planner.planning import Query
 
-    request = Request(
-        vendors=vendors_of(options),
-        caps=_caps(options.caps),
-        source=options.source,
-        completion=options.completion,
-        library_path=tuple(RootedPath(path) for path in options.library_path or ()),
-        like=like,
-        libdir=ContainerPath(options.libdir) if options.libdir is not None else None,
-        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # asked by `checked`, as the three below
-        gpus=options.gpus,
-        cdi_directories=tuple(options.cdi_dir or ()),
-        cdi_devices=tuple(options.cdi_device or ()),
-        userspace=options.userspace,  # type: ignore[arg-type]
-        cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
-        libc=options.libc,  # type: ignore[arg-type]
-    )
-    fields = {parameter: field for field, parameter in _PARAMETERS.items()}
-    own_only = frozenset(fields.get(parameter, parameter) for parameter in options.by_site)
-    return Query(request, options.list_, _option, own_only)
-
-
-_PARAMETERS = {"cdi_devices": "cdi_device", "cdi_directories": "cdi_dir", "listfile": "list_"}
-"""The fields that have another name than their option."""
+    return Query(options.request._replace(like=like), options.listfile, _option, options.by_site)
 
 
 def _option(field: str) -> str:
-    return f"--{_PARAMETERS.get(field, field).rstrip('_').replace('_', '-')}"
-
-
-def vendors_of(options: PlanOptions) -> tuple[Vendor, ...]:
-    """Return those that are asked for by name; else none, which stands for every vendor found."""
-    return tuple(vendor for vendor, row in VENDOR_ROWS.items() if getattr(options, row.option))
-
-
-def _caps(text: Optional[str]) -> Optional[tuple[Capability, ...]]:
-    """`compute,utility` -> the names, which `checked` asks whether they are capabilities."""
-    if text is None:
-        return None
-    return tuple(sorted({name.strip() for name in text.split(",")} - {""}))  # type: ignore[arg-type]
+    """Return the option that sets *field*."""
+    return next((each.name for each in (*PLAN_OPTIONS, LIKE) if each.field == field), f"--{field}")

@@ -24,7 +24,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     with reading(host):
         request = query_of(options).checked()
         found = read_inventories(host, request)
-    selections = select(found.inventories, options.gpus, host.environ, isolated=True)
+    selections = select(found.inventories, request.gpus, host.environ, isolated=True)
     inventories = with_asked_gpus(host, found.inventories)
     if inventories != found.inventories:
         selections = select(inventories, None, host.environ, isolated=True)
