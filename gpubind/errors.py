@@ -160,7 +160,7 @@ class OutputError(GpubindError):
 
 
 class BoundError(GpubindError):
-    """One command would spend more on an image or a host than it may: see `gpubind.model.budget`."""
+    """One command would spend more on an image or a host than it may: see `gpubind.machine.budget`."""
 
     exit_code = EXIT_UNREADABLE
 

@@ -18,8 +18,10 @@ from gpubind import check, plan
 from gpubind.errors import HostReadError, UnseenError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
 from gpubind.host.base import not_looked_at
-from gpubind.model import Request, answers
-from gpubind.model.answers import ABSENT, LOOP, answer_in, could_not_look, is_optional, tried
+from gpubind.machine import answers
+from gpubind.machine.answers import answer_in, could_not_look, is_optional, tried
+from gpubind.model import Request
+from gpubind.model.files import ABSENT, ANSWERS, LOOP
 from tests.law.errors import with_shim
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.images import glibc, sandbox
@@ -87,7 +89,7 @@ def test_loops_and_what_is_forbidden_are_answers_too() -> None:
     assert answer_in(ValueError("embedded null byte")) == ABSENT
 
 
-@pytest.mark.parametrize("number", sorted({*errno.errorcode} - {*answers.ANSWERS}))
+@pytest.mark.parametrize("number", sorted({*errno.errorcode} - {*ANSWERS}))
 def test_any_other_error_means_that_nobody_could_look(number: int) -> None:
     assert answer_in(failed(number)) is None
     assert isinstance(could_not_look("/a", failed(number)), UnseenError)

@@ -15,9 +15,9 @@ PACKAGE = Path(__file__).parent.parent / "gpubind"
 ROOMS = (
     "frozen",
     "errors",
-    "observe",
-    "memo",
     "model",
+    "machine",
+    "memo",
     "formats",
     "files",
     "host",
@@ -36,10 +36,8 @@ ROOMS = (
     "__main__",
 )
 IO = (
-    "observe.py",
+    "machine",
     "memo",
-    "model/answers.py",
-    "model/data",
     "files",
     "host",
     "image",

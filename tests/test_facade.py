@@ -19,8 +19,8 @@ import pytest
 import gpubind
 from gpubind.documents.notebook import Findings
 from gpubind.errors import FormatError, UsageError
+from gpubind.machine.budget import BOUNDS
 from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
-from gpubind.model.budget import BOUNDS
 from gpubind.model.data import HOSTS, read_data
 from gpubind.planner.request import checked
 from tests.support.commands import gpubind as command

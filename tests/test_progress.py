@@ -15,7 +15,7 @@ from typing import Callable, Optional
 import pytest
 
 from gpubind.cli.progress import line_of
-from gpubind.model.budget import tell, watched_by
+from gpubind.machine.budget import tell, watched_by
 from gpubind.model.data import HOSTS
 from tests.support.images import glibc
 from tests.support.trees import make_tree
@@ -127,7 +127,7 @@ def test_an_interrupt_leaves_a_clean_line() -> None:
     code = (
         "import os, signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job of a shell ignores it
-        "from gpubind.model.budget import tell\n"
+        "from gpubind.machine.budget import tell\n"
         "from gpubind.cli import output, progress\n"
         "progress.PATIENCE_S = 0.0\n"
         "with output.progress(quiet=False):\n"

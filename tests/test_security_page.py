@@ -21,13 +21,14 @@ from gpubind.formats.gpucode import fatbin, hip
 from gpubind.formats.text import json as json_format
 from gpubind.formats.text import shell, toml, yaml
 from gpubind.host import open as host_files
-from gpubind.host import programs, record
+from gpubind.host import record
 from gpubind.image import cuda, environment, facts, gpucode, layers
 from gpubind.image import oci as images
 from gpubind.image import tar as archives
 from gpubind.inventory.cdi import specs as cdi_specs
 from gpubind.loader import container
-from gpubind.model.budget import BOUNDS, LINKS_LIMIT
+from gpubind.machine import programs
+from gpubind.machine.budget import BOUNDS, LINKS_LIMIT
 from tests.support.golden import assert_listed
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ import pytest
 
 from gpubind.errors import EXIT_NOT_STARTED
 from gpubind.image.open import open_image
-from gpubind.model.budget import BOUNDS, current, one_command
+from gpubind.machine.budget import BOUNDS, current, one_command
 from tests.support.bounded import Cost, run_bounded
 from tests.support.driver import rhel
 from tests.support.greedy import GREEDY

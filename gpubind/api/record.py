@@ -33,9 +33,9 @@ from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image
 from gpubind.inventory.cdi.specs import read_registry
 from gpubind.launch.prepare import preflight_on
+from gpubind.machine.budget import renew
 from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
-from gpubind.model.budget import renew
 from gpubind.model.data import HOSTS, read_data
 from gpubind.planner import empty_plan, like
 from gpubind.planner.like import FLAVOURS

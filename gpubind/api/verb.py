@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, TypeVar, cast
 
 from gpubind.errors import UsageError, closed
+from gpubind.machine.budget import one_command
 from gpubind.model import Plan
-from gpubind.model.budget import one_command
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 

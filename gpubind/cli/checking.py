@@ -16,8 +16,8 @@ from gpubind.host.open import host_name
 from gpubind.image.reference import ImageReference, parse_reference
 from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import preflight_on
+from gpubind.machine.budget import renew
 from gpubind.model import Finding, Plan, finding
-from gpubind.model.budget import renew
 from gpubind.model.expectation import Expectation
 from gpubind.model.findings import texts
 from gpubind.model.policy import Policy

@@ -21,12 +21,12 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.image.open import OpenImages
 from gpubind.image.reference import parse_reference
 from gpubind.launch.comparing import check_images, take_snapshot
+from gpubind.machine.answers import exists, is_directory
+from gpubind.machine.budget import renew
+from gpubind.machine.listener import cannot_sign
 from gpubind.model import Plan
-from gpubind.model.answers import exists, is_directory
-from gpubind.model.budget import renew
 from gpubind.model.data import HOSTS
 from gpubind.model.plain import PLAN
-from gpubind.observe import cannot_sign
 from gpubind.planner.planning import Query
 
 LIVE, STDIN = "live", "-"

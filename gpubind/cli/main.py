@@ -45,7 +45,7 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
             line = [_OCI, *with_dashes(words[1:])]
         with recorder or nullcontext():
             from gpubind.cli.reader import run_line
-            from gpubind.model.budget import VARIABLE, one_command, times_of
+            from gpubind.machine.budget import VARIABLE, one_command, times_of
 
             with one_command(times_of(os.environ.get(VARIABLE))):
                 return run_line(line)
@@ -135,7 +135,7 @@ def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
     """Return the error about a file of gpubind's own that could not be read; None for any other *error*."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
-    from gpubind.model.answers import answer_in, could_not_look
+    from gpubind.machine.answers import answer_in, could_not_look
 
     if answer_in(error) is not None:
         return None

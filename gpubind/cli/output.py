@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.documents.text import printable, render_error, render_finding, render_line, without_surrogates
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError, UsageError
+from gpubind.machine.budget import tell
+from gpubind.machine.listener import cannot_sign, why_not_served, wrote
 from gpubind.model import Finding
-from gpubind.model.budget import tell
-from gpubind.observe import cannot_sign, why_not_served, wrote
 
 if TYPE_CHECKING:
     from gpubind.documents import Document, Made

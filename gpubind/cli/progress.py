@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Optional
 
 from gpubind.documents.text import printable
-from gpubind.model.budget import watched_by
+from gpubind.machine.budget import watched_by
 
 PATIENCE_S = 1.0
 """How long no progress is shown."""

@@ -12,25 +12,17 @@ from typing import Optional, Union
 
 from gpubind.cli.save import write_file
 from gpubind.errors import OutputError, RuntimeLimitError, UsageError, in_file
-from gpubind.files.links import Link, follow
-from gpubind.files.regular import read_beginning, read_regular
-from gpubind.files.trust import is_obeyed
 from gpubind.formats.driver import registration
 from gpubind.formats.driver.registration import HEADER, SIZE_LIMIT, Registration
 from gpubind.frozen import NamedTuple
 from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.launch.execute import this_package
+from gpubind.machine.answers import answer_in, could_not_look, facts, is_file, may, real_path
+from gpubind.machine.links import Link, follow
+from gpubind.machine.regular import read_beginning, read_regular
+from gpubind.machine.trust import is_obeyed
 from gpubind.model import Missing
-from gpubind.model.answers import (
-    ABSENT,
-    FORBIDDEN,
-    answer_in,
-    could_not_look,
-    facts,
-    is_file,
-    may,
-    real_path,
-)
+from gpubind.model.files import ABSENT, FORBIDDEN
 
 PROGRAMS = "/usr/local/sbin"
 HEAD_LIMIT = 512

@@ -12,11 +12,12 @@ import os
 import stat
 from typing import Optional, Union
 
-from gpubind.files.links import Link, follow
-from gpubind.files.trust import acts_as_root
 from gpubind.launch.stage import replace, write_all
+from gpubind.machine.answers import exists, is_directory
+from gpubind.machine.links import Link, follow
+from gpubind.machine.trust import acts_as_root
 from gpubind.model import Missing
-from gpubind.model.answers import LOOP, exists, is_directory
+from gpubind.model.files import LOOP
 
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

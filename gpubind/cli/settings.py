@@ -183,8 +183,8 @@ def _need_code(code: str, where: str = "") -> None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    from gpubind.files.regular import read_if_there
-    from gpubind.model.answers import could_not_look
+    from gpubind.machine.answers import could_not_look
+    from gpubind.machine.regular import read_if_there
 
     try:
         data = read_if_there(path, SIZE_LIMIT)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Optional, Protocol, TypeVar
 
 from gpubind.errors import HostReadError, closed
-from gpubind.files.regular import open_regular
-from gpubind.model.answers import changed, could_not_look, tried
-from gpubind.model.budget import current, spend, tell
+from gpubind.machine.answers import changed, could_not_look, tried
+from gpubind.machine.budget import current, spend, tell
+from gpubind.machine.regular import open_regular
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

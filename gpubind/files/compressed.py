@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from gpubind.errors import IMAGE_BOMB, Format, FormatError, GpubindError, missing_package
 from gpubind.files.blob import Blob, BlobStream
-from gpubind.model.budget import spend
+from gpubind.machine.budget import spend
 
 CHUNK = 1 << 18
 """Bytes that are unpacked in one step."""

@@ -9,7 +9,8 @@ from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.files.tree import Tree
-from gpubind.model import Missing, RootedPath, spend
+from gpubind.machine.budget import spend
+from gpubind.model import Missing, RootedPath
 
 GLOB_LIMIT = 4096
 """Directories that one pattern may list: no list file makes gpubind walk the whole disk."""

@@ -10,7 +10,8 @@ from gpubind.files.glob import glob_or_note
 from gpubind.files.tree import Tree
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache, parse_ldsoconf
 from gpubind.frozen import NamedTuple
-from gpubind.model import Missing, spend
+from gpubind.machine.budget import spend
+from gpubind.model import Missing
 
 LD_CACHE_PATH = "/etc/ld.so.cache"
 LD_CACHE_LIMIT = 16 << 20

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Union, cast
 
 from gpubind.errors import HostReadError, closed
 from gpubind.files.opened import OpenedTree
-from gpubind.files.regular import open_regular
 from gpubind.formats.elf.elf import ElfFacts
-from gpubind.model import HostPath, Missing, RootedPath, Stat, answers
-from gpubind.model.files import FileKind
-from gpubind.observe import cannot_sign
+from gpubind.machine import answers
+from gpubind.machine.listener import cannot_sign
+from gpubind.machine.regular import open_regular
+from gpubind.model import HostPath, Missing, RootedPath, Stat
+from gpubind.model.files import FORBIDDEN, FileKind
 
 if TYPE_CHECKING:
     from gpubind.files.blob import Blob
@@ -223,7 +224,7 @@ class PermittedTree(LiveTree):
         return super()._open_file(path)
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        return super()._list(path) if self._may(READ, path) else answers.FORBIDDEN
+        return super()._list(path) if self._may(READ, path) else FORBIDDEN
 
     def _place_of(self, path: str) -> tuple[int, str]:
         if not self._may_search(path.rpartition("/")[0]):

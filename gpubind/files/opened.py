@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, Union, cast
 from gpubind.errors import FormatError
 from gpubind.files.tree import Tree
 from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, parse_ident
+from gpubind.machine.budget import spend
 from gpubind.model import HostPath, Missing, RootedPath
-from gpubind.model.budget import spend
 
 if TYPE_CHECKING:
     from gpubind.files.blob import Blob, Copy

@@ -16,10 +16,11 @@ from typing import Optional, TypeVar, Union
 from gpubind.files.blob import Blob, FileBlob
 from gpubind.files.live import LiveTree
 from gpubind.files.opened import OpenedTree
-from gpubind.files.regular import open_regular
 from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
 from gpubind.frozen import NamedTuple
-from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat, spend
+from gpubind.machine.budget import spend
+from gpubind.machine.regular import open_regular
+from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
 
 T = TypeVar("T")
 

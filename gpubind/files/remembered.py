@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from gpubind.errors import GpubindError
 from gpubind.files.tree import Tree
 from gpubind.model import HostPath, Missing, Stat
-from gpubind.model.answers import ABSENT
+from gpubind.model.files import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional, Union
 
 from gpubind.errors import closed
 from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf, is_stub
+from gpubind.machine.answers import ATTRIBUTES, OF_DEVICES
+from gpubind.machine.budget import LINKS_LIMIT, spend
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
-from gpubind.model.answers import ABSENT, ATTRIBUTES, LOOP, OF_DEVICES
-from gpubind.model.budget import LINKS_LIMIT, spend
-from gpubind.model.files import noun_of
+from gpubind.model.files import ABSENT, LOOP, noun_of
 
 if TYPE_CHECKING:
     from gpubind.formats.elf.named import NamedLibraries

@@ -11,7 +11,7 @@ from gpubind.documents.fleet import NodeAnswer, read_document
 from gpubind.errors import UsageError
 from gpubind.fleet.answers import Engine, FleetCall, FleetRequest, Listener, Reader, command_on_nodes, new_nonce
 from gpubind.launch.execute import callers_environ, find_program
-from gpubind.model.answers import is_file
+from gpubind.machine.answers import is_file
 
 
 def engine_here() -> Engine:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from gpubind.errors import RuntimeLimitError, UsageError, missing_package
-from gpubind.files.trust import acts_as_root, is_obeyed, obeyed_environ
+from gpubind.machine.trust import acts_as_root, is_obeyed, obeyed_environ
 from gpubind.model import named
 
 _PLACES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))

@@ -17,8 +17,8 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.fleet.answers import FleetCall, Listener
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
-from gpubind.host.programs import ask, listen
 from gpubind.launch.execute import callers_environ, find_program
+from gpubind.machine.programs import ask, listen
 
 _ASK_S = 30.0
 _END_S = 10.0

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Literal, Optional
 
-from gpubind.files.regular import read_if_there
-from gpubind.files.trust import acts_as_root, unreadable_by_others, writable_by_others
 from gpubind.host.base import LIST_FILES, ROCM_PATH, ListFile, Untrusted
-from gpubind.model.answers import could_not_look, exists
+from gpubind.machine.answers import could_not_look, exists
+from gpubind.machine.regular import read_if_there
+from gpubind.machine.trust import acts_as_root, unreadable_by_others, writable_by_others
 
 SITE_DIRECTORY = "/etc/gpubind"
 LIST_LIMIT = 1 << 20

@@ -10,13 +10,13 @@ from typing import Optional, Union
 from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.files.live import LiveTree, PermittedTree
-from gpubind.files.trust import acts_as_root
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
 from gpubind.host.directories import distrusted, list_file_in_force, untrusted, untrusted_variables
+from gpubind.machine.answers import may
+from gpubind.machine.listener import cannot_sign
+from gpubind.machine.trust import acts_as_root
 from gpubind.model import Found, Missing
-from gpubind.model.answers import may
 from gpubind.model.layouts import DXG
-from gpubind.observe import cannot_sign
 
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", DXG)
 """Each driver has one of them, with whatever GPUs."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Optional, Union
 
 from gpubind.errors import UsageError, in_file, one_of
-from gpubind.files.regular import read_regular
 from gpubind.host.base import Host, ListFile
-from gpubind.model.answers import could_not_look, exists
+from gpubind.machine.answers import could_not_look, exists
+from gpubind.machine.regular import read_regular
 from gpubind.model.data import HOSTS, read_data
 
 FILE_LIMIT = 1 << 20

@@ -11,7 +11,7 @@ from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, absolute, parse_b
 from gpubind.host.open import read_file
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import CONFIG
-from gpubind.model.answers import may
+from gpubind.machine.answers import may
 
 
 def read_bundle(directory: str) -> Bundle:

@@ -19,19 +19,20 @@ from gpubind.files import Tree
 from gpubind.files.blob import FileBlob, closed_on_error
 from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.files.remembered import Answers, RememberedTree
-from gpubind.files.trust import obeyed_environ
 from gpubind.formats.archive.oci import DOCUMENT_LIMIT, Inspected, parse_inspected, variables
 from gpubind.formats.text.json import parse_json
-from gpubind.host.programs import ENVIRON, ask, find_program
+from gpubind.host.programs import ENVIRON, find_program
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import NAME, Store, bad_name
+from gpubind.machine.answers import reason
+from gpubind.machine.budget import tell
+from gpubind.machine.listener import cannot_sign, printed_by
+from gpubind.machine.programs import ask
+from gpubind.machine.trust import obeyed_environ
 from gpubind.memo.answer import is_on
 from gpubind.memo.content import content_name, keep_content, known_content
 from gpubind.model import HostPath, Missing
-from gpubind.model.answers import reason
 from gpubind.model.arch import Architecture
-from gpubind.model.budget import tell
-from gpubind.observe import cannot_sign, printed_by
 
 if TYPE_CHECKING:
     from typing import IO

@@ -14,13 +14,14 @@ from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.files.blob import Blob, BlobPart, Bytes
-from gpubind.files.links import Link, follow
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
 from gpubind.formats.archive.tar import TarHeader
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.image.tar import Member, members, open_sparse
-from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat, spend
+from gpubind.machine.budget import spend
+from gpubind.machine.links import Link, follow
+from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.model.files import noun_of
 

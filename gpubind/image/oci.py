@@ -20,8 +20,8 @@ from gpubind.formats.archive.magic import NOT_UNPACKED
 from gpubind.image.facts import Image, read_image
 from gpubind.image.layers import LayeredTree, Layers, kept, listed
 from gpubind.image.tar import Member
+from gpubind.machine.answers import real_path
 from gpubind.model import HostPath, ImageKind, Missing
-from gpubind.model.answers import real_path
 from gpubind.model.arch import Architecture
 
 T = TypeVar("T")

@@ -13,9 +13,10 @@ from gpubind.files.live import LiveTree
 from gpubind.formats.archive.magic import HEAD_SIZE, is_sif, is_squashfs, meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
+from gpubind.machine.answers import answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
 from gpubind.model import HostPath, ImageKind
-from gpubind.model.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
 from gpubind.model.arch import Architecture, architecture
+from gpubind.model.files import ABSENT
 
 ACCEPTED = (
     "a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Optional, get_args
 
 from gpubind.errors import HostReadError, UnseenError, UsageError
 from gpubind.frozen import NamedTuple
-from gpubind.model.answers import exists, is_directory, is_file
+from gpubind.machine.answers import exists, is_directory, is_file
 
 if TYPE_CHECKING:
     from typing import Protocol

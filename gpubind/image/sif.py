@@ -11,7 +11,8 @@ from gpubind.files.blob import Blob, BlobPart, FileBlob
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive import sif, squashfs
 from gpubind.formats.archive.squashfs_blocks import PACKAGES, Unpack, unpacker
-from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat, spend
+from gpubind.machine.budget import spend
+from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
 
 ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
 

@@ -10,13 +10,13 @@ from typing import Optional
 
 from gpubind.errors import UsageError
 from gpubind.files import glob
-from gpubind.files.regular import read_regular
-from gpubind.files.trust import acts_as_root
 from gpubind.host import Host
 from gpubind.host.open import read_file
 from gpubind.launch.execute import probe_version
+from gpubind.machine.answers import answer_in, could_not_look, exists, facts, is_directory, may, real_path
+from gpubind.machine.regular import read_regular
+from gpubind.machine.trust import acts_as_root
 from gpubind.model import HostPath, Plan
-from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, real_path
 from gpubind.runtimes.cmdline.reader import Line
 from gpubind.runtimes.runtime import CallerFacts, Runtime, RuntimeFacts, Start, UserOptions
 

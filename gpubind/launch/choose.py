@@ -10,7 +10,7 @@ from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.image.reference import FILE_FORMS, ImageForm, ImageReference, parse_reference
 from gpubind.launch.execute import find_program
-from gpubind.model.answers import lexists, why_absent
+from gpubind.machine.answers import lexists, why_absent
 from gpubind.runtimes import RUNTIMES, known_runtime
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.runtime import Runtime

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
-from gpubind import observe
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
 from gpubind.launch.named import named
+from gpubind.machine import listener
+from gpubind.machine.listener import becomes, cannot_sign
 from gpubind.memo.answer import become as take_over
 from gpubind.memo.questions import ask
-from gpubind.observe import becomes, cannot_sign
 
 PROBE_TIMEOUT_S = 10.0
 WHAT = "a program cannot be asked for its version"
@@ -24,7 +24,7 @@ def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
 
     Relative PATH entries are ignored, and, for root, programs that other users could change.
     """
-    from gpubind.files.trust import is_obeyed
+    from gpubind.machine.trust import is_obeyed
 
     return next((path for path in programs_in_path(name, environ) if is_obeyed(path)), None)
 
@@ -63,7 +63,7 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
     A file that cannot be inspected is skipped, as by a shell. Errors: `UnseenError` if no other file has that name.
     """
-    from gpubind.model.answers import is_file, may
+    from gpubind.machine.answers import is_file, may
 
     unseen, found = None, False
     for directory in environ.get("PATH", os.defpath).split(":"):
@@ -82,14 +82,14 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 def probe_version(program: str) -> str:
     """Return the output of `PROGRAM --version`; empty if it fails. An ELF file is run once until it changes."""
-    from gpubind.memo.storing import version_of
+    from gpubind.memo.versions import version_of
 
     return version_of(program, _probe)
 
 
 def _probe(program: str) -> str:
-    from gpubind.host.programs import ask
-    from gpubind.model.answers import answer_in, could_not_look
+    from gpubind.machine.answers import answer_in, could_not_look
+    from gpubind.machine.programs import ask
 
     try:
         _, printed, _ = ask(program, (program, "--version"), "it", PROBE_TIMEOUT_S, os.environ)
@@ -123,7 +123,7 @@ def run_in_front(
 def callers_environ() -> dict[str, str]:
     """Return the caller's environment, without the LC_CTYPE that Python sets for itself (PEP 538)."""
     environ = os.environ.copy()
-    recorder = observe.recorder
+    recorder = listener.recorder
     if ask("locale", "") if recorder is None else recorder.own_locale():
         del environ["LC_CTYPE"]
     return environ

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from typing import Optional
 
 from gpubind.errors import OutputError
-from gpubind.files.trust import is_obeyed
+from gpubind.machine.listener import cannot_sign
+from gpubind.machine.trust import is_obeyed
 from gpubind.model import HostPath
 from gpubind.model.digest import hash_of
-from gpubind.observe import cannot_sign
 
 _LENGTH = 16
 """Digits of the hash in a name."""

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import OutputError, RuntimeLimitError, UsageError, one_of
-from gpubind.files.regular import read_beginning
-from gpubind.files.trust import is_obeyed
 from gpubind.frozen import NamedTuple
 from gpubind.launch.execute import programs_in_path
 from gpubind.launch.stage import replace
 from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
-from gpubind.model.answers import answer_in, could_not_look, is_file, real_path, tried
-from gpubind.observe import cannot_sign
+from gpubind.machine.answers import answer_in, could_not_look, is_file, real_path, tried
+from gpubind.machine.listener import cannot_sign
+from gpubind.machine.regular import read_beginning
+from gpubind.machine.trust import is_obeyed
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 
 _HEAD = b"#!/bin/sh\n# Made by `gpubind install-shims`, which also removes it: "

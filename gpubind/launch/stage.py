@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, Optional
 
 from gpubind.errors import OutputError
-from gpubind.files.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.host.directories import xdg_directory
+from gpubind.machine.answers import read_up_to
+from gpubind.machine.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.model import ContainerPath, HostPath
-from gpubind.model.answers import read_up_to
 from gpubind.model.digest import hash_of, sha256
 
 LAST_RESORT = "/tmp"

@@ -14,11 +14,11 @@ from gpubind.host import Host
 from gpubind.image.reference import DIRECTORY_FORMS, FILE_FORMS, ImageForm, ImageReference
 from gpubind.launch.caller import remote_of, texts_of
 from gpubind.launch.execute import find_program, need_program, run_in_front
+from gpubind.machine.answers import is_file, lexists
+from gpubind.machine.budget import TIMES_LIMIT, renew, tell
+from gpubind.machine.listener import changed
 from gpubind.model import Finding
-from gpubind.model.answers import is_file, lexists
-from gpubind.model.budget import TIMES_LIMIT, renew, tell
 from gpubind.model.findings import SEVERITIES, as_finding
-from gpubind.observe import changed
 from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime, When
 

@@ -13,16 +13,16 @@ from shlex import join
 from typing import Optional
 
 from gpubind.errors import UsageError
-from gpubind.host.programs import ask
 from gpubind.image.reference import ImageReference
 from gpubind.launch.choose import StartLine, read_start
 from gpubind.launch.execute import need_program
 from gpubind.launch.prepare import Files, with_words
 from gpubind.launch.start import written
 from gpubind.launch.target import need_form, need_kind
-from gpubind.model.answers import reason
+from gpubind.machine.answers import reason
+from gpubind.machine.listener import cannot_sign
+from gpubind.machine.programs import ask
 from gpubind.model.trial import Prediction, Trial, Tried
-from gpubind.observe import cannot_sign
 from gpubind.rules.preflight import ImagePreflight, Preflight
 from gpubind.rules.table import check
 from gpubind.rules.trial import answered, predictions

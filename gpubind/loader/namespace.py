@@ -13,9 +13,9 @@ from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, Optional, TypeVar, Union
 
 from gpubind.files import Tree
-from gpubind.files.links import Link, follow
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.frozen import NamedTuple
+from gpubind.machine.links import Link, follow
 from gpubind.model import ABSENT, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import re
 from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.memo.questions import MOUNTS, text_of
+from gpubind.machine.mounts import MOUNTS, text_of
 
 Trust = Literal["times", "opened", "none"]
 

@@ -26,8 +26,6 @@ OWN_ENVIRON = "/proc/self/environ"
 DIGEST_SIZE = 20
 OWN_FILES = "/proc/self/fd"
 """Each opened file of this process, as a link to where it is."""
-OWN_FACTS = "/proc/self/fdinfo"
-MOUNTS = "/proc/self/mountinfo"
 _OWN = "/proc/self/"
 _OUTPUT_LIMIT = 16 << 20
 """Bytes of what a program prints."""
@@ -153,42 +151,16 @@ def _mounted(question: tuple[str, str]) -> bool:
 
     Source: proc_pid_mountinfo(5).
     """
+    from gpubind.machine.mounts import MOUNTS, text_of  # most traces have no such question
+
     head, tail = (part.encode("utf-8", "surrogateescape") for part in question)
     return any(line.endswith(tail) and head in line for line in text_of(MOUNTS).split(b"\n"))
 
 
-def with_owner(path: str) -> tuple[os.stat_result, bool]:
-    """Return the facts of *path*, and whether its owner and mode are true.
+def _owner(path: str) -> tuple[bool, ...]:
+    from gpubind.machine.mounts import with_owner
 
-    They are not if a user other than root has mounted its FUSE file system, whose program decides what they are; nor if
-    its file system is not mounted any more, as nothing tells who had. Both are of one opened file: a path may lead
-    elsewhere a moment later. Errors: `OSError`. Sources: proc_pid_mountinfo(5), proc_pid_fdinfo(5), mount.fuse3(8).
-    """
-    file = posix.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        number = text_of(f"{OWN_FACTS}/{file}").partition(b"mnt_id:")[2].split()[0] + b" "
-        mount = next((line for line in text_of(MOUNTS).split(b"\n") if line.startswith(number)), b"")
-        return posix.fstat(file), _is_by_root(mount)
-    finally:
-        posix.close(file)
-
-
-def _is_by_root(mount: bytes) -> bool:
-    """Return whether no user has mounted this line of mountinfo: FUSE says who has, and all others are root's."""
-    right = mount.partition(b" - ")[2].split(b" ")
-    is_fuse = right[0].split(b".")[0] in (b"fuse", b"fuseblk")
-    return len(right) == 3 and (not is_fuse or b"user_id=0" in right[2].split(b","))
-
-
-def text_of(path: str) -> bytes:
-    """Return all of a file of /proc. Errors: `OSError`."""
-    file, data = posix.open(path, _READ_ONLY), b""
-    try:
-        while more := posix.read(file, TEXT_LIMIT):
-            data += more
-        return data
-    finally:
-        posix.close(file)
+    return with_owner(path)[1:]
 
 
 def _access(question: tuple[str, int, bool]) -> bool:
@@ -209,6 +181,8 @@ def _own_locale(_: str) -> bool:
     """Return whether Python has set LC_CTYPE for itself (PEP 538), which no container is to inherit."""
     if os.environ.get("LC_CTYPE") != "C.UTF-8":
         return False
+    from gpubind.machine.mounts import text_of
+
     try:
         return b"\0LC_CTYPE=" not in b"\0" + text_of(OWN_ENVIRON)
     except OSError:
@@ -263,7 +237,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "inode": lambda path: (posix.stat(path).st_ino,),
     "mounted": _mounted,
     "device": lambda path: (posix.lstat(path).st_dev,),
-    "owner": lambda path: with_owner(path)[1:],
+    "owner": _owner,
     "opened": _opened,
     "content": _content,
     "names": _names,

@@ -22,7 +22,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any, Optional, Union
 
-from gpubind import observe
+from gpubind.machine import listener
 from gpubind.memo.filesystems import Question
 from gpubind.memo.questions import ask, facts
 from gpubind.memo.trace import Trace
@@ -61,7 +61,7 @@ class Recorder(Trace):
         self._replace(builtins, "open", _unsigned("open"))
         self._replace(pwd, "getpwuid", _noted(lambda _, uid: ("user", uid), tuple))
         self._replace(os, "environ", lambda *_: self.environ)
-        observe.recorder = self
+        listener.recorder = self
         return self
 
     def __exit__(self, kind: Optional[type[BaseException]], *exception: object) -> None:
@@ -76,7 +76,7 @@ class Recorder(Trace):
 
     def stop(self) -> None:
         """Put the functions themselves back."""
-        observe.recorder = None
+        listener.recorder = None
         for module, name, value in reversed(self._replaced):
             setattr(module, name, value)
         for one in _SUPPORTS:

@@ -1,7 +1,4 @@
-"""Run a command without a memo, and keep its answer with its trace; keep the versions of programs.
-
-A runtime takes 30 ms and more to answer what its version is, and the answer stays as long as the program does.
-"""
+"""Run a command without a memo, and keep its answer with its trace."""
 
 from __future__ import annotations
 
@@ -14,21 +11,21 @@ import time
 from collections.abc import Callable
 from typing import Any, Optional, Union
 
-from gpubind import observe
+from gpubind.machine import listener
+from gpubind.machine.mounts import text_of
 from gpubind.memo import files
-from gpubind.memo.answer import WORDS_LIMIT, is_on
+from gpubind.memo.answer import WORDS_LIMIT
 from gpubind.memo.filesystems import is_young
-from gpubind.memo.questions import first_change, text_of
+from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
 from gpubind.memo.trace import Trace
+from gpubind.model.data import READ
 
 Main = Callable[[list[str], Optional[Recorder]], int]
 """A function that runs a command line within a recorder."""
 
 FILES_LIMIT = 256
 BYTES_LIMIT = 32 << 20
-VERSIONS = "versions"
-"""The name of the file with what programs have answered about their versions."""
 
 
 def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) -> int:
@@ -109,7 +106,7 @@ def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...],
 
     Return None if it is not a copy of the caller's.
     """
-    if not isinstance(environ, observe.AskedEnviron):
+    if not isinstance(environ, listener.AskedEnviron):
         return None
     callers, left = recorder.environ.plain(), environ.plain()
     unset = tuple(sorted(name for name in environ.changed if name not in left))
@@ -118,13 +115,15 @@ def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...],
 
 
 def note_modules(recorder: Trace, *, with_packages: bool = True) -> None:
-    """Note gpubind's own code, and the directories in which packages are installed.
+    """Note gpubind's own code, its data, and the directories in which packages are installed.
 
     They were loaded after this process had begun: if they are older, then these are the ones that were.
     """
     names = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("gpubind")]
     began = _began_ns()
-    for path in (*filter(None, names), *map(os.path.abspath, sys.path)):
+    if not all(READ.values()):
+        recorder.refuse("gpubind's own data could not be read")
+    for path in (*filter(None, names), *map(os.path.abspath, (*READ, *sys.path))):
         try:
             found = posix.stat(path)
         except OSError as error:
@@ -236,47 +235,3 @@ def _drop_oldest(place: int) -> None:
         with contextlib.suppress(OSError):
             posix.unlink(name, dir_fd=place)
         count, total = count - 1, total - size
-
-
-# The versions of programs.
-
-
-def version_of(program: str, run: Callable[[str], str]) -> str:
-    """Return what *program* prints as its version, or printed before; *run* asks it. A script is asked each time.
-
-    Nothing is kept of a command in which it prints nothing.
-    """
-    observe.asked_program(program)
-    text = _version_of(program, run)
-    if not text:
-        observe.cannot_sign(f"it does not answer: {program} --version")
-    return text
-
-
-def _version_of(program: str, run: Callable[[str], str]) -> str:
-    trace = None
-    with contextlib.suppress(OSError):  # there is no /proc
-        trace = Trace()
-        trace.program(program)
-    if trace is None or trace.refused is not None or not is_on():
-        return run(program)
-    known = _known()
-    questions, text = known.get(program, ({}, ""))
-    if questions != trace.questions:
-        text = run(program)
-        if text and first_change(trace.questions) is None:
-            with contextlib.suppress(OSError):
-                write(VERSIONS, {**known, program: (trace.questions, text)})
-    return str(text)
-
-
-def _known() -> dict[str, Any]:
-    """Return the answers of programs about their versions, each with its trace."""
-    opened = files.open_place()
-    if opened is None:
-        return {}
-    place, secret = opened
-    try:
-        return files.read_memo(place, VERSIONS, secret) or {}
-    finally:
-        posix.close(place)

@@ -13,9 +13,9 @@ import stat
 import time
 from typing import Any, Optional
 
+from gpubind.machine.listener import AskedEnviron
 from gpubind.memo.filesystems import FileSystems, Trust, is_young
 from gpubind.memo.questions import ASKED, ask, digest, facts, hash_of, signature
-from gpubind.observe import AskedEnviron
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 FORBIDDEN = (errno.EACCES, errno.EPERM)

@@ -6,9 +6,7 @@
 NamedTuples, because a class of them costs a fifth of a frozen dataclass at import (docs/decisions/0002).
 """
 
-from gpubind.model.answers import ABSENT as ABSENT
 from gpubind.model.arch import architecture as architecture
-from gpubind.model.budget import spend as spend
 from gpubind.model.files import *  # noqa: F403
 from gpubind.model.findings import *  # noqa: F403
 from gpubind.model.host import *  # noqa: F403

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 from functools import reduce
 from operator import or_
@@ -29,7 +30,7 @@ _FILE_KINDS: dict[int, FileKind] = {
 
 
 class Missing(NamedTuple):
-    """Why a path has no content or facts. For a path that could not be inspected see `gpubind.model.answers`.
+    """Why a path has no content or facts. For a path that could not be inspected see `gpubind.machine.answers`.
 
     `unreadable`: a file that exists and cannot be used: damaged, too large, of another kind, or an attribute of a
     device that the kernel does not report. `unrecorded`: a record does not cover the path.
@@ -41,6 +42,19 @@ class Missing(NamedTuple):
     def __str__(self) -> str:
         return f"{self.why}: {self.detail}" if self.detail else self.why
 
+
+ABSENT = Missing("absent")
+FORBIDDEN = Missing("forbidden", "permission denied")
+LOOP = Missing("loop", "too many levels of symbolic links")
+ANSWERS: dict[int, Missing] = {
+    errno.ENOENT: ABSENT,
+    errno.ENOTDIR: ABSENT,
+    errno.ENAMETOOLONG: ABSENT,
+    errno.ELOOP: LOOP,
+    errno.EACCES: FORBIDDEN,
+    errno.EPERM: FORBIDDEN,
+}
+"""The answers in the kernel's errors about a path. Every other error means that the file could not be inspected."""
 
 _NOUNS: dict[FileKind, str] = {
     "file": "a regular file",

@@ -131,8 +131,8 @@ def test_a_hook_that_others_could_change_is_none_for_root(tmp_path: Path, monkey
     hook = tmp_path / "nvidia-cdi-hook"
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
-    monkeypatch.setattr("gpubind.files.trust.acts_as_root", lambda: True)
-    monkeypatch.setattr("gpubind.files.trust.writable_by_others", lambda path: str(tmp_path))
+    monkeypatch.setattr("gpubind.machine.trust.acts_as_root", lambda: True)
+    monkeypatch.setattr("gpubind.machine.trust.writable_by_others", lambda path: str(tmp_path))
     with pytest.raises(HostReadError) as caught:
         _need_hook(str(hook))
     assert (caught.value.code, caught.value.where) == ("no-cdi-hook", str(hook))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpubind.errors import BoundError, FormatError
 from gpubind.files import glob
 from gpubind.files.glob import GLOB_LIMIT
-from gpubind.model.budget import BOUNDS, VARIABLE, one_command
+from gpubind.machine.budget import BOUNDS, VARIABLE, one_command
 from tests.support.measure import is_less_work
 from tests.support.trees import Dir, Hidden, Item, Link, make_tree, recorded_tree
 

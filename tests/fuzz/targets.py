@@ -72,8 +72,8 @@ from gpubind.image.facts import Image, read_image
 from gpubind.image.open import open_image
 from gpubind.image.tar import members
 from gpubind.loader.hwcaps import parse_cpuinfo
+from gpubind.machine.budget import one_command
 from gpubind.model import CudaNote, Plan, Request, finding
-from gpubind.model.budget import one_command
 from gpubind.model.data import read_data
 from gpubind.rules.linkage import linkage_of
 from gpubind.rules.outcome import Report

@@ -12,7 +12,7 @@ from gpubind.errors import UsageError
 from gpubind.formats.driver.acl import ATTRIBUTE
 from gpubind.host.live import LiveHost
 from gpubind.model import Found, Missing
-from gpubind.model.answers import FORBIDDEN
+from gpubind.model.files import FORBIDDEN
 from tests.support.acl import acl_for
 from tests.support.commands import gpubind
 from tests.support.driver import V, rhel

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpubind.host import programs
+from gpubind.machine.budget import BOUNDS, current, one_command
 from gpubind.model import Missing
-from gpubind.model.budget import BOUNDS, current, one_command
 
 
 def test_helper_programs_have_a_time_in_all_and_not_only_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

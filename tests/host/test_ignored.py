@@ -14,10 +14,10 @@ import pytest
 import gpubind
 from gpubind.cli.declarations import PLAN_OPTIONS
 from gpubind.errors import RuntimeLimitError
-from gpubind.files import regular as files
 from gpubind.host import directories, programs
 from gpubind.host.directories import PATH_VARIABLES, list_file_in_force, untrusted, untrusted_variables
 from gpubind.launch.execute import find_program, need_program
+from gpubind.machine import regular as files
 from gpubind.model import Missing
 from tests.support.driver import rhel
 from tests.support.trees import Link, make_tree
@@ -36,8 +36,8 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in (directories, programs):
         monkeypatch.setattr(module, "acts_as_root", lambda: True)
         monkeypatch.setattr(module, "writable_by_others", writable_by_others)
-    monkeypatch.setattr("gpubind.files.trust.acts_as_root", lambda: True)
-    monkeypatch.setattr("gpubind.files.trust.writable_by_others", writable_by_others)
+    monkeypatch.setattr("gpubind.machine.trust.acts_as_root", lambda: True)
+    monkeypatch.setattr("gpubind.machine.trust.writable_by_others", writable_by_others)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -97,7 +97,7 @@ def test_all_that_does_not_count_is_told(theirs: Path) -> None:
 
 def test_an_ordinary_users_own_words_count(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories, "acts_as_root", lambda: False)
-    monkeypatch.setattr("gpubind.files.trust.acts_as_root", lambda: False)
+    monkeypatch.setattr("gpubind.machine.trust.acts_as_root", lambda: False)
     found = list_file_in_force("nvliblist.conf")
     assert found is not None
     assert found.data == b"root:x:0:\n"

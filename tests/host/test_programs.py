@@ -13,7 +13,8 @@ import pytest
 
 from gpubind.host import RunResult
 from gpubind.host.live import LiveHost
-from gpubind.host.programs import OUTPUT_LIMIT, PROGRAM_DIRECTORIES, run_program
+from gpubind.host.programs import PROGRAM_DIRECTORIES, run_program
+from gpubind.machine.programs import OUTPUT_LIMIT
 from gpubind.model import Missing
 
 

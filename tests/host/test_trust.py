@@ -10,9 +10,8 @@ from typing import Optional
 import pytest
 
 from gpubind.errors import UnseenError
-from gpubind.files import trust
-from gpubind.files.trust import acts_as_root, is_obeyed, obeyed_environ, why_not_lasting, writable_by_others
-from gpubind.memo import questions
+from gpubind.machine import mounts, trust
+from gpubind.machine.trust import acts_as_root, is_obeyed, obeyed_environ, why_not_lasting, writable_by_others
 from tests.support.trees import Dir, File, make_tree
 
 DIRECTORY, FILE, LINK = stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK
@@ -168,7 +167,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mount: str) -> None
     number = Path(f"/proc/self/fdinfo/{file}").read_text().partition("mnt_id:")[2].split()[0]
     os.close(file)
     (tmp_path / "mountinfo").write_text(MOUNTS.format(number if mount else 99999, mount or "proc proc rw"))
-    monkeypatch.setattr(questions, "MOUNTS", str(tmp_path / "mountinfo"))
+    monkeypatch.setattr(mounts, "MOUNTS", str(tmp_path / "mountinfo"))
 
 
 @pytest.mark.parametrize(
@@ -204,13 +203,13 @@ def test_the_owner_of_a_file_is_unknown_where_a_users_fuse_file_system_reports_i
 def test_without_proc_only_the_file_system_of_the_root_directory_is_trusted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(questions, "MOUNTS", str(tmp_path / "none"))
+    monkeypatch.setattr(mounts, "MOUNTS", str(tmp_path / "none"))
     assert writable_by_others("/usr/bin") is None
     assert writable_by_others("/proc") == "/proc"
 
 
 def test_a_list_of_mounts_that_could_not_be_read_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "MOUNTS", "/proc/self/mem")  # its first byte cannot be read
+    monkeypatch.setattr(mounts, "MOUNTS", "/proc/self/mem")  # its first byte cannot be read
     with pytest.raises(UnseenError) as caught:
         writable_by_others("/proc/sys")
     assert (caught.value.code, caught.value.where) == ("unreadable-file", "/proc")

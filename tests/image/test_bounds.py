@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.errors import EXIT_UNREADABLE, BoundError
 from gpubind.files.blob import open_blob
-from gpubind.model.budget import BOUNDS, Budget, current, one_command, renew, spend, times_of
+from gpubind.machine.budget import BOUNDS, Budget, current, one_command, renew, spend, times_of
 from tests.support.bounded import run_bounded
 from tests.support.greedy import GREEDY, PROGRAM, of_sif
 from tests.support.trees import Dir, File

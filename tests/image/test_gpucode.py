@@ -13,8 +13,8 @@ from gpubind.files.opened import PACKED
 from gpubind.formats.gpucode.hip import IN_ARCHIVES
 from gpubind.image.gpucode import LEAST_SIZE, gpu_code_of_program, read_gpu_code
 from gpubind.image.open import open_image
+from gpubind.machine.budget import current, one_command
 from gpubind.model import Missing, Request
-from gpubind.model.budget import current, one_command
 from gpubind.model.gpucode import CodeFile, GpuCode
 from tests.support.commands import gpubind
 from tests.support.elf import elf

@@ -15,8 +15,8 @@ import pytest
 from gpubind.files.compressed import Zstd
 from gpubind.image.layers import LayeredTree
 from gpubind.image.open import open_image
+from gpubind.machine.budget import BOUNDS, current, one_command
 from gpubind.model import Missing
-from gpubind.model.budget import BOUNDS, current, one_command
 from tests.rules.cases_image import HOST, PYTHON, broken_torch
 from tests.rules.situations import Situation, found
 from tests.support.bounded import run_bounded

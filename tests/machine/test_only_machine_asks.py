@@ -38,8 +38,6 @@ EXCEPTIONS: dict[str, str] = {
     "cli/save.py": "close open readlink stat",
     "files/blob.py": "close fstat pread",
     "files/live.py": "close getxattr listdir open readlink stat sysconf",
-    "files/regular.py": "close fstat open stat",
-    "files/trust.py": "close geteuid lstat open",
     "host/base.py": "environ",
     "host/directories.py": "environ",
     "host/live.py": "getegid geteuid getgroups uname",
@@ -53,7 +51,6 @@ EXCEPTIONS: dict[str, str] = {
     "launch/start.py": "getpid isatty urandom",
     "launch/target.py": "geteuid",
     "launch/wrap/passing.py": "open",
-    "model/answers.py": "fstat lstat read stat",
 }
 """The modules that still call the operating system themselves, each with the functions. This list only shrinks."""
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
+from gpubind.machine.budget import BOUNDS
 from gpubind.memo import answer, files
 from gpubind.memo.answer import memo_keys
 from gpubind.memo.questions import ASKED, first_change
-from gpubind.model.budget import BOUNDS
 from tests.law.__main__ import PROGRAM
 from tests.support.memo import IS_ROOT, Bench
 

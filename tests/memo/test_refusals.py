@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from gpubind import observe
 from gpubind.formats.driver.acl import ATTRIBUTE
+from gpubind.machine import listener
 from gpubind.memo import filesystems, questions
 from gpubind.memo.recorder import Recorder
 from tests.memo.test_kinds import OF_MOUNTS
@@ -146,7 +146,7 @@ def _user(path: Path) -> None:
 
 
 def _printed(path: Path) -> None:
-    observe.printed_by("/bin/cat", ("cat", str(path)), (), (), path.read_bytes())
+    listener.printed_by("/bin/cat", ("cat", str(path)), (), (), path.read_bytes())
 
 
 PLACES: dict[str, State] = {"absent": _nothing, "a file": _file("one"), "in a closed directory": _closed}
@@ -204,7 +204,7 @@ ASKED: dict[str, Asked] = {
         {"none": _no_terminal, "wide": _terminal(100), "narrow": _terminal(60)},
     ),
     "locale": Asked(
-        lambda _: observe.recorder.own_locale(),
+        lambda _: listener.recorder.own_locale(),
         {"Python's": _locale(b"A=1\0"), "the caller's": _locale(b"LC_CTYPE=C.UTF-8\0")},
     ),
     "output": Asked(_printed, {"one": _file("one"), "two": _file("two")}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -9,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from gpubind import observe as asked
+from gpubind.errors import UnseenError
 from gpubind.host.base import RunResult
 from gpubind.host.programs import run_program
-from gpubind.memo import content, files, storing
+from gpubind.machine import listener as asked
+from gpubind.memo import content, files, storing, versions
 from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
-from gpubind.memo.trace import SMALL
+from gpubind.memo.trace import SMALL, Trace
+from gpubind.model import data
+from gpubind.model.data import READ
 from tests.support.memo import Bench
 
 MEMO = {"trace": {}, "printed": [], "verbose": False, "status": 0, "become": None, "rest": None}
@@ -66,8 +70,8 @@ def test_an_answer_is_kept_although_the_directories_of_memos_are_made_before_it_
     bench.memos.rmdir()
     recorder = Recorder(lambda status: None)
     with recorder:
-        storing.write(storing.VERSIONS, dict(MEMO))
-    assert (bench.memos / storing.VERSIONS).is_file()
+        storing.write(versions.VERSIONS, dict(MEMO))
+    assert (bench.memos / versions.VERSIONS).is_file()
     assert first_change(recorder.questions) is None
 
 
@@ -209,7 +213,7 @@ def test_a_program_is_asked_for_its_version_once_as_long_as_it_is_the_same(bench
 
     def version() -> str:
         bench.settle()
-        return storing.version_of(str(program), ask)
+        return versions.version_of(str(program), ask)
 
     program.write_bytes(b"\x7fELF one")
     assert (version(), version()) == ("version 1", "version 1")
@@ -255,7 +259,7 @@ def test_to_ask_a_program_for_its_version_is_no_question_about_the_callers_varia
     """The number of a job, for example: each job would make a memo of its own, and be served by none."""
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     with Recorder(lambda status: None) as recorder:
-        storing.version_of("/bin/true", lambda program: "1.0\n")
+        versions.version_of("/bin/true", lambda program: "1.0\n")
     assert "SLURM_JOB_ID" not in recorder.questions["variable"]
     assert not recorder.questions["variables"]
 
@@ -283,3 +287,38 @@ def test_what_is_remembered_of_an_image_was_read_by_this_very_code(
     assert content.known_content("one")
     code.write_text("22")
     assert content.known_content("one") == {}
+
+
+def test_gpubinds_own_data_is_signed_as_its_modules_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("table.json", "missing.json"):
+        monkeypatch.setitem(READ, str(tmp_path / name), True)
+    (tmp_path / "table.json").touch()
+    trace = Trace()
+    storing.note_modules(trace)
+    assert {str(tmp_path / "table.json"), str(tmp_path / "missing.json")} <= trace.questions["written"].keys()
+
+
+def test_an_answer_without_data_that_could_not_be_read_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(READ, "/x/table.json", False)
+    trace = Trace()
+    storing.note_modules(trace)
+    assert trace.refused == "gpubind's own data could not be read"
+
+
+def test_data_is_read_at_the_second_try_and_else_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [errno.EIO]
+
+    def get_data(path: str) -> bytes:
+        if failures:
+            number = failures.pop()
+            raise OSError(number, os.strerror(number))
+        return Path(path).read_bytes()
+
+    monkeypatch.setattr(data.__spec__.loader, "get_data", get_data)
+    assert data.read_data("model/data/cuda.json")
+    failures += [errno.EIO, errno.EIO]
+    with pytest.raises(UnseenError):
+        data.read_data("model/data/cuda.json")
+    assert not all(READ.values())
+    assert data.read_data("model/data/cuda.json")
+    assert all(READ.values())

@@ -14,8 +14,8 @@ from gpubind import open_host, plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.reference import native_reference
 from gpubind.launch.caller import begin
+from gpubind.machine.listener import AskedEnviron
 from gpubind.model import EnvVar, Plan, Request
-from gpubind.observe import AskedEnviron
 from gpubind.runtimes import RUNTIMES, enroot_files
 from gpubind.runtimes.cmdline.reader import Options, Trouble
 from gpubind.runtimes.edits import RuntimeArguments

@@ -23,8 +23,8 @@ import gpubind.cli.main
 import gpubind.cli.output
 import gpubind.launch.caller
 from gpubind.host import programs
+from gpubind.machine.listener import asked_program
 from gpubind.memo import answer, files, filesystems, questions, storing
-from gpubind.observe import asked_program
 from tests.support.driver import V, kernel, rhel
 from tests.support.images import glibc, sandbox
 from tests.support.privileges import unmount

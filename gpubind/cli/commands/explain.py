@@ -99,9 +99,9 @@ def _of_name_or_log(options: PlanOptions, path: str, like: Optional[str], image:
 
 def _of_log_file(path: str) -> Answer:
     """Return the answer to the log *path*. Errors: as `_of_log`, `HostReadError` (code `unreadable-file`)."""
-    from gpubind.files.regular import open_regular
     from gpubind.image.open import nearest
-    from gpubind.model.answers import could_not_look, lexists
+    from gpubind.machine.answers import could_not_look, lexists
+    from gpubind.machine.regular import open_regular
 
     try:
         with os.fdopen(open_regular(path), "rb") as file:
@@ -114,8 +114,8 @@ def _of_log_file(path: str) -> Answer:
 
 def _is_log_file(path: str) -> bool:
     """Return whether *path* is a regular file and no program, or one that may not be read."""
-    from gpubind.files.regular import open_regular
-    from gpubind.model.answers import is_file
+    from gpubind.machine.answers import is_file
+    from gpubind.machine.regular import open_regular
 
     if "\n" in path or not is_file(path):
         return False
@@ -164,7 +164,7 @@ def _has_log() -> bool:
 
 
 def _standard_input() -> Iterator[bytes]:
-    from gpubind.model.answers import could_not_look
+    from gpubind.machine.answers import could_not_look
 
     try:
         yield from () if sys.stdin is None else _blocks(sys.stdin.buffer, "standard input")

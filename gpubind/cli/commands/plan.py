@@ -11,7 +11,7 @@ from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS, WITH_NONE
 from gpubind.errors import EXIT_FINDING, HostReadError, NothingToBindError, UsageError
-from gpubind.model.answers import may
+from gpubind.machine.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _need_fitting(
 
 def _need_hook(hook: str) -> None:
     """Errors: `HostReadError` (code `no-cdi-hook`) for a hook that no runtime could run, or that root's should not."""
-    from gpubind.files.trust import is_obeyed
+    from gpubind.machine.trust import is_obeyed
 
     hint = "leave --cdi-hook out: libraries then lie where every loader looks"
     if not (os.path.isabs(hook) and may(hook, os.X_OK)):

@@ -10,7 +10,7 @@ from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Argument, PlanOptions, Subcommand
 from gpubind.cli.output import progress, write_document
 from gpubind.errors import UsageError
-from gpubind.model.answers import lexists
+from gpubind.machine.answers import lexists
 
 if TYPE_CHECKING:
     from gpubind.runtimes.cmdline.programs import Action

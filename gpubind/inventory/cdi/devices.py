@@ -19,6 +19,7 @@ from gpubind.host import Host
 from gpubind.inventory.cdi.specs import SOURCE, Applied, CdiChoice, in_driver_root, registry_findings
 from gpubind.inventory.claims import Answer, Claim, Serving, is_clean, sorted_out
 from gpubind.inventory.nodes import read_groups, read_node
+from gpubind.machine.budget import LINKS_LIMIT
 from gpubind.model import (
     ContainerPath,
     Decision,
@@ -34,7 +35,6 @@ from gpubind.model import (
     Vendor,
     Verdict,
 )
-from gpubind.model.budget import LINKS_LIMIT
 from gpubind.model.findings import finding
 from gpubind.model.layouts import SYSTEM_DIRECTORIES
 

@@ -38,9 +38,9 @@ from gpubind.model import (
     SourceUsed,
     Verdict,
 )
-from gpubind.model.answers import ABSENT
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
+from gpubind.model.files import ABSENT
 from gpubind.model.findings import cases_of, counted, finding
 from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, WSL_DRIVERS, WSL_LIBRARIES, library_directories
 

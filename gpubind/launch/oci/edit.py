@@ -13,7 +13,6 @@ from contextlib import closing
 from posixpath import basename, dirname
 
 from gpubind.errors import BoundError, CheckError, OutputError, in_file
-from gpubind.files.regular import open_regular, read_regular
 from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, parse_bundle
 from gpubind.formats.driver.engines import SIZE_LIMIT as TOOLKIT_LIMIT
 from gpubind.formats.driver.engines import TOOLKIT_FILE, RequestPolicy, parse_request_policy
@@ -30,8 +29,10 @@ from gpubind.launch.start import preflight_of
 from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.launch.wrap.gpus import GpuRequest
 from gpubind.launch.wrap.start import prepare_gpus
-from gpubind.model.answers import ABSENT, answer_in, could_not_look, read_steady, tried
-from gpubind.model.budget import TIMES_LIMIT, renew
+from gpubind.machine.answers import answer_in, could_not_look, read_steady, tried
+from gpubind.machine.budget import TIMES_LIMIT, renew
+from gpubind.machine.regular import open_regular, read_regular
+from gpubind.model.files import ABSENT
 from gpubind.runtimes.bundles import EngineRuntime
 from gpubind.runtimes.runtime import Prepared, Runtime
 

@@ -26,8 +26,8 @@ from gpubind.launch.wrap.command import Wrapped, arguments_of, asks_by_flag, mov
 from gpubind.launch.wrap.gpus import SHOWN, GpuRequest, as_written, with_image
 from gpubind.launch.wrap.passing import site_switches
 from gpubind.launch.wrap.unread import without_plan
+from gpubind.machine.listener import has_command
 from gpubind.model import Gpu, Vendor, by_address, named
-from gpubind.observe import has_command
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
 from gpubind.runtimes.lost_choice import choice_by_count

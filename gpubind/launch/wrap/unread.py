@@ -14,9 +14,10 @@ from posixpath import basename, dirname, join
 from typing import Optional
 
 from gpubind.errors import UnseenError, UsageError
-from gpubind.files.regular import read_regular
 from gpubind.launch.wrap.command import read_prefixes
-from gpubind.model.answers import ABSENT, answer_in, exists, real_path
+from gpubind.machine.answers import answer_in, exists, real_path
+from gpubind.machine.regular import read_regular
+from gpubind.model.files import ABSENT
 from gpubind.runtimes.cmdline.programs import BUILDAH, COMPOSE, PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, read_options
 

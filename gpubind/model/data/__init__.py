@@ -1,42 +1,54 @@
-"""Files that ship with the package: the list files and the recorded hosts."""
+"""Files that ship with the package: the list files, the tables and the recorded hosts.
+
+The memo signs them as it signs gpubind's own modules: it takes from `READ` which ones the command depends on.
+"""
 
 from __future__ import annotations
 
 import errno
-import os
+from posixpath import dirname, join
+from typing import Optional
 
-from gpubind.errors import UsageError
-from gpubind.model.answers import answer_in, changed, could_not_look, facts, tried
-from gpubind.observe import reads
+from gpubind.errors import UnseenError, UsageError
+from gpubind.model.files import ANSWERS
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_PACKAGE = dirname(dirname(dirname(__file__)))
 """As its loader has it: one of a zip that was started as `./gpubind.pyz` knows its files by no other name."""
-_NO_FILE = (None, 0, errno.EISDIR)
-"""What a zip has for a name that it lacks, and what a directory is."""
+_NO_FILE = (None, 0, errno.EISDIR, *ANSWERS)
+"""What a zip has for a name that it lacks, what a directory is, and what the kernel says of a path without a file."""
 HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
 """The recorded hosts that ship, by name."""
+READ: dict[str, bool] = {}
+"""The paths of the files that this process has looked for, each with whether its answer is certain."""
 
 
 def read_data(name: str) -> bytes:
-    """Return the bytes of *name*: `etc/nvliblist.conf`, `data/hosts/debian13-nvidia550.json`.
+    """Return the bytes of *name*: `etc/nvliblist.conf`, `model/data/hosts/debian13-nvidia550.json`.
 
     Asks the package's own loader, so that a wheel, a zip on sys.path, an editable install and a checkout all answer.
-    In a checkout etc/ is next to the package, in a wheel inside it.
+    In a checkout etc/ is next to the package, in a wheel inside it. Errors: `UnseenError` (code `unreadable-file`).
     """
-    loader = __spec__.loader
-    assert loader is not None
-    for base in (_PACKAGE, os.path.dirname(_PACKAGE)):
-        path = os.path.join(base, *name.split("/"))
-        reads(os.path.abspath(path))
-        try:
-            # None: no bytes for now, and not the end.
-            data: bytes = tried(lambda: loader.get_data(path)) or b""  # type: ignore[attr-defined]  # noqa: B023
-        except OSError as error:
-            if error.errno not in _NO_FILE and answer_in(error) is None:
-                raise could_not_look(path, error) from error
-            continue
-        found = facts(path)
-        if found is not None and len(data) < found.st_size:
-            raise could_not_look(path, changed())
-        return data
+    for base in (_PACKAGE, dirname(_PACKAGE)):
+        path = join(base, *name.split("/"))
+        READ[path] = False
+        data = _read(path)
+        READ[path] = True
+        if data is not None:
+            return data
     raise UsageError("no-data", f"gpubind ships no `{name}`", where=_PACKAGE, hint="reinstall gpubind")
+
+
+def _read(path: str) -> Optional[bytes]:
+    """Return the bytes of *path*, at the second try if the first fails; None if there is no such file."""
+    why = "it was changed while it was read"
+    for _ in range(2):
+        try:
+            data: bytes = __spec__.loader.get_data(path) or b""  # type: ignore[union-attr]  # None: not now, and not the end
+            facts = getattr(__spec__.loader, "path_stats", None)  # a zip has none, and its bytes have a checksum
+            if facts is None or len(data) >= facts(path)["size"]:
+                return data
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            why = error.strerror or str(error)
+    raise UnseenError("unreadable-file", "a file cannot be read", where=path, why=why)

@@ -18,9 +18,9 @@ from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
 from gpubind.inventory.search import LD_CACHE, ldconfig
 from gpubind.model import ContainerPath, Decision, Finding, Severity, cases_of, counted, finding
-from gpubind.model.answers import ABSENT
 from gpubind.model.capability import Chip, Refusal, chip_of
 from gpubind.model.cuda import branch_of
+from gpubind.model.files import ABSENT
 from gpubind.model.layouts import STANDARD_PROGRAMS, programs_beside
 from gpubind.rules.preflight import Preflight
 

@@ -10,8 +10,8 @@ import pytest
 from gpubind.errors import BoundError, FormatError, NothingToBindError
 from gpubind.host import ListFile
 from gpubind.inventory.nvidia.inventory import read_inventory
+from gpubind.machine.budget import one_command
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Request, RootedPath
-from gpubind.model.budget import one_command
 from tests.support.driver import SONAMES, V, cache, debian, host, kernel, libraries, rhel, run_directory, ubuntu
 from tests.support.elf import elf, stub
 from tests.support.ldcache import build_ldcache, entry

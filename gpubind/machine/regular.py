@@ -7,8 +7,9 @@ import os
 import stat
 from typing import Optional
 
-from gpubind.files.trust import is_obeyed
-from gpubind.model.answers import ABSENT, FORBIDDEN, answer_in, may, read_steady, read_up_to, tried
+from gpubind.machine.answers import answer_in, may, read_steady, read_up_to, tried
+from gpubind.machine.trust import is_obeyed
+from gpubind.model.files import ABSENT, FORBIDDEN
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 

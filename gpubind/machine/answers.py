@@ -12,22 +12,9 @@ from collections.abc import Callable
 from typing import Optional, TypeVar
 
 from gpubind.errors import HostReadError, UnseenError
-from gpubind.model.files import Missing
-from gpubind.observe import cannot_sign
+from gpubind.machine.listener import cannot_sign
+from gpubind.model.files import ABSENT, ANSWERS, Missing
 
-ABSENT = Missing("absent")
-FORBIDDEN = Missing("forbidden", "permission denied")
-LOOP = Missing("loop", "too many levels of symbolic links")
-
-ANSWERS: dict[int, Missing] = {
-    errno.ENOENT: ABSENT,
-    errno.ENOTDIR: ABSENT,
-    errno.ENAMETOOLONG: ABSENT,
-    errno.ELOOP: LOOP,
-    errno.EACCES: FORBIDDEN,
-    errno.EPERM: FORBIDDEN,
-}
-"""Every other error means that the file could not be inspected."""
 PASSING = (errno.EINTR, errno.EAGAIN, errno.ESTALE)
 """Errors after which a second try may succeed."""
 MOMENT_S = 0.05

@@ -11,11 +11,12 @@ import stat
 from collections.abc import Iterable
 from typing import Optional, Union
 
-from gpubind.files.links import Link, follow
-from gpubind.memo.questions import with_owner
+from gpubind.machine.answers import CHUNK, answer_in, changed, could_not_look, read_up_to, tried
+from gpubind.machine.links import Link, follow
+from gpubind.machine.listener import noted
+from gpubind.machine.mounts import with_owner
 from gpubind.model import Missing
-from gpubind.model.answers import ABSENT, CHUNK, answer_in, changed, could_not_look, read_up_to, tried
-from gpubind.observe import noted
+from gpubind.model.files import ABSENT
 
 UID_MAP = "/proc/self/uid_map"
 _ALL_USERS = [b"0", b"0", b"4294967295"]

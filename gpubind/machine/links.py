@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar, Union
 
 from gpubind.frozen import NamedTuple
+from gpubind.machine.budget import LINKS_LIMIT
 from gpubind.model import Missing
-from gpubind.model.answers import ABSENT, LOOP
-from gpubind.model.budget import LINKS_LIMIT
+from gpubind.model.files import ABSENT, LOOP
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Any, Optional, Union
@@ -27,12 +26,6 @@ def noted(kind: str, question: Any, answer: Any) -> None:
     """Report the *answer* to a *question* of that *kind*, which no recorded function has asked."""
     if recorder is not None:
         recorder.note(kind, question, answer)
-
-
-def reads(path: str) -> None:
-    """Report that *path* is about to be read by a function that is not recorded."""
-    if recorder is not None:
-        recorder.opened(os.path.realpath(path))
 
 
 def asked_program(path: str) -> None:

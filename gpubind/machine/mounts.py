@@ -1,0 +1,48 @@
+"""What the kernel says of mounted file systems. It imports nothing: the memo may need it before gpubind is loaded."""
+
+from __future__ import annotations
+
+import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+
+MOUNTS = "/proc/self/mountinfo"
+_OWN_FACTS = "/proc/self/fdinfo"
+"""Facts of each opened file of this process, with the number of its mount."""
+_CHUNK = 1 << 20
+
+
+def with_owner(path: str) -> tuple[os.stat_result, bool]:
+    """Return the facts of *path*, and whether its owner and mode are true.
+
+    They are not if a user other than root has mounted its FUSE file system, whose program decides what they are; nor if
+    its file system is not mounted any more, as nothing tells who had. Both are of one opened file: a path may lead
+    elsewhere a moment later. Errors: `OSError`. Sources: proc_pid_mountinfo(5), proc_pid_fdinfo(5), mount.fuse3(8).
+    """
+    file = posix.open(path, posix.O_PATH | posix.O_NOFOLLOW | posix.O_CLOEXEC)
+    try:
+        number = text_of(f"{_OWN_FACTS}/{file}").partition(b"mnt_id:")[2].split()[0] + b" "
+        mount = next((line for line in text_of(MOUNTS).split(b"\n") if line.startswith(number)), b"")
+        return posix.fstat(file), _is_by_root(mount)
+    finally:
+        posix.close(file)
+
+
+def _is_by_root(mount: bytes) -> bool:
+    """Return whether no user has mounted this line of mountinfo: FUSE says who has, and all others are root's."""
+    right = mount.partition(b" - ")[2].split(b" ")
+    is_fuse = right[0].split(b".")[0] in (b"fuse", b"fuseblk")
+    return len(right) == 3 and (not is_fuse or b"user_id=0" in right[2].split(b","))
+
+
+def text_of(path: str) -> bytes:
+    """Return all of a file of /proc. Errors: `OSError`."""
+    file, data = posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), b""
+    try:
+        while more := posix.read(file, _CHUNK):
+            data += more
+        return data
+    finally:
+        posix.close(file)
