@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,3 +147,42 @@ def test_what_cannot_be_an_image_is_wrong_use(words: str, hint: str, tmp_path: P
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: wrong-use: ")
     assert hint in done.stderr
+
+
+DRY = "--dry-run --host debian13-nvidia550"
+EXEC, WRAP = f"exec {DRY} --backend apptainer /usr ls", f"wrap {DRY} -- apptainer exec --nv /usr ls"
+ENDS = [
+    ("exec --bogus", "", 2),
+    ("wrap --bogus", "", 2),
+    ("exec --backend bogus IMAGE ls", "", 2),
+    (f"wrap --caps bogus {DRY} -- apptainer exec --nv /usr ls", "", 125),
+    ("wrap -- bogus", "", 125),
+    ("wrap --json -- apptainer exec --nv IMAGE ls", "", 2),
+    ("oci-runtime --runtime bogus -- create ID", "", 125),
+    ("oci-runtime", "", 2),
+    *((line, "config", 125) for line in (EXEC, f"-- {EXEC}", WRAP, "oci-runtime -- create ID")),
+    ("plan --host debian13-nvidia550", "config", 5),
+    (EXEC, ">/dev/full", 125),
+    (WRAP, ">/dev/full", 125),
+    (EXEC, ">&-", 120),
+    (WRAP, ">&-", 120),
+]
+"""Command lines, what is wrong beside them, and their exit codes."""
+
+
+@pytest.mark.parametrize(("line", "around", "status"), ENDS)
+def test_what_keeps_a_container_from_being_started_ends_with_125_but_for_wrong_use(
+    line: str, around: str, status: int, tmp_path: Path
+) -> None:
+    if around == "config":
+        (tmp_path / "gpubind").mkdir()
+        (tmp_path / "gpubind" / "config.toml").write_text("bogus = 1")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "GPUBIND_MEMO": "off",
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+    shell = f"{sys.executable} -m gpubind {line} {around if around != 'config' else ''}"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, env=environ, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr.startswith("error: ")) == (status, True)

@@ -12,16 +12,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Optional
 
+from gpubind.cli.commands import STARTS
 from gpubind.errors import (
     EXIT_BUG,
     EXIT_INTERRUPTED,
     EXIT_NOT_STARTED,
     EXIT_OK,
-    EXIT_UNREADABLE,
+    CommandError,
     GpubindError,
     HostReadError,
     OutputError,
     StdoutClosedError,
+    UsageError,
+    WrongUseError,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +32,13 @@ if TYPE_CHECKING:
 
 
 _OCI = "oci-runtime"
+_OWN_CODES: dict[str, tuple[type[GpubindError], ...]] = {
+    **dict.fromkeys(STARTS, (UsageError, CommandError)),
+    **dict.fromkeys(("wrap", _OCI), (WrongUseError, CommandError)),
+}
+"""The commands that start a container, each with the errors that keep their exit codes. Every other error before the
+start ends with 125, as with docker and podman: a command in the container may end with 2, too.
+"""
 _UNLOADED = (MemoryError, ImportError, OSError, SystemError)
 """Errors of importing the reporter of errors: too many open files, too little memory. CPython raises SystemError."""
 
@@ -90,7 +100,7 @@ def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
             return EXIT_INTERRUPTED
         if isinstance(error, MemoryError) or _UNMAPPED in str(error):
             return _report_no_memory(error, words)
-        known = _known(error, words) if isinstance(error, OSError) else None
+        known = _known(error) if isinstance(error, OSError) else None
         if known is not None:
             return _report(known, words)
         _complain(_bug(error), words)
@@ -110,20 +120,12 @@ def _report_no_memory(error: Exception, words: list[str]) -> int:
         why=str(error) or type(error).__name__,
         hint="give it more: `ulimit -v` shows the limit of the shell, `scontrol show job` that of a job",
     )
-    no_memory.exit_code = _exit_code_unread(words)
     return _report(no_memory, words)
 
 
-def _exit_code_unread(words: list[str]) -> int:
-    """Return the exit code of the command line *words* where something needed could not be read."""
-    from gpubind.cli.commands import STARTS
-
-    return EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap", _OCI) else EXIT_UNREADABLE
-
-
-def _known(error: OSError, words: list[str]) -> Optional[GpubindError]:
+def _known(error: OSError) -> Optional[GpubindError]:
     """Return *error* as one of gpubind's, if it came of standard output or of gpubind's own files; else None."""
-    unseen = _unseen(error, words) if error.filename is not None else None
+    unseen = _unseen(error) if error.filename is not None else None
     if unseen is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):  # of what typer writes itself
         from gpubind.cli.output import unprinted
 
@@ -131,7 +133,7 @@ def _known(error: OSError, words: list[str]) -> Optional[GpubindError]:
     return unseen
 
 
-def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
+def _unseen(error: OSError) -> Optional[GpubindError]:
     """Return the error about a file of gpubind's own that could not be read; None for any other *error*."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
@@ -139,9 +141,7 @@ def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
 
     if answer_in(error) is not None:
         return None
-    unseen = could_not_look(str(error.filename), error)
-    unseen.exit_code = _exit_code_unread(words)
-    return unseen
+    return could_not_look(str(error.filename), error)
 
 
 def _report(error: GpubindError, words: list[str]) -> int:
@@ -149,6 +149,9 @@ def _report(error: GpubindError, words: list[str]) -> int:
 
     Open files are closed first: there may be too many to load what reports it.
     """
+    command = next((word for word in words if word != "--"), "")
+    if not isinstance(error, _OWN_CODES.get(command, GpubindError)):
+        error.exit_code = EXIT_NOT_STARTED
     cause: Optional[BaseException] = error
     while cause is not None:
         cause.__traceback__, cause = None, cause.__cause__ or cause.__context__

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import CONFIGURABLE, Option, Origin, Subcommand
-from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, UsageError, in_file, like, one_of
+from gpubind.errors import FormatError, UsageError, in_file, like, one_of
 
 if TYPE_CHECKING:
     from gpubind.model import Severity
@@ -51,14 +51,9 @@ def read_settings() -> dict[str, Any]:
 def defaults_for(command: Subcommand) -> dict[str, Any]:
     """Return what configuration files set for the options of *command*, by the names of its parameters.
 
-    Errors: as `read_settings`; with the exit code of a start that failed, for a command that starts a container.
+    Errors: as `read_settings`.
     """
-    try:
-        settings = read_settings()
-    except GpubindError as error:
-        if command.starts:
-            error.exit_code = EXIT_NOT_STARTED
-        raise
+    settings = read_settings()
     set_here = [option for option in command.options if option.preset == "settings" and option.key in settings]
     defaults = {option.parameter: settings[option.key] for option in set_here}
     return {name: [value] if name == "format_" else value for name, value in defaults.items()}

@@ -1,9 +1,8 @@
-"""What the commands that start a container have in common: their request, and their exit code."""
+"""What the commands that start a container have in common: their request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Optional
 
@@ -11,7 +10,7 @@ from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.options import open_host_of, query_of
 from gpubind.cli.output import report_memo, reporter
 from gpubind.cli.settings import ignored_findings, site_severities
-from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
+from gpubind.errors import UsageError
 from gpubind.launch.execute import callers_environ
 from gpubind.launch.target import StartRequest
 
@@ -46,17 +45,3 @@ def start_request(
         severities=site_severities() if check else {},
         report=reporter(quiet=quiet, verbose=verbose > 0),
     )
-
-
-@contextmanager
-def not_started(*kept: type[GpubindError]) -> Iterator[None]:
-    """Give errors inside the exit code 125, as docker and podman do: a command in the container may end with 2, too.
-
-    Errors that are *kept*, and those about the command in the container, have their own.
-    """
-    try:
-        yield
-    except GpubindError as error:
-        if not isinstance(error, (CommandError, *kept)):
-            error.exit_code = EXIT_NOT_STARTED
-        raise

@@ -21,24 +21,23 @@ config.json. All other calls, and containers that request no GPU, are passed thr
 
 
 def oci_runtime(options: PlanOptions, *, line: Sequence[str], runtime: Optional[str]) -> None:
-    """Edit the container's configuration, and become the runtime. Errors: 125 for whatever keeps it from starting."""
-    from gpubind.cli.starting import not_started, start_request
+    """Edit the container's configuration, and become the runtime."""
+    from gpubind.cli.starting import start_request
     from gpubind.launch.execute import callers_environ, execute
     from gpubind.launch.oci.edit import edit_bundle
     from gpubind.launch.oci.passing import STARTS, bundle_of, config_of, read
 
     words = tuple(line)
-    with not_started():
-        environ = callers_environ()
-        program = _program(runtime, environ)
-        request = start_request(
-            options, dry_run=False, require_gpu=False, check=False, allow_writable=False, quiet=True, verbose=0
-        )
-        subcommand, values = read(words)
-        if subcommand in STARTS:
-            request = request._replace(report=partial(_report, words))
-            edit_bundle(request, bundle_of(values), config_of(values), program, partial(_open_host, options))
-        execute((program, *words), environ)
+    environ = callers_environ()
+    program = _program(runtime, environ)
+    request = start_request(
+        options, dry_run=False, require_gpu=False, check=False, allow_writable=False, quiet=True, verbose=0
+    )
+    subcommand, values = read(words)
+    if subcommand in STARTS:
+        request = request._replace(report=partial(_report, words))
+        edit_bundle(request, bundle_of(values), config_of(values), program, partial(_open_host, options))
+    execute((program, *words), environ)
 
 
 def _program(runtime: Optional[str], environ: Mapping[str, str]) -> str:

@@ -27,8 +27,8 @@ def start(
     verbose: int,
     **asked: Any,
 ) -> None:
-    """Start a container, or print its command. Errors: 125 for whatever keeps the runtime from being started."""
-    from gpubind.cli.starting import not_started, start_request
+    """Start a container, or print its command."""
+    from gpubind.cli.starting import start_request
     from gpubind.launch.choose import need_command, read_start
     from gpubind.launch.start import become, make_command
     from gpubind.launch.target import Notice
@@ -37,17 +37,16 @@ def start(
     if not image.startswith("-"):
         need_command(action, words)
     _need_image(words, is_verbose=verbose > 0)
-    with not_started(UsageError):
-        request = start_request(options, quiet=quiet, verbose=verbose, **asked)
-        line = read_start(action, words, backend, request.environ, elsewhere=request.elsewhere)
-        if line.why:
-            request.report(Notice("note", "backend", f"{line.runtime.name}, {line.why}", is_detail=True))
-        with progress(quiet=quiet):
-            result = make_command(request, action, line)
-        if request.dry_run:
-            write_document(_shown(result.argv, line.image.word, line.argv), None)
-        else:
-            become(result)
+    request = start_request(options, quiet=quiet, verbose=verbose, **asked)
+    line = read_start(action, words, backend, request.environ, elsewhere=request.elsewhere)
+    if line.why:
+        request.report(Notice("note", "backend", f"{line.runtime.name}, {line.why}", is_detail=True))
+    with progress(quiet=quiet):
+        result = make_command(request, action, line)
+    if request.dry_run:
+        write_document(_shown(result.argv, line.image.word, line.argv), None)
+    else:
+        become(result)
 
 
 def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:

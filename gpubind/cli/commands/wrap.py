@@ -9,7 +9,7 @@ from typing import Any
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Argument, PlanOptions, Subcommand
 from gpubind.cli.output import progress, reporter, write_document
-from gpubind.errors import UsageError
+from gpubind.errors import WrongUseError
 from gpubind.model import Finding
 
 HELP = """Start a runtime's own command line, with the plan in it.
@@ -21,15 +21,15 @@ The plan takes the place of the runtime's GPU flags. A line that asks for no GPU
 def wrap(
     options: PlanOptions, *, line: Sequence[str], dry_run: bool, json: bool, quiet: bool, verbose: int, **asked: Any
 ) -> None:
-    """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
-    from gpubind.cli.starting import not_started, start_request
+    """Read the line, and start what it comes to."""
+    from gpubind.cli.starting import start_request
     from gpubind.launch.execute import callers_environ, execute_line
     from gpubind.launch.start import written
     from gpubind.launch.target import StartRequest, collecting
     from gpubind.launch.wrap.start import command_of_line
 
     if json and not dry_run:
-        raise UsageError("wrong-use", "--json prints a line that is not started", hint="add --dry-run")
+        raise WrongUseError("wrong-use", "--json prints a line that is not started", hint="add --dry-run")
     words, environ, found = tuple(line), callers_environ(), list[Finding]()
     report = collecting(found, reporter(quiet=quiet, verbose=verbose > 0))
 
@@ -37,7 +37,7 @@ def wrap(
         made = start_request(options, dry_run=dry_run, quiet=quiet, verbose=verbose, **asked)
         return made._replace(report=report)
 
-    with not_started(), progress(quiet=quiet):
+    with progress(quiet=quiet):
         command, parsed = command_of_line(words, environ, request, lambda: _gpubind(len(words)), report)
     if json:
         from gpubind.documents.command import render_command_json
@@ -50,8 +50,7 @@ def wrap(
 
         write_document(shlex.join(command.argv) + "\n" if parsed is None else printed(parsed, command.argv), None)
     else:
-        with not_started():
-            execute_line(written(command), command.environ)
+        execute_line(written(command), command.environ)
 
 
 def _gpubind(length: int) -> tuple[str, ...]:
