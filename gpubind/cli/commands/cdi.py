@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpubind.cli.declarations import EXIT_CODES, JSON, PLAN_OPTIONS, Argument, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, query_of, reading
-from gpubind.errors import NothingToBindError
 
 ACTIONS = ("list",)
 
@@ -16,22 +15,13 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     of one directory exclude each other (conflict), and a device is stale if it brings files or nodes that do not exist.
     What is ignored, and why, is listed, too.
     """
+    from gpubind.api.cdi import cdi as list_cdi
     from gpubind.cli.output import tables_as_text, write_document
     from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
-    from gpubind.inventory.cdi.listing import list_cdi
-    from gpubind.inventory.vendors import read_inventories
 
-    host, request = open_host_of(options), query_of(options).checked()
-    for directory in request.cdi_directories:
-        host.dev.list(directory)  # a record that does not cover it cannot answer
-    with reading(host, request):
-        try:
-            inventories = read_inventories(host, request).inventories
-        except NothingToBindError:
-            inventories = ()
-        version = next((one.driver.kernel_version for one in inventories if one.driver.vendor == "nvidia"), None)
-        gpus = tuple(gpu for one in inventories for gpu in one.gpus)
-        listing = list_cdi(host.lenient, request.cdi_directories, version, gpus)
+    host, query = open_host_of(options), query_of(options)
+    with reading(host, query.checked()):
+        listing = list_cdi(host, query)
     if json:
         text = render_cdi_json(listing)
     elif listing.files:

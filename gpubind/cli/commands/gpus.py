@@ -12,31 +12,20 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
     is read from files; only where no file names a GPU, as in WSL, is nvidia-smi asked.
     """
+    from gpubind.api.gpus import gpus as list_gpus
     from gpubind.cli.output import report, tables_as_text, write_document
-    from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
-    from gpubind.inventory.asked import with_asked_gpus
-    from gpubind.inventory.vendors import read_inventories
-    from gpubind.model.layouts import ALL_GPUS
-    from gpubind.planner.gpus.selection import select
-    from gpubind.planner.plan import findings_that_matter
+    from gpubind.documents.gpus import gpus_table, render_gpus_json
 
     host = open_host_of(options)
     with reading(host):
-        request = query_of(options).checked()
-        found = read_inventories(host, request)
-    selections = select(found.inventories, request.gpus, host.environ, isolated=True)
-    inventories = with_asked_gpus(host, found.inventories)
-    if inventories != found.inventories:
-        selections = select(inventories, None, host.environ, isolated=True)
-    about_gpus = (each for selection in selections for each in findings_that_matter(selection.inventory, request))
-    report((*found.findings, *about_gpus), brief=True)
-    listed = list_gpus(inventories, selections)
+        found = list_gpus(host, query_of(options))
+    report(found.findings, brief=True)
     if json:
-        text = render_gpus_json(listed)
+        text = render_gpus_json(found.listed)
     else:
-        shared = [node.target for inventory in inventories for node in inventory.devices if node.target in ALL_GPUS]
-        nothing = f"no GPU is known: all are {shared[0]}" if shared else "this host has no GPU with a loaded driver"
-        text = tables_as_text([gpus_table(listed)], None) or f"{nothing}\n"
+        shared = found.all_of_them
+        nothing = f"no GPU is known: all are {shared}" if shared else "this host has no GPU with a loaded driver"
+        text = tables_as_text([gpus_table(found.listed)], None) or f"{nothing}\n"
     write_document(text, None)
 
 

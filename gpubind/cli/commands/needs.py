@@ -19,15 +19,15 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     that its programs use and the capabilities that they are of, and its libraries for RDMA. All is read from files;
     nothing is started.
     """
+    from gpubind.api.needs import needs as needs_of
     from gpubind.cli.output import progress, tables_as_text, write_document
-    from gpubind.image.needs import read_needs
     from gpubind.image.open import open_image
 
     chosen = format_ or "text"
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the image")
     with progress(quiet=quiet), open_image(image) as opened:
-        found = read_needs(opened, program)
+        found = needs_of(opened, program)
     if chosen == "text":
         from gpubind.documents.needs import needs_table
 

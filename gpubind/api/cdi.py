@@ -1,0 +1,28 @@
+"""cdi: the CDI devices of a host."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from gpubind.errors import NothingToBindError
+from gpubind.host import Host
+from gpubind.inventory.cdi.listing import Listing, list_cdi
+from gpubind.inventory.vendors import read_inventories
+from gpubind.model import Inventory
+from gpubind.planner.planning import Query
+
+
+def cdi(host: Host, query: Query) -> Listing:
+    """Return the CDI devices in the directories of *query*, compared with the driver and the GPUs of *host*.
+
+    Errors: `HostReadError`, `NotRecordedError`.
+    """
+    request = query.checked()
+    for directory in request.cdi_directories:
+        host.dev.list(directory)  # a record that does not cover it cannot answer
+    inventories: tuple[Inventory, ...] = ()
+    with suppress(NothingToBindError):
+        inventories = read_inventories(host, request).inventories
+    version = next((one.driver.kernel_version for one in inventories if one.driver.vendor == "nvidia"), None)
+    gpus = tuple(gpu for one in inventories for gpu in one.gpus)
+    return list_cdi(host.lenient, request.cdi_directories, version, gpus)
