@@ -22,8 +22,7 @@ def read_expectation(path: str, query: Query) -> Expectation:
     if not data.lstrip().startswith(b"{"):
         with in_file(path):
             return parse_expectation(data)._replace(origin=path)
-    from gpubind.cli.diffing import parsed
-    from gpubind.launch.comparing import without_job
+    from gpubind.api.diff import parsed, without_job
 
     with in_file(path):
         good = parsed(path, data)

@@ -9,11 +9,11 @@ from typing import Any, Optional
 
 import pytest
 
+from gpubind.api.diff import take_snapshot
 from gpubind.documents.diff.comparison import Difference, compare
 from gpubind.documents.diff.snapshot import Snapshot, image_fact, sorted_snapshot
 from gpubind.documents.diff.text import diff_document, render_diff_text
 from gpubind.errors import FormatError
-from gpubind.launch.comparing import take_snapshot
 from gpubind.model import Request
 from gpubind.planner.planning import Query
 from tests.support import amd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Optional
 
@@ -42,9 +43,8 @@ def diff(
     Driver, kernel, number and models of GPUs, files, device nodes, variables and findings are compared. UUIDs, serial
     numbers, PCI addresses, the names of machines and the variables of a job are not.
     """
-    from gpubind.cli.diffing import snapshots_of
+    from gpubind.api.diff import STDIN, DiffRequest, compare_named, snapshots
     from gpubind.cli.output import page_options, progress, write_document
-    from gpubind.documents.diff.comparison import compare
     from gpubind.documents.diff.snapshot import render_snapshot
     from gpubind.fleet.nodes import fold_hosts
 
@@ -52,15 +52,26 @@ def diff(
     if snapshot and format_ not in (None, "json"):
         raise UsageError("two-formats", "--snapshot and --format exclude each other")
     render, made = DIFF_DOCUMENTS[chosen].load(), page_options(DIFF_DOCUMENTS[chosen])
-    with progress(quiet=False):
-        taken = snapshots_of(compared, query_of(options), like or (), image or (), is_compared=not snapshot)
+    standard_input = _standard_input() if STDIN in compared else b""
+    request = DiffRequest(tuple(compared), query_of(options), tuple(like or ()), tuple(image or ()), standard_input)
     if snapshot:
+        with progress(quiet=False):
+            taken = snapshots(request, is_compared=False)
         write_document("".join(map(render_snapshot, taken)), output)
         return
-    comparison = compare(taken)
+    with progress(quiet=False):
+        comparison = compare_named(request)
     write_document(render(comparison, fold_hosts, **made), output)
     if not comparison.is_equal:
         raise SystemExit(EXIT_FINDING)
+
+
+def _standard_input() -> bytes:
+    from gpubind.host.record import SIZE_LIMIT
+    from gpubind.machine.listener import cannot_sign
+
+    cannot_sign("standard input is read")
+    return b"" if sys.stdin is None else sys.stdin.buffer.read(SIZE_LIMIT + 1)
 
 
 _SHARED = ("--nv", "--rocm", "--intel", "--caps")

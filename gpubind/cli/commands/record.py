@@ -41,10 +41,10 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
 
 def _write_expectation(options: PlanOptions, output: str, comment: str) -> None:
     """Write what nodes like this one are to have. Errors: those of a plan; exit code 1 for a node with an error."""
+    from gpubind.api.diff import without_job
     from gpubind.cli.checking import errors_of_host
     from gpubind.cli.output import report, write_document
     from gpubind.documents.expectation import render_expectation
-    from gpubind.launch.comparing import without_job
     from gpubind.planner.expected import expectation_of
     from gpubind.planner.planning import plan_host
 

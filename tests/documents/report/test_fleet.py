@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpubind.api.diff import take_snapshot
 from gpubind.documents.diff.snapshot import ImageOutcome, Snapshot, image_fact, sorted_snapshot
 from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeDriver, NodeError, NodeState
 from gpubind.documents.report.fleet import render_fleet_html
-from gpubind.launch.comparing import take_snapshot
 from gpubind.model import Finding, Request, named
 from gpubind.planner.planning import Query
 from tests.documents.report.pages import HOSTILE

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from gpubind.api.diff import take_snapshot
 from gpubind.documents.diff.comparison import Comparison, Difference, EqualHosts, compare
 from gpubind.documents.diff.snapshot import ImageOutcome, image_fact, sorted_snapshot
 from gpubind.documents.report.diff import render_diff_html
 from gpubind.documents.report.groups import SQUARES_FROM, Card, render_groups
 from gpubind.documents.report.matrix import FoundIn
-from gpubind.launch.comparing import take_snapshot
 from gpubind.model import Finding, Request
 from gpubind.planner.planning import Query
 from tests.documents.report.pages import HOSTILE
