@@ -13,7 +13,8 @@ from gpubind.model import Finding, Request
 from gpubind.planner.planning import Query
 
 if TYPE_CHECKING:
-    from gpubind.launch.target import Message, StartRequest
+    from gpubind.launch.target import StartRequest
+    from gpubind.model.notice import Message
     from gpubind.runtimes.cmdline.programs import Action
     from gpubind.runtimes.runtime import Command
 
@@ -119,7 +120,8 @@ def _asked(host: Host, query: Query, *, dry_run: bool, **more: Any) -> tuple[Sta
     Errors: `UsageError` (code `host-to-start`).
     """
     from gpubind.launch.prepare import environ_of
-    from gpubind.launch.target import StartRequest, collecting
+    from gpubind.launch.target import StartRequest
+    from gpubind.model.notice import collecting
 
     found: list[Finding] = []
     elsewhere = host.local is None

@@ -18,7 +18,7 @@ from gpubind.model import Finding
 if TYPE_CHECKING:
     from gpubind.documents import Document, Made
     from gpubind.documents.tables import Table
-    from gpubind.launch.target import Message
+    from gpubind.model.notice import Message
 
 COLUMNS_LIMIT = 10_000
 NARROWEST, WIDEST = 40, 100
@@ -169,7 +169,7 @@ def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
 
 def reporter(*, quiet: bool, verbose: bool) -> Callable[[Message], None]:
     """Return what writes the messages of a start to standard error."""
-    from gpubind.launch.target import ignore
+    from gpubind.model.notice import ignore
 
     def write(message: Message) -> None:
         if isinstance(message, Finding):
@@ -177,7 +177,8 @@ def reporter(*, quiet: bool, verbose: bool) -> Callable[[Message], None]:
         elif isinstance(message, GpubindError):
             warn(message)
         elif verbose or not message.is_detail:
-            complain(f"{message.severity}: {message.code}: {printable(message.text)}\n")
+            parts = (message.severity, message.code, printable(message.text))
+            complain(f"{': '.join(filter(None, parts))}\n")
 
     return ignore if quiet else write
 

@@ -118,5 +118,11 @@ DIFF_DOCUMENTS = {
     "html": Document("report.diff", "render_diff_html", is_page=True),
 }
 """Of a `Comparison`, and a function that writes several hosts as one set."""
+TREE_DOCUMENTS = {
+    "text": Document("tree", "render_tree_text"),
+    "json": Document("tree", "render_tree_json"),
+    "dot": Document("tree", "render_tree_dot"),
+}
+"""Of a `LinkageTree`."""
 FLEET_DOCUMENTS = {"html": Document("report.fleet", "render_fleet_html", is_page=True)}
 """Of a sequence of `NodeGroup`s, what they were asked, and a function that writes several nodes as one set."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Optional, Union
 
 from gpubind.formats.driver.cdi import KINDS, VERSIONS
-from gpubind.launch.target import Notice, StartRequest, StartTarget
+from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.model import Plan, Severity, Vendor
+from gpubind.model.notice import Notice
 from gpubind.runtimes.runtime import Prepared, Runtime, Start
 
 if TYPE_CHECKING:

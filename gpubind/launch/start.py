@@ -12,9 +12,10 @@ from gpubind.launch.execute import execute, need_program
 from gpubind.launch.lasting import for_each_start, restarts
 from gpubind.launch.prepare import Files, prepare
 from gpubind.launch.stage import stage_alone
-from gpubind.launch.target import Notice, StartRequest, StartTarget, ignore, with_target
+from gpubind.launch.target import StartRequest, StartTarget, with_target
 from gpubind.machine.listener import cannot_sign, has_command
 from gpubind.model import counted
+from gpubind.model.notice import Notice, ignore
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Prepared, Runtime
 

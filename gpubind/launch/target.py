@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Literal, Optional, TypeVar
 
 from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError
 from gpubind.frozen import NamedTuple
@@ -17,8 +17,7 @@ from gpubind.launch.execute import find_program, need_program, run_in_front
 from gpubind.machine.answers import is_file, lexists
 from gpubind.machine.budget import TIMES_LIMIT, renew, tell
 from gpubind.machine.listener import changed
-from gpubind.model import Finding
-from gpubind.model.findings import SEVERITIES, as_finding
+from gpubind.model.notice import Message, Notice, ignore
 from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime, When
 
@@ -41,46 +40,6 @@ _FORMS: Mapping[ImageForm, str] = MappingProxyType(
     }
 )
 """The forms of image that a message names."""
-
-
-class Notice(NamedTuple):
-    """A message about a start, in one line."""
-
-    severity: str
-    code: str
-    text: str
-    is_detail: bool = False
-    """Whether only a verbose caller shows it."""
-
-
-Message = Union[Finding, GpubindError, Notice]
-"""What a start reports; an error is a warning: the start goes on without what failed."""
-
-
-def ignore(message: Message) -> None:
-    """Drop *message*."""
-
-
-def finding_of(message: Message) -> Optional[Finding]:
-    """Return *message* as a finding; None for a detail."""
-    if isinstance(message, Finding):
-        return message
-    if isinstance(message, GpubindError):
-        return as_finding(message.code, "warning", message.what, message.where, message.why, message.hint)
-    severity = next((one for one in SEVERITIES if one == message.severity), None)
-    return None if severity is None else as_finding(message.code, severity, message.text)
-
-
-def collecting(found: list[Finding], report: Callable[[Message], None]) -> Callable[[Message], None]:
-    """Return what adds each message to *found*, unless it is a detail, and passes it on to *report*."""
-
-    def collect(message: Message) -> None:
-        finding = finding_of(message)
-        if finding is not None:
-            found.append(finding)
-        report(message)
-
-    return collect
 
 
 class StartRequest(NamedTuple):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Optional
 
 from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, VERBOSE, Argument, Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
-from gpubind.errors import GpubindError, NothingToBindError, UsageError
+from gpubind.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpubind.explanation.answer import Answer
-    from gpubind.explanation.decisions import Explanation
-    from gpubind.explanation.messages import FoundMessage
     from gpubind.model import Plan
 
 
@@ -32,7 +29,8 @@ def explain(
     verbose: int,
 ) -> None:
     """Say what a code or message means, or why a file is in the plan."""
-    from gpubind.cli.output import progress, table_width, width, write_document
+    from gpubind.api.explain import ExplainRequest, LogFiles, LogInput, explain_any
+    from gpubind.cli.output import progress, reporter, table_width, width, write_document
     from gpubind.documents import explanation
 
     what = " ".join(asked or ())
@@ -42,16 +40,17 @@ def explain(
         raise UsageError("two-formats", f"--format json and --format {format_} exclude each other")
     with progress(quiet=False):
         if tree:
-            from gpubind.cli.linking import render_tree
-
-            text = render_tree(options, what, like, image, "json" if json else format_ or "text")
+            text = _tree(options, what, like, image, "json" if json else format_ or "text")
         else:
-            if what == "-" or (not asked and _has_log()):
-                answer = _of_log("standard input", _standard_input())
-            else:
-                answer = _of(options, what, like, image)
-            if answer.messages and (json or verbose or len(answer.messages) == 1):
-                answer = answer._replace(explanation=_of_library(options, answer.messages[0], like, image))
+            request = ExplainRequest(
+                what,
+                partial(_plan, options, like, image),
+                LogFiles(_is_log_file, _log_file),
+                LogInput("standard input", _standard_input()) if what == "-" or (not asked and _has_log()) else None,
+                is_full=json or verbose > 0,
+                report=reporter(quiet=False, verbose=False),
+            )
+            answer = explain_any(request)
             columns = width() if answer.explanation is None or answer.messages else table_width(None)
             text = (
                 explanation.render_json(answer)
@@ -61,55 +60,24 @@ def explain(
     write_document(text, None)
 
 
-def _of(options: PlanOptions, what: str, like: Optional[str], image: Optional[str]) -> Answer:
-    """Return the answer to *what*: a code, a message, a part of one, or a name of a plan."""
-    from gpubind.explanation.answer import Answer
-    from gpubind.explanation.codes import codes, explain_code, mentioned
-    from gpubind.explanation.messages import find_message
+def _tree(options: PlanOptions, program: str, like: Optional[str], image: Optional[str], form: str) -> str:
+    """Return what *program* is linked with, in *form*. Errors: as `links`."""
+    from gpubind.api.links import LinksRequest, links
+    from gpubind.documents import TREE_DOCUMENTS
+    from gpubind.model import ContainerPath
 
-    if not what.strip():
-        return Answer(None, codes=tuple(code for code, _ in codes()))
-    if what.startswith(("./", "../")) and (_is_log_file(what) or _looks_like_a_log(what)):
-        return _of_log_file(what)
-    page = explain_code(what)
-    if page is not None:
-        return Answer(what, page=page)
-    found = find_message(what)
-    if found:
-        return Answer(what, found)
-    about = mentioned(what)
-    if about:
-        return Answer(what, codes=about)
-    if _is_log_file(what):
-        return _of_name_or_log(options, what, like, image)
-    if _looks_like_a_log(what):
-        return _of_log_file(what)
-    if _NAME.fullmatch(what) is None:
-        raise _unknown(f"`{_short(what)}` is neither a code nor a message that gpubind knows", [what])
-    return _of_plan(options, what, like, image)
+    host = open_host_of(options)
+    asked = LinksRequest(program, host, query_of(options, like), open_image_of(image, host), image)
+    if image is None and options.root is None and host.local is not None:
+        asked = asked._replace(environ=os.environ, working_directory=ContainerPath(os.getcwd()))
+    return TREE_DOCUMENTS[form].render(links(asked))
 
 
-def _of_name_or_log(options: PlanOptions, path: str, like: Optional[str], image: Optional[str]) -> Answer:
-    """Return the answer to *path*, a text file: what the plan decided about it; of any other file, its messages."""
-    try:
-        return _of_plan(options, path, like, image)
-    except (NothingToBindError, UsageError):
-        return _of_log_file(path)
+def _plan(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Plan:
+    from gpubind.planner.planning import plan_host
 
-
-def _of_log_file(path: str) -> Answer:
-    """Return the answer to the log *path*. Errors: as `_of_log`, `HostReadError` (code `unreadable-file`)."""
-    from gpubind.image.open import nearest
-    from gpubind.machine.answers import could_not_look, lexists
-    from gpubind.machine.regular import open_regular
-
-    try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            return _of_log(path, _blocks(file, path))
-    except OSError as error:
-        unread = could_not_look(path, error, "a log cannot be read")
-        unread.hint = unread.hint if lexists(path) else nearest(path)
-        raise unread from error
+    host = open_host_of(options)
+    return plan_host(host, query_of(options, like), open_image_of(image, host))
 
 
 def _is_log_file(path: str) -> bool:
@@ -126,31 +94,19 @@ def _is_log_file(path: str) -> bool:
         return True  # reading all of it says why
 
 
-def _looks_like_a_log(path: str) -> bool:
-    """Return whether *path* is the name of a log, though there is no such file, or what is there is none."""
-    return path.endswith(_LOGS) and _NAME.fullmatch(path) is not None
+def _log_file(path: str) -> Iterator[bytes]:
+    """Yield the log *path* as `_blocks`. Errors: `HostReadError` (code `unreadable-file`)."""
+    from gpubind.image.open import nearest
+    from gpubind.machine.answers import could_not_look, lexists
+    from gpubind.machine.regular import open_regular
 
-
-def _of_log(name: str, blocks: Iterator[bytes]) -> Answer:
-    """Return the answer to the log *name*.
-
-    Errors: `UsageError` (code `empty-log`) if there is nothing in it, (code `unknown-code`) if no line is a known
-    message.
-    """
-    from gpubind.cli.output import complain
-    from gpubind.explanation.answer import Answer
-    from gpubind.explanation.messages import search
-
-    log = search(blocks)
-    if log.not_searched is not None:
-        why = f"the lines before line {log.not_searched} cost too much: the rest of the log was not searched"
-        complain(f"warning: not-looked-at: {name}: {why}\n")
-    if not log.lines:
-        hint = "give a log: `gpubind explain FILE` or `gpubind explain < FILE`; `gpubind explain ''` lists every code"
-        raise UsageError("empty-log", f"{name} is empty: there is no log to explain", hint=hint)
-    if not log.found:
-        raise _unknown(f"no line of the {log.lines} of {name} is a message that gpubind knows", log.complaints)
-    return Answer(None, log.found)
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            yield from _blocks(file, path)
+    except OSError as error:
+        unread = could_not_look(path, error, "a log cannot be read")
+        unread.hint = unread.hint if lexists(path) else nearest(path)
+        raise unread from error
 
 
 def _has_log() -> bool:
@@ -190,117 +146,12 @@ def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
         yield rest
 
 
-def _of_library(
-    options: PlanOptions, found: FoundMessage, like: Optional[str], image: Optional[str]
-) -> Optional[Explanation]:
-    """Return what is so on this host of the library that *found* is about; None without one, or without a driver."""
-    from gpubind.cli.output import warn
-    from gpubind.explanation.decisions import explain as explain_name
-
-    if found.library is None:
-        return None
-    try:
-        return explain_name(_plan(options, like, image), found.library)
-    except NothingToBindError:
-        return None
-    except GpubindError as error:
-        warn(error)  # the message is known all the same
-        return None
-
-
-_ABOUT_THE_HOST = ("not-looked-at", "writable-by-others")
-"""Findings about the files that the answer depends on."""
-_LONGEST = 200
-"""Characters of a name or message that an error repeats."""
 _BLOCK = 1 << 20
 _PROGRAM = b"\x7fELF"
 """The first bytes of a program or library: no log has them."""
-_LOGS = (".log", ".out", ".err", ".txt")
-"""How the names of logs end, as Slurm and people write them."""
 _NULL_DEVICE = os.makedev(1, 3)
 _LONGEST_LOG = 64 << 20
 """Bytes of a log that are read."""
-_NAME = re.compile(r"[^\s`'\"<>|;:()]+")
-"""What may be a name of a plan."""
-
-
-def _plan(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Plan:
-    from gpubind.cli.output import report
-    from gpubind.planner.planning import plan_host
-
-    host = open_host_of(options)
-    plan = plan_host(host, query_of(options, like), open_image_of(image, host))
-    report((one for one in plan.findings if one.code in _ABOUT_THE_HOST), brief=True)
-    return plan
-
-
-def _missing(name: str) -> tuple[FoundMessage, ...]:
-    """Return the message that a program prints where the driver's library, program or node *name* is missing."""
-    from gpubind.explanation.messages import find_message
-    from gpubind.formats.driver.names import driver_section
-
-    last = name.rpartition("/")[2]
-    forms = (f"{last}: cannot open shared object file", f"{last}: command not found", f"stat {name}: no such file")
-    found = next((found for form in forms for found in find_message(form)), None)
-    is_file = ".so" in last or name.startswith("/dev/") or driver_section(last) is not None
-    is_any = found is None or found.message.libraries == ("*",)
-    return () if not is_file or is_any or found is None else (found._replace(text=name),)
-
-
-def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> Answer:
-    """Return what the plan decided about *name*; on a host without a driver, what it means that *name* is missing.
-
-    Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for another file's
-    name on a host without a driver.
-    """
-    from gpubind.cli.output import complain
-    from gpubind.explanation.answer import Answer
-    from gpubind.explanation.codes import near_names
-    from gpubind.explanation.decisions import explain as explain_name
-    from gpubind.formats.driver.names import driver_section
-
-    try:
-        plan = _plan(options, like, image)
-    except NothingToBindError:
-        about = _missing(name)
-        if about:
-            complain("note: this host has no driver and no GPU; this is what a program says without that file\n")
-            return Answer(name, about)
-        if "/" in name or ".so" in name or driver_section(name) is not None:
-            raise  # a file's name: no plan, no answer
-        plan = None
-    explanation = None if plan is None else explain_name(plan, name)
-    if explanation is not None and explanation.subjects:
-        return Answer(name, explanation=explanation)
-    near = near_names(name, () if plan is None else [decision.subject for decision in plan.decisions])
-    files = "no file of the plan has this name" if plan is not None else "this host has no driver that could name it"
-    raise _unknown(
-        f"`{_short(name)}` is neither a code nor a message that gpubind knows, and {files}",
-        [name],
-        where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
-        near=near,
-    )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
-
-
-def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence[str] = ()) -> UsageError:
-    """Return the error that nothing is known about *lines*, with what is *near*, else with the nearest messages."""
-    from gpubind.explanation.gpu_codes import near_codes
-    from gpubind.explanation.messages import nearest_messages, vendor_of_lines, vendor_option
-
-    near = near_codes(lines) or near
-    if near:
-        hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
-    else:
-        nearest = nearest_messages(lines)
-        known = f"did you mean {' or '.join(f'`{one}`' for one in nearest)}? " if nearest else ""
-        vendor = vendor_of_lines(lines)
-        option = f"{vendor_option(vendor)} " if vendor is not None else ""
-        hint = f"{known}`gpubind check {option}--image IMAGE`, on the node of the job, looks for the cause"
-    return UsageError("unknown-code", what, where=where, hint=hint)
 
 
 def _every_code() -> Sequence[str]:

@@ -11,7 +11,7 @@ from gpubind.cli.declarations import PLAN_OPTIONS, Argument, Option, PlanOptions
 
 if TYPE_CHECKING:
     from gpubind.host import Host
-    from gpubind.launch.target import Message
+    from gpubind.model.notice import Message
 
 HELP = """Be an engine's OCI runtime: add GPUs, then start runc or crun.
 

@@ -31,7 +31,7 @@ def start(
     from gpubind.cli.starting import start_request
     from gpubind.launch.choose import need_command, read_start
     from gpubind.launch.start import become, make_command
-    from gpubind.launch.target import Notice
+    from gpubind.model.notice import Notice
 
     words = (image, *(command or ()))
     if not image.startswith("-"):

@@ -25,8 +25,9 @@ def wrap(
     from gpubind.cli.starting import start_request
     from gpubind.launch.execute import callers_environ, execute_line
     from gpubind.launch.start import written
-    from gpubind.launch.target import StartRequest, collecting
+    from gpubind.launch.target import StartRequest
     from gpubind.launch.wrap.start import command_of_line
+    from gpubind.model.notice import collecting
 
     if json and not dry_run:
         raise WrongUseError("wrong-use", "--json prints a line that is not started", hint="add --dry-run")

@@ -13,21 +13,14 @@ from gpubind.inventory.nodes import AMD_MODULE, NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
 from gpubind.launch.lasting import for_each_start
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
-from gpubind.launch.target import (
-    DAMAGE,
-    Message,
-    Notice,
-    StartRequest,
-    StartTarget,
-    start_as_written,
-    with_target,
-)
+from gpubind.launch.target import DAMAGE, StartRequest, StartTarget, start_as_written, with_target
 from gpubind.launch.wrap.command import Wrapped, arguments_of, asks_by_flag, moved, parse_command, rewritten
 from gpubind.launch.wrap.gpus import SHOWN, GpuRequest, as_written, with_image
 from gpubind.launch.wrap.passing import site_switches
 from gpubind.launch.wrap.unread import without_plan
 from gpubind.machine.listener import has_command
 from gpubind.model import Gpu, Vendor, by_address, named
+from gpubind.model.notice import Message, Notice
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
 from gpubind.runtimes.lost_choice import choice_by_count

@@ -10,7 +10,8 @@ from typing import Any
 
 from gpubind.host import Host
 from gpubind.launch.oci.edit import edit_bundle
-from gpubind.launch.target import Message, StartRequest, ignore
+from gpubind.launch.target import StartRequest
+from gpubind.model.notice import Message, ignore
 from gpubind.planner.planning import Query
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc

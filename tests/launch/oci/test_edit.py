@@ -14,8 +14,8 @@ from gpubind.errors import CheckError, FormatError, GpubindError, NothingToBindE
 from gpubind.formats.archive.bundle import ANNOTATION, SIZE_LIMIT
 from gpubind.host import Host
 from gpubind.launch.oci.edit import edit_bundle
-from gpubind.launch.target import Message
 from gpubind.model import CudaNote, Finding
+from gpubind.model.notice import Message
 from tests.launch.oci.bundles import bundle, config, edit, machine, request
 from tests.planner.cases_compat import COMPAT, package
 from tests.support.amd import mi300x

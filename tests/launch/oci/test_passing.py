@@ -15,8 +15,8 @@ import pytest
 from gpubind.cli.commands.oci_runtime import _open_host, _report
 from gpubind.cli.declarations import PlanOptions
 from gpubind.launch.oci.passing import MARKS, SWITCHES, VALUED, config_of, may_request, read, split
-from gpubind.launch.target import Notice
 from gpubind.model import Finding
+from gpubind.model.notice import Notice
 from gpubind.runtimes.cmdline.tables import options_of
 from tests.launch.oci.bundles import bundle, config
 

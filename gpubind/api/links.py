@@ -1,13 +1,15 @@
-"""Show what a program is linked with: `explain --tree`."""
+"""links: what a program is linked with, `explain --tree`."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.cli.options import open_host_of, open_image_of, query_of
-from gpubind.documents.tree import LinkageTree, render_tree_dot, render_tree_json, render_tree_text
+from gpubind.documents.tree import LinkageTree
 from gpubind.errors import HostReadError, UsageError
+from gpubind.frozen import NamedTuple
+from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.launch.prepare import preflight_on
 from gpubind.loader.container import Container
@@ -15,40 +17,56 @@ from gpubind.loader.execve import Caller, Chain, follow, nearest_program
 from gpubind.loader.linkage import LinkedFile, Use, linked_files
 from gpubind.loader.namespace import OwnMounts
 from gpubind.loader.search import Loader
-from gpubind.model import EnvVar, Missing, finding
+from gpubind.model import ContainerPath, EnvVar, Missing, finding
+from gpubind.planner.planning import Query
 from gpubind.rules.preflight import search_path
 
 if TYPE_CHECKING:
-    from gpubind.cli.declarations import PlanOptions
-    from gpubind.host import Host
+    from gpubind.image.facts import Image
 
-FORMATS = {"text": render_tree_text, "json": render_tree_json, "dot": render_tree_dot}
 _LOADERS_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-def render_tree(options: PlanOptions, program: str, like: Optional[str], image: Optional[str], form: str) -> str:
-    """Return what *program* is linked with: on the host, or in *image* with the plan in place.
+class LinksRequest(NamedTuple):
+    """A program or library, and where it is searched."""
 
-    Errors: `UsageError` (code `no-program`); `HostReadError` (code `unreadable-file`) for a file
-    that does not exist, or is not a program or library.
+    program: str
+    """A name, or a path."""
+    host: Host
+    query: Query = Query()
+    """The plan that is in place in the image."""
+    image: Optional[Image] = None
+    """None for a program of the host."""
+    label: Optional[str] = None
+    """The name of the image, as the user gives it."""
+    environ: Mapping[str, str] = MappingProxyType({})
+    """Of the caller, whose loader obeys it; empty where the host is not the caller's machine."""
+    working_directory: Optional[ContainerPath] = None
+    """Of the caller, as `environ`."""
+
+
+def links(asked: LinksRequest) -> LinkageTree:
+    """Return what the program is linked with: on the host, or in the image with the plan in place.
+
+    Errors: `UsageError` (code `no-program`); `HostReadError` (code `unreadable-file`) for a file that does not exist,
+    or is not a program or library; as `plan_host`.
     """
+    program, host, image = asked.program, asked.host, asked.image
     if program.strip() in ("", "-"):
         raise UsageError("no-program", "--tree needs the name or path of a program or library")
-    host = open_host_of(options)
-    opened = open_image_of(image, host)
-    if opened is None:
-        container = _host_as_container(host, is_callers=options.root is None)
+    if image is None:
+        container = _host_as_container(asked)
         path = host.variable("PATH") or DEFAULT_PATH
     else:
-        start = preflight_on(host, query_of(options, like), opened, program=program)
+        start = preflight_on(host, asked.query, image, program=program)
         if start.container is None:
             raise AssertionError("an image has a container")
-        container, path = start.container, search_path(opened, start.plan, start.own_mounts)
-    names, file = _file_of(container, program, path, image, host)
-    files = linked_files(container, (file,), "host" if opened is None else "image")
-    if opened is None and host.local is None:
+        container, path = start.container, search_path(image, start.plan, start.own_mounts)
+    names, file = _file_of(container, program, path, asked.label, host)
+    files = linked_files(container, (file,), "host" if image is None else "image")
+    if image is None and host.local is None:
         files = tuple(map(_as_recorded, files))
-    return FORMATS[form](LinkageTree(program, names, image, files))
+    return LinkageTree(program, names, asked.label, files)
 
 
 def _as_recorded(file: LinkedFile) -> LinkedFile:
@@ -88,11 +106,11 @@ def _not_to_show(container: Container, chain: Chain, path: str, image: Optional[
     return HostReadError("unreadable-file", f"{needing} is not {place}", where=image or "", hint=hint)
 
 
-def _host_as_container(host: Host, *, is_callers: bool) -> Container:
-    """Return *host* as its loader sees it; *is_callers*: with the variables of this process."""
-    here = is_callers and host.local is not None
-    given = {name: os.environ[name] for name in _LOADERS_VARIABLES if here and name in os.environ}
+def _host_as_container(asked: LinksRequest) -> Container:
+    """Return the host as the loader of the caller's programs sees it."""
+    host, tree = asked.host, asked.host.lenient.driver
+    is_here = host.local is not None
+    given = {name: asked.environ[name] for name in _LOADERS_VARIABLES if is_here and name in asked.environ}
     env = tuple(EnvVar(name, "set", value, ":", "caller") for name, value in given.items())
-    mounts = OwnMounts(env=env, working_directory=os.getcwd() if here else None)  # type: ignore[arg-type]
-    tree = host.lenient.driver
+    mounts = OwnMounts(env=env, working_directory=asked.working_directory if is_here else None)
     return Container(Loader(tree, host.uname.machine), tree, (), (), "", mounts)

@@ -1,0 +1,51 @@
+"""What a command reports while it works: findings, warnings, and messages in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Optional, Union
+
+from gpubind.errors import GpubindError
+from gpubind.frozen import NamedTuple
+from gpubind.model.findings import SEVERITIES, as_finding
+from gpubind.model.host import Finding
+
+
+class Notice(NamedTuple):
+    """A message about a start, in one line."""
+
+    severity: str
+    code: str
+    text: str
+    is_detail: bool = False
+    """Whether only a verbose caller shows it."""
+
+
+Message = Union[Finding, GpubindError, Notice]
+"""What a command reports; an error is a warning: the command goes on without what failed."""
+
+
+def ignore(message: Message) -> None:
+    """Drop *message*."""
+
+
+def finding_of(message: Message) -> Optional[Finding]:
+    """Return *message* as a finding; None for a detail."""
+    if isinstance(message, Finding):
+        return message
+    if isinstance(message, GpubindError):
+        return as_finding(message.code, "warning", message.what, message.where, message.why, message.hint)
+    severity = next((one for one in SEVERITIES if one == message.severity), None)
+    return None if severity is None else as_finding(message.code, severity, message.text)
+
+
+def collecting(found: list[Finding], report: Callable[[Message], None]) -> Callable[[Message], None]:
+    """Return what adds each message to *found*, unless it is a detail, and passes it on to *report*."""
+
+    def collect(message: Message) -> None:
+        finding = finding_of(message)
+        if finding is not None:
+            found.append(finding)
+        report(message)
+
+    return collect
