@@ -44,6 +44,8 @@ class Option(NamedTuple):
     """The code of the error about a value that is none of the choices; empty: they are what a shell may complete."""
     commas: bool = False
     """Whether several of the choices may stand in one value."""
+    is_expert: bool = False
+    """Whether only `--help all` and the manual list it."""
     stands_for: str = ""
     """The word that this flag is short for: the command gets the value of that option."""
 
@@ -117,7 +119,7 @@ STARTS_CODES: Rows = (
     ("126, 127", "the command cannot be executed, or does not exist"),
     ("other", "the exit code of the container"),
 )
-HELP = Option("-h, --help", "Show this message and exit.", "Output")
+HELP = Option("-h, --help", "Show this message and exit; with `all` after it, every option.", "Output")
 VERSION = Option("-V, --version", "Show the version and exit.", "Output")
 
 IMAGE_HELP = (
@@ -177,6 +179,7 @@ PLAN_OPTIONS = (
         field="cdi_directories",
         repeats=True,
         preset="settings",
+        is_expert=True,
     ),
     Option(
         "--source SOURCE",
@@ -186,8 +189,16 @@ PLAN_OPTIONS = (
         default="auto",
         preset="settings",
         choices=SOURCES,
+        is_expert=True,
     ),
-    Option("--list FILE", "Use only this list file.", "Which GPUs and files", field="listfile", preset="settings"),
+    Option(
+        "--list FILE",
+        "Use only this list file.",
+        "Which GPUs and files",
+        field="listfile",
+        preset="settings",
+        is_expert=True,
+    ),
     Option(
         "--library-path DIR",
         "Also search this directory. Repeatable.",
@@ -195,6 +206,7 @@ PLAN_OPTIONS = (
         field="library_path",
         repeats=True,
         preset="settings",
+        is_expert=True,
     ),
     Option(
         "--completion, --no-completion",
@@ -203,10 +215,17 @@ PLAN_OPTIONS = (
         field="completion",
         default=True,
         preset="settings",
+        is_expert=True,
     ),
     Option("--host FILE|NAME", HOST_HELP, "Which host", choices=HOSTS),
     Option("--root DIR", "Where the driver's user space is. [/]", "Which host", preset="settings"),
-    Option("--dev-root DIR", "Where /dev, /proc and /sys are. [--root, or /]", "Which host", preset="settings"),
+    Option(
+        "--dev-root DIR",
+        "Where /dev, /proc and /sys are. [--root, or /]",
+        "Which host",
+        preset="settings",
+        is_expert=True,
+    ),
     Option(
         "--vendor-neutral SIDE",
         "Whose copy of libglvnd and of the OpenCL loader the container uses: auto, host or image.",
@@ -215,6 +234,7 @@ PLAN_OPTIONS = (
         default="auto",
         preset="settings",
         choices=SIDES,
+        is_expert=True,
     ),
     Option(
         "--userspace SIDE",
@@ -224,6 +244,7 @@ PLAN_OPTIONS = (
         default="auto",
         preset="settings",
         choices=SIDES,
+        is_expert=True,
     ),
     Option(
         "--cuda-compat SIDE",
@@ -233,6 +254,7 @@ PLAN_OPTIONS = (
         default="auto",
         preset="settings",
         choices=SIDES,
+        is_expert=True,
     ),
     Option(
         "--libc SIDE",
@@ -244,7 +266,14 @@ PLAN_OPTIONS = (
         preset="settings",
         choices=SIDES,
     ),
-    Option("--libdir DIR", "Where libraries land in the container.", "The image", field="libdir", preset="settings"),
+    Option(
+        "--libdir DIR",
+        "Where libraries land in the container.",
+        "The image",
+        field="libdir",
+        preset="settings",
+        is_expert=True,
+    ),
 )
 
 
@@ -307,7 +336,7 @@ class Subcommand(NamedTuple):
     arguments: tuple[Argument, ...] = ()
     shared: tuple[Option, ...] = PLAN_OPTIONS
     common: tuple[str, ...] = ()
-    """The five options that most people want."""
+    """The options that most people want, up to five."""
     examples: Rows = ()
     """Each a purpose, and the command line."""
     exit_codes: Rows = ()

@@ -18,8 +18,8 @@ NARROW = 72
 SHORT = 12
 """unless all names are as short as this."""
 _DOCS = (
-    "`gpubind explain CODE` prints the page of a finding or an error, `gpubind COMMAND --help` the options of a "
-    "command; all pages are in docs/ of the sources."
+    "`gpubind explain CODE` prints the page of a finding or an error, `gpubind COMMAND --help` the common options of a "
+    "command, `gpubind COMMAND --help all` every option; all pages are in docs/ of the sources."
 )
 
 
@@ -37,9 +37,9 @@ class Page(NamedTuple):
     end: str = _DOCS
 
 
-def page_of(command: Subcommand) -> Page:
-    """Return the help of *command*."""
-    options = (*command.options, HELP)
+def page_of(command: Subcommand, *, is_whole: bool = True) -> Page:
+    """Return the help of *command*; if not *is_whole*, without the options for experts."""
+    options = [option for option in (*command.options, HELP) if is_whole or not option.is_expert]
     by_name = {option.name: option for option in options}
     sections: list[tuple[str, Sequence[Union[Option, Argument]]]] = [
         ("Arguments", command.arguments),
@@ -53,7 +53,13 @@ def page_of(command: Subcommand) -> Page:
         sections=tuple((title, tuple(map(_row, found))) for title, found in sections if found),
         examples=command.examples,
         exit_codes=command.exit_codes,
+        end=_more(command, len(command.options) + 1 - len(options)) + _DOCS,
     )
+
+
+def _more(command: Subcommand, number: int) -> str:
+    options = f"{number} more option{'s' if number > 1 else ''}"
+    return f"`gpubind {command.name} --help all` lists {options}. " if number else ""
 
 
 def overview() -> Page:

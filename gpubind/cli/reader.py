@@ -255,9 +255,10 @@ def run_line(words: Sequence[str]) -> int:
     words = _command_first(words)
     first = words[0] if words else ""
     if not words or first in HELP.spellings:
-        from gpubind.cli.help import overview
+        from gpubind.cli.help import overview, page_of
 
-        return _show(overview(), to_stderr=not words)
+        about = MODULES if words[1:2] == ["all"] else ()
+        return _show(overview(), *(page_of(command_of(name)) for name in about), to_stderr=not words)
     if first in VERSION.spellings:
         from gpubind import __version__
         from gpubind.cli.output import write_document
@@ -271,7 +272,7 @@ def run_line(words: Sequence[str]) -> int:
     if HELP.parameter in line.values:
         from gpubind.cli.help import page_of
 
-        return _show(page_of(command))
+        return _show(page_of(command, is_whole=line.values[HELP.parameter]))
     from gpubind.cli.options import run
 
     run(command, line.values, line.origins)
@@ -292,11 +293,11 @@ def _no_command(words: Sequence[str]) -> WrongUseError:
     return WrongUseError("unknown-option", f"gpubind has no option `{first}`", hint=hint)
 
 
-def _show(page: Page, *, to_stderr: bool = False) -> int:
+def _show(*pages: Page, to_stderr: bool = False) -> int:
     from gpubind.cli.help import render_page
     from gpubind.cli.output import complain, help_width, write_document
 
-    text = render_page(page, help_width())
+    text = "\n\n".join(render_page(page, help_width()) for page in pages)
     if to_stderr:
         complain(text)
         return EXIT_USAGE

@@ -183,7 +183,6 @@ def test_bubblewrap_starts_directories_alone(trixie: Machine) -> None:
         ("check", "--nv", "{image}", "sh"),
         ("plan", "--nv", "{image}"),
         ("check", "--nvidia"),
-        ("help", "exec"),
     ],
     ids=" ".join,
 )

@@ -39,7 +39,7 @@ COMMANDS = {
         cdi.__doc__ or "",
         (JSON._replace(help="Print gpubind.cdi/1.", stands_for=""),),
         (Argument("action", "|".join(ACTIONS), "What to do with them.", choices=ACTIONS, unknown="wrong-use"),),
-        common=(*_SHARED, "--json"),
+        common=("--host", "--root", "--json"),
         examples=(
             ("list them", "gpubind cdi list"),
             ("those of other directories", "gpubind cdi list --cdi-dir /srv/cdi"),

@@ -84,7 +84,7 @@ COMMANDS = {
         HELP,
         (Option("--runtime PROGRAM", "The runtime that takes over. [runc, or else crun, in PATH]", "Launch"),),
         (Argument("line", "-- ARGS...", "The arguments of the runtime: create --bundle DIR ID...", many=True),),
-        common=("--runtime", "--root", "--dev-root", "--source", "--cdi-dir"),
+        common=("--runtime", "--root"),
         examples=(
             ("in the place of runc", "gpubind oci-runtime -- create --bundle DIR ID"),
             ("in the place of crun", "gpubind oci-runtime --runtime crun -- create --bundle DIR ID"),
