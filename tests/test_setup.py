@@ -340,6 +340,8 @@ def test_what_others_have_in_that_place_stays(root: Path, engine: str, path: str
     before = files(root)
     done = setup(root, engine)
     assert (done.returncode, done.stderr.startswith("error: setup-conflict: ")) == (2, True)
+    if "gpubind" in text:
+        assert f"{engine} has a runtime `gpubind` that is not gpubind's\n" in done.stderr
     assert files(root) == before
 
 

@@ -230,31 +230,83 @@ SIZE = len(NEW)
 
 
 @pytest.mark.parametrize(
-    ("data", "place"),
+    ("data", "place", "why"),
     [
-        pytest.param(b"", "byte 0", id="empty"),
-        pytest.param(b"\x7fELF", "byte 0", id="another-file"),
-        pytest.param(b"glibc-ld.so.cache1.0" + bytes(60), "byte 0", id="another-version"),
-        pytest.param(NEW[:30], "byte 30", id="header-cut"),
-        pytest.param(NEW[:28] + b"\1" + NEW[29:], "byte 28", id="marked-invalid"),
-        pytest.param(with_word(NEW, 20, 0xFFFFFFFF), "byte 20", id="too-many-entries"),
-        pytest.param(with_word(NEW, 24, 0xFFFFFFFF), "byte 20", id="too-many-strings"),
-        pytest.param(with_word(NEW, 24, SIZE), "byte 20", id="strings-behind-the-file"),
-        pytest.param(with_word(NEW, 48 + 4, SIZE), "byte 52", id="name-behind-the-file"),
-        pytest.param(with_word(NEW, 48 + 24 + 8, 0xFFFFFFFF), "byte 80", id="path-behind-the-file"),
-        pytest.param(with_word(NEW, 48 + 16, 7), "byte 64", id="unknown-hwcaps-subdirectory"),
-        pytest.param(with_word(NEW, 32, SIZE), f"byte {SIZE}", id="extension-behind-the-file"),
-        pytest.param(with_word(NEW, 32, 48), "byte 48", id="extension-without-magic"),
-        pytest.param(with_word(NEW, EXTENSION + 4, 65), f"byte {EXTENSION + 4}", id="too-many-sections"),
-        pytest.param(with_word(NEW[: EXTENSION + 10], 24, 0), f"byte {EXTENSION + 10}", id="section-cut"),
-        pytest.param(with_word(NEW, EXTENSION + 16, SIZE), f"byte {EXTENSION + 8}", id="section-behind-the-file"),
-        pytest.param(with_word(NEW, EXTENSION + 20, SIZE), f"byte {EXTENSION + 8}", id="section-too-long"),
-        pytest.param(with_word(NEW, EXTENSION + 40, SIZE), f"byte {SIZE}", id="subdirectory-behind-the-file"),
-        pytest.param(b"ld.so-1.7.0\0", "byte 0", id="older-header-cut"),
+        pytest.param(b"", "byte 0", "the magic string is not there", id="empty"),
+        pytest.param(b"\x7fELF", "byte 0", "the magic string is not there", id="another-file"),
+        pytest.param(
+            b"glibc-ld.so.cache1.0" + bytes(60), "byte 0", "the magic string is not there", id="another-version"
+        ),
+        pytest.param(NEW[:30], "byte 30", "truncated header", id="header-cut"),
+        pytest.param(
+            NEW[:28] + b"\1" + NEW[29:], "byte 28", "the header marks the cache as invalid", id="marked-invalid"
+        ),
+        pytest.param(
+            with_word(NEW, 20, 0xFFFFFFFF),
+            "byte 20",
+            "4294967295 entries; no machine has more than 65536",
+            id="too-many-entries",
+        ),
+        pytest.param(
+            with_word(NEW, 24, 0xFFFFFFFF),
+            "byte 20",
+            "8 entries and 4294967295 bytes of strings do not fit in the file",
+            id="too-many-strings",
+        ),
+        pytest.param(
+            with_word(NEW, 24, SIZE),
+            "byte 20",
+            "8 entries and 515 bytes of strings do not fit in the file",
+            id="strings-behind-the-file",
+        ),
+        pytest.param(
+            with_word(NEW, 48 + 4, SIZE), "byte 52", "entry 0 points past the last string", id="name-behind-the-file"
+        ),
+        pytest.param(
+            with_word(NEW, 48 + 24 + 8, 0xFFFFFFFF),
+            "byte 80",
+            "entry 1 points past the last string",
+            id="path-behind-the-file",
+        ),
+        pytest.param(
+            with_word(NEW, 48 + 16, 7),
+            "byte 64",
+            "entry 0 names hwcaps subdirectory 7 of 1",
+            id="unknown-hwcaps-subdirectory",
+        ),
+        pytest.param(with_word(NEW, 32, SIZE), f"byte {SIZE}", "truncated table", id="extension-behind-the-file"),
+        pytest.param(
+            with_word(NEW, 32, 48), "byte 48", "the extension block has no magic", id="extension-without-magic"
+        ),
+        pytest.param(
+            with_word(NEW, EXTENSION + 4, 65), f"byte {EXTENSION + 4}", "65 extension sections", id="too-many-sections"
+        ),
+        pytest.param(
+            with_word(NEW[: EXTENSION + 10], 24, 0), f"byte {EXTENSION + 10}", "truncated table", id="section-cut"
+        ),
+        pytest.param(
+            with_word(NEW, EXTENSION + 16, SIZE),
+            f"byte {EXTENSION + 8}",
+            "an extension section ends after the end of the file",
+            id="section-behind-the-file",
+        ),
+        pytest.param(
+            with_word(NEW, EXTENSION + 20, SIZE),
+            f"byte {EXTENSION + 8}",
+            "an extension section ends after the end of the file",
+            id="section-too-long",
+        ),
+        pytest.param(
+            with_word(NEW, EXTENSION + 40, SIZE),
+            f"byte {SIZE}",
+            "a string has no end",
+            id="subdirectory-behind-the-file",
+        ),
+        pytest.param(b"ld.so-1.7.0\0", "byte 0", "the magic string is not there", id="older-header-cut"),
     ],
 )
-def test_what_lies_outside_the_file_is_refused_with_its_place(data: bytes, place: str) -> None:
-    assert refusal(data).place == place
+def test_what_lies_outside_the_file_is_refused_with_its_place(data: bytes, place: str, why: str) -> None:
+    assert (refusal(data).place, refusal(data).why) == (place, why)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -284,6 +284,14 @@ def test_a_survey_ends_in_a_ring_of_links(link: str) -> None:
         assert found.why == "loop"
 
 
+def test_a_directory_is_recorded_with_eight_levels_below_it() -> None:
+    deep = "/etc/vulkan" + "".join(f"/{level}" for level in range(1, 9))
+    tree = tree_of({f"{deep}/here": "", f"{deep}/9/there": ""})
+    assert tree.list(deep) == ("9", "here")
+    with pytest.raises(NotRecordedError):
+        tree.list(f"{deep}/9")
+
+
 # What a record holds, and what it does not.
 
 

@@ -53,11 +53,12 @@ def test_hard_links_lead_into_their_own_layer_and_lower_ones(tmp_path: Path) -> 
     layers = [
         tar({"/usr/lib/one": "one", "/other": HardLink("usr/lib/one")}),
         tar({"/lib": Link("usr/lib")}),
-        tar([("third", HardLink("./lib/one")), ("usr/lib/one", "changed"), ("fourth", HardLink("nothing"))]),
+        tar([("third", HardLink("./lib/one")), ("usr/lib/one", "changed"), ("fourth", HardLink("no/where/one"))]),
     ]
     tree = opened(tmp_path, layers).tree
     assert [tree.read(path) for path in ("/other", "/third", "/lib/one")] == [b"one", b"one", b"changed"]
     assert isinstance(tree.lstat("/fourth"), Missing)
+    assert isinstance(tree.lstat("/no"), Missing)  # a link makes no directory for what it leads to
 
 
 def test_members_below_a_link_go_where_it_leads(tmp_path: Path) -> None:

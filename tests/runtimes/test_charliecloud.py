@@ -9,7 +9,7 @@ import pytest
 from gpubind import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
-from gpubind.model import EnvVar, HostPath, Plan, Request
+from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.charliecloud import CH_RUN
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Call, Start
@@ -178,6 +178,15 @@ def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() 
 def test_without_an_image_only_our_own_directory_has_a_place() -> None:
     made = CH_RUN.words(planned(None), started(staged={ICD: "/cache/icd.json"}))
     assert {bind.target.split("/")[1] for bind in made.binds} == {".gpubind"}
+
+
+@pytest.mark.parametrize(("source", "why"), [("/tmp/mps", []), ("/run/mps", ["/tmp/mps"])])
+def test_the_hosts_tmp_is_the_containers_so_nothing_else_is_bound_below_it(source: str, why: list[str]) -> None:
+    made = planned(None)
+    mount = made.mounts[0]._replace(source=HostPath(source), target=ContainerPath("/tmp/mps"), required=False)
+    found = CH_RUN.words(made._replace(mounts=(mount,)), started())
+    assert not any("/tmp/mps" in bind for bind in binds(found))
+    assert [finding.where for finding in found.findings if "ch-run binds the host's own" in (finding.why or "")] == why
 
 
 def test_a_user_is_named_for_ch_run_does_not_start_without() -> None:

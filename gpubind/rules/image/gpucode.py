@@ -172,7 +172,7 @@ def _finding(preflight: ImagePreflight, found: _Shortage, severity: Severity, *,
     """
     first, vendor = found.files[0], found.gpus[0].gpu.vendor
     has = sum_of(found.files)
-    archs = list(dict.fromkeys(gpu.arch or "" for gpu in found.gpus))
+    archs = list(dict.fromkeys(gpu.arch for gpu in found.gpus if gpu.arch))
     framework = framework_called(first.framework)
     releases = framework.releases if framework is not None else {}
     release = next((releases[arch] for arch in archs if arch in releases), None)
