@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Optional, Union, get_args
 
 from gpubind.frozen import NamedTuple
@@ -275,6 +275,18 @@ PLAN_OPTIONS = (
         is_expert=True,
     ),
 )
+
+
+def plan_options(*names: str) -> tuple[Option, ...]:
+    """Return the options *names* of `PLAN_OPTIONS`."""
+    return tuple(option for option in PLAN_OPTIONS if option.name in names)
+
+
+def format_option(formats: Iterable[str]) -> Option:
+    """Return the option that chooses one of *formats*; the first of them is the default."""
+    names = tuple(formats)
+    text = f"What to print: {', '.join(names)}. [{names[0]}]"
+    return Option("--format FORMAT", text, "Output", choices=names, unknown="unknown-format")
 
 
 def _flavours() -> Sequence[str]:

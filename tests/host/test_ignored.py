@@ -195,7 +195,7 @@ def planned(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @as_root
-@pytest.mark.parametrize("reader", [("--json",), ("--json", "-qv")], ids=["plain", "typer"])
+@pytest.mark.parametrize("reader", [("--json",), ("--json", "-qv")], ids=["json", "json-verbose"])
 def test_an_ignored_variable_is_no_part_of_the_answer_and_is_reported(roots_own: Path, reader: tuple[str, ...]) -> None:
     """A secret list file, and a driver root and CDI specs of others, as `sudo -E` would bring them."""
     secret, theirs, mine = (roots_own / name for name in ("secret", "theirs", "mine"))

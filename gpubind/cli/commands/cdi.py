@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.cli.declarations import EXIT_CODES, JSON, PLAN_OPTIONS, Argument, PlanOptions, Subcommand
+from gpubind.cli.declarations import EXIT_CODES, JSON, Argument, PlanOptions, Subcommand, plan_options
 from gpubind.cli.options import open_host_of, query_of, reading
 
 ACTIONS = ("list",)
@@ -31,7 +31,6 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     write_document(text, None)
 
 
-_SHARED = ("--cdi-dir", "--host", "--root", "--dev-root")
 COMMANDS = {
     "cdi": Subcommand(
         "cdi",
@@ -45,6 +44,6 @@ COMMANDS = {
             ("those of other directories", "gpubind cdi list --cdi-dir /srv/cdi"),
         ),
         exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2]),
-        shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+        shared=plan_options("--cdi-dir", "--host", "--root", "--dev-root"),
     )
 }

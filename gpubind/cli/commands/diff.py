@@ -13,11 +13,12 @@ from gpubind.cli.declarations import (
     JSON,
     LIKE,
     OUTPUT,
-    PLAN_OPTIONS,
     Argument,
     Option,
     PlanOptions,
     Subcommand,
+    format_option,
+    plan_options,
 )
 from gpubind.cli.options import query_of
 from gpubind.documents import DIFF_DOCUMENTS
@@ -74,7 +75,6 @@ def _standard_input() -> bytes:
     return b"" if sys.stdin is None else sys.stdin.buffer.read(SIZE_LIMIT + 1)
 
 
-_SHARED = ("--nv", "--rocm", "--intel", "--caps")
 COMMANDS = {
     "diff": Subcommand(
         "diff",
@@ -94,13 +94,7 @@ COMMANDS = {
                 "Print what is compared of each host, gpubind.snapshot/1, and compare nothing: `fleet diff` does so.",
                 "Output",
             ),
-            Option(
-                "--format FORMAT",
-                f"What to print: {', '.join(DIFF_DOCUMENTS)}. [text]",
-                "Output",
-                choices=tuple(DIFF_DOCUMENTS),
-                unknown="unknown-format",
-            ),
+            format_option(DIFF_DOCUMENTS),
             JSON._replace(help="Print gpubind.diff/1."),
             OUTPUT,
         ),
@@ -120,6 +114,6 @@ COMMANDS = {
             ("what another driver changes for images", "gpubind diff --nv --image app.sif old.json new.json"),
         ),
         exit_codes=(("0", "equal"), ("1", "different"), *EXIT_CODES[:4]),
-        shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+        shared=plan_options("--nv", "--rocm", "--intel", "--caps"),
     )
 }

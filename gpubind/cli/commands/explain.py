@@ -9,7 +9,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Optional
 
-from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, VERBOSE, Argument, Option, PlanOptions, Subcommand
+from gpubind.cli.declarations import (
+    EXIT_CODES,
+    IMAGE,
+    JSON,
+    LIKE,
+    VERBOSE,
+    Argument,
+    Option,
+    PlanOptions,
+    Subcommand,
+    format_option,
+)
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.errors import UsageError
 
@@ -174,13 +185,7 @@ COMMANDS = {
                 "and what is missing; on the host, or in --image with the plan in place.",
                 "Output",
             ),
-            Option(
-                "--format FORMAT",
-                "Of --tree: text, json, or dot for Graphviz. [text]",
-                "Output",
-                choices=("text", "json", "dot"),
-                unknown="unknown-format",
-            ),
+            format_option(("text", "json", "dot"))._replace(help="Of --tree: text, json, or dot for Graphviz. [text]"),
             VERBOSE._replace(help="Show every message of a log in full."),
             JSON._replace(help="Print gpubind.explain/1, with --tree gpubind.tree/1.", stands_for=""),
         ),

@@ -110,13 +110,7 @@ _OWN = (
         "Send this gpubind.pyz to nodes that have no gpubind: it lies in a private directory as long as it runs.",
         "Launch",
     ),
-    Option(
-        "--format FORMAT",
-        f"What to print: {', '.join(_FORMATS)}. [table]",
-        "Output",
-        choices=_FORMATS,
-        unknown="unknown-format",
-    ),
+    declared.format_option(_FORMATS),
     declared.JSON._replace(
         help="Print a line of JSON for each node, gpubind.fleet/1, as soon as it answers; of diff, "
         "then one of all, gpubind.diff/1."

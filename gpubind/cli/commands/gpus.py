@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.cli.declarations import EXIT_CODES, JSON, PLAN_OPTIONS, PlanOptions, Subcommand
+from gpubind.cli.declarations import EXIT_CODES, JSON, PlanOptions, Subcommand, plan_options
 from gpubind.cli.options import open_host_of, query_of, reading
 
 
@@ -29,7 +29,6 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     write_document(text, None)
 
 
-_SHARED = ("--nv", "--rocm", "--intel", "--gpus", "--host", "--root", "--dev-root")
 COMMANDS = {
     "gpus": Subcommand(
         "gpus",
@@ -42,6 +41,6 @@ COMMANDS = {
             ("see which GPUs a choice selects", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
         ),
         exit_codes=(("0", "done"), *EXIT_CODES[:3]),
-        shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+        shared=plan_options("--nv", "--rocm", "--intel", "--gpus", "--host", "--root", "--dev-root"),
     )
 }

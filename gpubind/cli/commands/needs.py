@@ -44,13 +44,7 @@ COMMANDS = {
         needs.__doc__ or "",
         (
             Option("--program PATH", "Only what this program asks, as it is found in the image.", "The image"),
-            Option(
-                "--format FORMAT",
-                f"What to print: {', '.join(FORMATS)}. [text]",
-                "Output",
-                choices=FORMATS,
-                unknown="unknown-format",
-            ),
+            declared.format_option(FORMATS),
             declared.JSON,
             declared.OUTPUT,
             declared.QUIET._replace(help="Do not show progress."),

@@ -177,15 +177,11 @@ COMMANDS = {
                 preset="variable",
             ),
             declared.STRICT._replace(help="Check the host, too. On an error finding, exit 1, and write no file."),
-            Option(
-                "--format FORMAT",
-                f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
+            declared.format_option((*FORMATS, *PLAN_FORMATS, "sh"))._replace(
+                help=f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
                 "a shell. [table]",
-                "Output",
                 repeats=True,
                 preset="settings",
-                choices=(*FORMATS, *PLAN_FORMATS, "sh"),
-                unknown="unknown-format",
             ),
             declared.JSON,
             declared.OUTPUT._replace(

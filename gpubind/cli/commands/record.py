@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gpubind.cli.declarations import EXIT_CODES, OUTPUT, PLAN_OPTIONS, Option, PlanOptions, Subcommand
+from gpubind.cli.declarations import EXIT_CODES, OUTPUT, Option, PlanOptions, Subcommand, plan_options
 from gpubind.cli.options import open_host_of, query_of, reading
 from gpubind.errors import EXIT_FINDING
 
@@ -57,7 +57,6 @@ def _write_expectation(options: PlanOptions, output: str, comment: str) -> None:
     write_document(render_expectation(expectation_of(plan), comment), output)
 
 
-_SHARED = ("--root", "--dev-root", "--library-path", "--cdi-dir", "--list")
 COMMANDS = {
     "record": Subcommand(
         "record",
@@ -86,6 +85,6 @@ COMMANDS = {
             ("keep what a good node has, to check others", "gpubind record --expect -o node.toml"),
         ),
         exit_codes=(("0", "done"), ("1", "an error finding, with --expect"), EXIT_CODES[0], EXIT_CODES[2]),
-        shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+        shared=plan_options("--root", "--dev-root", "--library-path", "--cdi-dir", "--list"),
     )
 }
