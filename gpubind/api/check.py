@@ -61,7 +61,7 @@ def check(
         from gpubind.launch.trial import try_start
 
         need_layout(layout_of(found.start, image), plan, line.runtime.name)
-        found.trial = try_start(found, line.image)
+        found = found.with_trial(try_start(found, line.image))
     return Findings(apply_rules(found))
 
 

@@ -59,8 +59,6 @@ def links(asked: LinksRequest) -> LinkageTree:
         path = host.variable("PATH") or DEFAULT_PATH
     else:
         start = preflight_on(host, asked.query, image, program=program)
-        if start.container is None:
-            raise AssertionError("an image has a container")
         container, path = start.container, search_path(image, start.plan, start.own_mounts)
     names, file = _file_of(container, program, path, asked.label, host)
     files = linked_files(container, (file,), "host" if image is None else "image")

@@ -24,7 +24,6 @@ from gpubind.model.policy import Policy
 from gpubind.planner import finding_order
 from gpubind.rules.linkage import linkage_of
 from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_in, report_of
-from gpubind.rules.preflight import ImagePreflight
 from gpubind.rules.table import applying, check
 from gpubind.runtimes import known_runtime
 from gpubind.runtimes.runtime import Runtime
@@ -154,12 +153,13 @@ def _check_on(host: Host, request: CheckRequest, named_image: Optional[str], ope
         request.arguments,
         allow_writable=request.allow_writable,
         program=request.program,
+        expected=request.expected,
+        looks_at_gpu_code=request.gpu_code,
     )
-    start.expected, start.looks_at_gpu_code = request.expected, request.gpu_code
     if request.tries and reference is not None:
         from gpubind.launch.trial import try_start
 
-        start.trial = try_start(start, reference)
+        start = start.with_trial(try_start(start, reference))
     rules = [(rule.code, rule.needs) for rule in applying(start)] if request.lists_rules else ()
     named = request.named(named_image)
     expected = " and ".join(one.origin for one in request.expected) or None
@@ -174,9 +174,10 @@ def _check_on(host: Host, request: CheckRequest, named_image: Optional[str], ope
         severities=request.severities,
     )
     linked = linkage_of(start) if request.linked else ()
-    gpu_code = start.gpu_code if isinstance(start, ImagePreflight) else ()
     name = host_name(request.host, host.hostname)
-    return made._replace(linked=linked, expected=request.expected, trial=start.trial, gpu_code=gpu_code, host_name=name)
+    return made._replace(
+        linked=linked, expected=request.expected, trial=start.trial, gpu_code=start.gpu_code, host_name=name
+    )
 
 
 def _compare(request: CheckRequest, named_image: str, policy: Policy, opened: OpenImages) -> Report:
@@ -215,7 +216,6 @@ def errors_of_host(host: Host, plan: Plan, site: Optional[Expectation] = None) -
     """
     from gpubind.cli.settings import ignored_findings, site_severities
 
-    start = preflight_on(host, plan)
-    start.expected = (site,) if site is not None else ()
+    start = preflight_on(host, plan, expected=(site,) if site is not None else ())
     report = report_of(plan, check(start), ignored_findings(()), severities=site_severities())
     return [finding for finding in report.findings if finding.severity == "error"]

@@ -24,6 +24,7 @@ from gpubind.runtimes.runtime import Prepared, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
+    from gpubind.model.expectation import Expectation
     from gpubind.rules.preflight import Preflight
 
 WITHOUT_GPU = (
@@ -220,6 +221,8 @@ def preflight_on(
     *,
     allow_writable: bool = False,
     program: Optional[str] = None,
+    expected: tuple[Expectation, ...] = (),
+    looks_at_gpu_code: bool = True,
 ) -> Preflight:
     """Return what the rules inspect of a start by *runtime* on *host*, which may lack it. Nothing is written.
 
@@ -244,14 +247,26 @@ def preflight_on(
         own_mounts = start.runtime.own_mounts(plan, start) if host.local is not None else None
     elif runtime is None and host.local is not None and program is not None:
         own_mounts = _usual_mounts(plan, host)
-    found = preflight(
-        host, plan, image, backend=name, start=start, program=program, own_mounts=own_mounts, may_be_library=True
+    return preflight(
+        host,
+        plan,
+        image,
+        backend=name,
+        start=start,
+        program=program,
+        own_mounts=own_mounts,
+        limit=_missing_runtime(start) if host.local is not None and start is not None else None,
+        expected=expected,
+        may_be_library=True,
+        looks_at_gpu_code=looks_at_gpu_code,
     )
-    is_live = host.local is not None
-    if is_live and runtime is not None and start is not None and not find_program(runtime.name, start.caller.environ):
-        hint = "install it, or name another with --backend"
-        found.limit = RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint)
-    return found
+
+
+def _missing_runtime(start: Start) -> Optional[RuntimeLimitError]:
+    """Return why *start* cannot be done on this machine, if its program is not installed."""
+    if find_program(start.runtime.name, start.caller.environ):
+        return None
+    return RuntimeLimitError("no-runtime", "it is not in PATH", hint="install it, or name another with --backend")
 
 
 def _asked(start: Start, image: Optional[Image]) -> Start:

@@ -198,8 +198,10 @@ def _missing_command(found: Preflight) -> Optional[CommandError]:
     from gpubind.loader.execve import first_program, is_undecided, nearest_program
     from gpubind.rules.preflight import search_path
 
+    if not found.has_program:
+        return None
     chain, container = found.chain, found.container
-    if chain is None or container is None or len(chain.names) > 1 or container.unseen:
+    if len(chain.names) > 1 or container.unseen:
         return None
     kind = chain.stop.kind if chain.stop is not None else None
     name = chain.names[0]

@@ -23,7 +23,7 @@ from gpubind.machine.answers import reason
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.programs import ask
 from gpubind.model.trial import Prediction, Trial, Tried
-from gpubind.rules.preflight import ImagePreflight, Preflight
+from gpubind.rules.preflight import Preflight
 from gpubind.rules.table import check
 from gpubind.rules.trial import answered, predictions
 from gpubind.runtimes.runtime import Call, Prepared
@@ -94,7 +94,7 @@ def try_start(found: Preflight, image: ImageReference) -> Trial:
     in a form that it does not start; `OutputError`.
     """
     start = found.start
-    assert isinstance(found, ImagePreflight)
+    assert found.has_image
     assert start is not None
     need_form(image, start.runtime)
     if image.is_here:

@@ -34,6 +34,6 @@ def left_out(plan: Plan) -> Iterator[Decision]:
 
 
 def _programs(preflight: Preflight) -> Iterator[str]:
-    chain = preflight.chain
-    if chain is not None and chain.file is not None:
-        yield chain.file.path
+    file = preflight.chain.file if preflight.has_program else None
+    if file is not None:
+        yield file.path

@@ -17,18 +17,18 @@ from gpubind.model import Finding, finding, named
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.model.vendors import ROCM
 from gpubind.rules.host.driver import no_nvml
-from gpubind.rules.preflight import ImagePreflight
+from gpubind.rules.preflight import Preflight
 
 WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
 """Findings that the plan has nothing of the driver."""
 
 
-def unseen_libraries(preflight: ImagePreflight) -> tuple[str, ...]:
+def unseen_libraries(preflight: Preflight) -> tuple[str, ...]:
     """Return what may bring a library that is not found, in words."""
     return _unseen(preflight, "LD_LIBRARY_PATH")
 
 
-def unseen_programs(preflight: ImagePreflight, name: str) -> tuple[str, ...]:
+def unseen_programs(preflight: Preflight, name: str) -> tuple[str, ...]:
     """Return what may bring program *name* where it is not found, in words."""
     is_set = any(v.name == "PATH" and v.op == "set" for v in (preflight.own_mounts.env if preflight.own_mounts else ()))
     return preflight.container.unseen if "/" in name or is_set else _unseen(preflight, "PATH")
@@ -42,14 +42,14 @@ def softened(finding: Finding, things: Iterable[str]) -> Finding:
     return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {named(names)}")
 
 
-def rocm_with(preflight: ImagePreflight, name: str) -> Optional[str]:
+def rocm_with(preflight: Preflight, name: str) -> Optional[str]:
     """Return the directory of the host's ROCm that has library *name*, and is not the one that serves."""
     others = [(one.subject, one.path or "") for one in preflight.plan.decisions if one.rule == "other-rocm"]
     path = next((path for subject, path in others if subject == name), "")
     return next((release for subject, release in others if subject == release and path.startswith(f"{release}/")), None)
 
 
-def without_userspace(preflight: ImagePreflight, failures: Iterable[Failure], needed_by: str) -> Iterator[Finding]:
+def without_userspace(preflight: Preflight, failures: Iterable[Failure], needed_by: str) -> Iterator[Finding]:
     """Yield `userspace-missing`, as an error, if that is why *needed_by* lacks some libraries of ROCm."""
     told = next((f for f in preflight.plan.findings if f.code == "userspace-missing" and f.vendor == "amd"), None)
     missing = [failure for failure in failures if failure.kind == "missing" and is_rocms(failure.name)]
@@ -72,7 +72,7 @@ def without_userspace(preflight: ImagePreflight, failures: Iterable[Failure], ne
     yield softened(found, unseen_libraries(preflight))
 
 
-def _unseen(preflight: ImagePreflight, variable: str) -> tuple[str, ...]:
+def _unseen(preflight: Preflight, variable: str) -> tuple[str, ...]:
     undecided = (f"the image's {variable}",) if variable in preflight.image.facts.undecided else ()
     return (*preflight.container.unseen, *undecided)
 
@@ -87,7 +87,7 @@ class Lacking(NamedTuple):
     """Set if another finding reports it."""
 
 
-def lacking(preflight: ImagePreflight, name: str) -> Optional[Lacking]:
+def lacking(preflight: Preflight, name: str) -> Optional[Lacking]:
     """Return why the container lacks library *name*; None if it is none of the driver's."""
     capability = driver_section(name)
     if capability is None:

@@ -74,21 +74,11 @@ def is_roots_alone(found: Stat, right: int) -> bool:
 
 
 class Preflight:
-    """A job that is about to start: the input of a rule about the host or the runtime."""
+    """A job that is about to start: the input of every rule. It is frozen; what is read for it later is read once.
 
-    image: Optional[Image] = None
-    container: Optional[Container] = None
-    chain: Optional[Chain] = None
-    expected: tuple[Expectation, ...] = ()
-    """What the host is to have, by the user and the site."""
-    trial: Optional[Trial] = None
-    """What was seen in the container, if it was tried."""
-    uses: tuple[DriverUse, ...] = ()
-    """What the program uses of NVIDIA's driver for graphics and video."""
-    used: Mapping[str, Severity] = MappingProxyType({})
-    """The libraries to which that leads, and how grave it is that one is missing."""
-    looks_at_gpu_code = True
-    """Whether the GPU code of the image is read."""
+    `image`, `container` and `chain` are for rules that need them: `has_image` and `has_program` say whether they are
+    known.
+    """
 
     def __init__(
         self,
@@ -97,7 +87,13 @@ class Preflight:
         backend: Optional[str] = None,
         start: Optional[Start] = None,
         own_mounts: Optional[OwnMounts] = None,
-        words: Union[RuntimeArguments, RuntimeLimitError, None] = None,
+        words: Optional[RuntimeArguments] = None,
+        limit: Optional[RuntimeLimitError] = None,
+        opened: Optional[tuple[Image, Container]] = None,
+        chain: Optional[Chain] = None,
+        expected: tuple[Expectation, ...] = (),
+        *,
+        looks_at_gpu_code: bool = True,
     ) -> None:
         self.host = host
         """As `Host.lenient`: a rule reports nothing about files that a record does not cover."""
@@ -109,12 +105,94 @@ class Preflight:
         """The facts of the runtime, and the user's options for it."""
         self.own_mounts = own_mounts
         """The additions of the runtime and the user to the container; None if they are not known."""
-        self.words = words if isinstance(words, RuntimeArguments) else None
+        self.words = words
         """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
-        self.limit = words if isinstance(words, RuntimeLimitError) else None
+        self.limit = limit
         """The part of the plan that the runtime cannot express."""
+        self.opened = opened
+        """The image, and it with the plan in place."""
+        self.expected = expected
+        """What the host is to have, by the user and the site."""
+        self.looks_at_gpu_code = looks_at_gpu_code
+        """Whether the GPU code of the image is read."""
+        self.trial: Optional[Trial] = None
+        """What was seen in the container, if it was tried."""
+        self._chain = chain
         self._releases: dict[str, Optional[Release]] = {}
         self._registries: dict[tuple[str, ...], Registry] = {}
+        self.imports: Optional[Imports] = None
+        """Where the program imports from, if it is Python."""
+        self.imported_cuda: tuple[ImageCuda, ...] = ()
+        """The CUDA of the packages that it imports, the newest first."""
+        self.known_cuda: tuple[ImageCuda, ...] = opened[0].facts.every_cuda if opened is not None else ()
+        """The CUDA of the image, and of everything outside its usual places that the program may use."""
+        self.uses: tuple[DriverUse, ...] = ()
+        """What the program uses of NVIDIA's driver for graphics and video."""
+        self.used: Mapping[str, Severity] = MappingProxyType({})
+        """The libraries to which that leads, and how grave it is that one is missing."""
+        if chain is not None:
+            self._read_program(chain)
+        self._is_made = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_is_made" in self.__dict__:
+            raise AttributeError(f"a Preflight is frozen, and {name} cannot be set")
+        super().__setattr__(name, value)
+
+    def with_trial(self, trial: Trial) -> Preflight:
+        """Return this job with what was seen in its container."""
+        other = object.__new__(Preflight)
+        other.__dict__.update(self.__dict__, trial=trial)
+        return other
+
+    def _read_program(self, chain: Chain) -> None:
+        """Read what the program imports, the CUDA that it may use, and its uses of the driver."""
+        tree, file, find = self.container.tree, chain.file, self.container.find
+        if file is not None and is_python(file):
+            self.imports = imports_of(tree, file, _python_variables(self))
+            records = (cuda for prefix in self.imports.prefixes for cuda in cuda_of_records(tree, prefix))
+            self.imported_cuda = newest_first((*cuda_of_packages(tree, self.imports.packages, find), *records))
+        names = (*chain.names, file.real if file is not None else "")
+        programs = [dirname(name) for name in names if name.startswith("/")]
+        path = ":".join((search_path(self.image, self.plan, self.own_mounts), *programs))
+        others = cuda_below(tree, prefixes_of(tree, path), find)
+        self.known_cuda = newest_first((*self.imported_cuda, *others, *self.known_cuda))
+        if file is not None and chain.stop is None and self.driver is not None and self.driver.kind == "linux":
+            self.uses = uses_of(self.image, self.container, file)
+            self.used = used_names(self.uses)
+
+    @property
+    def has_image(self) -> bool:
+        """Return whether an image is open."""
+        return self.opened is not None
+
+    @property
+    def has_program(self) -> bool:
+        """Return whether the program is known."""
+        return self._chain is not None
+
+    @property
+    def image(self) -> Image:
+        """Return the image. Errors: `LookupError` without one, which is a bug of gpubind."""
+        return self._opened[0]
+
+    @property
+    def container(self) -> Container:
+        """Return the image with the plan in place. Errors: as `image`."""
+        return self._opened[1]
+
+    @property
+    def _opened(self) -> tuple[Image, Container]:
+        if self.opened is None:
+            raise LookupError("a rule that needs no image asks for one")
+        return self.opened
+
+    @property
+    def chain(self) -> Chain:
+        """Return the files that the kernel opens to start the program. Errors: `LookupError` without a program."""
+        if self._chain is None:
+            raise LookupError("a rule that needs no program asks for one")
+        return self._chain
 
     def release(self, engine: str) -> Optional[Release]:
         """Return what the installed release of docker or podman does; None if it is not known. It is asked once."""
@@ -207,83 +285,35 @@ class Preflight:
         """Return whether *capability* is wanted and the caller named capabilities: a missing part is an error."""
         return self.plan.request.caps_named and self.wants(capability)
 
-
-class ImagePreflight(Preflight):
-    """A job whose image is open: the input of a rule about images."""
-
-    imports: Optional[Imports] = None
-    """Where the program imports from, if it is Python."""
-    imported_cuda: tuple[ImageCuda, ...] = ()
-    """The CUDA of the packages that it imports, the newest first."""
-
-    def __init__(self, job: Preflight, image: Image, container: Container) -> None:
-        super().__init__(job.host, job.plan, job.backend, job.start, job.own_mounts, job.words or job.limit)
-        self.image: Image = image
-        self.container: Container = container
-        """The image with the plan in place."""
-        self.looks_at_gpu_code = job.looks_at_gpu_code
-        self._gpu_code: Optional[tuple[CodeFile, ...]] = None
-        self._every_cuda: Optional[tuple[ImageCuda, ...]] = None
-        self.known_cuda = image.facts.every_cuda
-        """The CUDA of the image, and of everything outside its usual places that the program may use."""
-
     @property
     def is_own_root(self) -> bool:
         """Return whether the image is the directory from which the driver comes: this machine's root, usually."""
         return self.host.local is not None and self.image.tree.root == self.host.driver.root
 
     @property
+    def uses_frameworks(self) -> bool:
+        """Return whether the program imports packages of Python, or is linked with GPU code."""
+        return self.imports is not None or bool(self._linked_code)
+
+    @cached_property
     def gpu_code(self) -> tuple[CodeFile, ...]:
-        """Return the files with GPU code that the program may use; read when it is first asked for."""
-        if self._gpu_code is None:
-            self._gpu_code = self._read_gpu_code() if self.looks_at_gpu_code else ()
-        return self._gpu_code
-
-    @property
-    def every_cuda(self) -> tuple[ImageCuda, ...]:
-        """Return `known_cuda` and the CUDA of the GPU code, the newest first; computed when it is first asked for."""
-        if self._every_cuda is None:
-            self._every_cuda = with_code(self.container.tree, self.known_cuda, self.gpu_code)
-        return self._every_cuda
-
-    def _read_gpu_code(self) -> tuple[CodeFile, ...]:
+        """The files with GPU code that the program may use: what it is linked with, else that of the frameworks."""
+        if not (self.has_image and self.looks_at_gpu_code):
+            return ()
+        if self._linked_code:
+            return self._linked_code
         path = search_path(self.image, self.plan, self.own_mounts)
         tree = self.container.tree
         return gpu_code_of(tree, packages_of(tree, path) if self.imports is None else self.imports.packages)
 
+    @cached_property
+    def every_cuda(self) -> tuple[ImageCuda, ...]:
+        """`known_cuda` and the CUDA of the GPU code, the newest first."""
+        return with_code(self.container.tree, self.known_cuda, self.gpu_code)
 
-class ProgramPreflight(ImagePreflight):
-    """A job whose program is known, too: the input of a rule about programs."""
-
-    def __init__(self, job: ImagePreflight, chain: Chain) -> None:
-        super().__init__(job, job.image, job.container)
-        self.chain: Chain = chain
-        """The files that the kernel opens to start the program."""
-        tree, file, find = self.container.tree, chain.file, self.container.find
-        if file is not None and is_python(file):
-            self.imports = imports_of(tree, file, _python_variables(self))
-            records = (cuda for prefix in self.imports.prefixes for cuda in cuda_of_records(tree, prefix))
-            self.imported_cuda = newest_first((*cuda_of_packages(tree, self.imports.packages, find), *records))
-        names = (*chain.names, file.real if file is not None else "")
-        programs = [dirname(name) for name in names if name.startswith("/")]
-        path = ":".join((search_path(self.image, self.plan, self.own_mounts), *programs))
-        others = cuda_below(tree, prefixes_of(tree, path), find)
-        self.known_cuda = newest_first((*self.imported_cuda, *others, *self.known_cuda))
-        if file is not None and chain.stop is None and self.driver is not None and self.driver.kind == "linux":
-            self.uses = uses_of(self.image, self.container, file)
-            self.used = used_names(self.uses)
-
-    @property
-    def uses_frameworks(self) -> bool:
-        """Return whether it imports packages of Python, or is linked with GPU code."""
-        return self.imports is not None or bool(self._linked_code())
-
-    def _read_gpu_code(self) -> tuple[CodeFile, ...]:
-        """Return the code of what the program is linked with; if there is none, that of the frameworks."""
-        return self._linked_code() or super()._read_gpu_code()
-
+    @cached_property
     def _linked_code(self) -> tuple[CodeFile, ...]:
-        file = self.chain.file
+        file = self.chain.file if self.has_program else None
         if file is None or self.chain.stop is not None or self.imports is not None:
             return ()
         loaded = self.container.load(file.path).files
@@ -300,35 +330,44 @@ def preflight(
     program: Optional[str] = None,
     own_mounts: Optional[OwnMounts] = None,
     words: Optional[RuntimeArguments] = None,
+    limit: Optional[RuntimeLimitError] = None,
+    expected: tuple[Expectation, ...] = (),
     may_be_library: bool = False,
+    looks_at_gpu_code: bool = True,
 ) -> Preflight:
     """Return the start of *program* in *image* with *plan* by *backend*; None stands for anything that is not known.
 
     *program* is a path, or a name to find in the image's PATH. *words* are made of *start* if they are not given.
-    *may_be_library*: nothing is started, and a library is checked as one.
+    *limit* is why it cannot be started; else what the runtime cannot express. *may_be_library*: nothing is started, and
+    a library is checked as one.
     """
-    made: Union[RuntimeArguments, RuntimeLimitError, None] = words
     if start is not None and words is None:
         try:
-            made = start.runtime.words(plan, start)
+            words = start.runtime.words(plan, start)
         except RuntimeLimitError as error:
-            made = error
-    job = Preflight(host.lenient, plan, backend, start, own_mounts, made)
-    if image is None:
-        return job
-    container = _container(host, plan, image, own_mounts or OwnMounts(), job.words)
-    of_image = ImagePreflight(job, image, container)
-    if program is None:
-        return of_image
+            limit = limit or error
+    container, chain = None, None
+    if image is not None:
+        container = _container(host, plan, image, own_mounts or OwnMounts(), words)
+        if program is not None:
+            path = search_path(image, plan, own_mounts)
+            chain = _chain(host, image, container, program, path, may_be_library=may_be_library)
+    opened = (image, container) if image is not None and container is not None else None
+    job = (host.lenient, plan, backend, start, own_mounts, words, limit, opened, chain, expected)
+    return Preflight(*job, looks_at_gpu_code=looks_at_gpu_code)
+
+
+def _chain(host: Host, image: Image, container: Container, program: str, path: str, *, may_be_library: bool) -> Chain:
+    """Return the files that the kernel opens to start *program*, found in *path*."""
     file = container.locate(program) if may_be_library and "/" in program else None
     if file is not None and is_library(file):
-        return ProgramPreflight(of_image, library(container, program, file))
+        return library(container, program, file)
     identity = host.identity
     caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
-    return ProgramPreflight(of_image, follow(container, program, search_path(image, plan, own_mounts), caller))
+    return follow(container, program, path, caller)
 
 
-def _python_variables(job: ImagePreflight) -> dict[str, str]:
+def _python_variables(job: Preflight) -> dict[str, str]:
     """Return the program's variables that specify where Python imports from."""
     found = {name: value for name, value in job.image.facts.env.items() if name in PYTHON_VARIABLES}
     for variable in job.own_mounts.env if job.own_mounts else ():
@@ -364,7 +403,7 @@ def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[OwnMoun
     return path
 
 
-def variable_of(preflight: ImagePreflight, name: str) -> Optional[str]:
+def variable_of(preflight: Preflight, name: str) -> Optional[str]:
     """Return the value of *name* in the container; where the runtime is not known, also that of the caller."""
     value = preflight.image.facts.env.get(name)
     if preflight.own_mounts is None:

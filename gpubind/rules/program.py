@@ -25,14 +25,14 @@ from gpubind.rules.missing import (
     unseen_programs,
     without_userspace,
 )
-from gpubind.rules.preflight import ProgramPreflight, search_path
+from gpubind.rules.preflight import Preflight, search_path
 from gpubind.rules.uses import DriverUse
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
 
 
-def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
+def program_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program, or the interpreter of a script, that is not in the container."""
     chain = preflight.chain
     name = chain.names[-1]
@@ -69,7 +69,7 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     yield softened(found, unseen_programs(preflight, name))
 
 
-def program_on_host(preflight: ProgramPreflight) -> Iterator[Finding]:
+def program_on_host(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program of this host without a named runtime: it is checked where most runtimes bind it."""
     file = preflight.chain.file
     if preflight.backend is None and file is not None and file.bind is not None:
@@ -77,7 +77,7 @@ def program_on_host(preflight: ProgramPreflight) -> Iterator[Finding]:
         yield finding("program-on-host", subject=preflight.chain.names[-1], where=where, file=file.at)
 
 
-def program_not_executable(preflight: ProgramPreflight) -> Iterator[Finding]:
+def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program that may not be executed, is for another machine, damaged, or not a program."""
     chain = preflight.chain
     if chain.stop is None or chain.stop.kind in ("missing", "unreadable"):
@@ -93,7 +93,7 @@ def program_not_executable(preflight: ProgramPreflight) -> Iterator[Finding]:
     yield softened(found, unseen_programs(preflight, chain.names[-1]))
 
 
-def program_unreadable(preflight: ProgramPreflight) -> Iterator[Finding]:
+def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program that could not be inspected: it may run, but its needs are unknown."""
     chain = preflight.chain
     name = chain.names[-1]
@@ -109,7 +109,7 @@ def program_unreadable(preflight: ProgramPreflight) -> Iterator[Finding]:
         yield finding("program-unreadable", subject=name, case="unreadable", where=where, why=why)
 
 
-def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
+def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program whose loader (PT_INTERP) is not in the container: the kernel reports the program as missing."""
     file = _started(preflight)
     elf = None if file is None else file.tree.elf(file.at)
@@ -125,7 +125,7 @@ def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
     yield softened(found, preflight.container.unseen if loader is None else ())
 
 
-def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
+def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a library that the program is linked with and the loader does not find.
 
     Also `userspace-missing`, as an error, in the place of ROCm's, where all of it is missing.
@@ -166,7 +166,7 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         yield softened(found, unseen_libraries(preflight))
 
 
-def program_library_version(preflight: ProgramPreflight) -> Iterator[Finding]:
+def program_library_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a library that is too old for the program or its libraries."""
     for failure, program in _failures(preflight, "version"):
         found = finding(
@@ -180,7 +180,7 @@ def program_library_version(preflight: ProgramPreflight) -> Iterator[Finding]:
         yield softened(found, unseen_libraries(preflight))
 
 
-def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
+def program_driver(preflight: Preflight) -> Iterator[Finding]:
     """Yield a driver's library in the image to which the program's search path leads, past the plan's."""
     started = _started(preflight)
     if started is None:
@@ -206,7 +206,7 @@ def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
         )
 
 
-def capability_not_asked(preflight: ProgramPreflight) -> Iterator[Finding]:
+def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
     """Yield the capabilities that the program uses and that are not requested.
 
     `program-library-missing` reports a library of the driver without which the program does not start.
@@ -240,12 +240,12 @@ def _by_capability(uses: Iterable[DriverUse]) -> dict[Capability, list[DriverUse
     return found
 
 
-def _started(preflight: ProgramPreflight) -> Optional[Located]:
+def _started(preflight: Preflight) -> Optional[Located]:
     """Return the file that the kernel would load; None if it would stop before."""
     return preflight.chain.file if preflight.chain.stop is None else None
 
 
-def _failures(preflight: ProgramPreflight, kind: str) -> Iterator[tuple[Failure, str]]:
+def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[Failure, str]]:
     """Yield the loader's complaints of *kind* about the program, and its path."""
     started = _started(preflight)
     if started is not None:
@@ -254,13 +254,13 @@ def _failures(preflight: ProgramPreflight, kind: str) -> Iterator[tuple[Failure,
                 yield failure, started.path
 
 
-def _is_library(preflight: ProgramPreflight) -> bool:
+def _is_library(preflight: Preflight) -> bool:
     """Return whether it is a library that is named in the place of a program."""
     file = preflight.chain.file
     return file is not None and is_library(file)
 
 
-def _is_undecided(preflight: ProgramPreflight, name: str) -> bool:
+def _is_undecided(preflight: Preflight, name: str) -> bool:
     """Return whether *name* is relative to a working directory that is not known."""
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     return is_undecided(preflight.container, name, path)

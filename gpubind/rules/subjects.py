@@ -9,7 +9,7 @@ from gpubind.formats.driver.require import requirements_of
 from gpubind.inventory.cdi.specs import DIRECTORIES
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, mps_directory, nodes_of
 from gpubind.rules.host import engines, platform, services
-from gpubind.rules.preflight import ImagePreflight, Preflight
+from gpubind.rules.preflight import Preflight
 
 _SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """The variables with the GPUs of a job."""
@@ -21,15 +21,15 @@ def _has_cdi(preflight: Preflight) -> bool:
 
 
 def _has_compat(preflight: Preflight) -> bool:
-    return isinstance(preflight, ImagePreflight) and bool(preflight.image.facts.compat)
+    return preflight.has_image and bool(preflight.image.facts.compat)
 
 
 def _has_requirements(preflight: Preflight) -> bool:
-    return isinstance(preflight, ImagePreflight) and bool(requirements_of(preflight.image.facts.env))
+    return preflight.has_image and bool(requirements_of(preflight.image.facts.env))
 
 
 def _is_musl(preflight: Preflight) -> bool:
-    return isinstance(preflight, ImagePreflight) and preflight.image.facts.libc_family == "musl"
+    return preflight.has_image and preflight.image.facts.libc_family == "musl"
 
 
 def _has_gpudirect(preflight: Preflight) -> bool:

@@ -27,7 +27,7 @@ from gpubind.rules.image import (
     synapse,
     video,
 )
-from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
+from gpubind.rules.preflight import Needs, Preflight
 from gpubind.rules.subjects import SUBJECTS
 
 MODULES = (
@@ -65,9 +65,9 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
     """Return the rules whose inputs are known."""
     known = {
         "host": True,
-        "image": isinstance(preflight, ImagePreflight),
+        "image": preflight.has_image,
         "runtime": preflight.backend is not None,
-        "program": isinstance(preflight, ProgramPreflight),
+        "program": preflight.has_program,
     }
     return tuple(rule for rule in RULES if known[rule.needs])
 
@@ -114,7 +114,7 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
         one for one in preflight.plan.findings if ranks.get(_about(one), last) >= max(1, SEVERITIES.index(one.severity))
     )
     findings = [*planned, *(preflight.words.findings if preflight.words else ()), *dict.fromkeys(of_rules)]
-    image = preflight.image.tree if preflight.image is not None else None
+    image = preflight.image.tree if preflight.has_image else None
     findings += (one for one in not_looked_at(preflight.host, image) if one not in findings)
     return tuple(sorted((one for one in findings if not _follows(one, findings)), key=finding_order))
 

@@ -22,7 +22,7 @@ from gpubind.loader.musl import GCOMPAT, has_gcompat, musl_in
 from gpubind.model import Finding, finding, named
 from gpubind.model.trial import Prediction, Trial, Tried
 from gpubind.rules.missing import unseen_libraries, unseen_programs
-from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
+from gpubind.rules.preflight import Preflight, search_path
 
 NO_CUDA = (
     *("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "gpu-unsupported"),
@@ -55,12 +55,12 @@ _STARTED = {"nvidia-smi": ("-L",), "rocminfo": ()}
 _NO_VERSION = re.compile(r"version `[^']*' not found")
 
 
-def predictions(preflight: ImagePreflight, findings: Iterable[Finding]) -> tuple[Prediction, ...]:
+def predictions(preflight: Preflight, findings: Iterable[Finding]) -> tuple[Prediction, ...]:
     """Return what a container is asked, with what the check predicts; *findings* are those of the check."""
     return (*_of_plan(preflight), *_of_program(preflight), *_of_driver(preflight, tuple(findings)))
 
 
-def _of_plan(preflight: ImagePreflight) -> Iterator[Prediction]:
+def _of_plan(preflight: Preflight) -> Iterator[Prediction]:
     """Yield whether each library and program of the plan loads that the runtime can mount."""
     container = preflight.container
     for mount in preflight.plan.mounts:
@@ -73,9 +73,9 @@ def _of_plan(preflight: ImagePreflight) -> Iterator[Prediction]:
                 yield from _loads(preflight, mount.target, loader)
 
 
-def _of_program(preflight: ImagePreflight) -> Iterator[Prediction]:
+def _of_program(preflight: Preflight) -> Iterator[Prediction]:
     """Yield whether the program is there, and whether it loads, or the interpreter to which a script leads."""
-    if not isinstance(preflight, ProgramPreflight):
+    if not preflight.has_program:
         return
     chain = preflight.chain
     name, file = chain.names[0], chain.file
@@ -94,7 +94,7 @@ def _of_program(preflight: ImagePreflight) -> Iterator[Prediction]:
         yield from _loads(preflight, path, loader)
 
 
-def _loads(preflight: ImagePreflight, path: str, loader: Optional[str]) -> Iterator[Prediction]:
+def _loads(preflight: Preflight, path: str, loader: Optional[str]) -> Iterator[Prediction]:
     """Yield whether *loader* loads the file at *path*; nothing where there is no loader to ask."""
     if loader is None or not loader.startswith("/"):
         return
@@ -134,7 +134,7 @@ def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
     return f"/lib/{musl}" if musl is not None else None
 
 
-def _of_driver(preflight: ImagePreflight, findings: Sequence[Finding]) -> Iterator[Prediction]:
+def _of_driver(preflight: Preflight, findings: Sequence[Finding]) -> Iterator[Prediction]:
     """Yield what the driver is asked: CUDA by Python, and the programs of the plan that list GPUs."""
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     places = (f"{place}/python3" for place in path.split(":") if place.startswith("/"))
@@ -149,7 +149,7 @@ def _of_driver(preflight: ImagePreflight, findings: Sequence[Finding]) -> Iterat
             yield Prediction("driver", " ".join((name, *_STARTED[name])), words, None)
 
 
-def _cuda_works(preflight: ImagePreflight, findings: Sequence[Finding]) -> tuple[Optional[bool], str]:
+def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Optional[bool], str]:
     """Return whether cuInit is to succeed, or None if nothing is predicted; and why it is not."""
     stops = [one for one in findings if one.code in NO_CUDA and one.severity == "error"]
     stops += [one for one in findings if one.code == "visible-devices-none"]
@@ -180,7 +180,7 @@ def _message(path: str, said: str) -> str:
     return said.removeprefix(f"{path}: ").removeprefix("error while loading shared libraries: ")
 
 
-def prediction_wrong(preflight: ImagePreflight) -> Iterator[Finding]:
+def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
     """Yield what was seen in a container and not predicted, or predicted and not seen.
 
     Also `try-failed`, a container that did not start, or did not answer.
@@ -221,9 +221,9 @@ def _case(one: Tried) -> str:
     return works if one.succeeded else refused
 
 
-def _report(preflight: ImagePreflight, trial: Trial) -> str:
+def _report(preflight: Preflight, trial: Trial) -> str:
     """Return the commands that write what a bug report needs."""
     words = ["gpubind", "check", "--try", "--backend", trial.runtime, "--image", preflight.image.facts.label]
-    if preflight.chain is not None:
+    if preflight.has_program:
         words += ["--program", preflight.chain.names[0]]
     return f"gpubind record -o host.json\n{join(words)} --json -o check.json"

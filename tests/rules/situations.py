@@ -103,9 +103,9 @@ def started(situation: Situation) -> Preflight:
         program=situation.program,
         own_mounts=own_mounts,
         may_be_library=situation.may_be_library,
+        expected=situation.expected,
     )
-    begun.expected, begun.trial = situation.expected, situation.trial
-    return begun
+    return begun if situation.trial is None else begun.with_trial(situation.trial)
 
 
 def unplanned(error: GpubindError, situation: Situation) -> Plan:

@@ -365,7 +365,7 @@ def test_the_tree_of_a_container_has_what_is_mounted_and_follows_links_in_the_co
     start = Situation(
         HOST, image(glibc(), spec), start=bringing("/sw/packages:/mnt/packages"), local=MACHINE, backend="apptainer"
     )
-    tree = started(start).container.tree  # type: ignore[union-attr]
+    tree = started(start).container.tree
     assert "torch" in tree.names("/opt/p")
     assert tree.resolve("/opt/p/torch/version.py") == "/mnt/packages/torch/version.py"
     assert tree.text("/opt/p/old/file") is None

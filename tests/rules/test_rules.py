@@ -11,7 +11,7 @@ import pytest
 from gpubind.model import Finding
 from gpubind.model.findings import texts
 from gpubind.rules.host import engines
-from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
+from gpubind.rules.preflight import Preflight
 from gpubind.rules.table import MODULES, RULES
 from tests.rules import cases_image
 from tests.rules.followed import CASES
@@ -50,20 +50,17 @@ def test_every_rule_has_its_case_in_one_file() -> None:
     assert_none(twice, "{}: remove one of the two cases")
 
 
-NEEDED = {"host": Preflight, "runtime": Preflight, "image": ImagePreflight, "program": ProgramPreflight}
-
-
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_a_rule_is_called_as_a_code_and_takes_what_the_code_needs(module: ModuleType) -> None:
+def test_a_rule_is_called_as_a_code_and_takes_a_preflight(module: ModuleType) -> None:
     functions = [thing for name, thing in vars(module).items() if callable(thing) and not name.startswith("_")]
     hints = {thing: get_type_hints(thing) for thing in functions if thing.__module__ == module.__name__}
     found = {thing: hint["preflight"] for thing, hint in hints.items() if hint.get("return") == Iterator[Finding]}
-    needed = {rule.find: NEEDED[rule.needs] for rule in RULES if rule.find and rule.find.__module__ == module.__name__}
+    needed = {rule.find: Preflight for rule in RULES if rule.find and rule.find.__module__ == module.__name__}
     file = f"{module.__name__.replace('.', '/')}.py"
     assert_listed(
         [f"{function.__name__}(preflight: {kind.__name__})" for function, kind in found.items()],
         [f"{function.__name__}(preflight: {kind.__name__})" for function, kind in needed.items()],
-        add=f"{file}: write `def {{}} -> Iterator[Finding]`, or correct `needs` of its code in {DATA}",
+        add=f"{file}: write `def {{}} -> Iterator[Finding]`, or remove its code from {DATA}",
         remove=f"{file}: `{{}}` is not the rule of a code. Begin its name with `_` if it is a part of another rule; "
         f"otherwise add the row of its code (its name, with `-` for `_`) to {DATA}",
     )

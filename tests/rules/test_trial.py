@@ -9,7 +9,6 @@ import pytest
 from gpubind.model import Finding
 from gpubind.model.trial import Prediction, Trial
 from gpubind.planner.placement import SINGULARITY
-from gpubind.rules.preflight import ImagePreflight
 from gpubind.rules.table import check
 from gpubind.rules.trial import NO_DEVICE, answered, predictions
 from tests.rules.cases_host import K80, healthy, lacking, on_the_bus
@@ -42,7 +41,7 @@ def program(mode: int = 0o755, **facts: Any) -> Any:
 def listed(situation: Situation) -> tuple[Prediction, ...]:
     """What is predicted."""
     begun = started(situation)
-    assert isinstance(begun, ImagePreflight)
+    assert begun.has_image
     return predictions(begun, check(begun))
 
 

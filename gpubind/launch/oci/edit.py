@@ -111,12 +111,11 @@ def _need_requirements(request: StartRequest, prepared: Prepared, bundle: Bundle
     if not requirements_of(bundle.variables):
         return
     from gpubind.rules.image.cuda import require_unsatisfied
-    from gpubind.rules.preflight import ImagePreflight
 
     found = preflight_of(prepared, runtime)
     policy = read_policy()
     stops = policy.compares_driver and (policy.is_legacy or is_dockers(bundle))
-    for one in require_unsatisfied(found) if isinstance(found, ImagePreflight) else ():
+    for one in require_unsatisfied(found) if found.has_image else ():
         if one.severity == "error" and stops:
             what = f"{one.what} ({one.where})"
             raise CheckError("require-unsatisfied", what, findings=[one], why=one.why or "", hint=one.hint or "")

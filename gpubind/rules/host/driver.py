@@ -138,7 +138,7 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
 def nvidia_smi_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a host where no nvidia-smi was found, unless the image has one."""
     is_absent = any(one.subject == SMI and one.verdict == "absent" for one in preflight.plan.decisions)
-    image = preflight.image
+    image = preflight.image if preflight.has_image else None
     if is_absent and preflight.wants("utility") and NVML in preflight.libraries:
         if image is not None and any(image.tree.has(f"{place}/{SMI}") for place in DEFAULT_PATH.split(":")):
             return

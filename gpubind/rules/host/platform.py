@@ -28,7 +28,7 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
         interpreter = foreign(tree, rooted)
         if interpreter is None or dirname(interpreter) in brought:
             continue
-        if preflight.container is not None and preflight.container.locate(interpreter) is not None:
+        if preflight.has_image and preflight.container.locate(interpreter) is not None:
             continue
         yield finding(
             "foreign-interpreter",

@@ -9,21 +9,21 @@ from typing import Optional
 
 from gpubind.model import Finding, Missing, finding
 from gpubind.model.rocm import bounds_of_kernel, is_outside, release_of_kernel
-from gpubind.rules.preflight import ImagePreflight
+from gpubind.rules.preflight import Preflight
 
 HIP = "libamdhip64.so."
 """How the name of HIP's library begins."""
 _IN_NAME = re.compile(r"libamdhip64\.so\.([0-9]{1,3}(?:\.[0-9]{1,3})?)")
 
 
-def hip_in(preflight: ImagePreflight) -> Iterator[str]:
+def hip_in(preflight: Preflight) -> Iterator[str]:
     """Yield the paths of HIP's library in the image: in the directories of its loader and of its HSA runtime."""
     tree, runtime = preflight.image.tree, preflight.image.facts.rocm_runtime
     for place in (*preflight.image.loader.directories, *([dirname(runtime)] if runtime else ())):
         yield from (f"{place}/{name}" for name in tree.names(place) if name.startswith(HIP))
 
 
-def rocm_untested(preflight: ImagePreflight) -> Iterator[Finding]:
+def rocm_untested(preflight: Preflight) -> Iterator[Finding]:
     """Yield a ROCm in the image that AMD does not test with this host's amdgpu; a note about the kernel's own one."""
     kernel = next((one.driver.kernel_version for one in preflight.plan.drivers if one.driver.vendor == "amd"), None)
     release = _release(preflight)
@@ -41,7 +41,7 @@ def rocm_untested(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("rocm-untested", subject=release, kernel=kernel, of_kernel=of_kernel, tested=tested)
 
 
-def _release(preflight: ImagePreflight) -> Optional[str]:
+def _release(preflight: Preflight) -> Optional[str]:
     """Return the release of the image's ROCm, `6.2.4`, or what the name of HIP's library tells of it, `7`."""
     facts = preflight.image.facts
     if facts.rocm is not None and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", facts.rocm):

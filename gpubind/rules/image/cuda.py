@@ -29,7 +29,7 @@ from gpubind.planner.cuda_compat import (
     refusal,
     serves,
 )
-from gpubind.rules.preflight import ImagePreflight
+from gpubind.rules.preflight import Preflight
 
 
 class Libcuda(NamedTuple):
@@ -44,7 +44,7 @@ class Libcuda(NamedTuple):
     known_from: str
 
 
-def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
+def cuda_too_new(preflight: Preflight) -> Iterator[Finding]:
     """Yield a CUDA, of the program's packages or of the image, that is too new for its libcuda."""
     cuda = libcuda_in_use(preflight)
     for every in (preflight.imported_cuda, preflight.every_cuda):
@@ -58,7 +58,7 @@ def _is_served(wanted: str, cuda: Libcuda) -> bool:
     return not is_newer(wanted, cuda.serves) or minor_compatible(cuda.driver, wanted)
 
 
-def _too_new(preflight: ImagePreflight, cuda: Libcuda, wanted: str, every: tuple[ImageCuda, ...]) -> Finding:
+def _too_new(preflight: Preflight, cuda: Libcuda, wanted: str, every: tuple[ImageCuda, ...]) -> Finding:
     """Return the finding about *wanted*, the newest of *every*."""
     compat = preflight.image.facts.compat
     helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
@@ -102,7 +102,7 @@ def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
     return f"driver {oldest} or newer{of_gpu}"
 
 
-def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
+def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a newer CUDA of a major version that this driver runs: all but some features work."""
     wanted, cuda = _wanted(preflight), libcuda_in_use(preflight)
     if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or not minor_compatible(cuda.driver, wanted):
@@ -117,7 +117,7 @@ def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
     )
 
 
-def image_of_other_vendor(preflight: ImagePreflight) -> Iterator[Finding]:
+def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
     """Yield an image for CUDA, for ROCm or for Intel's GPUs, where the container only gets the driver of another
     vendor; and one for Intel's GPUs, where it only gets Gaudi accelerators.
 
@@ -141,13 +141,13 @@ def image_of_other_vendor(preflight: ImagePreflight) -> Iterator[Finding]:
     yield from _for_gaudi_alone(preflight)
 
 
-def _openvino(preflight: ImagePreflight) -> Optional[str]:
+def _openvino(preflight: Preflight) -> Optional[str]:
     """Return the path of OpenVINO's plugin for Intel's GPUs; None if the image lacks it."""
     ways = read_intel(preflight.image, ())
     return next((way.by for way in ways if way.name == OPENCL and way.by != way.driver), None)
 
 
-def _for_gaudi_alone(preflight: ImagePreflight) -> Iterator[Finding]:
+def _for_gaudi_alone(preflight: Preflight) -> Iterator[Finding]:
     """Yield an image that uses Intel's GPUs, and no SynapseAI, where the container gets only Gaudi accelerators."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     if not gpus or not all(gpu.is_gaudi for gpu in gpus) or preflight.container.tree.has(HOME):
@@ -160,12 +160,12 @@ def _for_gaudi_alone(preflight: ImagePreflight) -> Iterator[Finding]:
         )
 
 
-def _wanted(preflight: ImagePreflight) -> Optional[str]:
+def _wanted(preflight: Preflight) -> Optional[str]:
     """Return the CUDA of the packages that the program imports, else of the image; None if it is not known."""
     return wanted_cuda(preflight.imported_cuda or preflight.every_cuda)
 
 
-def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
+def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
     """Yield NVIDIA_REQUIRE_* of the image that this driver does not satisfy.
 
     Also `require-undecided`, where it depends on the GPU's brand or architecture, which are not in any file; and
@@ -187,7 +187,7 @@ def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
             yield finding("require-undecided", subject=name, where=where)
 
 
-def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
+def compat_used(preflight: Preflight) -> Iterator[Finding]:
     """Yield the image's forward-compatibility libcuda that comes first; `compat-harmful` where it cannot work here."""
     library = _used_compat(preflight)
     if library is None or _cuda(preflight) is None:
@@ -201,7 +201,7 @@ def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
     yield finding("compat-used", subject=path, case=cases, where=path, cuda=cuda)
 
 
-def compat_ignored(preflight: ImagePreflight) -> Iterator[Finding]:
+def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
     """Yield a forward-compatibility libcuda that would help, but comes after the host's."""
     wanted, cuda = _wanted(preflight), libcuda_in_use(preflight)
     if wanted is None or cuda is None or _used_compat(preflight) is not None or not is_newer(wanted, cuda.serves):
@@ -218,19 +218,19 @@ def compat_ignored(preflight: ImagePreflight) -> Iterator[Finding]:
         )
 
 
-def _would_help(preflight: ImagePreflight, library: ImageLibrary) -> bool:
+def _would_help(preflight: Preflight, library: ImageLibrary) -> bool:
     """Return whether *library* works here, and serves a newer CUDA than the host's libcuda."""
     cuda, served = _cuda(preflight), serves(library)
     newer = cuda is None or served is None or is_newer(served, cuda.serves)
     return newer and _harm(preflight, library) is None
 
 
-def _is_ours(preflight: ImagePreflight) -> bool:
+def _is_ours(preflight: Preflight) -> bool:
     """Return whether the plan itself puts a compat libcuda first."""
     return any(variable.rule == RULE for variable in preflight.plan.env)
 
 
-def libcuda_in_use(preflight: ImagePreflight) -> Optional[Libcuda]:
+def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
     """Return the libcuda that programs will use: the image's compat one if that works, else the host's."""
     cuda, used = _cuda(preflight), _used_compat(preflight)
     if cuda is None or used is None or _harm(preflight, used) is not None:
@@ -241,7 +241,7 @@ def libcuda_in_use(preflight: ImagePreflight) -> Optional[Libcuda]:
     return Libcuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
 
 
-def _cuda(preflight: ImagePreflight) -> Optional[Libcuda]:
+def _cuda(preflight: Preflight) -> Optional[Libcuda]:
     """Return what the driver serves: by its libcuda's own note, else by the table of versions."""
     driver = preflight.driver
     if driver is None or driver.version is None or driver.kind != "linux" or not preflight.wants("compute"):
@@ -255,7 +255,7 @@ def _cuda(preflight: ImagePreflight) -> Optional[Libcuda]:
     return Libcuda(name, driver.version, driver.cuda_max, f"CUDA's release notes for driver {driver.version}")
 
 
-def _host_note(preflight: ImagePreflight) -> Optional[CudaNote]:
+def _host_note(preflight: Preflight) -> Optional[CudaNote]:
     for mount in preflight.plan.mounts:
         if mount.soname == "libcuda.so.1" and mount.capability != "compat32":
             located = preflight.container.locate(mount.target)
@@ -264,7 +264,7 @@ def _host_note(preflight: ImagePreflight) -> Optional[CudaNote]:
     return None
 
 
-def _used_compat(preflight: ImagePreflight) -> Optional[ImageLibrary]:
+def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
     """Return the compat libcuda that a program in the container would open; None if it opens another one."""
     found = preflight.container.find("libcuda.so.1")
     if found is None or found.mount is not None:
@@ -272,21 +272,21 @@ def _used_compat(preflight: ImagePreflight) -> Optional[ImageLibrary]:
     return next((library for library in preflight.image.facts.compat if library.path == found.at), None)
 
 
-def _has_package(preflight: ImagePreflight, wanted: str) -> bool:
+def _has_package(preflight: Preflight, wanted: str) -> bool:
     """Return whether NVIDIA supports a compat package for CUDA *wanted* here; False if that is not known."""
     driver = preflight.driver
     node = node_of(driver, preflight.plan.gpus, None) if driver else None
     return node is not None and has_package(wanted, node, _last_branch(preflight))
 
 
-def _last_branch(preflight: ImagePreflight) -> Optional[int]:
+def _last_branch(preflight: Preflight) -> Optional[int]:
     """Return the last branch of the driver that supports all GPUs of the container; None if the newest does."""
     texts = (preflight.host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") for gpu in preflight.gpus)
     chips = (chip_of(text or "") for text in texts)
     return min((chip.last for chip in chips if chip is not None and chip.last is not None), default=None)
 
 
-def _harm(preflight: ImagePreflight, library: ImageLibrary) -> Optional[str]:
+def _harm(preflight: Preflight, library: ImageLibrary) -> Optional[str]:
     """Return the error that the loader or CUDA would report about a compat libcuda; None if none is known."""
     failures = preflight.container.failures(library.path)
     if failures:

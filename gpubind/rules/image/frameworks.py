@@ -22,7 +22,7 @@ from gpubind.model import Finding, Plan, Severity, Vendor, cases_of, finding
 from gpubind.model.cuda import Framework, framework_called
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import lacking, rocm_with, softened, unseen_libraries, without_userspace
-from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
+from gpubind.rules.preflight import Preflight, search_path
 
 _INTERPRETER = re.compile(r"java|julia|lua[0-9.]*|node|octave(-cli)?|perl[0-9.]*|R|Rscript|ruby[0-9.]*")
 """Interpreters other than Python."""
@@ -40,7 +40,7 @@ class _Refused(NamedTuple):
     """What it is linked with."""
 
 
-def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
+def framework_library(preflight: Preflight) -> Iterator[Finding]:
     """Yield a framework's library that does not load: something that it is linked with is missing, or too old.
 
     Also `userspace-missing`, as an error, in its place, where ROCm is missing as a whole.
@@ -52,7 +52,7 @@ def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
     broken = {one.framework.name for one in refused}
     works = any(not framework.is_addition and framework.name not in broken for framework, _ in every)
     for one in refused:
-        may_use_another = works and not isinstance(preflight, ProgramPreflight)
+        may_use_another = works and not preflight.has_program
         lacks_synapse = is_for_gaudi and one.framework.for_gaudi and any(is_synapses(f.name) for f in one.failures)
         is_used = lacks_synapse or not (one.framework.is_addition or may_use_another)
         is_sure = one.module is not None and is_used
@@ -63,7 +63,7 @@ def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
         yield _finding(preflight, one, "warning")
 
 
-def _finding(preflight: ImagePreflight, refused: _Refused, severity: Severity) -> Finding:
+def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Finding:
     """Return the finding about *refused*."""
     missing = [failure for failure in refused.failures if failure.kind == "missing"]
     first = (missing or refused.failures)[0]
@@ -87,12 +87,12 @@ def _finding(preflight: ImagePreflight, refused: _Refused, severity: Severity) -
     return softened(found, unseen_libraries(preflight))
 
 
-def _imports_frameworks(preflight: ImagePreflight) -> bool:
+def _imports_frameworks(preflight: Preflight) -> bool:
     """Return whether the program is a Python, or is not known."""
-    return preflight.imports is not None or not isinstance(preflight, ProgramPreflight)
+    return preflight.imports is not None or not preflight.has_program
 
 
-def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
+def imports_not_checked(preflight: Preflight) -> Iterator[Finding]:
     """Yield an interpreter whose packages were not checked."""
     file = preflight.chain.file
     if file is None or preflight.chain.stop is not None:
@@ -104,19 +104,19 @@ def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
         yield finding("imports-not-checked", subject=file.path, case=case, where=file.path)
 
 
-def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
+def _every(preflight: Preflight) -> tuple[tuple[Framework, str], ...]:
     """Return the frameworks and their directories: those that the program imports from, else the image's."""
     return tuple(frameworks_in(preflight.container.tree, _packages(preflight)))
 
 
-def _packages(preflight: ImagePreflight) -> tuple[str, ...]:
+def _packages(preflight: Preflight) -> tuple[str, ...]:
     """Return the package directories from which the program imports, else those of the image."""
     imports = preflight.imports
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     return packages_of(preflight.container.tree, path) if imports is None else tuple(imports.packages)
 
 
-def _refused(preflight: ImagePreflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
+def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> Iterator[_Refused]:
     """Yield the first library of each framework that does not load; those of imports come first.
 
     Of those of which a framework opens one, all have to fail where it is not known which.
@@ -137,7 +137,7 @@ def _refused(preflight: ImagePreflight, every: Sequence[tuple[Framework, str]]) 
 
 
 def _of_library(
-    preflight: ImagePreflight, framework: Framework, library: str, module: Optional[str], directories: Iterable[str]
+    preflight: Preflight, framework: Framework, library: str, module: Optional[str], directories: Iterable[str]
 ) -> Optional[_Refused]:
     """Return the *library* of *framework*, which *module* loads, if it does not load; None if it does."""
     failures = preflight.container.load_beside(library, directories).failures
@@ -153,7 +153,7 @@ def _is_for_amd_alone(plan: Plan) -> bool:
     return "amd" in vendors and "nvidia" not in vendors
 
 
-def _refused_packages(preflight: ImagePreflight) -> Iterator[_Refused]:
+def _refused_packages(preflight: Preflight) -> Iterator[_Refused]:
     """Yield the first library of each package outside of data/cuda.json that lacks some of ROCm's libraries; where
     Intel's GPUs are planned, also of SYCL's runtime.
     """
@@ -164,7 +164,7 @@ def _refused_packages(preflight: ImagePreflight) -> Iterator[_Refused]:
             yield from _refused_code(preflight, vendor, is_theirs)
 
 
-def _refused_code(preflight: ImagePreflight, vendor: Vendor, is_theirs: Callable[[str], object]) -> Iterator[_Refused]:
+def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str], object]) -> Iterator[_Refused]:
     """Yield the first library with code for GPUs of *vendor* of each package that lacks a library of *is_theirs*."""
     tree, seen = preflight.container.tree, set[Optional[str]]()
     files = [file for file in preflight.gpu_code if file.framework and vendor in file.gpu_code.vendors]

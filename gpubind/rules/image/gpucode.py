@@ -30,10 +30,10 @@ from gpubind.model.layouts import ALL_GPUS
 from gpubind.rules.image.amdgpu import HIP, hip_in
 from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
 from gpubind.rules.image.rocm import as_rocm_sees, own_variable
-from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
+from gpubind.rules.preflight import Preflight
 
 
-def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
+def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a framework, a library of it, or the program, that has no code for a GPU that the container gets.
 
     Also `ptx-too-new`, where the driver refuses to compile the code, and `gpu-code-unread`, where that is not known.
@@ -76,11 +76,11 @@ def gpu_code_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     yield from _unread(known, files)
 
 
-def _hip_without_code(preflight: ImagePreflight) -> Iterator[Finding]:
+def _hip_without_code(preflight: Preflight) -> Iterator[Finding]:
     """Yield the HIP that the program, or the image, has without any code for AMD's GPUs."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen]
-    file = preflight.chain.file if isinstance(preflight, ProgramPreflight) else None
-    if isinstance(preflight, ProgramPreflight):
+    file = preflight.chain.file if preflight.has_program else None
+    if preflight.has_program:
         loaded = preflight.container.load(file.path).files if file is not None else ()
         found = [one.path for one in loaded if basename(one.path).startswith(HIP)]
     else:
@@ -135,7 +135,7 @@ def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Find
             yield finding("gpu-code-unread", subject=file.path, why=code.unread)
 
 
-def _gpus(preflight: ImagePreflight) -> tuple[GpuArch, ...]:
+def _gpus(preflight: Preflight) -> tuple[GpuArch, ...]:
     """Return the chosen GPUs, as the programs in the container see them."""
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     if any(node.vendor == "nvidia" and node.target in ALL_GPUS for node in preflight.plan.devices):
@@ -147,7 +147,7 @@ def _gpus(preflight: ImagePreflight) -> tuple[GpuArch, ...]:
 
 
 def _severity(
-    preflight: ImagePreflight,
+    preflight: Preflight,
     name: Optional[str],
     groups: dict[Optional[str], list[CodeFile]],
     gpus: Iterable[GpuArch],
@@ -156,7 +156,7 @@ def _severity(
     """Return `error` if the program cannot do without *name*, or is not known; `warning` if it may use another."""
     if name is None:
         return "error"
-    if is_addition(name) or (isinstance(preflight, ProgramPreflight) and not preflight.uses_frameworks):
+    if is_addition(name) or (preflight.has_program and not preflight.uses_frameworks):
         return "warning"
     others = ([file for file in group if file.is_main] for other, group in groups.items() if other != name)
     works = any(
@@ -165,7 +165,7 @@ def _severity(
     return "warning" if works else "error"
 
 
-def _finding(preflight: ImagePreflight, found: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
+def _finding(preflight: Preflight, found: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
     """Return the finding about *found*, with *severity* or a milder one: a program may use a GPU that is served.
 
     *has_xnack*: XNACK is what they lack.
@@ -210,7 +210,7 @@ def _finding(preflight: ImagePreflight, found: _Shortage, severity: Severity, *,
     )
 
 
-def _overrides(preflight: ImagePreflight, found: _Shortage, code: GpuCode) -> str:
+def _overrides(preflight: Preflight, found: _Shortage, code: GpuCode) -> str:
     """Return the variables by which the GPUs of *found* run *code*, as `NAME=VALUE`: of each node where others differ.
 
     One value for all GPUs makes ROCm take also those for another GPU that need none.

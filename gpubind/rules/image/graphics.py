@@ -15,7 +15,7 @@ from gpubind.model import Capability, Finding, Missing, Mount, Severity, finding
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.placement import GBM_BACKEND
 from gpubind.rules.missing import softened, unseen_libraries
-from gpubind.rules.preflight import ImagePreflight, Preflight
+from gpubind.rules.preflight import Preflight
 
 EGL, GLX = "libEGL.so.1", "libGLX_nvidia.so.0"
 ALLOCATOR = "libnvidia-allocator.so.1"
@@ -55,7 +55,7 @@ def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
     for loader in LOADERS:
         if loader.library not in libraries or any(target.startswith(loader.directories) for target in targets):
             continue
-        if preflight.image is not None and _has_manifest(preflight.image.tree, loader):
+        if preflight.has_image and _has_manifest(preflight.image.tree, loader):
             continue
         is_named = loader.capability == "graphics" and request.caps_named and "graphics" in request.capabilities
         yield finding(
@@ -75,7 +75,7 @@ def _has_manifest(tree: Tree, loader: NeutralLoader) -> bool:
     return any(icd is not None and loader.library in " ".join(icd.libraries) for icd in icds)
 
 
-def manifest_dangling(preflight: ImagePreflight) -> Iterator[Finding]:
+def manifest_dangling(preflight: Preflight) -> Iterator[Finding]:
     """Yield a manifest of the plan that names a library which the container does not have."""
     if preflight.image.facts.libc_family != "glibc":
         return  # nothing of the driver loads there: image-without-glibc
@@ -116,7 +116,7 @@ def _parsed(data: Union[bytes, Missing]) -> Optional[Icd]:
         return None
 
 
-def vendor_neutral_missing(preflight: ImagePreflight) -> Iterator[Finding]:
+def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield the loaders without which the program does not find the driver, as gravely as it uses them.
 
     Also libEGL where the image has another part of libglvnd: Vulkan's driver opens it where there is no display.

@@ -14,7 +14,7 @@ from gpubind.image.facts import image_library
 from gpubind.loader.search import Located
 from gpubind.model import Finding, ImageLibrary, Severity, cases_of, counted, finding
 from gpubind.model.arch import architecture
-from gpubind.rules.preflight import ImagePreflight, Preflight
+from gpubind.rules.preflight import Preflight
 
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")
 """The names by which programs open libcuda."""
@@ -33,7 +33,7 @@ class Winner(NamedTuple):
     """Set if the user put that element there."""
 
 
-def _winner(preflight: ImagePreflight, soname: str) -> Optional[Winner]:
+def _winner(preflight: Preflight, soname: str) -> Optional[Winner]:
     """Return what programs get for *soname* in place of the plan's file; None if they get that, or the plan has none.
 
     A libcuda of CUDA's forward compatibility is meant to come first: that it fits is a matter of other rules.
@@ -50,7 +50,7 @@ def _winner(preflight: ImagePreflight, soname: str) -> Optional[Winner]:
     return Winner(soname, found, directory if in_path else None, directory in preflight.container.users_path)
 
 
-def image_architecture(preflight: ImagePreflight) -> Iterator[Finding]:
+def image_architecture(preflight: Preflight) -> Iterator[Finding]:
     """Yield an image of another machine of which the plan left nothing out: nodes go into any."""
     host, image = architecture(preflight.host.uname.machine), preflight.image.facts.arch
     is_told = any(found.code == "image-architecture" for found in preflight.plan.findings)
@@ -60,7 +60,7 @@ def image_architecture(preflight: ImagePreflight) -> Iterator[Finding]:
         )
 
 
-def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
+def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
     """Yield a driver in the image: if it is found first, it must be of the kernel module's version.
 
     In the host's own root it is the driver of the plan, or other rules report it.
@@ -96,7 +96,7 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
 
     A few files are searched by name, and only their first bytes are read: every start can afford that.
     """
-    if not isinstance(preflight, ImagePreflight):
+    if not preflight.has_image:
         return ()
     winners = {soname: first for soname in FIRST if (first := _winner(preflight, soname)) is not None}
     if not winners:
@@ -106,7 +106,7 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
     return tuple(finding for finding in found if finding.where in named.get(finding.subject, ()))
 
 
-def image_env_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
+def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
     """Yield a search path of the image that only its shell can compute."""
     names = [name for name in preflight.image.facts.undecided if name in SEARCH_PATHS]
     if names:
@@ -116,7 +116,7 @@ def image_env_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
         )
 
 
-def stub_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
+def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
     """Yield a stub of libcuda or NVML that programs open, or that comes after the host's library."""
     for name in FIRST:
         found = preflight.container.find(name)
@@ -134,13 +134,13 @@ def stub_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
             yield finding("stub-in-image", subject=name, case=cases, severity="note", where=own, path=own)
 
 
-def library_path_order(preflight: ImagePreflight) -> Iterator[Finding]:
+def library_path_order(preflight: Preflight) -> Iterator[Finding]:
     """Yield an LD_LIBRARY_PATH with copies of the plan's libraries, or with the working directory."""
     yield from _before_the_plans(preflight)
     yield from _copies_in_the_images(preflight)
 
 
-def _before_the_plans(preflight: ImagePreflight) -> Iterator[Finding]:
+def _before_the_plans(preflight: Preflight) -> Iterator[Finding]:
     """Yield a libcuda or NVML in the user's LD_LIBRARY_PATH, which takes precedence."""
     for soname in FIRST:
         first = _winner(preflight, soname)
@@ -151,7 +151,7 @@ def _before_the_plans(preflight: ImagePreflight) -> Iterator[Finding]:
             )
 
 
-def _copies_in_the_images(preflight: ImagePreflight) -> Iterator[Finding]:
+def _copies_in_the_images(preflight: Preflight) -> Iterator[Finding]:
     own = preflight.image.facts.env.get("LD_LIBRARY_PATH", "")
     planned = {basename(mount.target) for mount in preflight.plan.mounts if mount.kind == "library"}
     if not own or not planned:
@@ -175,7 +175,7 @@ def _copies_in_the_images(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("library-path-order", subject="LD_LIBRARY_PATH", case="empty", where=own)
 
 
-def _drivers(preflight: ImagePreflight) -> Iterator[ImageLibrary]:
+def _drivers(preflight: Preflight) -> Iterator[ImageLibrary]:
     """Yield the image's libraries of a driver in the loader's directories and in its LD_LIBRARY_PATH."""
     facts = preflight.image.facts
     seen = [library.path for library in (*facts.driver, *facts.compat)]

@@ -25,7 +25,7 @@ from gpubind.inventory.intel.devices import (
 )
 from gpubind.loader.fit import has_one, is_for_video
 from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
-from gpubind.rules.preflight import ImagePreflight
+from gpubind.rules.preflight import Preflight
 
 LEVEL_ZERO, OPENCL = COMPUTE_RUNTIME.runtime
 COMPUTES = (BY_LEVEL_ZERO, BY_OPENCL)
@@ -33,7 +33,7 @@ COMPUTES = (BY_LEVEL_ZERO, BY_OPENCL)
 LOADER, VENDORS = "libze_loader.so.1", "/etc/OpenCL/vendors"
 
 
-def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
+def level_zero_incomplete(preflight: Preflight) -> Iterator[Finding]:
     """Yield a driver in the image for Intel's GPUs without what programs find it by: the loader, or the manifest."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "intel"]
     if not any(planned.driver.vendor == "intel" for planned in preflight.plan.drivers):
@@ -48,7 +48,7 @@ def level_zero_incomplete(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("level-zero-incomplete", subject=VENDORS, case="manifest", driver=OPENCL)
 
 
-def userspace_missing(preflight: ImagePreflight) -> Iterator[Finding]:
+def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield an image that computes on Intel's GPUs and has no driver for them, where only the nodes are planned.
 
     The host's user space is planned where the caller names a vendor: then the planner says what is missing.
@@ -92,7 +92,7 @@ def _has_manifest(image: Tree) -> bool:
     return any("igdrcl" in (image.text(f"{VENDORS}/{name}") or "") for name in names)
 
 
-def intel_gpu_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
+def intel_gpu_unknown(preflight: Preflight) -> Iterator[Finding]:
     """Yield the GPUs that no driver of Level Zero or OpenCL in the container knows, or whose kernel driver none knows.
 
     Only what is certain: a library whose platforms cannot be read may know every GPU.
@@ -131,19 +131,19 @@ def known_since(host: Host, gpus: Iterable[Gpu], what: Literal["compute", "media
     return "".join(f"; {release} knows {name}" for release, name in dict.fromkeys(filter(None, found)))
 
 
-def _is_for_video(preflight: ImagePreflight, found: Iterable[str]) -> bool:
+def _is_for_video(preflight: Preflight, found: Iterable[str]) -> bool:
     """Return whether the drivers *found* are the host's, and the image is for video and does without them."""
     is_hosts = {mount.target for mount in preflight.plan.mounts}.issuperset(found)
     by_name = preflight.plan.request.computes_by_name
     return is_hosts and not by_name and is_for_video(preflight.image.loader, COMPUTE_RUNTIME)
 
 
-def _may_do_without(preflight: ImagePreflight) -> bool:
+def _may_do_without(preflight: Preflight) -> bool:
     """Return whether the image has VA-API, so that its programs may use the GPU for video."""
     return has_one(preflight.image.loader, COMPUTE_RUNTIME.video)
 
 
-def _unknown(preflight: ImagePreflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_on_xe: bool) -> Optional[str]:
+def _unknown(preflight: Preflight, gpu: Gpu, runtimes: list[ComputeRuntime], is_on_xe: bool) -> Optional[str]:
     """Return why none of *runtimes* knows *gpu*, a case of the finding; None if one does, or may."""
     name = platform(preflight.host, gpu.pci or "")
     if name is not None and all({name, *also_served_as(name)} <= {*runtime.lacks} for runtime in runtimes):
@@ -151,7 +151,7 @@ def _unknown(preflight: ImagePreflight, gpu: Gpu, runtimes: list[ComputeRuntime]
     return "xe" if is_on_xe and all(runtime.lacks_xe for runtime in runtimes) else None
 
 
-def _runtimes(preflight: ImagePreflight) -> Iterator[tuple[str, Optional[ComputeRuntime]]]:
+def _runtimes(preflight: Preflight) -> Iterator[tuple[str, Optional[ComputeRuntime]]]:
     """Yield the path of each driver of Level Zero and OpenCL in the container, and what it is; None if not known.
 
     The files of a recorded host are known by the build in the name of one of them: they are of one release.

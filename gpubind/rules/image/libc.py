@@ -11,7 +11,7 @@ from gpubind.formats.elf.private import private_symbols
 from gpubind.loader.musl import GCOMPAT
 from gpubind.model import Finding, Found, Missing, finding
 from gpubind.model.cuda import version_key
-from gpubind.rules.preflight import ImagePreflight
+from gpubind.rules.preflight import Preflight
 
 SIZE_LIMIT = 4 << 20
 """Bytes: users of glibc's private symbols are small; libraries of CUDA and of compilers are not read."""
@@ -24,7 +24,7 @@ READS_PACKED = (2, 38)
 _BINUTILS = re.compile(r"libbfd-([0-9]{1,9}\.[0-9]{1,9})\b.*\.so")
 
 
-def image_gcompat(preflight: ImagePreflight) -> Iterator[Finding]:
+def image_gcompat(preflight: Preflight) -> Iterator[Finding]:
     """Yield gcompat in an image with musl: some of the driver works with it."""
     image = preflight.image
     bound = any(mount.kind == "library" for mount in preflight.plan.mounts)
@@ -32,7 +32,7 @@ def image_gcompat(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("image-gcompat", subject=GCOMPAT)
 
 
-def libc_linker(preflight: ImagePreflight) -> Iterator[Finding]:
+def libc_linker(preflight: Preflight) -> Iterator[Finding]:
     """Yield a linker that is too old to read the host's glibc, by the version in the name of its library."""
     host, image = preflight.host.driver, preflight.image
     bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc" and mount.soname == "libm.so.6"]
@@ -46,7 +46,7 @@ def libc_linker(preflight: ImagePreflight) -> Iterator[Finding]:
         yield finding("libc-linker", subject="ld", version=version)
 
 
-def libc_private(preflight: ImagePreflight) -> Iterator[Finding]:
+def libc_private(preflight: Preflight) -> Iterator[Finding]:
     """Yield a file of the image that wants private symbols which only its old glibc defines."""
     bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc"]
     host, image = preflight.host.driver, preflight.image.tree
@@ -70,7 +70,7 @@ def libc_private(preflight: ImagePreflight) -> Iterator[Finding]:
             yield finding("libc-private", subject=path, symbol=min(wanted))
 
 
-def _candidates(preflight: ImagePreflight) -> list[str]:
+def _candidates(preflight: Preflight) -> list[str]:
     """Return the image's libraries and programs in the directories of its packages, each once."""
     image = preflight.image
     directories = (*image.loader.default_directories, *PROGRAMS)

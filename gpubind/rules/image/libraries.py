@@ -18,7 +18,7 @@ from gpubind.loader.search import Failure
 from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity, cases_of, finding, worst
 from gpubind.rules.host.driver import DAMAGED
 from gpubind.rules.missing import lacking, softened, unseen_libraries
-from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight, is_roots_alone
+from gpubind.rules.preflight import Preflight, is_roots_alone
 
 _WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
 """Libraries whose damage is part of another finding, `no-libcuda` and `no-nvml`."""
@@ -54,7 +54,7 @@ class _Cause(NamedTuple):
         return len(self.names) > 2
 
 
-def _causes(preflight: ImagePreflight, kind: Literal["missing", "version", "stack"]) -> Iterator[_Cause]:
+def _causes(preflight: Preflight, kind: Literal["missing", "version", "stack"]) -> Iterator[_Cause]:
     """Yield why files of the plan do not load: each cause of *kind* once for an architecture, by library and name."""
     causes: dict[tuple[str, str, bool], list[tuple[Failure, Mount]]] = {}
     for mount, failures in unloadable(preflight.container, preflight.plan):
@@ -82,7 +82,7 @@ def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional
     )
 
 
-def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
+def library_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield each DT_NEEDED that neither the plan nor the image has, with all libraries that need it."""
     for cause in _causes(preflight, "missing"):
         mount, name = cause.mounts[0], cause.failure.name
@@ -99,7 +99,7 @@ def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
         yield softened(found, unseen_libraries(preflight))
 
 
-def library_version(preflight: ImagePreflight) -> Iterator[Finding]:
+def library_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a symbol version that the library in the container does not define."""
     for cause in _causes(preflight, "version"):
         cases = cases_of(("many", cause.are_many))
@@ -107,9 +107,9 @@ def library_version(preflight: ImagePreflight) -> Iterator[Finding]:
         yield softened(found, unseen_libraries(preflight))
 
 
-def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
+def executable_stack(preflight: Preflight) -> Iterator[Finding]:
     """Yield a library of the plan that dlopen refuses, since glibc 2.41, for the executable stack that it asks for."""
-    if isinstance(preflight, ProgramPreflight) and preflight.chain.stop is None and preflight.chain.file is not None:
+    if preflight.has_program and preflight.chain.stop is None and preflight.chain.file is not None:
         started = preflight.container.load(preflight.chain.file.path).files
         facts = [file.tree.elf(file.at) for file in started]
         if any(not isinstance(elf, Missing) and elf.executable_stack for elf in facts):
@@ -128,7 +128,7 @@ def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
             why = _why_only_root(tree, mount)
         if why and (mount.source not in broken or basename(mount.target) == mount.soname):
             broken[mount.source] = (mount, why)
-    for mount, failures in unloadable(preflight.container, preflight.plan) if preflight.container else ():
+    for mount, failures in unloadable(preflight.container, preflight.plan) if preflight.has_image else ():
         named = [failure for failure in failures if failure.kind == "unreadable"]
         if named and mount.source not in broken:
             broken[mount.source] = (mount, named[0].message)
@@ -179,7 +179,7 @@ def _passed_over(preflight: Preflight) -> Iterator[Finding]:
             yield finding("library-unreadable", subject=name, vendor=decision.vendor, where=where, message=why)
 
 
-def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Severity:
+def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:
     """Return an error for CUDA and capabilities that were requested by name; a note for those by default."""
     name = basename(mount.target)
     capability = mount.capability

@@ -15,7 +15,7 @@ from gpubind.inventory.amd.devices import read_numbers
 from gpubind.inventory.architectures import GpuArch, architectures
 from gpubind.model import Finding, Gpu, Plan, finding
 from gpubind.model.gpucode import OVERRIDE, XNACK, arch_of_override, instruction_set
-from gpubind.rules.preflight import ImagePreflight, variable_of
+from gpubind.rules.preflight import Preflight, variable_of
 
 
 class Override(NamedTuple):
@@ -30,7 +30,7 @@ class Override(NamedTuple):
         return arch_of_override(self.value)
 
 
-def hsa_override(preflight: ImagePreflight) -> Iterator[Finding]:
+def hsa_override(preflight: Preflight) -> Iterator[Finding]:
     """Yield a variable that ROCm refuses, or that makes it load code of another generation of processors."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen and gpu.index is not None]
     wrong: dict[Override, list[GpuArch]] = {}
@@ -54,7 +54,7 @@ def hsa_override(preflight: ImagePreflight) -> Iterator[Finding]:
         )
 
 
-def as_rocm_sees(preflight: ImagePreflight, gpus: Iterable[GpuArch]) -> Iterator[GpuArch]:
+def as_rocm_sees(preflight: Preflight, gpus: Iterable[GpuArch]) -> Iterator[GpuArch]:
     """Yield *gpus* with the architectures for which ROCm in the container takes code."""
     xnack = {"0": ":xnack-", "1": ":xnack+"}.get(variable_of(preflight, XNACK) or "", "")
     for one in gpus:
@@ -65,13 +65,13 @@ def as_rocm_sees(preflight: ImagePreflight, gpus: Iterable[GpuArch]) -> Iterator
         yield one._replace(arch=f"{(override and override.arch) or one.arch}{xnack}")
 
 
-def override_of(preflight: ImagePreflight, gpu: Gpu) -> Optional[Override]:
+def override_of(preflight: Preflight, gpu: Gpu) -> Optional[Override]:
     """Return the variable of the container that is about *gpu*; None if there is none."""
     values = ((name, variable_of(preflight, name)) for name in (own_variable(preflight, gpu), OVERRIDE) if name)
     return next((Override(name, value) for name, value in values if value is not None), None)
 
 
-def own_variable(preflight: ImagePreflight, gpu: Gpu) -> Optional[str]:
+def own_variable(preflight: Preflight, gpu: Gpu) -> Optional[str]:
     """Return the name of the variable for *gpu* and no other; None if there is none."""
     numbers = [number for number in read_numbers(preflight.host) if number is None or _opens(preflight.plan, number)]
     name = f"{OVERRIDE}_{numbers.index(gpu.minor)}" if gpu.minor is not None and gpu.minor in numbers else ""

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from gpubind.image.cuda import packages_of
 from gpubind.image.synapse import HOME, read_synapse, release_of
 from gpubind.model import Finding, finding
-from gpubind.rules.preflight import ImagePreflight
+from gpubind.rules.preflight import Preflight
 
 VERSION = "/sys/module/habanalabs/version"
 """Of Habana's own driver; that of the Linux kernel has none."""
 
 
-def synapse_mismatch(preflight: ImagePreflight) -> Iterator[Finding]:
+def synapse_mismatch(preflight: Preflight) -> Iterator[Finding]:
     """Yield a SynapseAI in the image of another release than the host's habanalabs; a note if one is not known."""
     image, mounts = preflight.image, preflight.own_mounts
     binds = () if mounts is None else mounts.binds

@@ -27,7 +27,7 @@ from gpubind.loader.search import Failure
 from gpubind.model import Finding, Gpu, Missing, finding, named
 from gpubind.rules.image.level_zero import is_gpu, known_since, names_of
 from gpubind.rules.missing import softened
-from gpubind.rules.preflight import ImagePreflight, variable_of
+from gpubind.rules.preflight import Preflight, variable_of
 
 NAME, PATH = VIDEO_VARIABLES
 JELLYFIN = "/usr/lib/jellyfin-ffmpeg/lib"
@@ -41,7 +41,7 @@ UNREAD = ("forbidden", "unreadable")
 """Why gpubind could not read a file that the loader may read."""
 
 
-def intel_video_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
+def intel_video_unknown(preflight: Preflight) -> Iterator[Finding]:
     """Yield the GPUs of Intel's that no driver of VA-API in the image knows, and those that none of oneVPL's does.
 
     Only what is certain: a driver whose devices cannot be read may know every GPU.
@@ -59,7 +59,7 @@ def intel_video_unknown(preflight: ImagePreflight) -> Iterator[Finding]:
     yield from _of_onevpl(preflight, gpus)
 
 
-def _of_vaapi(preflight: ImagePreflight, found: _Drivers, gpus: list[Gpu], case: Case, *, is_all: bool) -> Finding:
+def _of_vaapi(preflight: Preflight, found: _Drivers, gpus: list[Gpu], case: Case, *, is_all: bool) -> Finding:
     where = {"libva": found.libva, "variables": found.hidden, "none": found.searched}
     made = finding(
         "intel-video-unknown",
@@ -75,7 +75,7 @@ def _of_vaapi(preflight: ImagePreflight, found: _Drivers, gpus: list[Gpu], case:
     return softened(made, preflight.container.unseen)
 
 
-def _of_onevpl(preflight: ImagePreflight, gpus: list[Gpu]) -> Iterator[Finding]:
+def _of_onevpl(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
     """Yield the GPUs that the image's runtimes of oneVPL and of the Media SDK do not know, if it has one."""
     tree, host = preflight.container.tree, preflight.host
     known: set[str] = set()
@@ -92,13 +92,13 @@ def _of_onevpl(preflight: ImagePreflight, gpus: list[Gpu]) -> Iterator[Finding]:
         yield finding("intel-video-unknown", subject=names_of(unknown), case="onevpl", severity="note", where=where)
 
 
-def _is_for_video(preflight: ImagePreflight) -> bool:
+def _is_for_video(preflight: Preflight) -> bool:
     """Return whether the caller named video, and not compute."""
     request = preflight.plan.request
     return request.is_without_compute and "video" in request.capabilities
 
 
-def _copies(preflight: ImagePreflight, name: str) -> Iterator[str]:
+def _copies(preflight: Preflight, name: str) -> Iterator[str]:
     """Yield the paths of the copies of library *name* in the container: the loader's, and that of Jellyfin's FFmpeg."""
     located = preflight.container.find(name)
     if located is not None:
@@ -110,7 +110,7 @@ def _copies(preflight: ImagePreflight, name: str) -> Iterator[str]:
 class _Drivers:
     """The drivers of VA-API that libva may load in a container."""
 
-    def __init__(self, preflight: ImagePreflight) -> None:
+    def __init__(self, preflight: Preflight) -> None:
         self._preflight, self._tree = preflight, preflight.container.tree
         self.variables = {name: value for name in VIDEO_VARIABLES if (value := variable_of(preflight, name))}
         """Those of libva that are set in the container."""
