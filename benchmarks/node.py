@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 from tests.live.interpreters import dependencies
 from tests.live.machine import DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine
 
-__all__ = ["INSIDE_CONTAINERS", "RIG", "Bind", "measured", "node_for"]
+__all__ = ["INSIDE_CONTAINERS", "RIG", "Bind", "Machine", "installed", "measured", "node_for"]
 
 
 def node_for(what: str) -> Optional[Machine]:
@@ -23,6 +24,19 @@ def node_for(what: str) -> Optional[Machine]:
         print(f"\n{what} not measured: that needs root and the rig in {RIG} (make live)")
         return None
     return Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
+
+
+def installed(node: Machine, checkout: str, place: str, target: str) -> Bind:
+    """gpubind of *checkout* in the directory *place*, as pip installs it, with byte code; *target* is there on *node*.
+
+    Its start script is `TARGET/bin/gpubind`.
+    """
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", place, checkout]
+    subprocess.run(pip, check=True)
+    script = Path(place, "bin/gpubind")
+    script.write_text("#!/usr/bin/python3\n" + script.read_text().partition("\n")[2])
+    node.run(["python3", "-m", "compileall", "-q", target], binds=[Bind(place, target, readonly=False)])
+    return Bind(place, target)
 
 
 def measured(node: Machine, timer: str, words: Sequence[str], more: Sequence[Bind] = ()) -> str:
