@@ -106,7 +106,8 @@ class Namespace:
 
     def mounted_in(self, path: str) -> tuple[str, ...]:
         """Return the names of mounts and of directories made for them in the link-free directory *path*."""
-        return tuple(at[len(path) + 1 :] for at in (*self._covers, *self._needed) if dirname(at) == (path or "/"))
+        entries = (at.rpartition("/") for at in (*self._covers, *self._needed))
+        return tuple(name for directory, _, name in entries if directory == path)
 
     def _mount(self, cover: Cover) -> None:
         place, path = self._follow(self._root, cover.target)

@@ -14,7 +14,6 @@ from posixpath import basename, dirname, join, normpath
 from typing import Annotated, Literal, Optional
 
 from gpubind.errors import Format, FormatError
-from gpubind.formats.text.yaml import parse_yaml
 from gpubind.frozen import NamedTuple
 from gpubind.model import VENDOR_ROWS
 from gpubind.model.plain import Decoder
@@ -166,6 +165,8 @@ def parse_cdi(data: bytes) -> CdiSpec:
     Errors: `FormatError` (code `bad-cdi`) with the place: too large, no JSON or YAML, an unknown field, a value of the
     wrong type, an unknown version or one that lacks a feature in use, a bad name, a device twice or without edits.
     """
+    from gpubind.formats.text.yaml import parse_yaml  # few hosts have specs
+
     if len(data) > SIZE_LIMIT:
         raise _FORMAT.damaged(f"{len(data)} bytes; {SIZE_LIMIT} at most")
     try:
