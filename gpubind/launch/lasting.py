@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Optional, Union
 
-from gpubind.formats.driver.cdi import KINDS, VERSIONS
 from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.model import Plan, Severity, Vendor
 from gpubind.model.notice import Notice
@@ -59,6 +58,7 @@ def for_each_start(
 
 def _devices(prepared: Prepared) -> Union[tuple[str, ...], str]:
     """Return the CDI devices with which the engine gives the GPUs of the plan at each start; or why there are none."""
+    from gpubind.formats.driver.cdi import KINDS
     from gpubind.rules.preflight import Preflight
 
     plan, runtime = prepared.plan, prepared.start.runtime
@@ -91,6 +91,7 @@ def _directories(preflight: Preflight, runtime: Runtime) -> tuple[str, ...]:
 
 def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
     """Return the devices of *registry* that have exactly the plan's GPUs; `all` where the line chooses none."""
+    from gpubind.formats.driver.cdi import KINDS
     from gpubind.inventory.cdi.specs import GPU_NODES
 
     kind, pattern = KINDS[vendor], GPU_NODES[vendor]
@@ -118,6 +119,7 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
 
 def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
     """Return whether a device of *loaded* starts now, and brings what the plan requires. The engine runs its hooks."""
+    from gpubind.formats.driver.cdi import VERSIONS
     from gpubind.inventory.cdi.specs import gone, stale_findings
 
     plan, release = preflight.plan, preflight.release(engine)

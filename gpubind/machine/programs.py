@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Optional, Union
+import posix  # `os` may be a recorder's
+import time
+from _signal import (  # type: ignore[import-not-found]  # `signal` is slow
+    SIGHUP,
+    SIGINT,
+    SIGKILL,
+    SIGPIPE,
+    SIGTERM,
+    SIGXFSZ,
+    getsignal,
+    raise_signal,
+    signal,
+)
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
-    from subprocess import Popen
     from typing import IO
 
 OUTPUT_LIMIT = 1 << 20
 WAIT_S = 0.5
+PAUSE_S = 0.0002
+"""How long to wait at first for a program that has closed its outputs."""
 KILL_S = 1.0
 """How long to wait for a killed program: one that a driver holds in the kernel may not die at all."""
+_IGNORED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 
 
 def ask(
@@ -52,7 +67,7 @@ def listen(
     environ: Mapping[str, str],
     receive: Callable[[bool, bytes], None],
     *,
-    reads: Union[IO[bytes], int, None] = None,
+    reads: Optional[IO[bytes]] = None,
     into: Optional[IO[bytes]] = None,
     meanwhile: Callable[[], None] = lambda: None,
     patience_s: float = 0.0,
@@ -65,100 +80,173 @@ def listen(
 
     Errors: `OSError`, whose text calls the program *name*: also for a program that a signal has killed.
     """
-    import subprocess
-    import time
-
     deadline = time.monotonic() + timeout_s
-    process: Optional[Popen[bytes]] = None
+    process: Optional[Process] = None
     try:
-        with _signals_held():
-            process = subprocess.Popen(
-                argv,
-                executable=program,
-                stdin=subprocess.DEVNULL if reads is None else reads,
-                stdout=into or subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environ,
-                start_new_session=True,
-            )
-        for stream, chunk in _chunks(_streams(process), deadline, meanwhile):
-            receive(stream is process.stderr, chunk)
+        with signals_held():
+            process = Process(program, argv, environ, reads, into)
+        for is_error, chunk in process.printed(deadline, meanwhile):
+            receive(is_error, chunk)
         # A program may have closed both of its outputs, and go on.
-        status = process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"{name} did not answer within {timeout_s:g} s") from error
+        status = process.wait(deadline - time.monotonic())
     except OSError as error:
         if process is not None:
             raise
         raise OSError(error.errno, f"{name} cannot be started: {error.strerror}") from error
     finally:
         if process is not None:
-            if process.returncode is None:  # late, without end, or interrupted
-                _kill(process, patience_s)
-            for stream in _streams(process):
-                stream.close()
+            process.close(patience_s)
+    if status is None:
+        raise TimeoutError(f"{name} did not answer within {timeout_s:g} s")
     if status < 0:
         raise ChildProcessError(f"{name} was killed by signal {-status}")
     return status
 
 
-def _streams(process: Popen[bytes]) -> list[IO[bytes]]:
-    return [stream for stream in (process.stderr, process.stdout) if stream is not None]
+class Process:
+    """A program that runs in its own session. The module `subprocess` would take 5 ms to load.
+
+    Make it within `signals_held`, and close it on every way out: nothing that it has started is left running.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        argv: tuple[str, ...],
+        environ: Mapping[str, str],
+        reads: Optional[IO[bytes]] = None,
+        into: Optional[IO[bytes]] = None,
+    ) -> None:
+        """Start *program*; *reads* and *into* as for `listen`. Errors: `OSError`."""
+        self.status: Optional[int] = None
+        """Its exit status, or the negative number of the signal that killed it; None while it runs."""
+        self._outputs: dict[int, bool] = {}
+        """The open ends of its outputs, and whether each is its standard error."""
+        theirs: list[int] = []
+        try:
+            for is_error, file in ((False, into), (True, None)):
+                theirs.append(self._pipe(is_error) if file is None else _copy(file.fileno()))
+            if reads is not None:
+                theirs.append(_copy(reads.fileno()))
+            self.pid = _spawn(program, argv, environ, *theirs)
+        except BaseException:
+            self._close_outputs()
+            raise
+        finally:
+            for end in theirs:
+                os.close(end)
+
+    def _pipe(self, is_error: bool) -> int:
+        output, end = os.pipe()
+        self._outputs[output] = is_error
+        try:
+            return _copy(end)
+        finally:
+            os.close(end)
+
+    def printed(self, deadline: float, meanwhile: Callable[[], None]) -> Iterator[tuple[bool, bytes]]:
+        """Yield whether it is an error, and the chunk that it prints, until both outputs end, or *deadline*."""
+        import select
+
+        poll, left = select.poll(), dict(self._outputs)
+        for output in left:
+            poll.register(output, select.POLLIN)
+        while left and (left_s := deadline - time.monotonic()) > 0:
+            for output, _ in poll.poll(1000 * min(left_s, WAIT_S)):
+                chunk = os.read(output, 65536)
+                if not chunk:
+                    poll.unregister(output)
+                    del left[output]
+                yield self._outputs[output], chunk
+            meanwhile()
+
+    def wait(self, seconds: float) -> Optional[int]:
+        """Return its status; None if it has not ended after *seconds*."""
+        deadline, pause_s = time.monotonic() + seconds, PAUSE_S
+        while self.status is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # the caller ignores SIGCHLD: the kernel keeps no status
+                pid, status = self.pid, 0
+            left_s = deadline - time.monotonic()
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+            elif left_s <= 0:
+                break
+            else:
+                time.sleep(min(pause_s, left_s))
+                pause_s = min(2 * pause_s, WAIT_S / 10)
+        return self.status
+
+    def close(self, patience_s: float = 0.0) -> None:
+        """Kill the program with all that it has started, unless it has ended; *patience_s* as for `listen`."""
+        try:
+            if self.status is None and patience_s:
+                os.kill(self.pid, SIGTERM)
+                self.wait(patience_s)
+        finally:  # also when the patience of a user ends first
+            if self.status is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, SIGKILL)
+                self.wait(KILL_S)
+            self._close_outputs()
+
+    def _close_outputs(self) -> None:
+        while self._outputs:
+            os.close(self._outputs.popitem()[0])
+
+
+def _copy(file: int) -> int:
+    """Return another number of the open *file*: not that of a standard stream, which the caller may have closed."""
+    import fcntl
+
+    return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def _spawn(
+    program: str, argv: tuple[str, ...], environ: Mapping[str, str], out: int, err: int, reads: Optional[int] = None
+) -> int:
+    """Return the process that becomes *program* with these standard streams, and with no other open file."""
+    try:
+        others = [int(name) for name in posix.listdir("/proc/self/fd")]
+    except OSError:  # then files that the caller of gpubind has left open stay open there
+        others = []
+    nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    actions = (
+        nothing if reads is None else (os.POSIX_SPAWN_DUP2, reads, 0),
+        *((os.POSIX_SPAWN_DUP2, file, number) for number, file in ((1, out), (2, err))),
+        *((os.POSIX_SPAWN_CLOSE, file) for file in others if file > 2),
+    )
+    try:
+        return os.posix_spawn(program, argv, environ, file_actions=actions, setsid=True, setsigdef=_IGNORED_BY_PYTHON)
+    except NotImplementedError:  # this Python was built with a C library that had no POSIX_SPAWN_SETSID
+        from subprocess import DEVNULL, Popen
+
+        stdin = DEVNULL if reads is None else reads
+        process = Popen(
+            argv, executable=program, stdin=stdin, stdout=out, stderr=err, env=environ, start_new_session=True
+        )
+        process.returncode = 0  # `Process` waits for it
+        return process.pid
 
 
 @contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Hold back the signals that interrupt, until the end: in `Popen` they would leave its process running."""
-    import signal
-    import threading
-
+def signals_held() -> Iterator[None]:
+    """Hold back the signals that interrupt, until the end: a process that has no name yet would be left running."""
     came: list[int] = []
     held = {}
-    if threading.current_thread() is threading.main_thread():  # others are not interrupted
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if callable(handler := signal.getsignal(number)):
-                held[number] = handler
-                signal.signal(number, lambda one, _: came.append(one))
+    for number in (SIGINT, SIGTERM, SIGHUP):
+        handler = getsignal(number)
+        if callable(handler):
+            try:
+                signal(number, lambda one, _: came.append(one))
+            except ValueError:  # not the main thread, and others are not interrupted
+                break
+            held[number] = handler
     try:
         yield
     finally:
         for number, handler in held.items():
-            signal.signal(number, handler)
+            signal(number, handler)
         for one in came:
-            signal.raise_signal(one)
-
-
-def _chunks(
-    streams: Collection[IO[bytes]], deadline: float, meanwhile: Callable[[], None]
-) -> Iterator[tuple[IO[bytes], bytes]]:
-    """Yield what comes from *streams* until all are at their end, or the *deadline*."""
-    import selectors
-    import time
-
-    with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream, selectors.EVENT_READ, stream)
-        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(min(left, WAIT_S)):
-                chunk = os.read(key.fd, 65536)
-                if not chunk:
-                    selector.unregister(key.fd)
-                yield key.data, chunk
-            meanwhile()
-
-
-def _kill(process: Popen[bytes], patience_s: float) -> None:
-    """Kill *process* with all that it has started, and wait for it as long as killed programs take."""
-    import signal
-    import subprocess
-
-    try:
-        if patience_s:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(patience_s)
-    finally:  # also when the patience of a user ends first
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(KILL_S)
+            raise_signal(one)

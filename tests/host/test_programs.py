@@ -90,7 +90,6 @@ def test_a_program_that_closes_its_outputs_and_ends_soon_has_answered() -> None:
     assert run("sh", "-c", "echo a; exec >&- 2>&-; sleep 0.1; exit 4") == RunResult(4, "a\n", "")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_a_program_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that a driver holds in the kernel dies when the driver lets it go."""
     groups = []
@@ -128,6 +127,52 @@ for _ in range(300):
         pass
 print(left)
 """
+
+
+def test_a_program_gets_the_standard_streams_and_no_other_file() -> None:
+    theirs, end = os.pipe()
+    os.set_inheritable(theirs, True)
+    try:
+        assert run("ls", "/proc/self/fd").stdout.split() == ["0", "1", "2", "3"]  # the last is the directory
+    finally:
+        os.close(theirs)
+        os.close(end)
+
+
+CLOSED = """
+import os, tempfile
+from gpubind.host.programs import run_program
+from gpubind.machine.programs import ask
+for number in (0, 1, 2):
+    os.close(number)
+answer = run_program(("sh", "-c", "cat; echo out; echo err >&2"), 20)
+with tempfile.TemporaryFile(dir=os.environ["PLACE"]) as into:
+    status = ask("/bin/sh", ("sh", "-c", "cat; echo out; echo err >&2"), "sh", 20, {}, into=into)
+    assert into.fileno() == 0 and into.seek(0) == 0 and into.read() == b"out\\n"
+raise SystemExit((*answer, *status) != (0, "out\\n", "err\\n", 0, b"", b"err\\n"))
+"""
+
+
+def test_a_program_gets_its_streams_where_gpubind_has_none(tmp_path: Path) -> None:
+    environ = {**os.environ, "PLACE": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", CLOSED], env=environ, timeout=60).returncode == 0
+
+
+def test_a_program_runs_where_the_c_library_makes_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spawn(*_: object, **__: object) -> int:
+        raise NotImplementedError("setsid is not supported on this system")
+
+    monkeypatch.setattr(os, "posix_spawn", spawn)
+    answer = run("sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat; echo err >&2; cat; exit 3")
+    process, session = answer.stdout.split()
+    assert (answer.status, answer.stderr, process) == (3, "err\n", session)
+    assert run_program(("sleep", "infinity"), 0.2) == Missing("unreadable", "`sleep` did not answer within 0.2 s")
+
+
+def test_a_program_runs_and_nothing_slow_is_loaded_for_it() -> None:
+    code = "import sys; from gpubind.host.programs import run_program; assert run_program(('true',), 20).status == 0\n"
+    code += "print(*{'subprocess', 'selectors', 'signal', 'threading', 'locale'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "\n"
 
 
 def test_an_interrupt_while_a_program_is_started_leaves_nothing_of_it() -> None:

@@ -81,15 +81,12 @@ NO_QUESTION = {
 NEVER_THE_SAME = {"os.getpid", "os.urandom", "sys.stdin", "sys.stdin.buffer", "sys.stdin.buffer.read"}
 """The answer is not kept where the number of the process stands in it, or where standard input is read; random names
 are those of files just written."""
-OF_PROGRAMS = {"subprocess.run", "subprocess.Popen", "selectors.DefaultSelector", "selectors.EVENT_READ", "os.killpg"}
-OF_PROGRAMS |= {
-    "subprocess.DEVNULL",
-    "subprocess.PIPE",
-    "subprocess.TimeoutExpired",
+OF_PROGRAMS = {
+    *("subprocess.run", "subprocess.DEVNULL", "subprocess.PIPE", "from subprocess DEVNULL", "from subprocess Popen"),
+    *("os.posix_spawn", "os.waitpid", "os.waitstatus_to_exitcode", "os.kill", "os.killpg"),
+    *("os.pipe", "fcntl.fcntl", "fcntl.F_DUPFD_CLOEXEC", "posix.listdir", "select.poll", "select.POLLIN"),
+    *(f"from _signal {name}" for name in ("SIGHUP", "SIGKILL", "SIGTERM", "raise_signal")),
     "time.monotonic",
-    "signal.SIGKILL",
-    *("signal.SIGINT", "signal.SIGTERM", "signal.SIGHUP", "signal.getsignal", "signal.signal", "signal.raise_signal"),
-    *("threading.current_thread", "threading.main_thread"),
 }
 MODULES_OF_PROGRAMS = {"launch/execute.py", "host/programs.py", "machine/programs.py"}
 """They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -235,7 +234,7 @@ def test_a_helper_program_is_started_for_its_version_once_and_the_command_is_kep
         first = run_program(("env", "--version"), 10)
     assert isinstance(first, RunResult)
     assert first.stdout
-    monkeypatch.setattr(subprocess, "Popen", None)
+    monkeypatch.setattr(os, "posix_spawn", None)
     assert run_program(("env", "--version"), 10) == first
     assert recorder.refused is None
     with Recorder(lambda status: None) as recorder, pytest.raises(TypeError):
