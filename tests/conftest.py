@@ -27,6 +27,16 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
+gc.disable()  # collecting garbage while tests are collected doubles the time of that, and finds none
+
+
+def pytest_collection_finish() -> None:
+    """Look for cycles again, seldom, and never among the tests themselves."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    gc.enable()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile gpubind once: where Python may not write what it compiles, each command of a test would do it again."""
     golden.is_updating = config.getoption("--update-golden")

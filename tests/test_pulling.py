@@ -15,6 +15,7 @@ import pytest
 from gpubind.errors import EXIT_NOT_STARTED
 from gpubind.model.data import HOSTS
 from tests.support.driver import rhel
+from tests.support.forked import run_forked
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.trees import make_tree
@@ -53,13 +54,10 @@ version)
 *) exit 3 ;;
 esac
 """
-START = """
-import sys
+BEFORE = """
 from gpubind.host import programs
 programs.PROGRAM_DIRECTORIES = ("DIRECTORY/bin", "/usr/bin", "/bin")
 programs.writable_by_others = lambda program: None
-from gpubind.cli.main import main
-sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -69,13 +67,13 @@ class Machine(NamedTuple):
     directory: Path
 
     def run(self, *words: str, host: str = "") -> subprocess.CompletedProcess[str]:
-        code = START.replace("DIRECTORY", str(self.directory))
+        before = BEFORE.replace("DIRECTORY", str(self.directory))
         environ = {"PATH": f"{self.directory}/bin:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
         environ |= {"GPUBIND_MEMO": "off", "HOME": str(self.directory)}
         driver = str(self.directory / "driver")
         where = ["--host", host, "--dry-run"] if host else ["--root", driver, "--dev-root", driver]
-        command = [sys.executable, "-c", code, words[0], *where, *words[1:]]
-        return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=self.directory)
+        command = [words[0], *where, *words[1:]]
+        return run_forked(command, environ, self.directory, "gpubind.cli.main", before)
 
     def has(self, *names: str) -> None:
         for name in names:

@@ -20,6 +20,7 @@ from gpubind.model import Request
 from gpubind.planner.placement import cdi_layout
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.elf import elf
+from tests.support.forked import run_forked
 from tests.support.images import glibc
 from tests.support.starts import start
 from tests.support.trees import make_tree
@@ -36,13 +37,10 @@ VERSIONS = {
     "dockerd": "Docker version 28.5.2, build x",
     "podman": "podman version 5.4.2",
 }
-START = """
-import sys
+BEFORE = """
 from gpubind.host import programs
 programs.PROGRAM_DIRECTORIES = ("DIRECTORY/bin", "/usr/bin", "/bin")
 programs.writable_by_others = lambda program: None
-from gpubind.cli.main import main
-sys.exit(main(sys.argv[1:]))
 """
 BOTH = pytest.mark.parametrize("engine", ["docker", "podman"])
 
@@ -53,13 +51,12 @@ class Machine(NamedTuple):
     directory: Path
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        code = START.replace("DIRECTORY", str(self.directory))
+        before = BEFORE.replace("DIRECTORY", str(self.directory))
         environ = {"PATH": f"{self.directory}/bin:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
         roots = ("--root", f"{self.directory}/driver", "--dev-root", f"{self.directory}/host")
         words = (words[0], *roots, *words[1:])
         environ |= {"GPUBIND_MEMO": "off", "HOME": str(self.directory)}
-        command = [sys.executable, "-c", code, *words]
-        return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=self.directory)
+        return run_forked(words, environ, self.directory, "gpubind.cli.main", before)
 
     def wrapped(self, line: str, *options: str) -> tuple[list[str], str]:
         """The words that *line* becomes, and the messages about the container's life."""

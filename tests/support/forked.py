@@ -18,15 +18,22 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, NoReturn, Optional, cast
+from typing import IO, NoReturn, Optional
 
 
 def run_forked(
-    words: Sequence[str], environ: Mapping[str, str], cwd: Optional[Path] = None, module: str = "gpubind.__main__"
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: Optional[Path] = None,
+    module: str = "gpubind.__main__",
+    before: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run the `main` of *module* with *words* in a process of its own: as `subprocess.run`, with its output as text."""
+    """Run the `main` of *module* with *words* in a process of its own: as `subprocess.run`, with its output as text.
+
+    *before* is code that this process runs first.
+    """
     requests, answers, place = _server()
-    request = [module, list(words), dict(environ), str(cwd or os.getcwd()), place]
+    request = [module, list(words), dict(environ), str(cwd or os.getcwd()), place, before]
     requests.write(json.dumps(request) + "\n")
     requests.flush()
     status = int(answers.readline())
@@ -57,8 +64,8 @@ def _server() -> tuple[IO[str], IO[str], str]:
     return server.stdin, server.stdout, place.name
 
 
-def _serve() -> tuple[str, list[str]]:
-    """Answer requests until there are no more; return in each child, with the module and the words that it is for."""
+def _serve() -> tuple[str, list[str], str]:
+    """Answer requests until there are no more; return in each child, with the module, words and code of its request."""
     import gpubind
 
     for info in pkgutil.walk_packages(gpubind.__path__, "gpubind."):
@@ -68,7 +75,7 @@ def _serve() -> tuple[str, list[str]]:
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     for line in requests:
-        module, words, environ, cwd, place = json.loads(line)
+        module, words, environ, cwd, place, before = json.loads(line)
         import_module(module)
         child = os.fork()
         if not child:
@@ -79,15 +86,16 @@ def _serve() -> tuple[str, list[str]]:
             os.environ.clear()
             os.environ.update(environ)
             os.chdir(cwd)
-            return module, cast("list[str]", words)
+            return module, words, before
         answers.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
         answers.flush()
     os._exit(0)
 
 
 def _main() -> NoReturn:
-    module, words = _serve()
+    module, words, before = _serve()
     sys.argv = ["gpubind", *words]
+    exec(before, {})
     status = import_module(module).main(words)
     atexit._run_exitfuncs()
     sys.stdout.flush()
