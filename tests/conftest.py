@@ -31,9 +31,8 @@ gc.disable()  # collecting garbage while tests are collected doubles the time of
 
 
 def pytest_collection_finish() -> None:
-    """Look for cycles again, seldom, and never among the tests themselves."""
+    """Look for cycles again, and never among the tests themselves."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
     gc.enable()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from gpubind.image.open import open_image
 from gpubind.machine.budget import BOUNDS, current, one_command
 from tests.support.bounded import Cost, run_bounded
 from tests.support.driver import rhel
+from tests.support.forked import run_forked
 from tests.support.greedy import GREEDY
 from tests.support.images import glibc
 from tests.support.trees import make_tree
@@ -99,9 +99,8 @@ def test_a_second_try_reports_a_finding_once(
 def begin(machine: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """As `start`, and it is really started."""
     root = ("--root", str(machine / "driver"), "--dev-root", str(machine / "driver"))
-    argv = [sys.executable, "-m", "gpubind", words[0], *root, *words[1:]]
     environ = {**os.environ, "PATH": f"{machine}:{os.environ['PATH']}"}
-    return subprocess.run(argv, env=environ, capture_output=True, text=True)
+    return run_forked([words[0], *root, *words[1:]], environ)
 
 
 def test_a_mistyped_path_is_refused_with_the_nearest_name_before_anything_is_started(machine: Path) -> None:

@@ -22,6 +22,7 @@ from tests.support.commands import gpubind
 from tests.support.driver import host as machine_with
 from tests.support.driver import kernel as nvidia_kernel
 from tests.support.driver import rhel
+from tests.support.forked import run_forked
 from tests.support.images import glibc
 from tests.support.trees import Spec, make_tree
 
@@ -37,6 +38,10 @@ exit 42
 """
 
 
+BEFORE = f"import sys; sys.argv[0] = {str(ROOT / 'gpubind/__main__.py')!r}"
+"""The name of a process that `python -m gpubind` starts."""
+
+
 class Machine(NamedTuple):
     """A directory with programs, alone in PATH before the system's."""
 
@@ -45,8 +50,7 @@ class Machine(NamedTuple):
     def run(self, *arguments: str, env: Optional[dict[str, str]] = None) -> subprocess.CompletedProcess[str]:
         python = {"PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off", "PYTHONDONTWRITEBYTECODE": "1"}
         environ = {"PATH": f"{self.directory}:{os.environ['PATH']}", **python, **(env or {})}
-        command = [sys.executable, "-m", "gpubind", "wrap", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=self.directory)
+        return run_forked(["wrap", *arguments], environ, self.directory, before=BEFORE)
 
     @property
     def started(self) -> Optional[list[str]]:
@@ -130,10 +134,9 @@ def test_the_line_becomes_what_exec_makes_of_the_same_options(machine: Machine) 
     own = ("-B", "/a", "--contain", "--env", "LD_LIBRARY_PATH=/mine")
     record = ("-q", "--host", HOST, "--dry-run")
     wrapped = machine.run(*record, "--gpus", "1", "--", "apptainer", "exec", "--nv", *own, "img.sif", "a b").stdout
-    command = [sys.executable, "-m", "gpubind", "exec", "--nv", "--gpus", "1", "--backend", "apptainer", *record]
-    environ = {"PATH": f"{machine.directory}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
-    environ["GPUBIND_MEMO"] = "off"
-    made = subprocess.run([*command, "--", *own, "img.sif", "a b"], capture_output=True, text=True, env=environ).stdout
+    command = ["exec", "--nv", "--gpus", "1", "--backend", "apptainer", *record, "--", *own, "img.sif", "a b"]
+    environ = {"PATH": f"{machine.directory}:{os.environ['PATH']}", "GPUBIND_MEMO": "off"}
+    made = run_forked(command, environ).stdout
     assert shlex.split(wrapped.replace("\\\n", ""))[1:] == shlex.split(made.replace("\\\n", ""))[1:]
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -37,6 +38,7 @@ from gpubind.explanation.messages import (
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.model.findings import texts
 from tests.support.commands import BARE, HOST, gpubind
+from tests.support.forked import run_forked
 from tests.support.golden import DOCS, assert_golden, assert_none
 from tests.support.measure import is_less_work
 
@@ -429,31 +431,28 @@ def test_folding_keeps_the_lines() -> None:
     assert folded(data).count(b"\n") == data.count(b"\n")
 
 
-def explained(log: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    words = [sys.executable, "-m", "gpubind", "explain", *arguments]
-    return subprocess.run(words, input=log, capture_output=True, env=BARE)
+def explained(log: Optional[bytes], *arguments: str, cwd: Optional[Path] = None) -> subprocess.CompletedProcess[str]:
+    """`explain` with *log* on standard input; None: /dev/null."""
+    return run_forked(["explain", *arguments], BARE, cwd, stdin=log)
 
 
-def test_a_log_on_standard_input_is_read(tmp_path: Path) -> None:
+def test_a_log_on_standard_input_is_read() -> None:
     log = b"epoch 1\n[rank0]: cuInit err: 999\n"
-    (tmp_path / "job.log").write_bytes(log)
-    piped = explained(log)
-    assert (piped.returncode, piped.stderr) == (0, b"")
-    assert piped.stdout.startswith(b"The first cause is in line 2.\n\n[rank0]: cuInit err: 999\n")
-    with (tmp_path / "job.log").open("rb") as file:
-        words = [sys.executable, "-m", "gpubind", "explain", "-"]
-        assert subprocess.run(words, stdin=file, capture_output=True, env=BARE).stdout == piped.stdout
+    with_input = explained(log)
+    assert (with_input.returncode, with_input.stderr) == (0, "")
+    assert with_input.stdout.startswith("The first cause is in line 2.\n\n[rank0]: cuInit err: 999\n")
+    words = [sys.executable, "-m", "gpubind", "explain", "-"]
+    piped = subprocess.run(words, input=log, capture_output=True, env=BARE)
+    assert piped.stdout.decode() == with_input.stdout
 
 
 @pytest.mark.parametrize("arguments", [(), ("-",), ("empty.log",), ("./empty.log",)])
 def test_an_empty_log_is_an_error_and_no_list_of_codes(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     (tmp_path / "empty.log").write_bytes(b"")
-    words = [sys.executable, "-m", "gpubind", "explain", *arguments]
-    for stdin in ("/dev/null", tmp_path / "empty.log"):
-        with open(stdin, "rb") as file:
-            done = subprocess.run(words, stdin=file, capture_output=True, env=BARE, cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (2, b"")
-        assert done.stderr.startswith(b"error: empty-log: ")
+    for log in (None, b""):
+        done = explained(log, *arguments, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: empty-log: ")
 
 
 def test_the_name_of_a_file_is_explained_as_its_log(tmp_path: Path) -> None:
@@ -462,9 +461,8 @@ def test_the_name_of_a_file_is_explained_as_its_log(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(log)
     (tmp_path / "program").write_bytes(b"\x7fELF\0" + log)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-        words = [sys.executable, "-m", "gpubind", "explain", *arguments, "--host", "debian13-nvidia550"]
-        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, env=BARE, cwd=tmp_path)
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        return explained(None, name, "--host", "debian13-nvidia550", cwd=tmp_path)
 
     expected = explained(log).stdout
     for name in ("job.log", str(tmp_path / "job.log"), "./libcuda.so.1", "./999", "./uvm-missing"):
@@ -477,20 +475,19 @@ def test_the_name_of_a_file_is_explained_as_its_log(tmp_path: Path) -> None:
     for name in ("jo.log", "./jo.log"):
         missing = run(name)
         assert missing.returncode == 4
-        assert missing.stderr.startswith(f"error: unreadable-file: a log cannot be read\n  where: {name}\n".encode())
-        assert b"job.log" in missing.stderr
+        assert missing.stderr.startswith(f"error: unreadable-file: a log cannot be read\n  where: {name}\n")
+        assert "job.log" in missing.stderr
     (tmp_path / "cut.log").write_bytes(bytes(5000) + b"\n" + log)
-    assert b"cuInit err: 999" in run("cut.log").stdout
+    assert "cuInit err: 999" in run("cut.log").stdout
     (tmp_path / "healthy.log").write_bytes(b"epoch 1\n")
-    assert b"no line of the 1 of healthy.log is a message" in run("healthy.log").stderr
+    assert "no line of the 1 of healthy.log is a message" in run("healthy.log").stderr
 
 
 def test_a_log_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "job.log").symlink_to("/proc/self/mem")  # its first byte cannot be read
-    words = [sys.executable, "-m", "gpubind", "explain", "./job.log"]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, env=BARE, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (4, b"")
-    assert done.stderr.startswith(b"error: unreadable-file: a log cannot be read\n  where: ./job.log\n")
+    done = explained(None, "./job.log", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("error: unreadable-file: a log cannot be read\n  where: ./job.log\n")
 
 
 def test_without_a_log_every_code_is_listed_below_a_sentence() -> None:
@@ -547,8 +544,8 @@ def test_of_two_places_of_one_message_the_same_is_told_whatever_the_hashes() -> 
 @pytest.mark.parametrize("log", [bytes(range(256)) * 5000, b"nothing of a GPU\n", b"x" * 3_000_000])
 def test_a_log_without_a_known_message_is_told_so(log: bytes) -> None:
     done = explained(log)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"error: unknown-code: no line of the ")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown-code: no line of the ")
 
 
 def test_only_the_begin_of_an_endless_log_is_read(

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Optional
 
@@ -24,6 +23,7 @@ from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Start
 from tests.support.driver import host, kernel, rhel
+from tests.support.forked import run_forked
 from tests.support.images import glibc, image
 from tests.support.starts import start_by
 from tests.support.trees import Dir, Spec
@@ -325,7 +325,7 @@ def gpubind(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         **{k: v for k, v in os.environ.items() if k == "PYTHONPATH"},
         **env,
     }
-    return subprocess.run([sys.executable, "-m", "gpubind", *arguments], capture_output=True, text=True, env=around)
+    return run_forked(arguments, around)
 
 
 def test_a_bundle_is_an_image(tmp_path: Path) -> None:

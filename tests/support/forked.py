@@ -27,13 +27,15 @@ def run_forked(
     cwd: Optional[Path] = None,
     module: str = "gpubind.__main__",
     before: str = "",
+    stdin: Optional[bytes] = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run the `main` of *module* with *words* in a process of its own: as `subprocess.run`, with its output as text.
 
     *before* is code that this process runs first.
     """
     requests, answers, place = _server()
-    request = [module, list(words), dict(environ), str(cwd or os.getcwd()), place, before]
+    request = [module, list(words), dict(environ), str(cwd or os.getcwd()), place, before, stdin is not None]
+    Path(place, "in").write_bytes(stdin or b"")
     requests.write(json.dumps(request) + "\n")
     requests.flush()
     status = int(answers.readline())
@@ -73,14 +75,14 @@ def _serve() -> tuple[str, list[str], str]:
     gc.collect()
     gc.freeze()  # no child copies it only to look for cycles
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     for line in requests:
-        module, words, environ, cwd, place, before = json.loads(line)
+        module, words, environ, cwd, place, before, has_input = json.loads(line)
         import_module(module)
         child = os.fork()
         if not child:
             requests.close()
             answers.close()
+            os.dup2(os.open(f"{place}/in" if has_input else os.devnull, os.O_RDONLY), 0)
             for number, name in ((1, "out"), (2, "err")):
                 os.dup2(os.open(f"{place}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
             os.environ.clear()
