@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "packaging"))
 
 import picture  # noqa: E402 - packaging is no package
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TRANSCRIPT = re.compile(r"^```console\n\$ gpubind (.*?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TRANSCRIPTS = [
     pytest.param(page, command, output, id=f"{page.name}:{command}")
