@@ -81,18 +81,19 @@ def commands(root: str, runs: int, scratch: str) -> None:
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONPYCACHEPREFIX": f"{scratch}/pycache"}
     environ["GPUBIND_MEMO"] = "off"  # what a memo is worth, memo.py measures
     environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed gpubind has its .pyc files
-    plan = [python, "-m", "gpubind", "plan", "--nv", "--root", root, "--dev-root", root]
+    script = [python, str(REPOSITORY / "packaging/gpubind")]
+    plan = [*script, "plan", "--nv", "--root", root, "--dev-root", root]
     rocm = make_tree(f"{scratch}/rocm", opt()).root
     rows = {
         "python -c pass": [python, "-c", "pass"],
         "python -c 'import typer'": [python, "-c", "import typer"],
-        "gpubind --version": [python, "-m", "gpubind", "--version"],
+        "gpubind --version": [*script, "--version"],
         "gpubind plan --nv --json": [*plan, "--json"],
         "gpubind plan --nv --like apptainer --json": [*plan, "--json", "--like", "apptainer"],
         "gpubind plan --nv --format table": [*plan, "--format", "table"],
-        "gpubind plan --nv --json --host NAME": [python, "-m", "gpubind", "plan", "--json", "--host", HOSTS[0]],
-        "gpubind plan --rocm --json": [python, "-m", "gpubind", "plan", "--rocm", "--json", "--root", rocm],
-        "gpubind explain libcuda.so.1": [python, "-m", "gpubind", "explain", "libcuda.so.1", "--root", root],
+        "gpubind plan --nv --json --host NAME": [*script, "plan", "--json", "--host", HOSTS[0]],
+        "gpubind plan --rocm --json": [*script, "plan", "--rocm", "--json", "--root", rocm],
+        "gpubind explain libcuda.so.1": [*script, "explain", "libcuda.so.1", "--root", root],
     }
     times: dict[str, list[float]] = {name: [] for name in rows}
     for number in range(runs + 2):  # in turns, so that noise falls on all alike; the first two fill caches

@@ -14,7 +14,7 @@ import json
 import os
 import tempfile
 
-from node import INSIDE_CONTAINERS, REPOSITORY, installed, measured, node_for
+from node import INSIDE_CONTAINERS, INSTALLED, REPOSITORY, installed, measured, node_for
 
 SANDBOX, SIF = f"{INSIDE_CONTAINERS}/bookworm-sb", f"{INSIDE_CONTAINERS}/bookworm.sif"
 PYTHON = ["python3", "-c", "pass"]
@@ -111,25 +111,26 @@ def main() -> None:
     node = node_for("starts of the installed gpubind were")
     if node is None:
         return
-    checkouts = {"": str(REPOSITORY), **({"before: ": options.before} if options.before else {})}
+    versions = {"": (str(REPOSITORY), INSTALLED)}
+    if options.before:
+        versions["before: "] = (options.before, "/srv/before")
     with tempfile.TemporaryDirectory() as scratch:
         os.chmod(scratch, 0o755)
-        places = {prefix: f"/srv/gpubind-{number}" for number, prefix in enumerate(checkouts)}
         binds = [
-            installed(node, checkout, f"{scratch}{places[prefix]}", places[prefix])
-            for prefix, checkout in checkouts.items()
+            installed(node, f"{scratch}/{number}", checkout, place)
+            for number, (checkout, place) in enumerate(versions.values())
         ]
-        now = [f"{places['']}/bin/gpubind"]
+        now = [f"{INSTALLED}/bin/gpubind"]
         rows = [
             ("python", "cold", "", PYTHON),
             ("apptainer --version", "cold", "", ["apptainer", "--version"]),
             *((f"nv {name}", "cold", "", words) for name, words in NV.items()),
-            ("bwrap words", "words", places[""], [*now, *BWRAP]),
-            ("apptainer words", "words", places[""], [*now, *STARTS["sandbox"]]),
-            ("apptainer words, SIF", "words", places[""], [*now, *STARTS["SIF"]]),
+            ("bwrap words", "words", INSTALLED, [*now, *BWRAP]),
+            ("apptainer words", "words", INSTALLED, [*now, *STARTS["sandbox"]]),
+            ("apptainer words, SIF", "words", INSTALLED, [*now, *STARTS["SIF"]]),
         ]
         for name, memo, words in {f"{memo}: {name}": (name, memo, words) for name, memo, words, _, _ in ROWS}.values():
-            for prefix, place in places.items():
+            for prefix, (_, place) in versions.items():
                 rows.append((f"{prefix}{memo}: {name}", memo, place, [f"{place}/bin/gpubind", *words]))
         load = os.getloadavg()[0]
         asked = json.dumps([rows, options.runs, options.at_once])

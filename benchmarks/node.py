@@ -15,7 +15,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 from tests.live.interpreters import dependencies
 from tests.live.machine import DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine
 
-__all__ = ["INSIDE_CONTAINERS", "RIG", "Bind", "Machine", "installed", "measured", "node_for"]
+__all__ = ["INSIDE_CONTAINERS", "INSTALLED", "RIG", "Bind", "Machine", "installed", "measured", "node_for"]
 
 
 def node_for(what: str) -> Optional[Machine]:
@@ -26,11 +26,12 @@ def node_for(what: str) -> Optional[Machine]:
     return Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
 
 
-def installed(node: Machine, checkout: str, place: str, target: str) -> Bind:
-    """gpubind of *checkout* in the directory *place*, as pip installs it, with byte code; *target* is there on *node*.
+INSTALLED = "/srv/installed"
+"""Where `measured` has the modules of gpubind; its start script is `bin/gpubind` there."""
 
-    Its start script is `TARGET/bin/gpubind`.
-    """
+
+def installed(node: Machine, place: str, checkout: str = str(REPOSITORY), target: str = INSTALLED) -> Bind:
+    """gpubind of *checkout* in the new directory *place*, as pip installs it, with byte code: *target* on *node*."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", place, checkout]
     subprocess.run(pip, check=True)
     script = Path(place, "bin/gpubind")
@@ -42,9 +43,10 @@ def installed(node: Machine, checkout: str, place: str, target: str) -> Bind:
 def measured(node: Machine, timer: str, words: Sequence[str], more: Sequence[Bind] = ()) -> str:
     """What the Python program *timer* prints for *words* on *node*, where the rig's images are, and *more*.
 
-    No memo serves, unless *timer* turns it on.
+    One of *more* is what is `installed`. No memo serves, unless *timer* turns it on.
     """
-    modules = ":".join(bind.target for bind in node.modules)
+    _, dependencies = node.modules
+    modules = f"{INSTALLED}:{dependencies.target}"
     env = {"PYTHONPATH": modules, "PYTHONPYCACHEPREFIX": "/tmp/gpubind-bench", "GPUBIND_MEMO": "off"}
-    binds = [*node.modules, Bind(f"{RIG}/ct", INSIDE_CONTAINERS), *more]
+    binds = [dependencies, Bind(f"{RIG}/ct", INSIDE_CONTAINERS), *more]
     return node.run(["python3", "-c", timer, *words], user=True, driver=True, binds=binds, env=env).stdout

@@ -14,7 +14,7 @@ import struct
 import tempfile
 from statistics import median
 
-from node import INSIDE_CONTAINERS, RIG, Bind, measured, node_for
+from node import INSIDE_CONTAINERS, INSTALLED, RIG, Bind, installed, measured, node_for
 
 from gpubind.formats.archive.sif import DESCRIPTOR_SIZE, HEADER_SIZE, parse_sif_descriptors, parse_sif_header
 
@@ -25,7 +25,7 @@ HUGE = "/srv/huge.sif"
 HUGE_SIZE = 10 << 30
 DESCRIPTOR_OFFSET_AT = 17
 """Where in a SIF descriptor the place of its object stands."""
-GPUBIND = ["python3", "-m", "gpubind"]
+GPUBIND = [f"{INSTALLED}/bin/gpubind"]
 COMMANDS = {
     "python3 -c pass": ["python3", "-c", "pass"],
     "apptainer exec": ["apptainer", "exec", IMAGE, "true"],
@@ -92,7 +92,8 @@ def main() -> None:
         huge = make_huge(f"{RIG}/ct/bookworm.sif", f"{directory}/huge.sif")
         pairs = {f"{name}, {side}": words for name, both in LIBC.items() for side, words in enumerate(both)}
         words = [json.dumps({**COMMANDS, **pairs}), str(options.runs)]
-        times = json.loads(measured(node, TIMER, words, [Bind(huge, HUGE)]))
+        binds = [installed(node, f"{directory}/installed"), Bind(huge, HUGE)]
+        times = json.loads(measured(node, TIMER, words, binds))
     medians = {name: median(times[name]) for name in COMMANDS}
     bare, nv = medians["python3 -c pass"], medians["apptainer exec --nv"]
     print(f"\n{'on the rig, as a user':<44}{'median ms':>10}{'x bare':>8}{'x apptainer --nv':>18}")

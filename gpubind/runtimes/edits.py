@@ -186,7 +186,7 @@ def _holder(document: str) -> str:
 
 def is_utf8(text: str) -> bool:
     """Return whether all of *text* was UTF-8: what was not stands there as surrogate escapes."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _no_mount_point(mount: Mount, detail: str) -> Decision:
