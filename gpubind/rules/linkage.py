@@ -18,9 +18,9 @@ def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
     """
     mounts = [mount for mount in preflight.plan.mounts if mount.kind in _LINKED]
     targets = (mount.target for mount in mounts)
-    container = preflight.container
-    if container is None:
+    if not preflight.has_image:
         return linked_in_plan(preflight.host.driver, mounts)
+    container = preflight.container
     outside = (RootedPath(one.path or "") for one in left_out(preflight.plan))
     return (
         *linked_files(container, (*_programs(preflight), *targets)),
