@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from tests.support.golden import assert_listed, assert_none
-
-PACKAGE = Path(__file__).parent.parent / "gpubind"
+from tests.support.sources import PACKAGE, modules, nodes
 
 ROW = re.compile(r"^\| `([a-z]+)/` \| (M?) *\| ", re.MULTILINE)
 TABLE = {room: bool(may) for room, may in ROW.findall((PACKAGE.parent / "ARCHITECTURE.md").read_text())}
@@ -22,16 +20,6 @@ IO = (*(room for room, may in TABLE.items() if may and room != "api"), "__main__
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
 FUNCTION_LINES = 60
-
-
-@cache
-def modules() -> tuple[Path, ...]:
-    return tuple(sorted(PACKAGE.rglob("*.py")))
-
-
-@cache
-def nodes(module: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(module.read_text())))
 
 
 def room_of(module: Path) -> str:

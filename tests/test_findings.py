@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import string
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import gpubind
 from gpubind.documents.check.text import THEMES
 from gpubind.explanation.codes import explain_code
 from gpubind.formats.driver.names import COMPANIONS
@@ -17,8 +15,8 @@ from gpubind.model import VENDORS
 from gpubind.model.findings import MENDED_BY, finding, pages, texts
 from gpubind.rules.subjects import SUBJECTS
 from tests.support.golden import DOCS, assert_golden, assert_listed
+from tests.support.sources import PACKAGE, modules, nodes
 
-PACKAGE = Path(gpubind.__file__).parent
 MEANS = {
     "command": "a command: the finding has it, mostly for root",
     "option": "an option of gpubind, or of the runtime",
@@ -75,8 +73,8 @@ def test_every_text_says_what_and_what_to_do(code: str) -> None:
 def calls() -> list[tuple[str, ast.Call]]:
     """Every call of `finding` in the package, with the file and line where it stands."""
     found = []
-    for module in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(module.read_text())):
+    for module in modules():
+        for node in nodes(module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "finding":
                 found.append((f"{module.relative_to(PACKAGE)}:{node.lineno}", node))
     return found
@@ -123,8 +121,8 @@ def test_of_several_cases_the_later_ones_texts_count() -> None:
 def test_every_case_is_named_in_the_code() -> None:
     written = {
         node.value
-        for module in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(module.read_text()))
+        for module in modules()
+        for node in nodes(module)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     } | {companion.name for companion in COMPANIONS}
     for code, text in texts().items():
@@ -154,9 +152,9 @@ def table() -> str:
 
 
 def test_no_finding_is_made_without_its_text() -> None:
-    for module in sorted(PACKAGE.rglob("*.py")):
+    for module in modules():
         if module != PACKAGE / "model" / "findings.py":
-            for node in ast.walk(ast.parse(module.read_text())):
+            for node in nodes(module):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                     place = f"gpubind/{module.relative_to(PACKAGE)}:{node.lineno}"
                     assert node.func.id != "Finding", f'{place}: write `finding("CODE", ...)`, with the texts in {DATA}'

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import gpubind
 from tests.support.golden import assert_none
 from tests.support.public_sentences import sentences
+from tests.support.sources import PACKAGE, modules, nodes
 
 STOPPED = {
     r"\balone\b": "only",
@@ -61,7 +61,6 @@ def test_the_sentences_of_every_kind_are_looked_at() -> None:
         assert any(where.startswith(place) for where, _ in found)
 
 
-PACKAGE = Path(gpubind.__file__).parent
 STOPPED_IN_CODE = {
     r"\balone\b": "only",
     r"\bmostly\b": "usually, most",
@@ -82,16 +81,16 @@ STOPPED_IN_CODE = {
 
 def prose() -> Iterator[tuple[str, int, str]]:
     """Yield file, line and text of each docstring and comment of the package."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for line, text in _prose_of(path.read_text()):
+    for path in modules():
+        for line, text in _prose_of(path):
             yield str(path.relative_to(PACKAGE)), line, text
 
 
-def _prose_of(source: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(source)):
+def _prose_of(path: Path) -> Iterator[tuple[int, str]]:
+    for node in nodes(path):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, " ".join(node.value.value.split())
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
 

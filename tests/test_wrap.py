@@ -9,12 +9,15 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 import pytest
 
 from gpubind import record, wrap
+from gpubind.host import Host
 from gpubind.model.data import HOSTS
 from tests.layouts.families.windows import STORE, store, wsl
 from tests.support.amd import amd_host, drm_device, kernel, kfd_node, merged, opt
@@ -325,21 +328,44 @@ def test_a_line_with_nodes_of_a_gpu_that_is_not_there_starts_as_it_is() -> None:
     assert "warning: unknown-gpu: `--device=/dev/nvidia7`: this host has no" in done.stderr
 
 
-@pytest.mark.parametrize("words", ["--gpus 1", "--gpus device=0", "--runtime nvidia -e NVIDIA_VISIBLE_DEVICES=0"])
-def test_where_one_node_is_all_gpus_a_line_gets_them_all_and_is_told(tmp_path: Path, words: str) -> None:
-    host = tmp_path / "host.json"
-    host.write_text(record(machine_with({**wsl(), **store(STORE)})))
-    line = ("--dry-run", "--host", str(host), "--", "docker", "run", *words.split(), "img", "true")
-    done = gpubind("wrap", *line)
-    assert (done.returncode, "/dev/dxg" in done.stdout) == (0, True)
-    assert "warning: inseparable-gpus: `" in done.stderr
-
-
 # ROCr, and so `--gpus`, counts in the order of the topology; AMD's toolkit by PCI address.
 CROSSED = merged(
     *(opt(), kernel(gpus=0, bmc=False), kfd_node(2, 128, bus=0x26, unique=1), kfd_node(3, 129, bus=0x05, unique=2)),
     *(drm_device("0000:26:00.0", 1, 128), drm_device("0000:05:00.0", 2, 129)),
 )
+
+
+KFD_NODES = (kfd_node(2, 128, bus=0x05, unique=0), kfd_node(3, 129, bus=0x26, unique=0))
+DRM_NODES = (drm_device("0000:05:00.0", 1, 128), drm_device("0000:26:00.0", 2, 129))
+RECORDED: dict[str, Callable[[], Host]] = {
+    "one node": lambda: machine_with({**wsl(), **store(STORE)}),
+    "crossed": lambda: amd_host(CROSSED),
+    "both vendors": lambda: amd_host(opt(), kernel(gpus=2), rhel(), nvidia_kernel()),
+    "no unique ids": lambda: amd_host(opt(), kernel(gpus=0, bmc=False), *KFD_NODES, *DRM_NODES),
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Return the file of a record of `RECORDED`."""
+
+    @cache
+    def path(name: str) -> str:
+        file = tmp_path_factory.mktemp("recorded") / "host.json"
+        file.write_text(record(RECORDED[name]()))
+        return str(file)
+
+    return path
+
+
+@pytest.mark.parametrize("words", ["--gpus 1", "--gpus device=0", "--runtime nvidia -e NVIDIA_VISIBLE_DEVICES=0"])
+def test_where_one_node_is_all_gpus_a_line_gets_them_all_and_is_told(
+    recorded: Callable[[str], str], words: str
+) -> None:
+    line = ("--dry-run", "--host", recorded("one node"), "--", "docker", "run", *words.split(), "img", "true")
+    done = gpubind("wrap", *line)
+    assert (done.returncode, "/dev/dxg" in done.stdout) == (0, True)
+    assert "warning: inseparable-gpus: `" in done.stderr
 
 
 def amds_spec(*nodes: int) -> Spec:
@@ -373,27 +399,17 @@ def test_wrap_counts_amds_gpus_as_amds_toolkit_does(words: tuple[str, ...], spec
 
 
 @pytest.mark.parametrize("words", ["docker run --gpus 1", "docker run --gpus device=0", "podman run --gpus 0"])
-def test_a_number_counts_nvidias_gpus_on_a_host_that_has_amds_too(tmp_path: Path, words: str) -> None:
+def test_a_number_counts_nvidias_gpus_on_a_host_that_has_amds_too(recorded: Callable[[str], str], words: str) -> None:
     """As docker and podman do: an index of gpubind's own `--gpus` is ambiguous there."""
-    host = tmp_path / "host.json"
-    spec = merged(opt(), kernel(gpus=2), rhel(), nvidia_kernel())
-    host.write_text(record(amd_host(spec)))
+    host = recorded("both vendors")
 
     def nodes(*own: str) -> set[str]:
-        done = gpubind("wrap", "-q", "--dry-run", "--host", str(host), *own, "--", *words.split(), "img", "true")
+        done = gpubind("wrap", "-q", "--dry-run", "--host", host, *own, "--", *words.split(), "img", "true")
         assert done.returncode == 0
         return set(re.findall(r"/dev/(?:dri/renderD|nvidia)[0-9]+", done.stdout))
 
     assert nodes() == {"/dev/nvidia0"}
     assert nodes("--rocm") == nodes("--gpus", "renderD128") == {"/dev/dri/renderD128"}
-
-
-@pytest.fixture(scope="module")
-def crossed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The record of a host whose GPUs ROCr counts in another order than AMD's toolkit."""
-    file = tmp_path_factory.mktemp("crossed") / "host.json"
-    file.write_text(record(amd_host(CROSSED)))
-    return str(file)
 
 
 @pytest.mark.parametrize(
@@ -407,11 +423,11 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> str:
     ],
 )
 def test_amds_variable_is_a_set_and_what_the_host_lacks_is_ignored_and_told(
-    crossed: str, value: str, visible: str, unknown: str
+    recorded: Callable[[str], str], value: str, visible: str, unknown: str
 ) -> None:
     """GPU 1 of AMD's toolkit is ROCr's first one, in the container, too."""
     docker = ("docker", "run", "--runtime=amd", "-e", f"AMD_VISIBLE_DEVICES={value}", "img", "true")
-    done = gpubind("wrap", "--dry-run", "--host", crossed, "--", *docker)
+    done = gpubind("wrap", "--dry-run", "--host", recorded("crossed"), "--", *docker)
     assert done.returncode == 0
     assert f"ROCR_VISIBLE_DEVICES={visible} " in done.stdout
     told = (
@@ -422,14 +438,10 @@ def test_amds_variable_is_a_set_and_what_the_host_lacks_is_ignored_and_told(
 
 @pytest.mark.parametrize(("value", "renders"), [(",1", {129}), ("0,,1", {128, 129}), (",", set()), ("0x0", set())])
 def test_an_empty_element_of_amds_variable_is_no_gpu_of_a_host_without_unique_ids(
-    tmp_path: Path, value: str, renders: set[int]
+    recorded: Callable[[str], str], value: str, renders: set[int]
 ) -> None:
-    host = tmp_path / "host.json"
-    nodes = (kfd_node(2, 128, bus=0x05, unique=0), kfd_node(3, 129, bus=0x26, unique=0))
-    drawn = (drm_device("0000:05:00.0", 1, 128), drm_device("0000:26:00.0", 2, 129))
-    host.write_text(record(amd_host(opt(), kernel(gpus=0, bmc=False), *nodes, *drawn)))
     docker = ("docker", "run", "--runtime=amd", "-e", f"AMD_VISIBLE_DEVICES={value}", "img", "true")
-    done = gpubind("wrap", "--dry-run", "--host", str(host), "--", *docker)
+    done = gpubind("wrap", "--dry-run", "--host", recorded("no unique ids"), "--", *docker)
     assert done.returncode == 0
     assert {int(number) for number in re.findall(r"/dev/dri/renderD([0-9]+)", done.stdout)} == renders
 

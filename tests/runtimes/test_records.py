@@ -17,6 +17,7 @@ from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.runtime import Prepared
 from tests.documents.printed import HOST, PLAN
 from tests.support.golden import assert_listed, assert_none
+from tests.support.sources import nodes
 from tests.support.starts import start_by
 
 PACKAGE = Path(gpubind.__file__).parent
@@ -99,7 +100,7 @@ def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:
 def names_in_code(module: Path) -> set[str]:
     """The names of runtimes that *module* compares with, looks up by, or lists."""
     found = set()
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in nodes(module):
         if isinstance(node, (ast.Compare, ast.Subscript, ast.Tuple, ast.List, ast.Set)):
             found |= {str(n.value) for n in ast.walk(node) if isinstance(n, ast.Constant) and n.value in RUNTIMES}
     return found

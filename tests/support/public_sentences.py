@@ -12,6 +12,7 @@ from typing import Any
 
 from gpubind.explanation.messages import messages
 from gpubind.model.data import read_data
+from tests.support.sources import nodes
 from tests.test_help import pages
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def _of_json(place: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def _of_module(module: Path) -> Iterator[tuple[str, str]]:
     """The texts in the calls that make an error or a finding, and in names like `what`, `why`, `hint`, `detail`."""
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in nodes(module):
         parts: list[ast.AST] = []
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
