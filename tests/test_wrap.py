@@ -232,7 +232,7 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
 
     found = loaded(code) - loaded("import sys; print(*sys.modules)")
     rooms = {
-        *("gpubind", "gpubind.__main__", "gpubind.memo"),
+        *("gpubind", "gpubind.__main__", "gpubind.memo", "gpubind.machine", "gpubind.machine.mounts"),
         *(f"gpubind.memo.{name}" for name in ("answer", "files", "questions")),
         *("gpubind.launch", "gpubind.launch.named", "gpubind.launch.wrap", "gpubind.launch.wrap.passing"),
     }
