@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from gpubind import plan
-from gpubind.documents.check.markdown import render_markdown
+from gpubind.documents.check.markdown import as_code, render_markdown
 from gpubind.model import Finding, Request
 from gpubind.rules.outcome import Checked, report_of
 from tests.support.driver import host, kernel, rhel
@@ -46,6 +46,11 @@ HOSTILE = [
     "\x1b[31m",
     "@x #1",
 ]
+
+
+@pytest.mark.parametrize(("text", "code"), [("a", "`a`"), ("a`b", "`` a`b ``"), ("a``b`", "``` a``b` ```")])
+def test_the_fence_of_code_is_longer_than_any_in_it(text: str, code: str) -> None:
+    assert as_code(text) == code
 
 
 @pytest.mark.parametrize("text", HOSTILE)

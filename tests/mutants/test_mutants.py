@@ -47,6 +47,13 @@ def test_an_expression_that_runs_is_changed(change: str) -> None:
     ast.parse(changes[change].applied(SOURCE))
 
 
+@pytest.mark.parametrize(
+    "source", [b"a = b.decode('utf-8', 'surrogateescape')", b"if a:\n    raise AssertionError('never')"]
+)
+def test_what_no_test_can_notice_is_not_changed(source: bytes) -> None:
+    assert [each.change for each in mutants_of("gpubind/x.py", source)] == ["a -> not a"][: source.count(b"if")]
+
+
 def test_nothing_else_is_changed() -> None:
     mutants = mutants_of("gpubind/x.py", SOURCE)
     assert {mutant.line for mutant in mutants} == {4, 6, 8, 10}

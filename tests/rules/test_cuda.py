@@ -12,6 +12,7 @@ from tests.planner.cases_compat import COMPAT, NOTE, NOTE_13, built_for, package
 from tests.rules.cases_host import on_the_bus
 from tests.rules.situations import Situation, found
 from tests.support.driver import kernel, rhel
+from tests.support.elf import elf
 from tests.support.images import glibc, image
 from tests.support.trees import Item, Spec
 
@@ -43,6 +44,14 @@ def test_a_compat_libcuda_that_is_in_use_and_too_old_itself_is_told() -> None:
     finding = said(old, "535.54.03")["cuda-too-new"]
     assert "the image's compat libcuda supports up to 12.4" in finding.what
     assert finding.where == f"{COMPAT}/libcuda.so.550.54.14"
+
+
+def test_the_note_in_the_hosts_libcuda_says_what_it_supports_not_the_table() -> None:
+    noted: Spec = {"/usr/lib64/libcuda.so.550.54.14": elf("libcuda.so.1", cuda_note=CudaNote("12.2", (535, 550)))}
+    situation = Situation((rhel(), kernel(), noted), image(built_for("12.9.0")), {})
+    (finding,) = [each for each in found(situation) if each.code == "cuda-minor-version"]
+    assert "12.2" in finding.what
+    assert "the note in the host's libcuda" in f"{finding.why} {finding.where}"
 
 
 def test_minor_versions_count_from_the_compat_libcuda_that_is_in_use() -> None:

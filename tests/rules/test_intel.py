@@ -205,7 +205,7 @@ OPENVINO: Spec = {
 def test_an_image_that_computes_gets_a_hint_where_only_nodes_are_planned(user: Spec, host: tuple[Spec, ...]) -> None:
     opened = image(glibc("2.41"), user)
     (one,) = [one for one in told(*host, image=opened, vendors=()) if one.code == "userspace-missing"]
-    assert (one.severity, "--intel" in str(one.hint)) == ("warning", True)
+    assert (one.severity, one.vendor, "--intel" in str(one.hint)) == ("warning", "intel", True)
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,12 @@ def test_a_working_directory_of_the_system_hides_nothing_of_the_images(directory
     assert "--chdir" not in made.options
 
 
+@pytest.mark.parametrize("directory", ["/tmp", "/tmp/job", "/home/u", "/home/u/job"])
+def test_a_working_directory_that_the_container_has_is_entered(directory: str) -> None:
+    made = make(home="/home/u", working_directory=directory, directories=frozenset(["/home/u", directory]))
+    assert made.options[made.options.index("--chdir") + 1] == directory
+
+
 HOSTS_FILES = tuple(map(HostPath, FILES))
 
 

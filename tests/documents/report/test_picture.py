@@ -65,6 +65,7 @@ def test_a_library_of_the_image_that_lacks_something_has_a_row_on_the_way_to_it(
     }
     picture = drawn(made(image(glibc("2.36"), inner), "/opt/app"))
     assert needs(picture, "/opt/app") == [("/opt/liba.so", "use")]
+    assert labelled(picture, "/opt/liba.so").host == "(the image's)"
     assert needs(picture, "/opt/liba.so") == [("/opt/libb.so", "use"), ("libc.so.6", "use")]
     assert needs(picture, "/opt/libb.so") == [("GLIBC_2.99", "broken"), ("libc.so.6", "use"), ("libgone.so", "broken")]
 
@@ -72,6 +73,8 @@ def test_a_library_of_the_image_that_lacks_something_has_a_row_on_the_way_to_it(
 def test_what_is_left_out_leads_to_the_symbol_version_that_is_not_defined() -> None:
     assert labelled(PICTURE, ML).kind == "left-out"
     assert needs(PICTURE, ML) == [("GLIBC_2.38", "broken"), ("libc.so.6", "use")]
+    own = labelled(PICTURE, ML).id
+    assert [line.kind for line in PICTURE.lines if line.begin == line.end == own] == ["dead", "broken"]
 
 
 def test_without_an_image_it_says_what_an_image_must_have() -> None:
