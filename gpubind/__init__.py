@@ -28,6 +28,7 @@ TYPE_CHECKING = False  # `typing` costs a start that a memo serves a third of it
 if TYPE_CHECKING:
     from gpubind.api.check import check as check
     from gpubind.api.check import check_document as check_document
+    from gpubind.api.check import report as report
     from gpubind.api.diff import diff as diff
     from gpubind.api.explain import explain as explain
     from gpubind.api.image import open_image as open_image
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from gpubind.image.needs import ImageNeeds as ImageNeeds
     from gpubind.image.needs import IntelRuntime as IntelRuntime
     from gpubind.image.needs import Requirement as Requirement
+    from gpubind.loader.linkage import LinkedFile as LinkedFile
+    from gpubind.loader.linkage import LinkUse as LinkUse
     from gpubind.model import Capability as Capability
     from gpubind.model import ContainerPath as ContainerPath
     from gpubind.model import CudaNote as CudaNote
@@ -91,11 +94,18 @@ if TYPE_CHECKING:
     from gpubind.model import Side as Side
     from gpubind.model import SourceUsed as SourceUsed
     from gpubind.model import Vendor as Vendor
+    from gpubind.model.expectation import Expectation as Expectation
     from gpubind.model.gpucode import CodeFile as CodeFile
     from gpubind.model.gpucode import CodeModule as CodeModule
     from gpubind.model.gpucode import GpuCode as GpuCode
     from gpubind.model.gpucode import Ptx as Ptx
+    from gpubind.model.trial import Prediction as Prediction
+    from gpubind.model.trial import Trial as Trial
+    from gpubind.model.trial import Tried as Tried
     from gpubind.planner.placement import Layout as Layout
+    from gpubind.rules.outcome import Changed as Changed
+    from gpubind.rules.outcome import Checked as Checked
+    from gpubind.rules.outcome import Report as Report
     from gpubind.runtimes.edits import Bind as Bind
     from gpubind.runtimes.edits import RuntimeArguments as RuntimeArguments
     from gpubind.runtimes.runtime import Command as Command
@@ -103,7 +113,7 @@ if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Start as Start
 
 _NAMES = {
-    "gpubind.api.check": "check check_document",
+    "gpubind.api.check": "check check_document report",
     "gpubind.api.diff": "diff",
     "gpubind.api.explain": "explain",
     "gpubind.api.needs": "needs",
@@ -125,13 +135,17 @@ _NAMES = {
     "gpubind.host.recorded": "RecordedHost",
     "gpubind.image.facts": "Image",
     "gpubind.image.needs": "DriverLibrary Fabric ImageNeeds IntelRuntime Requirement",
+    "gpubind.loader.linkage": "LinkUse LinkedFile",
     "gpubind.model": """
         Capability ContainerPath CudaNote Decision DeviceNode Driver EnvVar Finding Gpu HostPath ImageCuda
         ImageFacts ImageLibrary MigDevice Mount PassedOver Plan PlannedDriver Request RootedPath Side
         SourceUsed Vendor
     """,
+    "gpubind.model.expectation": "Expectation",
     "gpubind.model.gpucode": "CodeFile CodeModule GpuCode Ptx",
+    "gpubind.model.trial": "Prediction Trial Tried",
     "gpubind.planner.placement": "Layout",
+    "gpubind.rules.outcome": "Changed Checked Report",
     "gpubind.runtimes.edits": "Bind RuntimeArguments",
     "gpubind.runtimes.runtime": "Command StagedFile Start",
 }

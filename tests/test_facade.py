@@ -263,6 +263,42 @@ def test_the_document_of_a_check_is_that_of_the_command_line() -> None:
     )
 
 
+def test_the_report_of_a_check_is_that_of_the_command_line_with_what_a_site_changes(tmp_path: Path) -> None:
+    reference, program, options = "docs/examples/cuda13.sif", "/opt/app/solve", ["--contain"]
+    opened, start = gpubind.open_image(reference), gpubind.open_runtime(HOST, "apptainer", options)
+    made = gpubind.plan(HOST, Request(vendors=("nvidia",)), image=opened, start=start)
+    made_report = gpubind.report(
+        HOST,
+        made,
+        opened,
+        backend="apptainer",
+        arguments=options,
+        program=program,
+        ignore={"image-libc": "--ignore"},
+        severities={"cuda-too-new": "warning"},
+    )
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind/config.toml").write_text('[severity]\ncuda-too-new = "warning"\n')
+    words = ("--nv", "--host", HOSTS[0], "--image", reference, "--program", program, "--backend", "apptainer")
+    more = ("--backend-arg", "--contain", "--ignore", "image-libc")
+    document = json.loads(command("check", "--json", *words, *more, env={"XDG_CONFIG_HOME": str(tmp_path)}).stdout)
+    for changed in document["changed"]:
+        assert changed["by"] == f"{tmp_path}/gpubind/config.toml"
+        changed["by"] = "severities"
+    assert made_report.to_dict() == document
+    assert made_report.verdict == document["verdict"]
+    assert [one["code"] for one in (*document["ignored"], *document["changed"])] == ["image-libc", "cuda-too-new"]
+
+
+def test_a_code_or_a_severity_that_does_not_exist_is_wrong_use_in_a_report() -> None:
+    made = gpubind.plan(HOST, Request())
+    for named in ({"only": ["uvm-mising"]}, {"ignore": {"uvm-mising": ""}}, {"severities": {"uvm-mising": "note"}}):
+        with pytest.raises(UsageError, match="unknown-code"):
+            gpubind.report(HOST, made, **named)
+    with pytest.raises(UsageError, match="wrong-type"):
+        gpubind.report(HOST, made, severities={"uvm-missing": "grave"})
+
+
 @pytest.mark.parametrize("document", [[], None, "plan"])
 def test_what_is_no_plan_at_all_has_no_place_of_its_own(document: Any) -> None:
     with pytest.raises(gpubind.FormatError) as caught:

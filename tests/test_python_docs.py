@@ -88,7 +88,17 @@ def table(value: Any, *, defaults: bool = True) -> str:
 
 
 @pytest.mark.parametrize(
-    "value", [Request, gpubind.RuntimeArguments, gpubind.Bind, gpubind.Command], ids=lambda value: value.__name__
+    "value",
+    [
+        Request,
+        gpubind.Report,
+        gpubind.Changed,
+        gpubind.Checked,
+        gpubind.RuntimeArguments,
+        gpubind.Bind,
+        gpubind.Command,
+    ],
+    ids=lambda value: value.__name__,
 )
 def test_every_field_that_a_caller_fills_in_or_reads_is_described(value: Any) -> None:
     made = table(value, defaults=value is Request)

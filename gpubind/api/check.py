@@ -1,19 +1,241 @@
-"""check: what will not work."""
+"""check: what will not work, on each host, with each image."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Optional, Union
 
+from gpubind.api.hosts import HostRef
 from gpubind.api.layout import need_layout
 from gpubind.api.verb import verb
-from gpubind.errors import UsageError
+from gpubind.errors import GpubindError, RuntimeLimitError, UsageError, one_of
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import Finding, Plan
+from gpubind.host.open import host_name
+from gpubind.image.reference import ImageReference, parse_reference
+from gpubind.launch.choose import choose_runtime
+from gpubind.launch.prepare import environ_of, layout_of, preflight_on
+from gpubind.machine.budget import renew
+from gpubind.model import Finding, Plan, finding
+from gpubind.model.expectation import Expectation
+from gpubind.model.findings import SEVERITIES, texts
+from gpubind.model.policy import Policy
+from gpubind.planner import finding_order
+from gpubind.planner.planning import Query
+from gpubind.rules import table
+from gpubind.rules.linkage import linkage_of
+from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_in, report_of
+from gpubind.runtimes import known_runtime
+from gpubind.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
-    from gpubind.launch.choose import StartLine
+    from gpubind.image.open import OpenImages
+    from gpubind.model import ImageFacts
+    from gpubind.model.gpucode import CodeFile
+    from gpubind.rules.preflight import Preflight
+
+
+class CheckRequest(NamedTuple):
+    """What is asked of each check."""
+
+    query: Query = Query()
+    backend: Optional[str] = None
+    """The name of a runtime, or `auto`."""
+    arguments: tuple[str, ...] = ()
+    """The user's own, for the runtime."""
+    allow_writable: bool = False
+    program: Optional[str] = None
+    user: Optional[str] = None
+    """The user who may open the nodes and files, or may not; None is the caller."""
+    only: tuple[str, ...] = ()
+    """The codes that are counted; empty for all."""
+    reasons: Reasons = MappingProxyType({})
+    """Why findings are ignored."""
+    severities: Severities = MappingProxyType({})
+    """Those that the site sets."""
+    expected: tuple[Expectation, ...] = ()
+    """What each host is to have."""
+    linked: bool = False
+    """Whether the report has what the plan's files are linked with."""
+    lists_rules: bool = False
+    """Whether the report names the rules that found nothing."""
+    tries: bool = False
+    """Whether the container is started, to see what is predicted."""
+    gpu_code: bool = True
+    """Whether the GPU code of the image is read."""
+    policy: Optional[Policy] = None
+    """With what images are compared, instead of hosts."""
+
+
+def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[HostRef]) -> list[Report]:
+    """Return the outcome for each of *images* on each of *hosts*; None stands for no image.
+
+    The outcome of a check that fails is a finding. Errors: the one error with which all of them fail.
+    """
+    from gpubind.image.open import OpenImages
+
+    reports: list[Report] = []
+    errors: list[GpubindError] = []
+    with OpenImages() as opened:
+        for image in images:
+            for host in hosts:
+                if reports:
+                    renew()  # each check has the bounds of a separate command
+                try:
+                    reports.append(_check(request, host, image, opened))
+                except GpubindError as error:
+                    errors.append(error)
+                    # Counted whatever --only names: it is not known that all is well.
+                    found = not_checked(error, image if image and opened.has_raised(error) else host.label)
+                    checked = Checked(**_named(request, host, image))
+                    failed = report_of(None, [found], request.reasons, [(found.code, "host")], checked=checked)
+                    reports.append(failed._replace(host_name=host_name(host.label)))
+    if len(errors) == len(reports) and len({str(error) for error in errors}) == 1:
+        raise errors[0]
+    return reports
+
+
+def _named(request: CheckRequest, host: HostRef, image: Optional[str]) -> dict[str, Optional[str]]:
+    """Return what is checked, with the members of `Checked`: *image* on *host*, or with a policy."""
+    policy = request.policy
+    there = {"host": host.label, "user": request.user} if policy is None else {"policy": policy.origin}
+    return {**there, "image": image, "program": request.program}
+
+
+def not_checked(error: GpubindError, subject: str) -> Finding:
+    """Return the finding that *error* kept *subject*, an image or a host, from being checked, while others were."""
+    hint = error.hint or f"`gpubind explain {error.code}` says what that means"
+    where = error.where or None
+    return finding(
+        "not-checked", subject=subject, where=where, error=error.code, what=error.what, why=error.why, hint=hint
+    )
+
+
+def _check(request: CheckRequest, named: HostRef, image: Optional[str], opened: OpenImages) -> Report:
+    """Return the outcome for one image on one host. Errors: those of opening, planning and preparing."""
+    if request.policy is not None and image is not None:
+        return _compare(request, image, request.policy, opened)
+    with named.open() as host:
+        if request.user is None:
+            return _check_on(host, named, request, image, opened)
+        with host.as_user(request.user) as other:
+            return _check_on(other, named, request, image, opened)
+
+
+def _check_on(
+    host: Host, named: HostRef, request: CheckRequest, named_image: Optional[str], opened: OpenImages
+) -> Report:
+    runtime, reference = _start(request, host, named, named_image)
+    image = opened.image(reference, host.uname.machine) if reference is not None else None
+    found = _begun(request, host, request.query, image, runtime, reference if request.tries else None)
+    report = _outcome(request, found, image, _named(request, named, named_image))
+    return report._replace(host_name=host_name(named.label, host.hostname))
+
+
+def _start(
+    request: CheckRequest, host: Host, named: HostRef, image: Optional[str]
+) -> tuple[Optional[Runtime], Optional[ImageReference]]:
+    """Return the runtime that will start *image*, None if it is not named, or not known; and what it starts.
+
+    Errors: as `parse_reference`, `choose_runtime`; with `tries`, as `read_trial`.
+    """
+    if request.tries:
+        from gpubind.launch.trial import read_trial
+
+        line = read_trial(image or "", request.backend, environ_of(host))
+        return line.runtime, line.image
+    runtime = known_runtime(request.backend, "auto") if request.backend not in (None, "auto") else None
+    if request.backend == "auto" and named.name is None:
+        with suppress(RuntimeLimitError):
+            chosen = choose_runtime(image or "", environ_of(host))
+            return chosen.runtime, chosen.image if image is not None else None
+    return runtime, parse_reference(image, runtime) if image is not None else None
+
+
+def _begun(
+    request: CheckRequest,
+    host: Host,
+    asked: Union[Query, Plan],
+    image: Optional[Image],
+    runtime: Optional[Runtime],
+    tried: Optional[ImageReference],
+) -> Preflight:
+    """Return what the rules inspect; *tried* is started to see it, if it is given. Errors: as `preflight_on`."""
+    found = preflight_on(
+        host,
+        asked,
+        image,
+        runtime,
+        request.arguments,
+        allow_writable=request.allow_writable,
+        program=request.program,
+        expected=request.expected,
+        looks_at_gpu_code=request.gpu_code,
+    )
+    if tried is None or found.start is None or runtime is None:
+        return found
+    from gpubind.launch.trial import try_start
+
+    if isinstance(asked, Plan):
+        need_layout(layout_of(found.start, image), asked, runtime.name)
+    return found.with_trial(try_start(found, tried))
+
+
+def _outcome(
+    request: CheckRequest, found: Preflight, image: Optional[Image], named: Mapping[str, Optional[str]]
+) -> Report:
+    """Return what the rules find in *found*, called as *named* says."""
+    rules = [(rule.code, rule.needs) for rule in table.applying(found)] if request.lists_rules else ()
+    expected = " and ".join(one.origin for one in request.expected) or None
+    report = report_of(
+        found.plan,
+        table.check(found),
+        request.reasons,
+        rules,
+        checked=checked_in(image, runtime=found.backend, expected=expected, **named),
+        only=request.only,
+        severities=request.severities,
+    )
+    linked = linkage_of(found) if request.linked else ()
+    return report._replace(linked=linked, expected=request.expected, trial=found.trial, gpu_code=found.gpu_code)
+
+
+def _compare(request: CheckRequest, named_image: str, policy: Policy, opened: OpenImages) -> Report:
+    """Return the outcome for one image and *policy*: of one for several architectures, for each that it names.
+
+    Errors: those of opening, and of `read_needs`.
+    """
+    from gpubind.image.needs import read_needs
+    from gpubind.rules.policy import judge
+
+    reference, found = parse_reference(named_image), dict[Finding, None]()
+    subjects: list[tuple[Checked, ImageFacts, tuple[CodeFile, ...]]] = []
+    for arch in policy.arch or (None,):
+        image = opened.image(reference, arch)
+        needs = read_needs(image, request.program)
+        subjects.append((checked_in(image, **_named(request, HostRef(), named_image)), image.facts, needs.gpu_code))
+        found.update(dict.fromkeys(judge(needs, policy if arch is None else policy._replace(arch=(arch,)))))
+    checked, facts, gpu_code = subjects[0]
+    rules = ((code, text["needs"]) for code, text in texts().items() if text.get("of") == "policy")
+    made = report_of(
+        None,
+        sorted(found, key=finding_order),
+        request.reasons,
+        rules,
+        checked=checked,
+        only=request.only,
+        severities=request.severities,
+    )
+    return made._replace(image=facts, gpu_code=gpu_code)
+
+
+def errors_of(host: Host, plan: Plan, request: CheckRequest) -> list[Finding]:
+    """Return the errors of *plan* and of a check of *host*, as *request* counts them."""
+    report = _outcome(request, _begun(request, host, plan, None, None, None), None, {})
+    return [finding for finding in report.findings if finding.severity == "error"]
 
 
 @verb
@@ -38,40 +260,71 @@ def check(
     `other-host` for a plan whose driver is not on *host*; with *try_* `host-to-start`, and `other-layout` as in
     `words`); with *try_* also `RuntimeLimitError` for a runtime that is missing, or cannot express the plan.
     """
-    if program is not None and image is None:
-        raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
     from gpubind.documents.notebook import Findings
-    from gpubind.launch.prepare import layout_of, preflight_on
-    from gpubind.rules.table import check as apply_rules
-    from gpubind.runtimes import known_runtime
 
-    runtime = known_runtime(backend) if backend is not None else None
-    line = _trial(host, image, backend) if try_ else None
-    words = tuple(arguments)
-    found = preflight_on(
-        host,
-        plan,
-        image,
-        line.runtime if line is not None else runtime,
-        words,
+    request = CheckRequest(
+        backend=backend, arguments=tuple(arguments), allow_writable=allow_writable, program=program, tries=try_
+    )
+    return Findings(table.check(_of_plan(request, host, plan, image)))
+
+
+@verb
+def report(
+    host: Host,
+    plan: Plan,
+    image: Optional[Image] = None,
+    *,
+    backend: Optional[str] = None,
+    arguments: Sequence[str] = (),
+    allow_writable: bool = False,
+    program: Optional[str] = None,
+    try_: bool = False,
+    only: Sequence[str] = (),
+    ignore: Mapping[str, str] = MappingProxyType({}),
+    severities: Mapping[str, str] = MappingProxyType({}),
+    gpu_code: bool = True,
+) -> Report:
+    """Return the outcome of `check`, as `gpubind check` reports it; its `to_dict()` is `gpubind check --json`.
+
+    *only*: the codes to count. *ignore*: reasons to ignore findings, *severities*: other severities, each by CODE or
+    CODE:SUBJECT. *gpu_code*: whether the GPU code of the program, or of the frameworks in the image, is read. The other
+    arguments are those of `check`. Errors: as `check`; `UsageError` (codes `unknown-code`, `wrong-type`).
+    """
+    changed = {}
+    for named, given in severities.items():
+        severity = next((one for one in SEVERITIES if one == given), None)
+        if severity is None:
+            raise UsageError("wrong-type", f"severities[{named!r}] is `{given}`", hint=one_of(SEVERITIES, given))
+        changed[table.code_and_subject(named)] = (severity, "severities")
+    request = CheckRequest(
+        backend=backend,
+        arguments=tuple(arguments),
         allow_writable=allow_writable,
         program=program,
+        tries=try_,
+        only=table.known_codes(only),
+        reasons={table.code_and_subject(code): reason for code, reason in ignore.items()},
+        severities=changed,
+        gpu_code=gpu_code,
     )
-    if line is not None and found.start is not None:
-        from gpubind.launch.trial import try_start
-
-        need_layout(layout_of(found.start, image), plan, line.runtime.name)
-        found = found.with_trial(try_start(found, line.image))
-    return Findings(apply_rules(found))
+    name = host.label if host.local is None else host.hostname
+    about = {"host": name, "image": image.facts.label if image is not None else None, "program": program}
+    return _outcome(request, _of_plan(request, host, plan, image), image, about)._replace(host_name=name)
 
 
-def _trial(host: Host, image: Optional[Image], backend: Optional[str]) -> StartLine:
-    """Return how *image* is started on *host* to try it. Errors: as `need_to_try` and `read_trial`."""
-    from gpubind.launch.prepare import environ_of
+def _of_plan(request: CheckRequest, host: Host, plan: Plan, image: Optional[Image]) -> Preflight:
+    """Return what the rules inspect of *plan*. Errors: as `check`."""
+    if request.program is not None and image is None:
+        raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
+    runtime = known_runtime(request.backend) if request.backend is not None else None
+    if not request.tries:
+        return _begun(request, host, plan, image, runtime, None)
     from gpubind.launch.trial import need_to_try, read_trial
 
     label = image.facts.label if image is not None else None
-    return read_trial(need_to_try(label, is_recorded=host.local is None), backend, environ_of(host))
+    name = need_to_try(label, is_recorded=host.local is None)
+    line = read_trial(name, request.backend, environ_of(host))
+    return _begun(request, host, plan, image, line.runtime, line.image)
 
 
 @verb
@@ -90,10 +343,8 @@ def check_document(
     *host* and *reference*, of the image, are the names by which people know them. Its `gpu_code` is that of the
     frameworks in the image.
     """
-    from gpubind.documents.check.report import check_document as document
     from gpubind.image.gpucode import read_gpu_code
-    from gpubind.rules.outcome import checked_in, report_of
 
     named = {"host": host, "image": reference, "program": program, "runtime": backend}
-    report = report_of(plan, findings, {}, checked=checked_in(image, **named))
-    return document(report._replace(gpu_code=() if image is None else read_gpu_code(image)))
+    made = report_of(plan, findings, {}, checked=checked_in(image, **named))
+    return made._replace(gpu_code=() if image is None else read_gpu_code(image)).to_dict()

@@ -14,7 +14,7 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.launch.prepare import preflight_on
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, nearest_program
-from gpubind.loader.linkage import LinkedFile, Use, linked_files
+from gpubind.loader.linkage import LinkedFile, LinkUse, linked_files
 from gpubind.loader.namespace import OwnMounts
 from gpubind.loader.search import Loader
 from gpubind.model import ContainerPath, EnvVar, Missing, finding
@@ -70,7 +70,9 @@ def links(asked: LinksRequest) -> LinkageTree:
 def _as_recorded(file: LinkedFile) -> LinkedFile:
     """Return *file* where a library that is not found may be one that the record does not cover."""
     return file._replace(
-        uses=tuple(use if use.state == "found" else Use(use.name, None, "unknown", use.versions) for use in file.uses)
+        uses=tuple(
+            use if use.state == "found" else LinkUse(use.name, None, "unknown", use.versions) for use in file.uses
+        )
     )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from gpubind import __version__
+from gpubind.api.check import CheckRequest, errors_of
+from gpubind.api.diff import without_job
 from gpubind.api.verb import verb
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.formats.driver.liblist import parse_liblist
@@ -34,10 +36,12 @@ from gpubind.image.facts import Image, read_image
 from gpubind.inventory.cdi.specs import read_registry
 from gpubind.launch.prepare import preflight_on
 from gpubind.machine.budget import renew
-from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
+from gpubind.model import CAPABILITIES, VENDORS, Finding, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.data import HOSTS, read_data
+from gpubind.model.expectation import Expectation
 from gpubind.planner import empty_plan, like
+from gpubind.planner.expected import expectation_of
 from gpubind.planner.like import FLAVOURS
 from gpubind.planner.placement import GPUBIND
 from gpubind.planner.planning import Query, plan_host
@@ -109,6 +113,12 @@ def record(
         if not is_same:
             raise _unfaithful(host, question, answer, replayed)
     return text
+
+
+def expectation(host: Host, query: Query, counted: CheckRequest) -> tuple[Expectation, list[Finding]]:
+    """Return what nodes like *host* are to have, and the errors of its check, as *counted*. Errors: as `plan_host`."""
+    plan = plan_host(without_job(host), query)
+    return expectation_of(plan), errors_of(host, plan, counted)
 
 
 def redaction_of(host: Host, record: Record) -> Redaction:

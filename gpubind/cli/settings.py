@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import CONFIGURABLE, Option, Origin, Subcommand
-from gpubind.errors import FormatError, UsageError, in_file, like, one_of
+from gpubind.errors import FormatError, in_file, one_of
 
 if TYPE_CHECKING:
     from gpubind.model import Severity
@@ -85,13 +85,15 @@ def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], st
     *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes
     without subjects may be separated by commas.
     """
+    from gpubind.rules.table import code_and_subject
+
     configured: dict[str, str] = read_settings().get("ignore", {})
     path = file_of("ignore") if configured else ""
-    found = {_code_and_subject(named, f"`ignore` in {path}"): reason or path for named, reason in configured.items()}
+    found = {code_and_subject(named, f"`ignore` in {path}"): reason or path for named, reason in configured.items()}
     for text in given:
         for word in _words(text):
             named, reason = _named_and_reason(word)
-            found[_code_and_subject(named)] = reason or "--ignore"
+            found[code_and_subject(named)] = reason or "--ignore"
     return found
 
 
@@ -100,6 +102,8 @@ def site_severities() -> Severities:
 
     Errors: `UsageError` (code `unknown-code`), `FormatError` (code `bad-config`) for any other word.
     """
+    from gpubind.rules.table import code_and_subject
+
     configured: dict[str, Severity] = read_settings().get("severity", {})
     if not configured:
         return {}
@@ -109,7 +113,7 @@ def site_severities() -> Severities:
     for code, severity in configured.items():
         if severity not in SEVERITIES:
             raise _malformed(path, f"`severity.{code}` is `{severity}`", one_of(SEVERITIES, severity))
-    return {_code_and_subject(code, f"`severity` in {path}"): (given, path) for code, given in configured.items()}
+    return {code_and_subject(code, f"`severity` in {path}"): (given, path) for code, given in configured.items()}
 
 
 def site_expectation() -> Optional[Expectation]:
@@ -129,9 +133,11 @@ def site_expectation() -> Optional[Expectation]:
 
 def _words(text: str) -> list[str]:
     """Split *text* at the commas between findings. A comma in a subject or a reason is not followed by a code."""
+    from gpubind.rules.table import CODES
+
     words: list[str] = []
     for part in text.split(","):
-        if words and {*":="} & {*words[-1]} and re.split("[:=]", part)[0] not in _codes():
+        if words and {*":="} & {*words[-1]} and re.split("[:=]", part)[0] not in CODES:
             words[-1] += f",{part}"
         else:
             words.append(part)
@@ -147,34 +153,6 @@ def _named_and_reason(word: str) -> tuple[str, str]:
     device = re.match(_CDI_DEVICE, word)
     end = device.end() if device else len(word.partition("=")[0])
     return word[:end], word[end + 1 :]
-
-
-def _code_and_subject(named: str, where: str = "") -> tuple[str, Optional[str]]:
-    code, _, subject = named.partition(":")
-    _need_code(code, where)
-    return code, subject or None
-
-
-def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
-    """Return the codes in *codes*, each of which may be several with commas. Errors: `UsageError` (`unknown-code`)."""
-    split = tuple(part for code in codes for part in code.split(","))
-    for code in split:
-        _need_code(code)
-    return split
-
-
-def _codes() -> tuple[str, ...]:
-    from gpubind.rules.table import RULES
-
-    return tuple(sorted(rule.code for rule in RULES))
-
-
-def _need_code(code: str, where: str = "") -> None:
-    """Raise `UsageError` (code `unknown-code`) if no finding has *code*, which *where* names."""
-    if code not in _codes():
-        hint = like(_codes(), code) + "`gpubind explain` lists them all"
-        what = f"no finding has the code `{code}`" if code else "empty finding code"
-        raise UsageError("unknown-code", what, where=where, hint=hint)
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from gpubind.model.findings import counted
 from gpubind.model.plain import plain, text_of
 
 if TYPE_CHECKING:
-    from gpubind.loader.linkage import LinkedFile, Use
+    from gpubind.loader.linkage import LinkedFile, LinkUse
 
 SCHEMA = "gpubind.tree/1"
 DEPTH_LIMIT = 64
@@ -96,12 +96,12 @@ def _branches(tree: LinkageTree) -> dict[str, list[_Branch]]:
     return found
 
 
-def _expanded(name: str, use: Optional[Use], file: Optional[LinkedFile]) -> str:
+def _expanded(name: str, use: Optional[LinkUse], file: Optional[LinkedFile]) -> str:
     rule = _RULES[use.found_by if use is not None else None]
     return f"{name} [{rule}]" + (f" {file.origin}: {file.path}{_more(file)}" if file else "") + _lacking(use)
 
 
-def _repeated(use: Use) -> str:
+def _repeated(use: LinkUse) -> str:
     if use.state == "found":
         return f"{use.name} (repeated){_lacking(use)}"
     return f"{use.name} {_STATES[use.state]}" + (f": {use.fault}" if use.fault else "")
@@ -112,7 +112,7 @@ def _more(file: LinkedFile) -> str:
     return (f" <- {file.source}" if file.source is not None else "") + (f": {file.fault}" if file.fault else "")
 
 
-def _lacking(use: Optional[Use]) -> str:
+def _lacking(use: Optional[LinkUse]) -> str:
     return f", lacks {', '.join(use.lacking)}" if use is not None and use.lacking else ""
 
 

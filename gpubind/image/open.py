@@ -64,8 +64,8 @@ class OpenImages:
     """
 
     def __init__(self) -> None:
-        self._images: dict[tuple[ImageReference, str], Image] = {}
-        self._errors: dict[tuple[ImageReference, str], GpubindError] = {}
+        self._images: dict[tuple[ImageReference, Optional[str]], Image] = {}
+        self._errors: dict[tuple[ImageReference, Optional[str]], GpubindError] = {}
 
     def __enter__(self) -> OpenImages:
         return self
@@ -74,7 +74,7 @@ class OpenImages:
         while self._images:
             self._close_oldest()
 
-    def image(self, reference: ImageReference, machine: str) -> Image:
+    def image(self, reference: ImageReference, machine: Optional[str]) -> Image:
         """Return *reference* for *machine*; it may be closed when others are asked for. Errors: as `open_image`."""
         key = reference, machine
         if key in self._errors:

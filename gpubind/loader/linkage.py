@@ -22,7 +22,7 @@ State = Literal["found", "missing", "unknown"]
 Origin = Literal["plan", "image", "user", "host", "left-out"]
 
 
-class Use(NamedTuple):
+class LinkUse(NamedTuple):
     """A library that a file needs."""
 
     name: str
@@ -46,7 +46,7 @@ class Use(NamedTuple):
         return self.state == "missing" or bool(self.lacking)
 
 
-_Found = tuple[Use, Optional[ElfFacts]]
+_Found = tuple[LinkUse, Optional[ElfFacts]]
 """What a name leads to, before versions are compared, and the facts about the file."""
 
 
@@ -56,7 +56,7 @@ class LinkedFile(NamedTuple):
     path: str
     """In the container; of one that is left out, the host's file."""
     origin: Origin
-    uses: tuple[Use, ...] = ()
+    uses: tuple[LinkUse, ...] = ()
     fault: Optional[str] = None
     """The loader's message, where it refuses the file itself."""
     source: Optional[str] = None
@@ -101,9 +101,9 @@ def linked_outside(container: Container, tree: Tree, path: RootedPath) -> Linked
     def resolve(name: str) -> _Found:
         found = container.find(name)
         if found is None:
-            return Use(name, None, "missing"), None
+            return LinkUse(name, None, "missing"), None
         provider = found.tree.elf(found.at)
-        return Use(name, found.path), provider if isinstance(provider, ElfFacts) else None
+        return LinkUse(name, found.path), provider if isinstance(provider, ElfFacts) else None
 
     return LinkedFile(path, "left-out", _uses(_facts(tree, tree.real(path)), resolve))
 
@@ -121,7 +121,7 @@ def _origin(here: Object, own: Origin) -> tuple[Origin, Optional[str]]:
     return ("user", here.file.at) if here.file.bind is not None else (own, None)
 
 
-def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[Use, ...]:
+def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[LinkUse, ...]:
     """Return what *elf* needs, each library as *resolve* finds it."""
     if elf is None:
         return ()
@@ -143,15 +143,15 @@ def _in_closure(closure: Closure) -> Callable[[Object, str], _Found]:
         found = closure.names.get(name)
         if found is None:
             state: State = "missing" if name in closure.names else "unknown"
-            return Use(name, None, state, fault=faults.get(name)), None
+            return LinkUse(name, None, state, fault=faults.get(name)), None
         rule = found.found_by if found.needed_by == here.file.path else None
-        return Use(name, found.file.path, found_by="interpreter" if name == interpreter else rule), found.elf
+        return LinkUse(name, found.file.path, found_by="interpreter" if name == interpreter else rule), found.elf
 
     return resolve
 
 
 def _in_plan(targets: Mapping[str, str], name: str) -> _Found:
-    return Use(name, targets.get(name), "found" if name in targets else "unknown"), None
+    return LinkUse(name, targets.get(name), "found" if name in targets else "unknown"), None
 
 
 def _worse(before: Optional[LinkedFile], now: LinkedFile) -> LinkedFile:

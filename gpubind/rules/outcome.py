@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Optional
+from typing import TYPE_CHECKING, Any, Literal, Optional
 
+from gpubind import __version__
 from gpubind.frozen import NamedTuple
+from gpubind.loader.linkage import LinkedFile
 from gpubind.model import Finding, ImageFacts, Plan, PlannedDriver, Severity
 from gpubind.model.expectation import Expectation
+from gpubind.model.findings import page_of
 from gpubind.model.gpucode import CodeFile
 from gpubind.model.trial import Trial
 from gpubind.planner import finding_order
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
-    from gpubind.loader.linkage import LinkedFile
 
+Verdict = Literal["ok", "warning", "error"]
+SCHEMA = "gpubind.check/1"
 _ASSIGNMENT = re.compile(r"^([A-Z_]+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"']*))\s*$", re.MULTILINE)
 """A line of /etc/os-release. Source: os-release(5)."""
 
@@ -36,12 +40,15 @@ class Checked(NamedTuple):
     host: Optional[str] = None
     """The name of the machine, or of its record."""
     image: Optional[str] = None
+    """The image, as it was named."""
     system: Optional[str] = None
     """The distribution in the image: `Debian 12`."""
     glibc: Optional[str] = None
     """The release of its glibc, `2.31`, whose newest symbols may be older; None if no file is called so."""
     program: Optional[str] = None
+    """The program that will run."""
     runtime: Optional[str] = None
+    """The name of the runtime that will start the container."""
     user: Optional[str] = None
     """Of --as-user."""
     expected: Optional[str] = None
@@ -73,6 +80,7 @@ class Changed(NamedTuple):
     finding: Finding
     """As it is in the report."""
     was: Severity
+    """Its own severity."""
     by: str
     """The file that says so."""
 
@@ -89,6 +97,7 @@ class Report(NamedTuple):
     rules: tuple[tuple[str, str], ...] = ()
     """Every rule that applies, also those that found nothing: (code, what it needs)."""
     checked: Checked = Checked()
+    """What was checked, as the user named it."""
     not_counted: tuple[Finding, ...] = ()
     """Errors and warnings of codes that --only does not name."""
     linked: tuple[LinkedFile, ...] = ()
@@ -110,6 +119,34 @@ class Report(NamedTuple):
     def drivers(self) -> tuple[PlannedDriver, ...]:
         """The drivers of the host, as far as they are known."""
         return () if self.plan is None else self.plan.drivers
+
+    @property
+    def verdict(self) -> Verdict:
+        """`ok`, `warning` or `error`: the worst of the findings that count."""
+        return verdict(self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document `gpubind.check/1`; `plan` and `node` are digests of its plan, null without one."""
+        plan = self.plan
+        facts = self.image if plan is None else plan.image
+        return {
+            "schema": SCHEMA,
+            "gpubind": __version__,
+            "verdict": verdict(self.findings),
+            "checked": _checked(self),
+            "plan": plan.digest if plan is not None and plan.drivers else None,
+            "node": plan.node_digest if plan is not None else None,
+            "image": None if facts is None else facts.to_dict(),
+            "gpu_code": [file.to_dict() for file in self.gpu_code],
+            "findings": [_finding(finding) for finding in self.findings],
+            "ignored": [{**_finding(finding), "reason": reason} for finding, reason in self.ignored],
+            "not_counted": [_finding(finding) for finding in self.not_counted],
+            "changed": [
+                {"code": finding.code, "subject": finding.subject, "severity": finding.severity, "was": was, "by": by}
+                for finding, was, by in self.changed
+            ],
+            "tried": None if self.trial is None else _tried(self.trial),
+        }
 
 
 def report_of(
@@ -160,7 +197,32 @@ def _with_severities(
     return tuple(sorted(found, key=finding_order)) if changed else tuple(found), tuple(changed)
 
 
-def verdict(findings: Iterable[Finding]) -> Literal["ok", "warning", "error"]:
+def verdict(findings: Iterable[Finding]) -> Verdict:
     """Return `ok`, `warning` or `error`: the worst of the findings; notes are ok."""
     severities = {finding.severity for finding in findings}
     return "error" if "error" in severities else "warning" if "warning" in severities else "ok"
+
+
+def _tried(trial: Trial) -> dict[str, Any]:
+    answers = [
+        {
+            "kind": one.prediction.kind,
+            "subject": one.prediction.subject,
+            "predicted": one.prediction.succeeds,
+            "why": one.prediction.why or None,
+            "seen": one.succeeded,
+            "said": one.said or None,
+        }
+        for one in trial.tried
+    ]
+    return {"runtime": trial.runtime, "failure": trial.failure, "untried": trial.untried, "answers": answers}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {**finding.to_dict(), "docs": page_of(finding.code)}
+
+
+def _checked(report: Report) -> dict[str, Any]:
+    members = ("vendor", "version", "cuda_max")
+    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.drivers]
+    return {**report.checked._asdict(), "drivers": drivers}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable
 from functools import cache
 from typing import Any, Optional, Union
 
+from gpubind.errors import UsageError, like
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import not_looked_at
 from gpubind.model import VENDORS, Finding, Severity
@@ -59,6 +60,30 @@ def _rule(code: str, text: dict[str, Any]) -> Rule:
 
 RULES = tuple(_rule(code, text) for code, text in texts().items())
 """By code."""
+CODES = tuple(sorted(rule.code for rule in RULES))
+
+
+def code_and_subject(named: str, where: str = "") -> tuple[str, Optional[str]]:
+    """Return the code and the subject of *named*, CODE or CODE:SUBJECT. Errors: as `need_code`."""
+    code, _, subject = named.partition(":")
+    need_code(code, where)
+    return code, subject or None
+
+
+def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
+    """Return the codes in *codes*, each of which may be several with commas. Errors: `UsageError` (`unknown-code`)."""
+    split = tuple(part for code in codes for part in code.split(","))
+    for code in split:
+        need_code(code)
+    return split
+
+
+def need_code(code: str, where: str = "") -> None:
+    """Raise `UsageError` (code `unknown-code`) if no finding has *code*, which *where* names."""
+    if code not in CODES:
+        hint = like(CODES, code) + "`gpubind explain` lists them all"
+        what = f"no finding has the code `{code}`" if code else "empty finding code"
+        raise UsageError("unknown-code", what, where=where, hint=hint)
 
 
 def asked(preflight: Preflight) -> tuple[Rule, ...]:
@@ -79,9 +104,9 @@ def applying(preflight: Preflight) -> tuple[Rule, ...]:
     """
     request = preflight.plan.request
     vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or set(VENDORS)
-    like, expected = request.like is not None, bool(preflight.expected)
+    is_like, expected = request.like is not None, bool(preflight.expected)
     tried = "trial" if preflight.trial is not None else None
-    plans_of = (None, preflight.backend, "like" if like else None, "expectation" if expected else None, tried)
+    plans_of = (None, preflight.backend, "like" if is_like else None, "expectation" if expected else None, tried)
 
     @cache
     def has(subject: Optional[str]) -> bool:

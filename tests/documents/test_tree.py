@@ -13,7 +13,7 @@ from posixpath import normpath
 import pytest
 
 from gpubind.documents.tree import DEPTH_LIMIT, LinkageTree, render_tree_dot, render_tree_json, render_tree_text
-from gpubind.loader.linkage import LinkedFile, Use, linked_files
+from gpubind.loader.linkage import LinkedFile, LinkUse, linked_files
 from tests.loader.test_container import container
 from tests.support.commands import HOST, gpubind
 from tests.support.elf import elf
@@ -32,17 +32,17 @@ TREE = LinkageTree(
             "/usr/bin/solve",
             "image",
             (
-                Use("libcuda.so.1", "/.gpubind/libs/libcuda.so.1", "found", found_by="library-path"),
-                Use("libgone.so.2", None, "missing"),
-                Use("libc.so.6", LIBC, "found", ("GLIBC_2.38",), ("GLIBC_2.38",), "cache"),
+                LinkUse("libcuda.so.1", "/.gpubind/libs/libcuda.so.1", "found", found_by="library-path"),
+                LinkUse("libgone.so.2", None, "missing"),
+                LinkUse("libc.so.6", LIBC, "found", ("GLIBC_2.38",), ("GLIBC_2.38",), "cache"),
             ),
         ),
         LinkedFile(
             "/.gpubind/libs/libcuda.so.1",
             "plan",
             (
-                Use("libc.so.6", LIBC, "found"),
-                Use("libbad.so", None, "missing", fault="/opt/libbad.so: file too short"),
+                LinkUse("libc.so.6", LIBC, "found"),
+                LinkUse("libbad.so", None, "missing", fault="/opt/libbad.so: file too short"),
             ),
             source="/usr/lib64/libcuda.so.550.163.01",
         ),
@@ -79,7 +79,7 @@ def test_a_graph_has_a_node_for_each_file_and_an_edge_for_each_need() -> None:
 
 def test_a_hostile_name_breaks_no_line_and_no_string() -> None:
     name = 'a"];\nb\\\x1b[2J'
-    tree = LinkageTree(name, (name,), None, (LinkedFile(f"/{name}", "host", (Use(name, None, "missing"),)),))
+    tree = LinkageTree(name, (name,), None, (LinkedFile(f"/{name}", "host", (LinkUse(name, None, "missing"),)),))
     assert len(render_tree_text(tree).splitlines()) == 4
     for line in render_tree_dot(tree).splitlines():
         assert line.isprintable()
@@ -101,7 +101,7 @@ def test_libraries_that_need_each_other_end() -> None:
 
 def test_a_chain_of_thousands_of_libraries_is_shown_to_a_depth() -> None:
     files = tuple(
-        LinkedFile(f"/lib/{at}.so", "image", (Use(f"{at + 1}.so", f"/lib/{at + 1}.so", "found", found_by="cache"),))
+        LinkedFile(f"/lib/{at}.so", "image", (LinkUse(f"{at + 1}.so", f"/lib/{at + 1}.so", "found", found_by="cache"),))
         for at in range(4000)
     )
     text = render_tree_text(LinkageTree("0.so", ("0.so",), None, files))

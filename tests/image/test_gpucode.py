@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind import check, check_document, open_host, plan
+from gpubind import check, check_document, open_host, plan, report
 from gpubind.files.opened import PACKED
 from gpubind.formats.gpucode.hip import IN_ARCHIVES
 from gpubind.image.gpucode import LEAST_SIZE, gpu_code_of_program, read_gpu_code
@@ -257,6 +257,8 @@ def test_the_document_of_a_check_lists_them(tmp_path: Path) -> None:
         host = open_host("debian13-nvidia550")
         made = plan(host, Request(vendors=("nvidia",)), image=opened)
         assert check_document(made, check(host, made, opened), opened)["gpu_code"] == document["gpu_code"]
+        assert report(host, made, opened).to_dict()["gpu_code"] == document["gpu_code"]
+        assert report(host, made, opened, gpu_code=False).gpu_code == ()
 
 
 def test_of_frameworks_in_very_many_directories_the_first_files_are_read(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.launch.prepare import preflight_on
-from gpubind.loader.linkage import LinkedFile, Use
+from gpubind.loader.linkage import LinkedFile, LinkUse
 from gpubind.model import Request
 from gpubind.planner.planning import Query
 from gpubind.rules.linkage import linkage_of
@@ -42,7 +42,7 @@ def test_a_file_that_is_left_out_names_the_symbol_version_that_the_image_lacks()
     needs = {"libc.so.6": ("GLIBC_2.34", "GLIBC_2.38")}
     found = linked(elf("libcuda.so.1", needed=("libc.so.6",), needs=needs))[PATH]
     assert found == LinkedFile(
-        PATH, "left-out", (Use("libc.so.6", LIBC, "found", ("GLIBC_2.34", "GLIBC_2.38"), ("GLIBC_2.38",)),)
+        PATH, "left-out", (LinkUse("libc.so.6", LIBC, "found", ("GLIBC_2.34", "GLIBC_2.38"), ("GLIBC_2.38",)),)
     )
 
 
@@ -50,8 +50,8 @@ def test_without_an_image_what_the_plan_lacks_is_unknown() -> None:
     cuda = elf("libcuda.so.1", needed=("libc.so.6", "libnvidia-ml.so.1"), needs={"libc.so.6": ("GLIBC_2.38",)})
     uses = linked(cuda, blind=True)["/.gpubind/libs/libcuda.so.1"].uses
     assert uses == (
-        Use("libc.so.6", None, "unknown", ("GLIBC_2.38",)),
-        Use("libnvidia-ml.so.1", "/.gpubind/libs/libnvidia-ml.so.1", "found"),
+        LinkUse("libc.so.6", None, "unknown", ("GLIBC_2.38",)),
+        LinkUse("libnvidia-ml.so.1", "/.gpubind/libs/libnvidia-ml.so.1", "found"),
     )
 
 
@@ -62,9 +62,9 @@ def test_the_program_comes_first_and_what_it_loads_has_its_own_needs() -> None:
     }
     found = linked(elf("libcuda.so.1"), program, program="/opt/app")
     assert next(iter(found)) == "/opt/app"
-    assert found["/opt/app"].uses == (Use("libown.so", "/opt/libown.so", "found", found_by="runpath"),)
+    assert found["/opt/app"].uses == (LinkUse("libown.so", "/opt/libown.so", "found", found_by="runpath"),)
     (libc,) = found["/opt/libown.so"].uses
-    assert libc == Use("libc.so.6", LIBC, "found", ("GLIBC_2.99",), ("GLIBC_2.99",), "default")
+    assert libc == LinkUse("libc.so.6", LIBC, "found", ("GLIBC_2.99",), ("GLIBC_2.99",), "default")
     assert {found[path].origin for path in ("/opt/app", "/opt/libown.so", LIBC)} == {"image"}
 
 

@@ -30,7 +30,7 @@ ROOMS = ("machine/", "memo/")
 PURE = {"fspath", "strerror", "major", "minor", "makedev", "_exit", "get_inheritable", "set_inheritable"}
 """Functions of `os` that ask nothing of the machine."""
 EXCEPTIONS: dict[str, str] = {
-    "cli/checking.py": "uname",
+    "cli/commands/check.py": "uname",
     "cli/commands/setup.py": "geteuid",
     "cli/main.py": "environ",
     "cli/output.py": "environ uname",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 from gpubind import plan
-from gpubind.cli.checking import not_checked
+from gpubind.api.check import not_checked
 from gpubind.errors import GpubindError, NothingToBindError
 from gpubind.files import Tree
 from gpubind.formats.text.policy import parse_policy

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
+from gpubind.cli.options import query_of
 from gpubind.documents import CHECK_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, UsageError, in_file
+from gpubind.errors import EXIT_FINDING, UsageError
 from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
+    from gpubind.api.hosts import HostRef
     from gpubind.model.expectation import Expectation
     from gpubind.model.policy import Policy
     from gpubind.rules.outcome import Report
@@ -48,9 +51,10 @@ def check(
     Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started, unless
     --try asks for a container in which the image's own loader and the driver say whether that is so.
     """
-    from gpubind.cli.checking import CheckRequest, check_each
+    from gpubind.api.check import CheckRequest, check_each
     from gpubind.cli.output import progress, report_memo, write_document
-    from gpubind.cli.settings import ignored_findings, known_codes, site_severities
+    from gpubind.cli.settings import ignored_findings, site_severities
+    from gpubind.rules.table import known_codes
 
     report_memo(wanted=verbose > 1)
     chosen = _format(format_ or "text", quiet=quiet)
@@ -59,12 +63,11 @@ def check(
     _need_program(program, image)
     _need_to_try(image, host, like, as_user, tries=try_)
     request = CheckRequest(
-        options=options,
+        query=query_of(options, like),
         backend=backend,
         arguments=tuple(backend_arg or ()),
         allow_writable=allow_writable,
         program=program,
-        like=like,
         user=as_user,
         only=known_codes(only or ()),
         reasons=ignored_findings(ignore or ()),
@@ -77,9 +80,15 @@ def check(
         policy=_policy(require, image),
     )
     with progress(quiet=quiet):
-        reports = check_each(request, image or [None], host or [None])
+        reports = check_each(request, image or (None,), _hosts(options, host))
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
     _exit_on(reports, strict=strict)
+
+
+def _hosts(options: PlanOptions, names: Texts) -> list[HostRef]:
+    from gpubind.api.hosts import HostRef
+
+    return [HostRef(name, options.root, options.dev_root, name or os.uname().nodename) for name in names or (None,)]
 
 
 def _exit_on(reports: Sequence[Report], *, strict: bool) -> None:
@@ -112,12 +121,9 @@ def _policy(path: Optional[str], image: Texts) -> Optional[Policy]:
         return None
     if not image:
         raise UsageError("require-without-image", "--require needs --image: images are compared with the policy")
-    from gpubind.formats.text.policy import SIZE_LIMIT, parse_policy
-    from gpubind.host.open import read_file
+    from gpubind.api.requirements import read_policy
 
-    data = read_file(path, SIZE_LIMIT)
-    with in_file(path):
-        return parse_policy(data)._replace(origin=path)
+    return read_policy(path)
 
 
 def _need_to_try(image: Texts, host: Texts, like: Optional[str], user: Optional[str], *, tries: bool) -> None:
@@ -132,14 +138,13 @@ def _expected(
     options: PlanOptions, path: Optional[str], like: Optional[str], *, is_here: bool
 ) -> tuple[Expectation, ...]:
     """Return what each host is to have: by the file *path*, and by the site, for this machine only."""
-    from gpubind.cli.options import query_of
     from gpubind.cli.settings import site_expectation
 
     if path is not None and like is not None:
         raise UsageError("expect-with-like", "--expect is about what a host has, and --like about what a program takes")
     found = [site_expectation() if is_here and like is None else None]
     if path is not None:
-        from gpubind.cli.expecting import read_expectation
+        from gpubind.api.requirements import read_expectation
 
         found.insert(0, read_expectation(path, query_of(options)))
     return tuple(expected for expected in found if expected is not None)
@@ -195,9 +200,9 @@ def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet
 
 
 def _codes() -> Sequence[str]:
-    from gpubind.rules.table import RULES
+    from gpubind.rules.table import CODES
 
-    return sorted(rule.code for rule in RULES)
+    return CODES
 
 
 _EACH = " Repeatable: each image is checked on each host."

@@ -92,10 +92,12 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
 
 def _errors_of_host(options: PlanOptions, host: Host, planned: Plan) -> list[Finding]:
     """Return the errors that `check` would have about *host*, for the vendors of the plan."""
-    from gpubind.cli.checking import errors_of_host
-    from gpubind.cli.settings import site_expectation
+    from gpubind.api.check import CheckRequest, errors_of
+    from gpubind.cli.settings import ignored_findings, site_expectation, site_severities
 
-    return errors_of_host(host, planned, site_expectation() if options.host is None else None)
+    site = site_expectation() if options.host is None else None
+    counted = CheckRequest(reasons=ignored_findings(()), severities=site_severities())
+    return errors_of(host, planned, counted if site is None else counted._replace(expected=(site,)))
 
 
 def _format(formats: Sequence[str]) -> tuple[str, bool]:

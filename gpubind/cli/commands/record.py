@@ -41,20 +41,18 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
 
 def _write_expectation(options: PlanOptions, output: str, comment: str) -> None:
     """Write what nodes like this one are to have. Errors: those of a plan; exit code 1 for a node with an error."""
-    from gpubind.api.diff import without_job
-    from gpubind.cli.checking import errors_of_host
+    from gpubind.api.check import CheckRequest
+    from gpubind.api.record import expectation
     from gpubind.cli.output import report, write_document
+    from gpubind.cli.settings import ignored_findings, site_severities
     from gpubind.documents.expectation import render_expectation
-    from gpubind.planner.expected import expectation_of
-    from gpubind.planner.planning import plan_host
 
-    host = open_host_of(options)
-    plan = plan_host(without_job(host), query_of(options))
-    errors = errors_of_host(host, plan)
+    counted = CheckRequest(reasons=ignored_findings(()), severities=site_severities())
+    expected, errors = expectation(open_host_of(options), query_of(options), counted)
     report(errors)
     if errors:
         raise SystemExit(EXIT_FINDING)
-    write_document(render_expectation(expectation_of(plan), comment), output)
+    write_document(render_expectation(expected, comment), output)
 
 
 COMMANDS = {

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from gpubind import __version__
 from gpubind.documents.text import printable
 from gpubind.model import Finding, counted, named
-from gpubind.model.findings import page_of
-from gpubind.model.trial import Trial
 from gpubind.rules.outcome import Report, verdict
-
-SCHEMA = "gpubind.check/1"
 
 
 def folded(findings: Iterable[Finding], *, brief: bool = False) -> list[Finding]:
@@ -84,56 +79,7 @@ def render_check_tsv(report: Report) -> str:
 
 def render_check_json(report: Report) -> str:
     """Return the check document as text."""
-    return json.dumps(check_document(report), indent=1) + "\n"
-
-
-def check_document(report: Report) -> dict[str, Any]:
-    """Return the check document; `plan` and `node` are digests of its plan, null where there is none."""
-    plan = report.plan
-    facts = report.image if plan is None else plan.image
-    return {
-        "schema": SCHEMA,
-        "gpubind": __version__,
-        "verdict": verdict(report.findings),
-        "checked": _checked(report),
-        "plan": plan.digest if plan is not None and plan.drivers else None,
-        "node": plan.node_digest if plan is not None else None,
-        "image": None if facts is None else facts.to_dict(),
-        "gpu_code": [file.to_dict() for file in report.gpu_code],
-        "findings": [_finding(finding) for finding in report.findings],
-        "ignored": [{**_finding(finding), "reason": reason} for finding, reason in report.ignored],
-        "not_counted": [_finding(finding) for finding in report.not_counted],
-        "changed": [
-            {"code": finding.code, "subject": finding.subject, "severity": finding.severity, "was": was, "by": by}
-            for finding, was, by in report.changed
-        ],
-        "tried": None if report.trial is None else _tried(report.trial),
-    }
-
-
-def _tried(trial: Trial) -> dict[str, Any]:
-    answers = [
-        {
-            "kind": one.prediction.kind,
-            "subject": one.prediction.subject,
-            "predicted": one.prediction.succeeds,
-            "why": one.prediction.why or None,
-            "seen": one.succeeded,
-            "said": one.said or None,
-        }
-        for one in trial.tried
-    ]
-    return {"runtime": trial.runtime, "failure": trial.failure, "untried": trial.untried, "answers": answers}
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {**finding.to_dict(), "docs": page_of(finding.code)}
-
-
-def _checked(report: Report) -> dict[str, Any]:
-    members = ("vendor", "version", "cuda_max")
-    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.drivers]
-    return {**report.checked._asdict(), "drivers": drivers}
+    return json.dumps(report.to_dict(), indent=1) + "\n"
 
 
 def render_check_github(report: Report) -> str:

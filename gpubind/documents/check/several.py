@@ -9,7 +9,7 @@ from typing import Any, Optional, TypeVar
 
 from gpubind.documents import CHECK_DOCUMENTS, SEVERAL_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
-from gpubind.documents.check.report import check_document, verdict_line
+from gpubind.documents.check.report import verdict_line
 from gpubind.documents.check.text import render_check_text
 from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import printable, render_line
@@ -27,7 +27,7 @@ def render_several(form: str, reports: Sequence[Report], **options: Any) -> str:
     if form in SEVERAL_DOCUMENTS:
         return SEVERAL_DOCUMENTS[form].render(reports, **options)
     if form == "json":
-        return json.dumps([check_document(report) for report in reports], indent=1) + "\n"
+        return json.dumps([report.to_dict() for report in reports], indent=1) + "\n"
     if form == "junit":
         return render_suites(reports)
     if form == "markdown":  # each names what was checked

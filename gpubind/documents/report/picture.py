@@ -14,7 +14,7 @@ from gpubind.documents.tables import bind_groups, size_text
 from gpubind.documents.text import printable
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import natural
-from gpubind.loader.linkage import LinkedFile, Use
+from gpubind.loader.linkage import LinkedFile, LinkUse
 from gpubind.model import Decision, Finding, Mount, Plan, Severity
 from gpubind.model.findings import SEVERITIES, worst
 
@@ -99,7 +99,7 @@ def picture_of(
     headings, y = [], TOP
     rows: list[Part] = []
     names: dict[str, Part] = {}
-    uses: list[tuple[Part, Use]] = []
+    uses: list[tuple[Part, LinkUse]] = []
     for group in groups:
         y += HEADING
         headings.append((y - 14, group.title, group.directory))
@@ -228,29 +228,29 @@ def _left_out(name: str, one: Decision) -> tuple[Part, tuple[str, ...]]:
     return part, (path, f"left-out:{one.subject}", one.subject)
 
 
-def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[Use]:
+def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[LinkUse]:
     """Return what the files at *paths* need, each library once."""
-    uses: dict[str, Use] = {}
+    uses: dict[str, LinkUse] = {}
     for use in (use for path in paths if path in files for use in files[path].uses):
         if use.name not in uses or use.is_broken:
             uses[use.name] = use
     return uses.values()
 
 
-def _target(use: Use, names: dict[str, Part]) -> Optional[Part]:
+def _target(use: LinkUse, names: dict[str, Part]) -> Optional[Part]:
     """Return the row that *use* leads to; None for what is not of the plan."""
     return names.get(use.path or "") or (names.get(f"left-out:{use.name}") if use.path is None else None)
 
 
 class _Wanted(NamedTuple):
-    use: Use
+    use: LinkUse
     consumers: list[Part]
     versions: dict[str, None]
     lacking: dict[str, None]
 
 
 def _needed(
-    uses: list[tuple[Part, Use]], names: dict[str, Part], severities: dict[str, Severity]
+    uses: list[tuple[Part, LinkUse]], names: dict[str, Part], severities: dict[str, Severity]
 ) -> Iterator[tuple[int, list[Part]]]:
     """Yield what the plan does not have, or not in every version, with the height at which it is needed."""
     wanted: dict[str, _Wanted] = {}
@@ -276,7 +276,7 @@ def _gpus(plan: Plan, rows: Iterable[Part]) -> Iterator[tuple[int, list[Part], l
             yield _middle(nodes), [Part(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=known)], nodes
 
 
-def _key(use: Use) -> str:
+def _key(use: LinkUse) -> str:
     return use.path or f"{use.state}:{use.name}"
 
 
@@ -308,7 +308,7 @@ def _severity_of(severities: Iterable[Optional[Severity]]) -> Optional[Severity]
     return worst(known) if known else None
 
 
-def _version_id(use: Use, version: str) -> str:
+def _version_id(use: LinkUse, version: str) -> str:
     return f"n-{_key(use)}-{version}"
 
 
@@ -333,7 +333,9 @@ def _binds(rows: Iterable[Part]) -> Iterator[Stroke]:
             yield Stroke(f"M{begin} {row.y}H{BEFORE_MIDDLE}", row.id, row.id, "bind")
 
 
-def _uses_drawn(uses: Iterable[tuple[Part, Use]], names: dict[str, Part], needed: Iterable[Part]) -> Iterator[Stroke]:
+def _uses_drawn(
+    uses: Iterable[tuple[Part, LinkUse]], names: dict[str, Part], needed: Iterable[Part]
+) -> Iterator[Stroke]:
     """Yield the line from each row to what it needs: in the right column, or another row."""
     there = {part.id: part for part in needed}
     for row, use in uses:

@@ -6,7 +6,7 @@ from typing import Optional
 
 from gpubind.image.facts import Image
 from gpubind.launch.prepare import preflight_on
-from gpubind.loader.linkage import Use
+from gpubind.loader.linkage import LinkUse
 from gpubind.model import ContainerPath, Finding, HostPath, Request
 from gpubind.planner.planning import Query
 from gpubind.rules.linkage import linkage_of
@@ -68,6 +68,6 @@ def hostile_report(name: str) -> Report:
     variable = plan.env[0]._replace(value=name)
     plan = plan._replace(mounts=(mount, *plan.mounts[1:]), gpus=(gpu, *plan.gpus[1:]), env=(variable, *plan.env[1:]))
     finding = Finding("library-missing", "error", None, name, name, name, name, name, f"echo '{name}'".split("\n")[0])
-    linked = (REPORT.linked[0]._replace(path=mount.target, uses=(Use(name, None, "missing", (name,)),)),)
+    linked = (REPORT.linked[0]._replace(path=mount.target, uses=(LinkUse(name, None, "missing", (name,)),)),)
     checked = Checked(host=name, image=name, program=name)
     return Report(plan, (finding,), ((finding, name),), (), checked, (finding,), linked)

@@ -1,13 +1,16 @@
-"""What a node is to have: read what --expect names, and write such a file from a good node."""
+"""What a node or an image is to have: read what `check --expect` and `check --require` name."""
 
 from __future__ import annotations
 
 from gpubind.errors import in_file
 from gpubind.formats.text.expectation import parse_expectation
+from gpubind.formats.text.policy import SIZE_LIMIT as POLICY_LIMIT
+from gpubind.formats.text.policy import parse_policy
 from gpubind.host.open import read_file
 from gpubind.host.record import SIZE_LIMIT
 from gpubind.model import Plan
 from gpubind.model.expectation import Expectation
+from gpubind.model.policy import Policy
 from gpubind.planner.expected import expectation_of
 from gpubind.planner.planning import Query, plan_host
 
@@ -30,3 +33,10 @@ def read_expectation(path: str, query: Query) -> Expectation:
         request = query.request._replace(gpus=None, like=None)
         good = plan_host(without_job(good), query._replace(request=request))
     return expectation_of(good, path)
+
+
+def read_policy(path: str) -> Policy:
+    """Return the policy in the file *path*. Errors: `HostReadError`, `FormatError` (code `bad-policy`)."""
+    data = read_file(path, POLICY_LIMIT)
+    with in_file(path):
+        return parse_policy(data)._replace(origin=path)
