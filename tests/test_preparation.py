@@ -13,6 +13,7 @@ import pytest
 
 from gpubind import open_host
 from gpubind import start as started
+from gpubind.api.render import PrintForm, print_plan
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.host import Host
 from gpubind.image.open import open_image
@@ -20,7 +21,6 @@ from gpubind.image.reference import native_reference, parse_reference
 from gpubind.launch.caller import begin
 from gpubind.launch.choose import choose_runtime, read_start
 from gpubind.launch.prepare import host_for, layout_of, plan_start, start_on
-from gpubind.launch.render import PrintForm, print_plan
 from gpubind.launch.target import need_form
 from gpubind.model import Request
 from gpubind.planner.planning import Query

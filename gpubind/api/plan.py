@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.api.layout import need_layout
 from gpubind.api.verb import verb
+from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.model import Plan, Request
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import Query, plan_host
 
 if TYPE_CHECKING:
+    from gpubind.api.render import PrintForm
     from gpubind.image.facts import Image
     from gpubind.runtimes.edits import RuntimeArguments
     from gpubind.runtimes.runtime import Start
+
+
+class Planned(NamedTuple):
+    """A plan, as text if a form was named."""
+
+    plan: Plan
+    text: str = ""
+
+
+def plan_for(host: Host, query: Query, image: Optional[Image] = None, form: Optional[PrintForm] = None) -> Planned:
+    """Return the plan for containers of *image* on *host*, in *form*: with the layout and the text of that.
+
+    Errors: as `plan_host`; with *form* as `print_plan`.
+    """
+    if form is None:
+        return Planned(plan_host(host, query, image))
+    from gpubind.api.render import print_plan
+
+    return Planned(*print_plan(form, host, query, image))
 
 
 @verb
@@ -48,6 +68,7 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[R
     start, or whose variables would choose other GPUs there; `RuntimeLimitError` for a plan that the runtime cannot
     express; `OutputError`.
     """
+    from gpubind.api.layout import need_layout
     from gpubind.launch.prepare import Files, layout_of, staged
 
     need_layout(layout_of(start, plan.image), plan, start.runtime.name)

@@ -79,7 +79,7 @@ LASTING = {
     "tcl": Lasting(Document("modules", "render_tcl"), "variables"),
     "taskprolog": Lasting(Document("modules", "render_taskprolog"), "variables", is_kept=False),
 }
-"""Each has its own layout, and is planned for in `gpubind/launch/render.py`."""
+"""Each has its own layout, and is planned for in `gpubind/api/render.py`."""
 
 WITH_NONE = ("cdi", "compose")
 """Those that can be of a host without a GPU, so that one command serves all nodes."""

@@ -85,10 +85,10 @@ def _tree(options: PlanOptions, program: str, like: Optional[str], image: Option
 
 
 def _plan(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Plan:
-    from gpubind.planner.planning import plan_host
+    from gpubind.api.plan import plan_for
 
     host = open_host_of(options)
-    return plan_host(host, query_of(options, like), open_image_of(image, host))
+    return plan_for(host, query_of(options, like), open_image_of(image, host)).plan
 
 
 def _is_log_file(path: str) -> bool:

@@ -40,6 +40,7 @@ def plan(
     That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
     --nv, --rocm or --intel name one.
     """
+    from gpubind.api.plan import plan_for
     from gpubind.cli.output import progress, report, report_folded, report_memo, write_document
 
     report_memo(wanted=verbose > 1)
@@ -50,15 +51,13 @@ def plan(
     with progress(quiet=quiet):
         host = open_host_of(options)
         opened, query = open_image_of(image, host), query_of(options, like)
+        form = None
         if chosen in LASTING or chosen in PLAN_FORMATS:
-            from gpubind.launch.render import PrintForm, print_plan
+            from gpubind.api.render import PrintForm
 
             form = PrintForm(chosen, tuple(backend_arg or ()), allow_writable, quoted, stage_dir, cdi_hook, allow_none)
-            planned, text = print_plan(form, host, query, opened)
-        else:
-            from gpubind.planner.planning import plan_host
-
-            planned = plan_host(host, query, opened)
+        planned, text = plan_for(host, query, opened, form)
+        if form is None:
             text = _render(planned, chosen, output, verbose=bool(verbose))
     errors = _errors_of_host(options, host, planned) if strict else []
     if not (errors and output is not None):  # a file of a plan that does not work is not written
