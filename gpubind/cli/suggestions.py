@@ -38,9 +38,11 @@ def _a_command_first(words: Words) -> Words:
         return ("--version",)
     if os.path.basename(first) in PROGRAMS:
         return ("wrap", "--", *words)
+    for name in MODULES:
+        options, rest = _options(name, words) if name in words else ((), ())
+        if rest[:1] == (name,):
+            return (name, *options, *rest[1:])
     options, rest = _options("exec", words)
-    if rest[:1] and rest[0] in MODULES:
-        return (rest[0], *options, *rest[1:])
     if rest[:1] and (options or rest[0].endswith(".sif") or os.path.exists(rest[0])):
         return ("run" if len(rest) == 1 else "exec", *options, *rest)
     return ("plan", *options) if options and not rest else words
