@@ -17,10 +17,8 @@ NARROW = 72
 """Below so many columns a sentence stands under its name,"""
 SHORT = 12
 """unless all names are as short as this."""
-_DOCS = (
-    "`gpubind explain CODE` prints the page of a finding or an error, `gpubind COMMAND --help` the common options of a "
-    "command, `gpubind COMMAND --help all` every option; all pages are in docs/ of the sources."
-)
+_DOCS = "`gpubind explain CODE` prints the page of a finding or an error; all pages are in docs/ of the sources."
+_ALL = "`gpubind COMMAND --help` lists the common options of a command, `gpubind COMMAND --help all` every option. "
 
 
 class Page(NamedTuple):
@@ -34,7 +32,7 @@ class Page(NamedTuple):
     examples: Rows
     """Each a purpose, and the command line."""
     exit_codes: Rows
-    end: str = _DOCS
+    end: str
 
 
 def page_of(command: Subcommand, *, is_whole: bool = True) -> Page:
@@ -47,19 +45,16 @@ def page_of(command: Subcommand, *, is_whole: bool = True) -> Page:
     ]
     for group in GROUPS:
         sections.append((group, [each for each in options if each.group == group and each.name not in command.common]))
+    hidden = len(command.options) + 1 - len(options)
+    more = f"`gpubind {command.name} --help all` lists {hidden} more option{'s' * (hidden > 1)}. " if hidden else ""
     return Page(
         usage=" ".join([f"gpubind {command.name} [OPTIONS]", *(each.metavar for each in command.arguments)]),
         text=_paragraphs(command.help),
         sections=tuple((title, tuple(map(_row, found))) for title, found in sections if found),
         examples=command.examples,
         exit_codes=command.exit_codes,
-        end=_more(command, len(command.options) + 1 - len(options)) + _DOCS,
+        end=more + _DOCS,
     )
-
-
-def _more(command: Subcommand, number: int) -> str:
-    options = f"{number} more option{'s' if number > 1 else ''}"
-    return f"`gpubind {command.name} --help all` lists {options}. " if number else ""
 
 
 def overview() -> Page:
@@ -81,6 +76,7 @@ def overview() -> Page:
             ("what a message means", "gpubind explain CUDA_ERROR_NO_DEVICE"),
         ),
         exit_codes=(("0", "done"), ("1", "an error finding, of check and --strict"), *EXIT_CODES, *STARTS_CODES[:2]),
+        end=_ALL + _DOCS,
     )
 
 
