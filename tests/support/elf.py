@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, VersionNeed
@@ -104,7 +105,13 @@ def elf(
     ident = ElfIdent(bits, order, machine, kind)
     single = (soname, tuple(needed), rpath, runpath, interpreter)
     flags = (executable_stack, no_default_directories, pie)
-    return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags), private=private, more=more)
+    facts = ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags)
+    return build_elf(facts, private=private, more=more) if private or more else _plain(facts)
+
+
+@lru_cache(maxsize=4096)
+def _plain(facts: ElfFacts) -> bytes:
+    return build_elf(facts)
 
 
 def stub(soname: str = "libcuda.so.1", imports: Sequence[str] = ()) -> bytes:

@@ -15,6 +15,7 @@ import io
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
@@ -90,6 +91,8 @@ class Unread(NamedTuple):
     why: str = "Input/output error"
 
 
+SMALL = 1 << 16
+"""Files that are smaller are parsed once in a process."""
 Item = Union[bytes, str, File, Link, Dir, Fifo, Socket, Node, Hidden, Unread]
 Spec = Mapping[str, Item]
 
@@ -201,20 +204,28 @@ def _file(item: Union[bytes, str, File]) -> File:
     return File(item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item)
 
 
+def _recorded_file(file: File) -> RecordedEntry:
+    ident = parse_ident(file.data[:HEAD_SIZE])
+    facts: Union[ElfFacts, Missing] = Missing("unreadable", "not an ELF file")
+    if isinstance(ident, ElfIdent):
+        try:
+            facts = parse_elf(io.BytesIO(file.data))
+        except FormatError as error:
+            facts = Missing("unreadable", f"{error.what}: {error.why}")
+    found = Stat("file", file.mode, 0, 0, len(file.data))
+    if file.mode & 0o444 == 0:  # nobody may read it
+        return RecordedEntry(found, None, FORBIDDEN, FORBIDDEN, FORBIDDEN)
+    return RecordedEntry(found, None, file.data, ident, facts, is_stub(file.data))
+
+
+_recorded_again = lru_cache(maxsize=4096)(_recorded_file)
+"""The same libraries are in most hosts and images."""
+
+
 def _recorded(item: Item) -> RecordedEntry:
     if isinstance(item, (bytes, str, File)):
         file = _file(item)
-        ident = parse_ident(file.data[:HEAD_SIZE])
-        facts: Union[ElfFacts, Missing] = Missing("unreadable", "not an ELF file")
-        if isinstance(ident, ElfIdent):
-            try:
-                facts = parse_elf(io.BytesIO(file.data))
-            except FormatError as error:
-                facts = Missing("unreadable", f"{error.what}: {error.why}")
-        found = Stat("file", file.mode, 0, 0, len(file.data))
-        if file.mode & 0o444 == 0:  # nobody may read it
-            return RecordedEntry(found, None, FORBIDDEN, FORBIDDEN, FORBIDDEN)
-        return RecordedEntry(found, None, file.data, ident, facts, is_stub(file.data))
+        return (_recorded_again if len(file.data) < SMALL else _recorded_file)(file)
     if isinstance(item, Link):
         return RecordedEntry(Stat("link", 0o777, 0, 0, 0), item.target)
     if isinstance(item, Dir):
