@@ -104,7 +104,7 @@ def test_a_finding_is_filled_in_with_its_facts() -> None:
     made = finding(
         "gpu-without-driver", subject="0000:17:00.0", where="/sys", gpus="1 NVIDIA GPU", load="modprobe nvidia"
     )
-    assert made.what == "this host has 1 NVIDIA GPU on its PCI bus, and no NVIDIA driver is loaded"
+    assert made.what == "this host has 1 NVIDIA GPU on its PCI bus, but no NVIDIA driver is loaded"
     assert (made.severity, made.vendor, made.subject) == ("error", "nvidia", "0000:17:00.0")
 
 

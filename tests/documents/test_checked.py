@@ -37,7 +37,7 @@ def test_notes_of_a_theme_are_one_sentence_and_in_full_when_asked_for() -> None:
 def test_a_user_space_that_is_missing_is_told_in_the_words_of_the_image() -> None:
     note = finding("userspace-missing", subject="userspace", case="video", severity="note", vendor="intel", name="it")
     lines = render_check_text(report_of(PLAN, [note], {}), width=200).splitlines()
-    assert lines[1] == "note: the image: the image has VA-API, and neither the image nor the host has it"
+    assert lines[1] == "note: the image: the image has VA-API, but neither the image nor the host has it"
 
 
 def test_an_error_is_told_in_full_before_the_notes() -> None:

@@ -133,6 +133,6 @@ def test_a_damaged_c_library_is_not_one_that_is_absent(why: str) -> None:
     assert why in fault
     made = plan(host(ubuntu(), kernel()), Request(libc="host"), image=opened)
     (finding,) = [finding for finding in made.findings if finding.code == "image-without-glibc"]
-    assert f"that of the image cannot be used: {fault}" in finding.what
+    assert f"the image's glibc is unusable: {fault}" in finding.what
     assert "install" not in (finding.hint or "")
     assert {image(glibc()).facts.libc_fault, image(MUSL).facts.libc_fault, image(STATIC).facts.libc_fault} == {None}

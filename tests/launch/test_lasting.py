@@ -118,7 +118,7 @@ def test_without_a_spec_it_is_told_that_an_update_of_the_driver_ends_the_contain
     words, told = machine.wrapped(f"{engine} {start} --gpus all img true")
     assert any(f"libcuda.so.{V}" in word for word in words)
     severity = "note" if start in ("run --name box", "create --rm") else "warning"
-    what = f"the container keeps paths of driver {V}, and does not start once an update has removed them"
+    what = f"the container keeps paths of driver {V}, and will not start after an update has removed them"
     assert told == f"{severity}: container-outlives-driver: {what}\n"
 
 

@@ -117,7 +117,7 @@ def test_a_version_of_which_the_image_has_no_other_is_named_as_such() -> None:
     opened = image(glibc(), {f"{LIB}/libz.so.1": elf("libz.so.1", defines=("libz.so.1",))})
     (finding,) = (f for f in plan(driver(wants), Request(), image=opened).findings if f.code == "image-libc")
     assert finding.what == "libcuda.so.1 is left out: it needs ZLIB_1.2.9 of libz.so.1, the image has none of that kind"
-    assert finding.why == "libz.so.1: version `ZLIB_1.2.9' not found (required by libcuda.so.1)"
+    assert finding.why == "the loader fails with: libz.so.1: version `ZLIB_1.2.9' not found (required by libcuda.so.1)"
 
 
 @pytest.mark.parametrize("place", ["/etc/OpenCL/vendors/amdocl64.icd", "/usr/share/OpenCL/vendors/amdocl64.icd"])

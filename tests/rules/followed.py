@@ -88,23 +88,21 @@ FOLLOWED: dict[str, Followed] = {
     "dev-root-assumed": almost("dev-root-assumed", "name the tree with the nodes by --dev-root"),
     "devices-not-isolated": almost("devices-not-isolated", "--contain"),
     "foreign-interpreter": Followed(
-        "bind /nix too, read-only",
+        "bind /nix, read-only",
         CASES["foreign-interpreter"].fires._replace(image=image(glibc()), start=bringing("/nix"), local=STORE),
     ),
     "gpu-forbidden": with_request("gpu-forbidden", "choose a GPU that the job has", gpus="1"),
     "gpu-uuid-unknown": almost("gpu-uuid-unknown", "choose with --gpus by PCI address"),
     "container-outlives-driver": almost("container-outlives-driver", "run --rm"),
-    "image-unknown": almost("image-unknown", "give --image"),
+    "image-unknown": almost("image-unknown", "name the image with --image"),
     "libc-host": almost("libc-host", "omit --libc"),
-    "libc-without-image": almost("libc-without-image", "give --image"),
+    "libc-without-image": almost("libc-without-image", "name the image with --image"),
     "library-path-last": Followed(
         "leave out --no-eval",
         CASES["library-path-last"].fires._replace(start=start(program="singularity")),
     ),
     "like-one-vendor": with_request("like-one-vendor", "request one of them", vendors=("nvidia",)),
-    "lost-choice": with_request(
-        "lost-choice", '`gpubind exec --gpus "$CUDA_VISIBLE_DEVICES"` follows the choice', gpus="1"
-    ),
+    "lost-choice": with_request("lost-choice", 'or `gpubind exec --gpus "$CUDA_VISIBLE_DEVICES"`', gpus="1"),
     "name-collision": with_request("name-collision", "give --libdir another directory", libdir="/.gpubind/libs"),
     "no-dev": almost("no-dev", "leave out --no-mount dev"),
     "program-on-host": almost("program-on-host", "--backend"),
@@ -112,7 +110,7 @@ FOLLOWED: dict[str, Followed] = {
     "source-failed": almost("source-failed", "leave --source out"),
     "userspace-unknown": almost("userspace-unknown", "--userspace host"),
     "vendor-neutral-left-out": Followed(
-        "give --image", CASES["vendor-neutral-left-out"].fires._replace(image=image(glibc(), GLVND))
+        "name the image with --image", CASES["vendor-neutral-left-out"].fires._replace(image=image(glibc(), GLVND))
     ),
     # What a node is to have.
     "expected-capability": almost("expected-capability", "correct what is expected"),
@@ -131,21 +129,21 @@ FOLLOWED: dict[str, Followed] = {
     "mig-unresolved": almost("mig-unresolved", "MIG-GPU-<uuid>/1/0"),
     "rocm-path": Followed("unset the variable", cases_amd.amd()),
     "rocr-visible-cut": Followed("name each GPU once", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "0,1"})),
-    "visible-devices-none": Followed("take the variable away", Situation(healthy())),
+    "visible-devices-none": Followed("unset the variable", Situation(healthy())),
     "visible-devices-unknown": with_environ("visible-devices-unknown", UUIDS, CUDA_VISIBLE_DEVICES=UUIDS),
     # Images.
     "bad-require": almost("bad-require", "`property operator value`"),
     "cuda-minor-version": almost("cuda-minor-version", "use driver"),
     "cuda-too-new": with_image("cuda-too-new", "use an image for CUDA 12.4 or older", cuda("12.4.0")),
-    "driver-in-image": with_image("driver-in-image", "take the driver out of the image", glibc()),
+    "driver-in-image": with_image("driver-in-image", "remove the driver from the image", glibc()),
     "executable-stack": almost("executable-stack", "use an image with glibc before 2.41"),
     "image-architecture": almost("image-architecture", "use an image for the host's architecture"),
     "image-env-undecided": almost("image-env-undecided", "plain assignments and exports are understood"),
     "image-libc": with_image("image-libc", "use an image with a newer C library", glibc("2.38")),
     "policy-violated": almost("policy-violated", "make the image for those hosts, or require more of them"),
     "libc-linker": almost("libc-linker", "use an image with binutils 2.38 or newer"),
-    "libc-private": with_request("libc-private", "give --libc image", libc="image"),
-    "libc-refused": almost("libc-refused", "give --libc image"),
+    "libc-private": with_request("libc-private", "use --libc image", libc="image"),
+    "libc-refused": almost("libc-refused", "use --libc image"),
     "image-gcompat": almost("image-gcompat", "use an image with glibc"),
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
     "gpu-code-missing": almost("gpu-code-missing", "use an image in which PyTorch has code for sm_90"),
@@ -159,7 +157,7 @@ FOLLOWED: dict[str, Followed] = {
     "level-zero-incomplete": almost("level-zero-incomplete", "install the driver's package in the image again"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
     "library-version": almost("library-version", "use an image with a newer"),
-    "library-path-order": almost("library-path-order", "take the copies out of the image"),
+    "library-path-order": almost("library-path-order", "remove the copies from the image"),
     "no-mount-point": with_image(
         "no-mount-point",
         "make the mount points in the image",
@@ -169,9 +167,9 @@ FOLLOWED: dict[str, Followed] = {
         dict.fromkeys(("/usr/bin/nvidia-smi", "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"), b""),
     ),
     "program-driver": with_image(
-        "program-driver", "take the driver out of the image", program(needed=("libcuda.so.1",), rpath="/opt/drv")
+        "program-driver", "remove the driver from the image", program(needed=("libcuda.so.1",), rpath="/opt/drv")
     ),
-    "program-interpreter": almost("program-interpreter", "was built for another C library"),
+    "program-interpreter": almost("program-interpreter", "use a program that was built for the C library"),
     "program-library-missing": with_image(
         "program-library-missing",
         "install libcudnn.so.9 in the image",
@@ -234,19 +232,21 @@ FOLLOWED: dict[str, Followed] = {
     "gpu-without-driver": with_parts("gpu-without-driver", "install the driver", rhel(), kernel()),
     "library-unreadable": almost("library-unreadable", "reinstall the driver's package"),
     "like-collision": almost("like-collision", "remove one of the two from the list"),
-    "like-entry": almost("like-entry", "take the entry out of the list"),
+    "like-entry": almost("like-entry", "remove the entry from the list"),
     "manifest-dangling": with_parts(
         "manifest-dangling",
         "add the library to the list",
         {"/usr/lib64/libnvidia-opencl.so.1": elf("libnvidia-opencl.so.1")},
     ),
-    "manifest-missing": almost("manifest-missing", "install the driver's package that has the manifest"),
+    "manifest-missing": almost("manifest-missing", "install the driver's package with the manifest"),
     "no-libcuda": with_parts("no-libcuda", "install the driver's user-space libraries", rhel()),
     "no-nvml": Followed("install the driver's package with NVML", Situation(healthy())),
-    "not-in-list": Followed("add to the list, each on a line: ", Situation(healthy(), listfile=site_list(WHOLE_LIST))),
+    "not-in-list": Followed(
+        "add them to the list, each on a line: ", Situation(healthy(), listfile=site_list(WHOLE_LIST))
+    ),
     "driver-of-module": with_request("driver-of-module", "--library-path /opt/apps/lib64", library_path=(MODULE,)),
     "nvidia-smi-missing": Followed("put its directory into PATH", Situation(healthy())),
-    "other-driver-version": Followed("remove the version that is not used", Situation(healthy())),
+    "other-driver-version": Followed("remove the unused version", Situation(healthy())),
     "stale-cdi": with_parts("stale-cdi", "regenerate it", cases_host.cdi()),
     "stub-libcuda": Followed("remove it", Situation(healthy())),
     "gpudirect-not-asked": Followed(
@@ -257,5 +257,5 @@ FOLLOWED: dict[str, Followed] = {
     ),
     "udocker-tools": almost("udocker-tools", "UDOCKER_USE_PROOT_EXECUTABLE=/usr/bin/proot"),
     "unlisted-directory": almost("unlisted-directory", "correct the path"),
-    "writable-by-others": almost("writable-by-others", "let root own it"),
+    "writable-by-others": almost("writable-by-others", "make root the owner of it"),
 }

@@ -46,7 +46,7 @@ def test_a_gpu_that_another_driver_has_is_a_note_and_the_driver_is_named() -> No
 
 def test_a_gpu_that_kfd_does_not_list_works_for_graphics_only() -> None:
     drawn = merged(drm_device("0000:07:00.0", 20, 200), of_pci("0000:07:00.0", device="0x67df", revision="0xc7"))
-    what = "KFD does not list the AMD Radeon RX 480 Graphics at 0000:07:00.0, which amdgpu drives"
+    what = "KFD does not list the AMD Radeon RX 480 Graphics at 0000:07:00.0, to which amdgpu is bound"
     assert [(severity, said) for severity, said, _ in told_of(opt(), kernel(), drawn)] == [("note", what)]
     assert [severity for severity, *_ in told_of(*NO_GPU, drawn)] == ["warning"]
     # What KFD hides from this process, it does list.
@@ -83,7 +83,7 @@ def test_a_kernel_without_kfd_serves_graphics_only(
     situation = Situation(parts, request=asks, facts={"groups": (VIDEO, RENDER)})
     (one,) = [one for one in found(situation) if one.code == "kfd-missing"]
     assert (one.severity, one.command) == (severity, "grep HSA_AMD /boot/config-$(uname -r)")
-    assert one.what == "the kernel has no KFD, which ROCm needs, though amdgpu drives 8 GPUs"
+    assert one.what == "the kernel has no KFD, which ROCm needs, although amdgpu is bound to 8 GPUs"
 
 
 def test_a_gpu_of_the_driver_radeon_has_no_kfd_in_any_kernel() -> None:
@@ -98,7 +98,7 @@ OPENVINO: Spec = {"/usr/lib/python3/dist-packages/openvino/libs/libopenvino_inte
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (OPENVINO, ["the image is for Intel's GPUs, and the container gets only amd ROCm 6.2.4"]),
+        (OPENVINO, ["the image is for Intel's GPUs, but the container gets only amd ROCm 6.2.4"]),
         ({**OPENVINO, **rocm("/opt/rocm-6.1.2", "6.1.2")}, []),
         ({"/usr/lib/x86_64-linux-gnu/libvpl.so.2": elf("libvpl.so.2")}, []),
     ],
@@ -108,7 +108,7 @@ def test_an_image_that_uses_intels_gpus_alone_is_reported_where_the_container_ge
 ) -> None:
     reported = [one for one in found(amd(image=cxx(more=more))) if one.code == "image-of-other-vendor"]
     assert [one.what for one in reported] == expected
-    assert all("Intel's GPUs only" in (one.why or "") and one.severity == "warning" for one in reported)
+    assert all("only Intel's GPUs" in (one.why or "") and one.severity == "warning" for one in reported)
     assert all((one.hint or "").endswith("or a host with Intel's GPUs") for one in reported)
 
 
@@ -165,17 +165,17 @@ def test_hips_list_counts_in_what_rocr_leaves(variable: str, rocr: str, hip: str
     [
         (
             {"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "2"},
-            "names `2`, which is none of the 2 GPUs that ROCr shows: HIP will see no GPU",
+            "names `2`, which is not one of the 2 GPUs that ROCr shows: HIP will see no GPU",
             "0 (GPU-7e5f0a1b2c3d4e22), 1 (GPU-7e5f0a1b2c3d4e33)",
         ),
         (
             {"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1,2"},
-            "names `2`, which is none of the 2 GPUs that ROCr shows: HIP will see only 1 device",
+            "names `2`, which is not one of the 2 GPUs that ROCr shows: HIP will see only 1 device",
             "0 (GPU-7e5f0a1b2c3d4e22), 1 (GPU-7e5f0a1b2c3d4e33)",
         ),
         (
             {"HIP_VISIBLE_DEVICES": "9"},
-            "names `9`, which is none of the 8 GPUs that ROCr shows: HIP will see no GPU",
+            "names `9`, which is not one of the 8 GPUs that ROCr shows: HIP will see no GPU",
             "0 (GPU-7e5f0a1b2c3d4e00), ",
         ),
     ],
@@ -190,7 +190,7 @@ def test_a_name_that_hip_does_not_know_is_counted_in_what_rocr_shows(
 
 def test_a_gpu_of_which_kfd_names_no_render_node_is_reported_in_one_sentence() -> None:
     (one,) = [one for one in found(amd({f"{NODES}/2/properties": ""})) if one.code == "amd-render-missing"]
-    assert one.what == "GPU 0 has no render node: ROCm drops it, and the indices of those after it move up"
+    assert one.what == "GPU 0 has no render node: ROCm ignores it, and the indexes after it move up"
 
 
 def test_properties_that_no_cgroup_hides_are_reported_with_their_own_reason() -> None:
@@ -200,9 +200,9 @@ def test_properties_that_no_cgroup_hides_are_reported_with_their_own_reason() ->
         f"{NODES}/4/properties": Dir(),
     }
     hidden, damaged = [one for one in found(amd(parts)) if one.code == "kfd-hidden"]
-    assert hidden.what == "1 node of the KFD topology cannot be read; GPUs there are not in the plan"
+    assert hidden.what == "1 node of the KFD topology cannot be read, so their GPUs are not in the plan"
     assert (hidden.where, hidden.command) == (f"{NODES}/2: forbidden: permission denied", "cat /proc/self/cgroup")
-    assert damaged.what == "2 nodes of the KFD topology cannot be read; GPUs there are not in the plan"
+    assert damaged.what == "2 nodes of the KFD topology cannot be read, so their GPUs are not in the plan"
     assert damaged.command == "dmesg | grep kfd"
     assert "cgroup" not in f"{damaged.why} {damaged.hint}"
     assert f"{NODES}/3/properties: line 2: not a name and a number: 'drm_render_minor -5'; {NODES}/4: " in (
@@ -229,7 +229,7 @@ def test_a_healthy_host_has_nothing_to_say_but_that_no_image_is_known() -> None:
 @pytest.mark.parametrize(
     ("environ", "hint"),
     [
-        ({}, "the host has it in /opt/rocm-5.7.1, and another ROCm serves: plan with ROCM_PATH=/opt/rocm-5.7.1"),
+        ({}, "plan with ROCM_PATH=/opt/rocm-5.7.1: the host has the library there, but uses another ROCm"),
         ({"ROCM_PATH": "/opt/rocm-5.7.1"}, None),
     ],
 )

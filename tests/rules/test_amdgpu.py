@@ -62,7 +62,7 @@ def test_a_rocm_that_amd_does_not_test_with_the_kernel_driver_is_a_warning(
 def test_the_finding_names_both_releases_and_those_that_are_tested() -> None:
     situation = amd({"/sys/module/amdgpu/version": "6.2.4\n"}, image=cxx(more=packaged("7.2.0")))
     (one,) = [one for one in found(situation) if one.code == "rocm-untested"]
-    assert one.what == "the image has ROCm 7.2.0, and amdgpu 6.2.4 of ROCm 5.7 is tested with ROCm 5.5 to 6.1"
+    assert one.what == "the image has ROCm 7.2.0, but AMD tests amdgpu 6.2.4 of ROCm 5.7 only with ROCm 5.5 to 6.1"
 
 
 def test_every_kernel_driver_of_the_table_has_a_release_and_known_bounds() -> None:

@@ -79,7 +79,7 @@ def test_an_image_that_puts_a_harmful_one_first_is_mended_by_the_plan() -> None:
     assert set(said(harmful, "590.44.01")) == set()
     assert set(said(harmful, "590.44.01", cuda_compat="image")) == {"compat-harmful"}
     assert said(harmful, "590.44.01", cuda_compat="image")["compat-harmful"].hint == (
-        "let the host's be used: --cuda-compat host"
+        "use the host's libcuda: --cuda-compat host"
     )
 
 

@@ -137,7 +137,7 @@ def test_docker_reads_the_directories_of_its_configuration() -> None:
     (finding,) = told("cdi-not-read", on(DOCKER, cdi(), settings))
     assert (finding.subject, finding.why) == (
         "/etc/cdi",
-        "it looks in /srv/cdi: `unresolvable CDI devices` for those of the other files",
+        "it reads only /srv/cdi; a device of another file fails with `unresolvable CDI devices`",
     )
     assert told("cdi-not-read", on(DOCKER, cdi(), daemon(cdi_spec_dirs=[""]))) != []
 
@@ -233,7 +233,7 @@ def test_a_spec_that_was_written_before_the_driver_was_loaded_has_no_gpu() -> No
     early = {"/etc/cdi/nvidia.json": json.dumps({**text, "devices": [{"name": "all", "containerEdits": edits}]})}
     (finding,) = told("stale-cdi", Situation(healthy(early)))
     assert (finding.subject, finding.severity) == ("all", "warning")
-    assert finding.what == "the CDI spec /etc/cdi/nvidia.json has no node of a GPU, and this host has 2 GPUs"
+    assert finding.what == "the CDI spec /etc/cdi/nvidia.json has no GPU node, but this host has 2 GPUs"
 
 
 SECRETS = b"""{

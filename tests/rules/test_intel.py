@@ -183,7 +183,7 @@ def test_an_image_for_gpus_is_reported_where_there_are_only_gaudi_accelerators()
         opened = image(glibc("2.36"), *specs)
         found = [one for one in told(host, image=opened) if one.code == code]
         assert [one.severity for one in found] == ["warning"] * is_told
-        assert all("where no Gaudi accelerator is listed, and there is no SynapseAI" in str(one.why) for one in found)
+        assert all("which list no Gaudi accelerator, and the image has no SynapseAI" in str(one.why) for one in found)
 
 
 def test_an_image_without_code_for_the_graphics_of_a_processor_is_right() -> None:

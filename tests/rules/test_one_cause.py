@@ -109,7 +109,7 @@ CAUSES = [
     cause("mig-node-missing", "gpu0/gi1/ci0/access", broken(mig(nodes=(12,)), gpus=1)),
     cause("mig-mode", "no compute instance", broken(mig(("gi1",), ()), gpus=1)),
     # The driver's files.
-    cause("no-libcuda", "may not be read", broken(closed(LIBCUDA)), "no-libcuda-closed"),
+    cause("no-libcuda", "is unreadable", broken(closed(LIBCUDA)), "no-libcuda-closed"),
     cause("no-libcuda", "0 bytes", broken({LIBCUDA: b""}), "no-libcuda-empty"),
     cause("library-unreadable", LIBCUDA, broken({LIBCUDA: elf("libcuda.so.1")[:40]}), "libcuda-cut-off"),
     cause("no-libcuda", "link editor", broken({LIBCUDA: b"INPUT(-lcuda)"}), "no-libcuda-text"),
@@ -130,11 +130,11 @@ CAUSES = [
         broken(lacks=(LIBCUDA, "/usr/lib64/libcuda.so.1", "/usr/lib64/libcuda.so")),
         "no-libcuda-old-cache",
     ),
-    cause("no-nvml", "may not be read", broken(closed(NVML)), "no-nvml-closed"),
+    cause("no-nvml", "is unreadable", broken(closed(NVML)), "no-nvml-closed"),
     cause("no-nvml", "0 bytes", broken({NVML: b""}), "no-nvml-empty"),
     cause("no-nvml", "leads nowhere", broken(lacks=(NVML,)), "no-nvml-broken-link"),
     cause(
-        "no-nvml", "libnvidia-ml.so.1 is not", broken(lacks=(NVML, "/usr/lib64/libnvidia-ml.so.1")), "no-nvml-at-all"
+        "no-nvml", "libnvidia-ml.so.1 does not", broken(lacks=(NVML, "/usr/lib64/libnvidia-ml.so.1")), "no-nvml-at-all"
     ),
     cause("no-nvml", "a stub", broken({NVML: stub("libnvidia-ml.so.1")}), "no-nvml-stub"),
     cause(

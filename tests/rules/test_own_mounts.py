@@ -177,7 +177,7 @@ def test_a_driver_in_the_image_that_comes_first_is_named() -> None:
     first = behind._replace(request={"like": "apptainer"})
     assert order(first) == [("error", "driver-in-image", "libcuda.so.1", "/opt/old/libcuda.so.470.82.01")]
     (finding,) = order_findings(started(first))
-    assert "/opt/old out of its LD_LIBRARY_PATH" in (finding.hint or "")
+    assert "/opt/old from its LD_LIBRARY_PATH" in (finding.hint or "")
     (waiting,) = (f for f in found(behind) if f.code == "driver-in-image")
     assert (waiting.severity, "only through LD_LIBRARY_PATH" in (waiting.hint or "")) == ("warning", True)
 

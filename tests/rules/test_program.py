@@ -282,7 +282,7 @@ def test_a_program_that_is_missing_names_what_is_there(program: str, there: str,
 
 def test_several_arguments_in_one_are_said_to_be_that() -> None:
     told = hint("python3 train.py", {"/usr/bin/python3": EXECUTABLE})
-    assert "`python3` is there" in told
+    assert "`python3` exists" in told
     assert "--program takes only the program: `python3`" in told
     assert "--program takes" not in hint("python4 train.py", {"/usr/bin/python3": EXECUTABLE})
 
@@ -344,7 +344,7 @@ def test_a_damaged_library_is_an_error_of_the_loader_and_no_matter_of_modes(
 
 def test_a_script_with_so_within_its_name_is_a_program() -> None:
     spec: Spec = {"/opt/make.so.sh": File(b"#!/bin/sh\n", 0o644)}
-    assert "may not be executed" in about("/opt/make.so.sh", spec).what
+    assert "has no execute permission" in about("/opt/make.so.sh", spec).what
 
 
 @pytest.mark.parametrize(("item", "kind"), [(Dir(), "is a directory"), (Node("char", 1, 3), "is not a regular file")])

@@ -149,7 +149,7 @@ def test_a_libgl_of_the_image_that_is_not_of_libglvnd_is_called_that() -> None:
     other = made["vendor-neutral-missing libGL.so.1"]
     assert (other.severity, other.what) == (
         "warning",
-        "the image's libGL.so.1 is not of libglvnd, and does not open NVIDIA's driver",
+        "the image's libGL.so.1 is not libglvnd's, and does not open NVIDIA's driver",
     )
 
 

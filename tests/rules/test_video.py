@@ -65,18 +65,18 @@ def severities(host: Spec, *image: Spec, **more: Any) -> list[str]:
     [
         (A770, BOOKWORM, None),
         (A770, TRIXIE, None),
-        (A770, I965, "i965, does not know"),
+        (A770, I965, "i965, does not support"),
         (A770, merged(BOOKWORM, I965), None),
-        (B580, BOOKWORM, "iHD 23.1.1, does not know Intel Arc B580"),
-        (B580, merged(BOOKWORM, I965), "iHD 23.1.1, does not know Intel Arc B580"),
+        (B580, BOOKWORM, "iHD 23.1.1, does not support Intel Arc B580"),
+        (B580, merged(BOOKWORM, I965), "iHD 23.1.1, does not support Intel Arc B580"),
         (B580, merged(TRIXIE, NEW_LIBVA), None),
         (B580, TRIXIE, None),
-        (B580, merged(TRIXIE, OLD_LIBVA), "libva in the image does not know the kernel driver xe"),
-        (A770_ON_XE, BOOKWORM, "does not know the kernel driver xe, which has Intel Arc A770"),
+        (B580, merged(TRIXIE, OLD_LIBVA), "libva does not support the kernel driver xe"),
+        (A770_ON_XE, BOOKWORM, "does not support the kernel driver xe, to which Intel Arc A770"),
         (A770_ON_XE, merged(TRIXIE, NEW_LIBVA), None),
         (SKYLAKE, I965, None),
         (SKYLAKE, TRIXIE, None),
-        (HASWELL, TRIXIE, "does not know Intel integrated GPU 8086:0412"),
+        (HASWELL, TRIXIE, "does not support Intel integrated GPU 8086:0412"),
         (HASWELL, merged(TRIXIE, I965), None),
         (B580, video(elf("iHD_drv_video.so")), None),  # its devices cannot be read
         (B580, {}, None),
@@ -154,7 +154,7 @@ def test_a_driver_of_another_name_that_the_image_has_may_know_the_gpu() -> None:
 @pytest.mark.parametrize("driver", [b"", b"text", TRIXIE[f"{DRI}/iHD_drv_video.so"][:300], Link("/opt/nowhere/iHD.so")])
 def test_a_driver_that_the_loader_refuses_is_reported_where_there_is_no_other(driver: Item) -> None:
     (one,) = told(B580, {f"{DRI}/iHD_drv_video.so": driver}, NEW_LIBVA)
-    assert (one.severity, "cannot be loaded" in one.what) == ("warning", True)
+    assert (one.severity, "does not load" in one.what) == ("warning", True)
     other = video(ihd("25.2.3", *NEW), f"{JELLYFIN}/dri")
     assert severities(B580, {f"{DRI}/iHD_drv_video.so": driver}, NEW_LIBVA, other) == []
 
@@ -174,7 +174,7 @@ def test_a_driver_whose_constants_cannot_be_read_may_know_xe() -> None:
 
 def test_the_runtimes_of_onevpl_are_a_note() -> None:
     gen, older = onevpl("libmfx-gen.so.1.2", *OLD), onevpl("libmfxhw64.so.1", *OLD[:11])
-    unknown = "no runtime of oneVPL in the image knows"
+    unknown = "no oneVPL runtime in the image supports"
     for host, image, is_told in (
         (A770, gen, False),
         (SKYLAKE, gen, True),  # its table has older GPUs, too, which it does not serve

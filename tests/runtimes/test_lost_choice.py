@@ -41,7 +41,7 @@ def test_a_choice_that_is_followed_or_chooses_all_is_not_told() -> None:
 
 def test_an_instance_with_the_gpus_of_an_option_is_told_of_the_variables_that_later_commands_bring() -> None:
     (found,) = lost("--contain", gpus="1", entered=True, CUDA_VISIBLE_DEVICES="1")
-    assert found.what.startswith("later commands bring CUDA_VISIBLE_DEVICES=1 of their callers into the instance")
+    assert found.what.startswith("commands that enter the instance have CUDA_VISIBLE_DEVICES=1 of their callers")
     assert lost("--contain", gpus="0", entered=True, CUDA_VISIBLE_DEVICES="0") == []
     assert lost("--contain", gpus="1", entered=True) == []
     assert lost(gpus="1", entered=True, CUDA_VISIBLE_DEVICES="1") == []  # its /dev is the host's
@@ -72,7 +72,7 @@ def test_a_choice_of_no_gpu_is_told_with_a_value_that_the_option_takes(value: st
     assert "`gpubind exec --gpus none`" in (found.hint or "")
     made = plan(host(rhel(), kernel()), Request(gpus="0"))
     (counted,) = choice_by_count(made, {"CUDA_VISIBLE_DEVICES": value}, "--gpus 1")
-    assert counted.what == f"`--gpus 1` gives GPU 0, and CUDA_VISIBLE_DEVICES={value} of the caller chooses none"
+    assert counted.what == f"`--gpus 1` selects GPU 0, but the caller's CUDA_VISIBLE_DEVICES={value} chooses none"
     assert "`gpubind wrap --gpus none -- ...`" in (counted.hint or "")
 
 
@@ -92,4 +92,4 @@ def test_a_choice_of_no_gpu_is_told_with_a_value_that_the_option_takes(value: st
 def test_a_count_that_gives_other_gpus_than_the_callers_variable_is_told(count: str, value: str, others: bool) -> None:
     made = plan(host(rhel(), kernel()), Request(gpus=count))
     found = list(choice_by_count(made, {"CUDA_VISIBLE_DEVICES": value}, "--gpus=1"))
-    assert [one.what.partition(" gives")[0] for one in found] == (["`--gpus=1`"] if others else [])
+    assert [one.what.partition(" selects")[0] for one in found] == (["`--gpus=1`"] if others else [])

@@ -307,7 +307,7 @@ def test_in_an_instance_the_script_puts_ours_in_front_for_the_commands_that_ente
     assert generated(make(VALUED), users) == {}
     told = [one.what for one in words(make(VALUED), users).findings if one.code == "library-path-last"]
     assert len(told) == 1
-    assert told[0].startswith("--env LD_LIBRARY_PATH takes precedence in the instance's own program only")
+    assert told[0].startswith("--env LD_LIBRARY_PATH takes precedence only in the instance's own program")
     for value, is_needed in (("/mine", False), ("/mine:$LD_LIBRARY_PATH", True)):
         callers = start(environ={"APPTAINERENV_LD_LIBRARY_PATH": value})._replace(is_entered=True, tree=VALUED.tree)
         assert [*generated(make(VALUED), callers)] == ([ENVIRONMENT_SCRIPT] if is_needed else [])

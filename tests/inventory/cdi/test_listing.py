@@ -102,7 +102,7 @@ def test_a_spec_of_each_vendor_is_listed_beside_its_gpus(vendor: Vendor) -> None
     machine = host(*healthy({"/etc/cdi/x.json": json.dumps(text)}))
     (file,) = list_cdi(machine, gpus=gpus).files
     assert [one for one in file.stale if "GPU" in one] == (
-        [f"the CDI spec {file.path} has no node of a GPU, and this host has 1 GPU"] if vendor != "intel" else []
+        [f"the CDI spec {file.path} has no GPU node, but this host has 1 GPU"] if vendor != "intel" else []
     )
 
 

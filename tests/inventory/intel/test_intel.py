@@ -183,7 +183,7 @@ def test_a_node_for_a_group_is_an_error_for_others_and_a_card_is_none() -> None:
         "/dev/dri/renderD128": "error",
     }
     assert found["/dev/dri/renderD128"].hint == "become a member of group `render`"
-    assert "Level Zero and OpenCL then list no GPU" in (found["/dev/dri/renderD128"].why or "")
+    assert "Level Zero and OpenCL list no GPU" in (found["/dev/dri/renderD128"].why or "")
 
 
 def test_the_user_space_is_planned_with_what_it_needs() -> None:

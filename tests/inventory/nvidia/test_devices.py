@@ -254,7 +254,10 @@ def test_an_access_control_list_decides_before_the_mode(
 
 
 def test_the_group_is_named_where_its_own_entry_of_an_access_control_list_has_the_rights() -> None:
-    for entry, hint in (("group::---", "ask the administrator"), ("group::rw-", "become a member of group `video`")):
+    for entry, hint in (
+        ("group::---", "ask the administrator for permission"),
+        ("group::rw-", "become a member of group `video`"),
+    ):
         spec: Spec = {"/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44, ACL.replace("group::---", entry))}
         found = devices(kernel(), spec, euid=1001).findings
         assert [one.hint for one in found if one.subject == "/dev/nvidia0"] == [hint]
