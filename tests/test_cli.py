@@ -566,7 +566,7 @@ def test_a_directory_that_is_no_root_file_system_is_told_as_that(tmp_path: Path,
         (tmp_path / name).mkdir()
     done = gpubind("check", "--host", HOST, "--image", str(tmp_path), env={"COLUMNS": "200"})
     assert f"error: {tmp_path} (no root file system, no CUDA) on " in " ".join(done.stdout.split())
-    assert "this does not look like a root file system: no /usr, /lib" in " ".join(done.stdout.split())
+    assert "the image does not look like a root file system: no /usr, /lib" in " ".join(done.stdout.split())
     (tmp_path / "usr").mkdir()
     assert "not look like a root file system" not in gpubind("check", "--host", HOST, "--image", str(tmp_path)).stdout
 

@@ -172,7 +172,7 @@ def test_an_image_that_falls_back_to_minor_version_compatibility_is_a_difference
     assert done.returncode == 1
     assert sentences(done.stdout) == (
         "Today it runs with full support; after the change it runs with minor-version compatibility: programs run, but "
-        "PTX that is compiled at run time may be too new: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222), the provided PTX "
+        "PTX that is compiled at run time may fail with CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222), the provided PTX "
         "was compiled with an unsupported toolchain. What to do: build for the GPU's own architecture, or use driver "
         "550.54.14 or newer."
     )
