@@ -95,13 +95,18 @@ def intel_machine(name: str, release: Optional[str] = None) -> RecordedHost:
     return intel_host(own, INTEL[name])
 
 
+def all_on_amd(machine: str, image: Image, rocm: Optional[str], program: Optional[str] = None) -> tuple[Finding, ...]:
+    """What is said on the machine of `AMD`, with or without the host's ROCm."""
+    on = amd_machine(machine, rocm)
+    made = plan(on, Request(vendors=("amd",)), image=image)
+    return check(preflight(on, made, image, program=program))
+
+
 def on_amd(
     machine: str, image: Image, rocm: Optional[str], *codes: str, program: Optional[str] = None
 ) -> list[Finding]:
-    """What is said with one of *codes* on the machine of `AMD`, with or without the host's ROCm."""
-    on = amd_machine(machine, rocm)
-    made = plan(on, Request(vendors=("amd",)), image=image)
-    return [finding for finding in check(preflight(on, made, image, program=program)) if finding.code in codes]
+    """What is said with one of *codes*."""
+    return [finding for finding in all_on_amd(machine, image, rocm, program) if finding.code in codes]
 
 
 def worst(found: list[Finding]) -> str:
