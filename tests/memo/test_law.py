@@ -15,4 +15,6 @@ def test_after_any_change_the_answer_with_the_memo_is_the_answer_without() -> No
     mounts_and_lists, roots = {"a_read_only_mount", "an_access_list"}, {"a_device_node", "an_owner", "a_group"}
     assert set(result["notes"]) <= mounts_and_lists | (set() if IS_ROOT else roots)
     assert result["counts"]["served"] > CHANGES / 8
-    assert {kind for kind, times in result["counts"].items() if times} >= {"lstat", "written", "content", "variable"}
+    noticed = {kind for kind, times in result["counts"].items() if times}
+    assert noticed >= {"lstat", "written", "content"}
+    assert len(noticed) > 6  # which of the rare kinds are among so few changes depends on all that is drawn
