@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from typing import Any, Optional
+from functools import partial
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Argument, Option, Origin, Subcommand
 from gpubind.documents import FLEET_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, UsageError
+from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, OutputError, UsageError
+
+if TYPE_CHECKING:
+    from gpubind.api.fleet import Outcome
+    from gpubind.documents.fleet import NodeAnswer
 
 ACTIONS = ("check", "plan", "record", "diff")
 _NOT_SENT = ("--allow-none", "--cdi-hook", "--require", "--stage-dir")
@@ -42,8 +48,9 @@ def fleet(
     """
     from json import dumps
 
-    from gpubind.cli.asking import ask_fleet, fleet_request
-    from gpubind.cli.output import page_options, write_document
+    from gpubind.api.fleet import ask_fleet
+    from gpubind.cli.asking import fleet_request
+    from gpubind.cli.output import counting, page_options, write_document
     from gpubind.documents.diff.text import diff_document
     from gpubind.fleet.nodes import fold_nodes
 
@@ -54,18 +61,61 @@ def fleet(
         hint = f"`> {output}` writes them to the file"
         raise UsageError("wrong-use", "--json prints the answers as they come, and has no --output", hint=hint)
     request = fleet_request(action, nodes, engine, timeout, fanout, asked, origins, is_sent=bootstrap)
-    outcome = ask_fleet(request, action, output, json=json)
+    directory = _directory(output) if action == "record" else None
+    with counting("asking nodes", len(request.nodes)) as count:
+        outcome = ask_fleet(request, partial(_show, directory, count, json), records=action == "record")
     if page is not None:
-        write_document(page(outcome.answers.groups(), action, fold_nodes, **made), output)
+        write_document(page(outcome.groups, action, fold_nodes, **made), output)
     elif not json:
         path = None if action == "record" else output
-        write_document(outcome.text(path, verbose=verbose > 0), path)
+        write_document(_text(outcome, path, verbose=verbose > 0), path)
     elif outcome.comparison is not None:
         write_document(dumps(diff_document(outcome.comparison)) + "\n", None)
     if outcome.is_interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
-    if not outcome.is_good or not (outcome.comparison is None or outcome.comparison.is_equal):
+    if not outcome.is_good:
         raise SystemExit(EXIT_FINDING)
+
+
+def _show(directory: Optional[str], count: Callable[[], None], json: bool, answer: NodeAnswer) -> None:
+    """Write the record of a node into *directory*, and its answer as a line of *json*, as it comes."""
+    from gpubind.cli.output import write_document
+    from gpubind.documents.fleet import NodeRecord, render_answer
+
+    if directory is not None and isinstance(answer.result, NodeRecord):
+        write_document(answer.result.text, os.path.join(directory, f"{answer.node}.json"))
+    if json:
+        write_document(render_answer(answer), None)
+    count()
+
+
+def _text(outcome: Outcome, output: Optional[str], *, verbose: bool) -> str:
+    """Return the groups of equal nodes as a table, what was found, and how many nodes there are of each kind."""
+    from gpubind.cli.output import tables_as_text
+    from gpubind.documents.diff.snapshot import Snapshot
+    from gpubind.documents.diff.text import render_diff_text
+    from gpubind.documents.fleet import answers_table, render_findings_of, summary_of
+    from gpubind.fleet.nodes import fold_nodes
+
+    groups = list(outcome.groups)
+    text = render_findings_of(groups, fold_nodes, verbose=verbose)
+    if outcome.comparison is not None:
+        text += render_diff_text(outcome.comparison, fold_nodes)
+        groups = [group for group in groups if not isinstance(group.answer.result, Snapshot)]
+    table = tables_as_text([answers_table(groups, fold_nodes)], output)
+    return f"{table}{text}\n{summary_of(outcome.groups)}\n"
+
+
+def _directory(output: Optional[str]) -> str:
+    """Return the directory *output*, which is made if it is not there. Errors: `UsageError`, `OutputError`."""
+    if output is None:
+        raise UsageError("wrong-use", "fleet record needs -o DIRECTORY: each node has a file there")
+    try:
+        os.makedirs(output, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise OutputError("unwritable-file", "the directory cannot be made", where=output, why=why) from error
+    return output
 
 
 def _page(action: str, chosen: str) -> Optional[Callable[..., str]]:
