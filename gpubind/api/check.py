@@ -15,7 +15,6 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.open import host_name
 from gpubind.image.reference import ImageReference, parse_reference
-from gpubind.launch.choose import choose_runtime
 from gpubind.launch.prepare import environ_of, layout_of, preflight_on
 from gpubind.machine.budget import renew
 from gpubind.model import Finding, Plan, finding
@@ -25,7 +24,6 @@ from gpubind.model.policy import Policy
 from gpubind.planner import finding_order
 from gpubind.planner.planning import Query
 from gpubind.rules import table
-from gpubind.rules.linkage import linkage_of
 from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_in, report_of
 from gpubind.runtimes import known_runtime
 from gpubind.runtimes.runtime import Runtime
@@ -149,6 +147,8 @@ def _start(
         return line.runtime, line.image
     runtime = known_runtime(request.backend, "auto") if request.backend not in (None, "auto") else None
     if request.backend == "auto" and named.name is None:
+        from gpubind.launch.choose import choose_runtime
+
         with suppress(RuntimeLimitError):
             chosen = choose_runtime(image or "", environ_of(host))
             return chosen.runtime, chosen.image if image is not None else None
@@ -199,8 +199,11 @@ def _outcome(
         only=request.only,
         severities=request.severities,
     )
-    linked = linkage_of(found) if request.linked else ()
-    return report._replace(linked=linked, expected=request.expected, trial=found.trial, gpu_code=found.gpu_code)
+    if request.linked:
+        from gpubind.rules.linkage import linkage_of
+
+        report = report._replace(linked=linkage_of(found))
+    return report._replace(expected=request.expected, trial=found.trial, gpu_code=found.gpu_code)
 
 
 def _compare(request: CheckRequest, named_image: str, policy: Policy, opened: OpenImages) -> Report:
