@@ -160,6 +160,26 @@ def test_files_environment_and_processes_stay_at_the_ends() -> None:
     )
 
 
+def test_a_verb_prints_nothing_and_exits_nowhere() -> None:
+    """It has no stream of its own, either: standard input is a value of its request."""
+    names = {module: {node.id for node in nodes(module) if isinstance(node, ast.Name)} for module in modules()}
+    found = (
+        (module, names[module] & {"SystemExit", "exit", "sys"}) for module in modules() if room_of(module) == "api"
+    )
+    assert_none(
+        (f"{file_of(module)} uses {', '.join(sorted(used))}" for module, used in found if used),
+        "{}: the command reads, prints and exits; give the verb a value, or let it return one",
+    )
+
+
+def test_the_librarys_only_door_is_the_package() -> None:
+    (door,) = (module for module in modules() if dotted(module) == "gpubind.api")
+    assert_none(
+        (f"{file_of(door)} imports {name}" for name in imported_names(door)),
+        "{}: gpubind/__init__.py names what it has",
+    )
+
+
 def test_rich_is_imported_by_render_alone() -> None:
     users = (file_of(m) for m in modules() if "import rich" in m.read_text() or "from rich" in m.read_text())
     assert_listed(users, ["gpubind/cli/tables.py"], add="", remove="{}: tables are made by gpubind/cli/tables.py only")

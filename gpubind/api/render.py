@@ -66,7 +66,7 @@ def _for_runtime(form: PrintForm, host: Host, query: Query, image: Optional[Imag
         callers = {name: value for name, value in callers.items() if name in _PLACES}
     environ = runtime.environ_of(form.name, callers)
     program = find_program(runtime.name, environ) if host.local is not None else None
-    start = begin(runtime, program, form.arguments, environ, host).allowing(form.allow_writable)
+    start = begin(runtime, program, form.arguments, environ, host, allow_writable=form.allow_writable)
     return render_start(form, prepare(host, query, start, image, files_of(form)))
 
 

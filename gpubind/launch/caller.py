@@ -32,11 +32,13 @@ def begin(
     environ: Mapping[str, str],
     host: Host,
     own: Mapping[str, str] = NO_OPTIONS,
+    *,
+    allow_writable: bool = False,
 ) -> Start:
     """Return a start by *runtime* on *host*, with the facts of this machine.
 
     *program* is the path of its program; None if it must not be run. *arguments* are the user's options for it, *own*
-    those before its subcommand. *environ* is the caller's environment.
+    those before its subcommand. *environ* is the caller's environment. *allow_writable*: as of `UserOptions`.
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
@@ -74,7 +76,7 @@ def begin(
         remote=remote_of(runtime, environ, own) if is_live else None,
         has_selinux=is_here and _text_if_there("/sys/fs/selinux/enforce") == "1",
     )
-    return Start(runtime, caller, known, UserOptions(arguments, options, values, unread))
+    return Start(runtime, caller, known, UserOptions(arguments, options, values, unread, allow_writable))
 
 
 def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:

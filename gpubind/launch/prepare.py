@@ -40,11 +40,11 @@ USUAL = next(iter(RUNTIMES))
 """The runtime that an unknown one resembles most often."""
 
 
-def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...]) -> Start:
+def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...], *, allow_writable: bool = False) -> Start:
     """Return a start by *runtime* on *host*, with the facts of this machine if the host is this machine."""
     environ = environ_of(host)
     program = find_program(runtime.name, environ) if host.local is not None else None
-    return begin(runtime, program, arguments, environ, host)
+    return begin(runtime, program, arguments, environ, host, allow_writable=allow_writable)
 
 
 def environ_of(host: Host) -> Mapping[str, str]:
@@ -234,7 +234,7 @@ def preflight_on(
         _need_its_host(host, asked)
     start = None
     if runtime is not None and asked.request.like is None:
-        start = start_on(host, runtime, arguments).allowing(allow_writable)
+        start = start_on(host, runtime, arguments, allow_writable=allow_writable)
     if isinstance(asked, Plan):
         plan = asked
     elif start is not None:

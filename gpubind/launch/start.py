@@ -80,9 +80,16 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
     and as `prepare`.
     """
     runtime, image, query = target.runtime, target.image, request.query
-    start = begin(runtime, target.program, request.arguments, request.environ, target.host, request.own)
-    start = start.allowing(request.allow_writable)._replace(is_entered=request.is_entered)
-    start = start._replace(restarts=restarts(start, request.container))
+    begun = begin(
+        runtime,
+        target.program,
+        request.arguments,
+        request.environ,
+        target.host,
+        request.own,
+        allow_writable=request.allow_writable,
+    )
+    start = begun._replace(is_entered=request.is_entered, restarts=restarts(begun, request.container))
     if image is None and runtime.store is not None and query.request.userspace == "auto":
         # Only the nodes of AMD's and Intel's, as these programs give them by themselves.
         query = query._replace(request=query.request._replace(userspace="image"))

@@ -220,10 +220,6 @@ class Start(NamedTuple):
     restarts: Optional[Severity] = None
     """How serious it is if the container does not start again; None if it is started once."""
 
-    def allowing(self, writable: bool) -> Start:
-        """Return the start with the user's word on *writable* files of the driver."""
-        return self._replace(user=self.user._replace(allow_writable=writable))
-
     @property
     def shell(self) -> str:
         """Return the image's shell: bash, if it has that."""
