@@ -92,7 +92,7 @@ def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished
         if IS_HEARD:
             signal(SIGINT, default_int_handler)
         if isinstance(served, Unfinished):
-            return finish(served)
+            return finish(served, words)
         if not keys:
             return run(words)
         from gpubind.memo.storing import run_and_keep

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.cli.commands import MODULES, command_of
+from gpubind.cli.main import OWN_CODES
 from tests.support.commands import gpubind
 from tests.test_help import help_of
 
@@ -150,6 +151,10 @@ def test_what_cannot_be_an_image_is_wrong_use(words: str, hint: str, tmp_path: P
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: wrong-use: ")
     assert hint in done.stderr
+
+
+def test_each_command_that_starts_a_container_says_which_errors_keep_their_exit_code() -> None:
+    assert {name for name in MODULES if command_of(name).starts} == set(OWN_CODES)
 
 
 DRY = "--dry-run --host debian13-nvidia550"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _OCI = "oci-runtime"
-_OWN_CODES: dict[str, tuple[type[GpubindError], ...]] = {
+OWN_CODES: dict[str, tuple[type[GpubindError], ...]] = {
     **dict.fromkeys(STARTS, (UsageError, CommandError)),
     **dict.fromkeys(("wrap", _OCI), (WrongUseError, CommandError)),
 }
@@ -63,8 +63,8 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
     return _guarded(run, words)
 
 
-def finish(answer: Unfinished) -> int:
-    """Report why *answer* is not complete, or do the rest of it; return the exit code."""
+def finish(answer: Unfinished, words: list[str]) -> int:
+    """Report why *answer* to *words* is not complete, or do the rest of it; return the exit code."""
 
     def rest() -> None:
         if answer.start is None:
@@ -76,7 +76,7 @@ def finish(answer: Unfinished) -> int:
         path, argv, environ = answer.start
         execute(argv, environ, path)
 
-    return _guarded(rest, [])
+    return _guarded(rest, words)
 
 
 def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
@@ -150,7 +150,7 @@ def _report(error: GpubindError, words: list[str]) -> int:
     Open files are closed first: there may be too many to load what reports it.
     """
     command = next((word for word in words if word != "--"), "")
-    if not isinstance(error, _OWN_CODES.get(command, GpubindError)):
+    if not isinstance(error, OWN_CODES.get(command, GpubindError)):
         error.exit_code = EXIT_NOT_STARTED
     cause: Optional[BaseException] = error
     while cause is not None:

@@ -14,6 +14,7 @@ from gpubind.machine.budget import BOUNDS
 from gpubind.memo import answer, files
 from gpubind.memo.answer import memo_keys
 from gpubind.memo.questions import ASKED, first_change
+from gpubind.model.data import HOSTS
 from tests.law.__main__ import PROGRAM
 from tests.support.memo import IS_ROOT, Bench
 
@@ -209,10 +210,12 @@ def test_a_program_that_others_may_change_by_now_is_not_started(bench: Bench) ->
     assert bench.with_memo(words).became is None
 
 
+@pytest.mark.parametrize("command", ["plan --json", "exec --dry-run --backend systemd-nspawn /usr ls"])
 @pytest.mark.parametrize("output", ["/dev/full", "closed", "pipe"])
-def test_an_answer_that_cannot_be_written_ends_as_without_a_memo(output: str, bench: Bench) -> None:
+def test_an_answer_that_cannot_be_written_ends_as_without_a_memo(output: str, command: str, bench: Bench) -> None:
     environ = {**bench.environ, "BASE": str(bench.base), "PYTHONPATH": os.pathsep.join(sys.path)}
-    line = [sys.executable, "-c", PROGRAM, *bench.commands()["plan"]]
+    first, *rest = command.split()
+    line = [sys.executable, "-c", PROGRAM, first, "--host", HOSTS[0], *rest]
     for _ in range(2):
         bench.settle()
         subprocess.run(
@@ -225,8 +228,8 @@ def test_an_answer_that_cannot_be_written_ends_as_without_a_memo(output: str, be
         reading, writing = os.pipe()
         os.close(reading)
         around = {**environ, "GPUBIND_MEMO": memo, "PATH": os.environ["PATH"]}
-        command = ["sh", "-c", shell, "sh", *line]
-        done = subprocess.run(command, env=around, stdout=writing, stderr=subprocess.PIPE, check=False, cwd=bench.work)
+        words = ["sh", "-c", shell, "sh", *line]
+        done = subprocess.run(words, env=around, stdout=writing, stderr=subprocess.PIPE, check=False, cwd=bench.work)
         os.close(writing)
         return done.returncode, done.stderr
 
