@@ -214,6 +214,7 @@ def test_a_program_that_others_may_change_by_now_is_not_started(bench: Bench) ->
 @pytest.mark.parametrize("output", ["/dev/full", "closed", "pipe"])
 def test_an_answer_that_cannot_be_written_ends_as_without_a_memo(output: str, command: str, bench: Bench) -> None:
     environ = {**bench.environ, "BASE": str(bench.base), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ["PATH"] = os.environ["PATH"]
     first, *rest = command.split()
     line = [sys.executable, "-c", PROGRAM, first, "--host", HOSTS[0], *rest]
     for _ in range(2):
@@ -227,7 +228,7 @@ def test_an_answer_that_cannot_be_written_ends_as_without_a_memo(output: str, co
         shell = {"/dev/full": '"$@" > /dev/full', "closed": '"$@" >&-', "pipe": 'sleep 0.1; "$@"'}[output]
         reading, writing = os.pipe()
         os.close(reading)
-        around = {**environ, "GPUBIND_MEMO": memo, "PATH": os.environ["PATH"]}
+        around = {**environ, "GPUBIND_MEMO": memo}
         words = ["sh", "-c", shell, "sh", *line]
         done = subprocess.run(words, env=around, stdout=writing, stderr=subprocess.PIPE, check=False, cwd=bench.work)
         os.close(writing)
