@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,22 +16,28 @@ from gpubind.formats.driver.names import COMPANIONS
 from gpubind.model import VENDORS
 from gpubind.model.findings import MENDED_BY, finding, pages, texts
 from gpubind.rules.subjects import SUBJECTS
-from tests.support.golden import DOCS, assert_golden, assert_listed
+from tests.support.golden import DOCS, assert_golden, assert_listed, assert_none
 from tests.support.sources import PACKAGE, modules, nodes
 
 MEANS = {
-    "command": "a command: the finding has it, mostly for root",
+    "command": "a command in the finding, usually for root",
     "option": "an option of gpubind, or of the runtime",
     "variable": "a variable of the environment",
     "image": "another image, or a change in this one",
     "host": "a file or a package of the host, or the site's configuration",
     "person": "**a person**: a decision, a reboot, a scheduler, hardware",
-    "nothing": "nobody: it says how things are",
+    "nothing": "no one: it is information",
 }
 TOLD = ("what", "why", "hint", "command")
 DATA = "gpubind/model/data/findings.json"
 PAGES = "gpubind/model/data/pages.json"
 REQUIRED = {"needs", "severity", "by"}
+IMPERATIVES = (
+    "add|allow|ask|become|bind|build|check|choose|compare|copy|correct|create|find|ignore|"
+    "inspect|install|keep|leave|let|load|look|make|move|name|omit|plan|put|reboot|rebuild|"
+    "record|recreate|regenerate|reinstall|reload|remove|report|request|restart|run|search|set|"
+    "start|stop|try|turn|unset|use|write"
+)
 FIELDS = {*TOLD, "needs", "severity", "by", "theme", "support", "follows", "of", "when", "vendor", "cases"}
 
 
@@ -158,3 +166,28 @@ def test_no_finding_is_made_without_its_text() -> None:
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                     place = f"gpubind/{module.relative_to(PACKAGE)}:{node.lineno}"
                     assert node.func.id != "Finding", f'{place}: write `finding("CODE", ...)`, with the texts in {DATA}'
+
+
+def _sentences_of(text: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield field and text of each text of a finding and its cases."""
+    for part in (text, *text.get("cases", {}).values()):
+        yield from ((field, part[field]) for field in ("what", "why", "hint") if part.get(field))
+
+
+def test_a_hint_begins_with_an_imperative() -> None:
+    assert_none(
+        f"{DATA}, `{code}`: begin the hint with an imperative; IMPERATIVES of this test has those in use: {said}"
+        for code, text in texts().items()
+        for field, said in _sentences_of(text)
+        if field == "hint" and not re.match(rf"(\{{near\}})?({IMPERATIVES})\b|\{{hint\}}$", said)
+    )
+
+
+def test_no_sentence_of_a_finding_has_more_than_30_words() -> None:
+    assert_none(
+        f"{DATA}, `{code}`, `{field}`: divide the sentence: {sentence}"
+        for code, text in texts().items()
+        for field, said in _sentences_of(text)
+        for sentence in re.split(r"[.;:] ", said)
+        if len(sentence.split()) > 30
+    )
