@@ -308,7 +308,9 @@ def test_it_works_without_home_and_path_and_in_a_directory_that_is_gone(tmp_path
 
 
 def test_a_mistake_in_gpubind_is_told_with_the_file_it_is_in_from_the_package_on() -> None:
-    code = "import gpubind.cli.settings as s; s.os = None; from gpubind.cli.main import main; raise SystemExit(main())"
+    code = (
+        "import gpubind.cli.settings as s; s.system = None; from gpubind.cli.main import main; raise SystemExit(main())"
+    )
     done = subprocess.run([sys.executable, "-c", code, "plan"], capture_output=True, text=True)
     assert done.returncode == 70
     assert re.search(r"^  where: gpubind/cli/settings\.py:\d+$", done.stderr, re.MULTILINE)

@@ -14,6 +14,7 @@ import pytest
 
 from gpubind.cli import save
 from gpubind.cli.save import write_file
+from gpubind.machine.system import OpenDirectory
 from tests.support.limits import file_size_limit
 
 DATA = b"a document\n"
@@ -30,7 +31,7 @@ def as_somebody_elses(monkeypatch: pytest.MonkeyPatch, path: Path, facts: os.sta
     """Let *path* look as if another user had made it: no test needs to be root for that."""
     see = save._facts
 
-    def seen(name: str, place: Optional[int] = None) -> object:
+    def seen(name: str, place: Optional[OpenDirectory] = None) -> object:
         return facts if os.path.basename(name) == path.name else see(name, place)
 
     monkeypatch.setattr(save, "_facts", seen)

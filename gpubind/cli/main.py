@@ -6,7 +6,6 @@ What reports an error is loaded where there is one.
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,6 +25,7 @@ from gpubind.errors import (
     UsageError,
     WrongUseError,
 )
+from gpubind.machine import system
 
 if TYPE_CHECKING:
     from gpubind.memo.answer import Unfinished
@@ -57,7 +57,7 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
             from gpubind.cli.reader import run_line
             from gpubind.machine.budget import VARIABLE, one_command, times_of
 
-            with one_command(times_of(os.environ.get(VARIABLE))):
+            with one_command(times_of(system.environ().get(VARIABLE))):
                 return run_line(line)
 
     return _guarded(run, words)
@@ -89,7 +89,7 @@ def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
         if sys.stdout is None:  # by the caller, and not by a reader who has seen enough
             _complain(f"error: {error.code}: {error.what}\n")
         # What is still buffered goes nowhere; without this the interpreter complains at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        system.drop_output()
         return error.exit_code
     except GpubindError as error:
         return _report(error, words)
@@ -160,13 +160,13 @@ def _report(error: GpubindError, words: list[str]) -> int:
 
         _complain(render_error(error), words)
     except _UNLOADED:
-        os.write(2, f"error: {error.code}: {error.what}\n".encode("ascii", "replace"))
+        system.write_error(f"error: {error.code}: {error.what}\n".encode("ascii", "replace"))
     try:
         _answer_in_form(words, error)
     except _UNLOADED:
         pass
     except GpubindError:  # it has no reader, or no room; the error itself is written above
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        system.drop_output()
     return error.exit_code
 
 
@@ -184,7 +184,7 @@ def _answer_in_form(words: list[str], error: GpubindError) -> None:
     from gpubind.documents.check.slurm import render_slurm_error
     from gpubind.documents.text import render_error_json
 
-    render = {"json": render_error_json, "slurm": render_slurm_error}.get(requested_format(words, os.environ))
+    render = {"json": render_error_json, "slurm": render_slurm_error}.get(requested_format(words, system.environ()))
     if render is not None and not isinstance(error, OutputError):
         write_document(render(error), None)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import LIKE, PLAN_OPTIONS, Option, Origin, PlanOptions, Subcommand
 from gpubind.errors import UsageError
+from gpubind.machine import system
 from gpubind.model import VENDOR_ROWS, Request
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _untrusted(values: Mapping[str, Any]) -> Iterator[Untrusted]:
     from gpubind.host.directories import untrusted_variables
 
     root = values.get("root") or "/"
-    return untrusted_variables(os.environ, root, values.get("dev_root") or root)
+    return untrusted_variables(system.environ(), root, values.get("dev_root") or root)
 
 
 def open_host_of(options: PlanOptions) -> Host:

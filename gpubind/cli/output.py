@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.documents.text import printable, render_error, render_finding, render_line, without_surrogates
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError, UsageError
+from gpubind.machine import system
 from gpubind.machine.budget import tell
 from gpubind.machine.listener import cannot_sign, why_not_served, wrote
 from gpubind.model import Finding
@@ -56,14 +57,14 @@ def _made() -> Made:
     """
     from gpubind.documents import Made
 
-    given = os.environ.get("SOURCE_DATE_EPOCH")
+    given = system.environ().get("SOURCE_DATE_EPOCH")
     if given is None:
         cannot_sign("the time is on the page")
     elif not (given.isascii() and given.isdigit() and len(given) < 12):
         hint = "set it to seconds since 1970, or unset it"
         raise UsageError("wrong-use", f"SOURCE_DATE_EPOCH is not a number of seconds: `{given[:100]}`", hint=hint)
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() if given is None else int(given)))
-    return Made(os.uname().nodename, date)
+    return Made(system.uname().nodename, date)
 
 
 def is_terminal() -> bool:
@@ -88,9 +89,8 @@ def table_width(path: Optional[str]) -> int:
 
 def _columns() -> int:
     """Return the columns of the terminal, or the value of COLUMNS; 80 if neither is known."""
-    import shutil  # loads compressors
-
-    return min(shutil.get_terminal_size((80, 24)).columns, COLUMNS_LIMIT)
+    given = system.environ().get("COLUMNS", "")
+    return min(int(given) if given.isdecimal() and int(given) else system.columns(1), COLUMNS_LIMIT)
 
 
 def tables_as_text(tables: Iterable[Table], output: Optional[str], last: str = "") -> str:
@@ -102,10 +102,10 @@ def tables_as_text(tables: Iterable[Table], output: Optional[str], last: str = "
 
 def has_colour(path: Optional[str]) -> bool:
     """Return whether what goes to the file *path*, or to standard output if that is None, is to be coloured."""
-    if os.environ.get("NO_COLOR"):  # https://no-color.org: if it is not empty
+    if system.environ().get("NO_COLOR"):  # https://no-color.org: if it is not empty
         return False
-    is_shown = path is None and is_terminal() and os.environ.get("TERM") != "dumb"
-    return is_shown or bool(os.environ.get("FORCE_COLOR"))
+    is_shown = path is None and is_terminal() and system.environ().get("TERM") != "dumb"
+    return is_shown or bool(system.environ().get("FORCE_COLOR"))
 
 
 def complain(text: str) -> None:
@@ -142,7 +142,7 @@ def counting(what: str, total: int) -> AbstractContextManager[Callable[[], None]
 
 def _has_terminal() -> bool:
     """Return whether standard error is a terminal on which a line can be changed."""
-    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return sys.stderr is not None and sys.stderr.isatty() and system.environ().get("TERM", "dumb") != "dumb"
 
 
 def _say(text: str) -> None:
@@ -214,7 +214,7 @@ def unprinted(error: OSError) -> GpubindError:
     if isinstance(error, BrokenPipeError):
         return StdoutClosedError("stdout-closed", "standard output was closed early")
     # Drop what is buffered, or the interpreter fails on it again at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    system.drop_output()
     why = error.strerror or str(error)
     return OutputError("unwritable-file", "standard output cannot be written", why=why)
 
@@ -226,6 +226,6 @@ def _to_file(data: bytes, path: str) -> None:
         write_file(path, data)
     except OSError as error:
         why, directory = error.strerror or str(error), os.path.dirname(path)
-        is_missing = isinstance(error, FileNotFoundError) and directory and not os.path.lexists(directory)
+        is_missing = isinstance(error, FileNotFoundError) and directory and not system.exists(directory, follow=False)
         hint = f"`mkdir -p {printable(directory)}` makes its directory" if is_missing else ""
         raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why, hint=hint) from error

@@ -5,7 +5,6 @@ One line needs no thread and no hidden cursor, so nothing is loaded for it, and 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Optional
 
 from gpubind.documents.text import printable
+from gpubind.machine import system
 from gpubind.machine.budget import watched_by
 
 PATIENCE_S = 1.0
@@ -40,7 +40,7 @@ def progress_line() -> Iterator[None]:
             show("")
         elif time.monotonic() >= next_s and _is_in_front():
             next_s = time.monotonic() + EVERY_S
-            show(line_of(what, done, whole, _columns() - 1))
+            show(line_of(what, done, whole, system.columns(2) - 1))
 
     try:
         with watched_by(watch):
@@ -60,17 +60,9 @@ def line_of(what: str, done: int, whole: Optional[int], width: int) -> str:
     return (head + name + tail)[:width]
 
 
-def _columns() -> int:
-    """Return the columns of the terminal; 80 if it does not report them."""
-    try:
-        return os.get_terminal_size(2).columns or 80
-    except OSError:
-        return 80
-
-
 def _is_in_front() -> bool:
     """Return whether this command is in the foreground of its terminal, as git asks."""
     try:
-        return os.tcgetpgrp(2) == os.getpgrp()
+        return system.is_in_front(2)
     except OSError:
         return True

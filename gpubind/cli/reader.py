@@ -6,7 +6,6 @@ The declarations of a command and this module are the only grammar of its lines.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -14,6 +13,7 @@ from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import COMPLETION, HELP, VERSION, Argument, Option, Origin, Subcommand, choices_of
 from gpubind.errors import EXIT_OK, EXIT_USAGE, GpubindError, WrongUseError, like, one_of
 from gpubind.frozen import NamedTuple
+from gpubind.machine import system
 
 if TYPE_CHECKING:
     from gpubind.cli.help import Page
@@ -248,7 +248,7 @@ def run_line(words: Sequence[str]) -> int:
 
     Errors: as `read_line`; `WrongUseError` (code `unknown-command`); as the command.
     """
-    if COMPLETION in os.environ:
+    if COMPLETION in system.environ():
         from gpubind.cli.typer_app import complete
 
         return complete()
@@ -268,7 +268,7 @@ def run_line(words: Sequence[str]) -> int:
     if first not in MODULES:
         raise _no_command(words)
     command = command_of(first)
-    line = read_line(command, words[1:], os.environ)
+    line = read_line(command, words[1:], system.environ())
     if HELP.parameter in line.values:
         from gpubind.cli.help import page_of
 

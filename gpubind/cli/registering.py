@@ -17,6 +17,7 @@ from gpubind.formats.driver.registration import HEADER, SIZE_LIMIT, Registration
 from gpubind.frozen import NamedTuple
 from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.launch.execute import this_package
+from gpubind.machine import system
 from gpubind.machine.answers import answer_in, could_not_look, facts, is_file, may, real_path
 from gpubind.machine.links import Link, follow
 from gpubind.machine.regular import read_beginning, read_regular
@@ -98,7 +99,7 @@ class Setup(NamedTuple):
             there = f"{here}/{name}"
             real = self.root + there
             known = facts(real, follow=False)
-            return Link(os.readlink(real)) if known is not None and stat.S_ISLNK(known.st_mode) else there
+            return Link(system.readlink(real)) if known is not None and stat.S_ISLNK(known.st_mode) else there
 
         found = follow(path, "", "", step, os.path.dirname)[0]
         if isinstance(found, Missing):
@@ -208,9 +209,9 @@ def apply(setup: Setup, changes: tuple[FileChange, ...]) -> None:
         path = setup.real(change.path)
         try:
             if change.after is None:
-                os.unlink(path)
+                system.unlink(path)
                 continue
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            system.make_directories(os.path.dirname(path))
             write_file(path, change.after, _mode(setup, change))
             hint = f"`{setup.command} --undo` removes what was written before"
         except OSError as error:

@@ -12,15 +12,16 @@ import os
 import stat
 from typing import Optional, Union
 
-from gpubind.launch.stage import replace, write_all
+from gpubind.machine import system
 from gpubind.machine.answers import exists, is_directory
 from gpubind.machine.links import Link, follow
+from gpubind.machine.system import OpenDirectory
 from gpubind.machine.trust import acts_as_root
+from gpubind.machine.writing import replace
 from gpubind.model import Missing
 from gpubind.model.files import LOOP
 
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC
 _THEIR_LINK = "a link of somebody else's is on the way, and is not followed"
 _THEIR_FILE = "it belongs to somebody else, in a directory where everybody may write"
@@ -37,13 +38,10 @@ def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
     directory, name = os.path.dirname(found), os.path.basename(found)
     if not name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    place = os.open(directory, _DIRECTORY)
-    try:
-        if os.readlink(f"/proc/self/fd/{place}") != directory:
+    with system.open_directory(directory, os.O_PATH | os.O_NOFOLLOW) as place:
+        if system.readlink(f"/proc/self/fd/{place.descriptor}") != directory:
             raise PermissionError(errno.EACCES, "a directory on the way was replaced meanwhile")
         _write(place, name, data, mode, is_open=directory.startswith("/proc/"))
-    finally:
-        os.close(place)
 
 
 def _place_of(path: str) -> str:
@@ -54,10 +52,10 @@ def _place_of(path: str) -> str:
         found = _facts(there)
         if found is None or not stat.S_ISLNK(found.st_mode):
             return there
-        _need_own(found, os.stat(here), _THEIR_LINK, everywhere=acts_as_root())
-        return there if here.startswith("/proc/") and here.endswith("/fd") else Link(os.readlink(there))
+        _need_own(found, system.stat(here), _THEIR_LINK, everywhere=acts_as_root())
+        return there if here.startswith("/proc/") and here.endswith("/fd") else Link(system.readlink(there))
 
-    start = "/" if path.startswith("/") else os.getcwd()
+    start = "/" if path.startswith("/") else system.current_directory()
     place, here, _ = follow(path, start, "/", step, os.path.dirname, is_directory)
     if isinstance(place, Missing):
         number = errno.ELOOP if place == LOOP else errno.ENOTDIR if exists(here) else errno.ENOENT
@@ -65,30 +63,27 @@ def _place_of(path: str) -> str:
     return place
 
 
-def _write(place: int, name: str, data: bytes, mode: Optional[int], *, is_open: bool) -> None:
+def _write(place: OpenDirectory, name: str, data: bytes, mode: Optional[int], *, is_open: bool) -> None:
     """Write the file *name* in the directory *place*; *is_open*: it is a link to an open file."""
     found = _facts(name, place)
     if found is None:
         replace(place, name, data, mode)
         return
     if not is_open:
-        _need_own(found, os.fstat(place), _THEIR_FILE)
-    file = os.open(name, _WRITE | (os.O_APPEND if is_open else os.O_NOFOLLOW), dir_fd=place)
-    try:
-        found = os.fstat(file)
+        _need_own(found, place.facts(), _THEIR_FILE)
+    with place.open(name, _WRITE | (os.O_APPEND if is_open else 0), follow=is_open) as file:
+        found = file.facts()
         if is_open or not stat.S_ISREG(found.st_mode):
-            write_all(file, data)
+            file.write(data)
             return
-        _need_own(found, os.fstat(place), _THEIR_FILE)
-    finally:
-        os.close(file)
+        _need_own(found, place.facts(), _THEIR_FILE)
     mode = stat.S_IMODE(found.st_mode) & 0o777 if mode is None else mode
     replace(place, name, data, mode, owner=(found.st_uid, found.st_gid))
 
 
-def _facts(path: str, place: Optional[int] = None) -> Optional[os.stat_result]:
+def _facts(path: str, place: Optional[OpenDirectory] = None) -> Optional[os.stat_result]:
     try:
-        return os.stat(path, dir_fd=place, follow_symlinks=False)
+        return system.lstat(path) if place is None else place.lstat(path)
     except FileNotFoundError:
         return None
 
@@ -99,5 +94,5 @@ def _need_own(found: os.stat_result, directory: os.stat_result, why: str, *, eve
     The owner of the directory may put anything there.
     """
     is_shared = directory.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL and found.st_uid != directory.st_uid
-    if found.st_uid != os.geteuid() and (everywhere or is_shared):
+    if found.st_uid != system.effective_user() and (everywhere or is_shared):
         raise PermissionError(errno.EACCES, why)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import CONFIGURABLE, Option, Origin, Subcommand
 from gpubind.errors import FormatError, in_file, one_of
+from gpubind.machine import system
 
 if TYPE_CHECKING:
     from gpubind.model import Severity
@@ -75,7 +75,7 @@ def _files() -> list[str]:
     """Return the site's configuration file, and the user's, which wins."""
     from gpubind.host.directories import SITE_DIRECTORY, xdg_directory
 
-    directories = (SITE_DIRECTORY, xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config"))
+    directories = (SITE_DIRECTORY, xdg_directory(system.environ(), "XDG_CONFIG_HOME", ".config"))
     return [f"{directory}/config.toml" for directory in directories if directory]
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from gpubind.cli.commands import MODULES, STARTS, command_of
 from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
+from gpubind.machine import system
 from gpubind.model import VENDOR_ROWS
 
 Words = tuple[str, ...]
@@ -43,7 +44,7 @@ def _a_command_first(words: Words) -> Words:
         if rest[:1] == (name,):
             return (name, *options, *rest[1:])
     options, rest = _options("exec", words)
-    if rest[:1] and (options or rest[0].endswith(".sif") or os.path.exists(rest[0])):
+    if rest[:1] and (options or rest[0].endswith(".sif") or system.exists(rest[0])):
         return ("run" if len(rest) == 1 else "exec", *options, *rest)
     return ("plan", *options) if options and not rest else words
 

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Optional, Protocol, TypeVar
 
 from gpubind.errors import HostReadError, closed
+from gpubind.machine import system
 from gpubind.machine.answers import changed, could_not_look, tried
 from gpubind.machine.budget import current, spend, tell
 from gpubind.machine.regular import open_regular
+from gpubind.machine.system import OpenFile
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -54,10 +56,10 @@ class Blob:
 class FileBlob(Blob):
     """A regular file, kept open until `close`, or as long as it is used."""
 
-    def __init__(self, descriptor: int, label: str) -> None:
+    def __init__(self, file: OpenFile, label: str) -> None:
         self.label = label
-        self._descriptor = descriptor
-        found = os.fstat(descriptor)
+        self._file: Optional[OpenFile] = file
+        found = file.facts()
         self._size, self._written = found.st_size, found.st_mtime_ns
         self._key = found.st_dev, found.st_ino
 
@@ -65,9 +67,9 @@ class FileBlob(Blob):
         self.close()
 
     def close(self) -> None:
-        descriptor, self._descriptor = getattr(self, "_descriptor", -1), -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        file, self._file = getattr(self, "_file", None), None
+        if file is not None:
+            file.close()
 
     @property
     def size(self) -> int:
@@ -77,7 +79,8 @@ class FileBlob(Blob):
         size = min(size, self._size - offset)  # as it was when it was opened
         if size <= 0:
             return b""
-        if self._descriptor < 0:
+        file = self._file
+        if file is None:
             raise closed(self.label)
         budget = current()
         if budget is not None:
@@ -85,19 +88,19 @@ class FileBlob(Blob):
         spend("read", max(size, READ_LEAST))
         tell(self.label, offset + size, self._size)
         try:
-            return tried(lambda: self._read(offset, size))
+            return tried(lambda: self._read(file, offset, size))
         except OSError as error:
             raise could_not_look(self.label, error, WHAT) from error
 
-    def _read(self, offset: int, size: int) -> bytes:
+    def _read(self, file: OpenFile, offset: int, size: int) -> bytes:
         """Read at *offset*. Errors: `OSError`, also if the file was written to since it was opened."""
-        data = os.pread(self._descriptor, size, offset)
+        data = file.read_at(offset, size)
         while len(data) < size:
-            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            more = file.read_at(offset + len(data), size - len(data))
             if not more:
                 raise changed()
             data += more
-        found = os.fstat(self._descriptor)
+        found = file.facts()
         if (found.st_size, found.st_mtime_ns) != (self._size, self._written):
             raise changed()
         return data
@@ -169,10 +172,8 @@ class Copy(Blob):
     """The first *size* bytes of *blob*, in a file without a name."""
 
     def __init__(self, blob: Blob, size: int) -> None:
-        import tempfile
-
         self.label = blob.label
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        self._file = system.temporary_file()
         for offset in range(0, size, COPY_STEP):
             self._file.write(blob.read_at(offset, min(COPY_STEP, size - offset)))
         self._size = self._file.tell()

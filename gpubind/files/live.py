@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Union, cast
 from gpubind.errors import HostReadError, closed
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.elf.elf import ElfFacts
-from gpubind.machine import answers
+from gpubind.machine import answers, system
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.regular import open_regular
+from gpubind.machine.system import OpenDirectory, OpenFile
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.model.files import FORBIDDEN, FileKind
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from gpubind.files.blob import Blob
 
 READ, SEARCH = 4, 1
-_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORIES_LIMIT = 128
 """Directories that a tree keeps open at most."""
 DIRECTORIES_LEAST = 4
@@ -61,8 +61,10 @@ class LiveTree(OpenedTree):
     def __init__(self, root: str = "/") -> None:
         try:
             real = answers.real_path(root)
-            answers.tried(lambda: os.stat(os.path.join(real, ".")))  # O_PATH opens one that may not be searched, too
-            descriptor = answers.tried(lambda: os.open(real, os.O_PATH | _DIRECTORY))
+            answers.tried(
+                lambda: system.stat(os.path.join(real, "."))
+            )  # O_PATH opens one that may not be searched, too
+            opened = answers.tried(lambda: system.open_directory(real, os.O_PATH | os.O_NOFOLLOW))
         except (OSError, ValueError) as error:
             what = "the root cannot be read"
             if answers.answer_in(error) is None:
@@ -70,9 +72,9 @@ class LiveTree(OpenedTree):
             why = "it is not a directory" if isinstance(error, NotADirectoryError) else answers.refusal(error)
             raise HostReadError("no-root", what, where=root, why=why, hint="give a directory") from error
         super().__init__(HostPath(real))
-        self._root = descriptor
-        self._directories: dict[str, int] = {}
-        descriptors = os.sysconf("SC_OPEN_MAX")  # -1: without a limit
+        self._root = opened
+        self._directories: dict[str, OpenDirectory] = {}
+        descriptors = system.descriptors_limit()
         if descriptors > 0:
             self.directories_kept = min(self.directories_kept, max(DIRECTORIES_LEAST, descriptors // _SHARE))
 
@@ -83,7 +85,7 @@ class LiveTree(OpenedTree):
     def close(self) -> None:
         self._close_directories()
         if not self.is_closed:
-            os.close(self._root)
+            self._root.close()
         super().close()
 
     @answered
@@ -95,7 +97,7 @@ class LiveTree(OpenedTree):
     @answered
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         place, name = self._place_of(path)
-        found = os.stat(name, dir_fd=place, follow_symlinks=False)
+        found = place.lstat(name)
         rdev = (os.major(found.st_rdev), os.minor(found.st_rdev)) if found.st_rdev else (0, 0)
         facts = Stat.of(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
         return facts._replace(acl=self._acl(path)) if facts.kind in self.with_acls else facts
@@ -105,7 +107,7 @@ class LiveTree(OpenedTree):
         from gpubind.formats.driver.acl import ATTRIBUTE, parse_acl  # most trees have no devices
 
         try:
-            return parse_acl(os.getxattr(self.real(RootedPath(path)), ATTRIBUTE, follow_symlinks=False))
+            return parse_acl(system.get_attribute(self.real(RootedPath(path)), ATTRIBUTE))
         except OSError as error:
             if error.errno in _NO_ACL:
                 return ""
@@ -114,33 +116,28 @@ class LiveTree(OpenedTree):
     @answered
     def _readlink(self, path: str) -> Union[str, Missing]:
         place, name = self._place_of(path)
-        return os.readlink(name, dir_fd=place)
+        return place.readlink(name)
 
     @answered
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         place, name = self._place_of(path)
-        descriptor = os.open(name, os.O_RDONLY | _DIRECTORY, dir_fd=place)
-        try:
-            return os.listdir(descriptor)
-        finally:
-            os.close(descriptor)
+        with place.directory(name) as directory:
+            return directory.names()
 
     @answered
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
-        descriptor = self._open_file(path)  # files of /proc and /sys have no size
-        try:
-            return answers.read_steady(size, descriptor, path)
-        except OSError as error:
-            if answers.is_optional(path, error):
-                cannot_sign(f"{path} could not be read")
-                return Missing("unreadable", answers.reason(error))
-            raise
-        finally:
-            os.close(descriptor)
+        with self._open_file(path) as file:  # files of /proc and /sys have no size
+            try:
+                return answers.read_steady(size, file, path)
+            except OSError as error:
+                if answers.is_optional(path, error):
+                    cannot_sign(f"{path} could not be read")
+                    return Missing("unreadable", answers.reason(error))
+                raise
 
     @answered
     def _stream(self, path: str) -> Union[BinaryIO, Missing]:
-        return os.fdopen(self._open_file(path), "rb")
+        return self._open_file(path).stream()
 
     @answered
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
@@ -148,7 +145,7 @@ class LiveTree(OpenedTree):
         # A short read looks like a damaged file: a second read decides.
         return super()._elf(path) if isinstance(found, Missing) and found.why == "unreadable" else found
 
-    def _open_file(self, path: str) -> int:
+    def _open_file(self, path: str) -> OpenFile:
         """Open the regular file *path*, which may have been replaced since its `lstat`. Errors: `OSError`."""
         place, name = self._place_of(path)
         return open_regular(name, place)
@@ -176,7 +173,7 @@ class LiveTree(OpenedTree):
         self._close_directories()
         return True
 
-    def _place_of(self, path: str) -> tuple[int, str]:
+    def _place_of(self, path: str) -> tuple[OpenDirectory, str]:
         """Return the open directory of *path*, and its name there. Errors: `OSError`, `ValueError`, `UsageError`."""
         if self.is_closed:
             raise closed(self.root)
@@ -184,7 +181,7 @@ class LiveTree(OpenedTree):
         place = self._directories.get(directory) if directory else self._root
         return self._open_directory(directory) if place is None else place, name or "."
 
-    def _open_directory(self, path: str) -> int:
+    def _open_directory(self, path: str) -> OpenDirectory:
         """Open the directory *path* below the nearest open one above it, and keep it open."""
         known = path
         while known and known not in self._directories:
@@ -192,10 +189,10 @@ class LiveTree(OpenedTree):
         place = start = self._directories[known] if known else self._root
         for name in path[len(known) + 1 :].split("/"):
             try:
-                below = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=place)
+                below = place.directory(name, os.O_PATH)
             finally:
-                if place != start:
-                    os.close(place)
+                if place is not start:
+                    place.close()
             place = below
         if len(self._directories) >= self.directories_kept:
             self._close_directories()
@@ -203,8 +200,8 @@ class LiveTree(OpenedTree):
         return place
 
     def _close_directories(self) -> None:
-        for descriptor in self._directories.values():
-            os.close(descriptor)
+        for directory in self._directories.values():
+            directory.close()
         self._directories.clear()
 
 
@@ -218,7 +215,7 @@ class PermittedTree(LiveTree):
         self._uid, self._groups = uid, groups
         self._searched: dict[str, bool] = {}
 
-    def _open_file(self, path: str) -> int:
+    def _open_file(self, path: str) -> OpenFile:
         if not self._may(READ, path):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return super()._open_file(path)
@@ -226,7 +223,7 @@ class PermittedTree(LiveTree):
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         return super()._list(path) if self._may(READ, path) else FORBIDDEN
 
-    def _place_of(self, path: str) -> tuple[int, str]:
+    def _place_of(self, path: str) -> tuple[OpenDirectory, str]:
         if not self._may_search(path.rpartition("/")[0]):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return super()._place_of(path)

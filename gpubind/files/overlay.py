@@ -18,6 +18,8 @@ from gpubind.files.live import LiveTree
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
 from gpubind.frozen import NamedTuple
+from gpubind.machine import system
+from gpubind.machine.answers import lexists
 from gpubind.machine.budget import spend
 from gpubind.machine.regular import open_regular
 from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
@@ -59,10 +61,10 @@ class Layer(LiveTree):
 
         Only root of the machine, or of the store's user namespace, reads `trusted.overlay.*`.
         """
-        if os.path.lexists(os.path.join(dirname(self.root), COMPOSEFS)):
+        if lexists(os.path.join(dirname(self.root), COMPOSEFS)):
             return False
-        found = os.stat(self.root, follow_symlinks=False)
-        return found.st_uid == os.geteuid() and _OWNER_AND_MODE not in os.listxattr(self.root)
+        with self._root.directory(".") as root:
+            return root.facts().st_uid == system.effective_user() and _OWNER_AND_MODE not in root.attributes()
 
     def scan(self, path: str) -> Union[Names, Missing]:
         """Return the names in directory *path*."""
@@ -81,24 +83,20 @@ class Layer(LiveTree):
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         try:
             place, name = self._place_of(path)
-            descriptor = open_regular(name, place)
-            blob = FileBlob(descriptor, label or self.real(path))
-            return blob if _ELSEWHERE.isdisjoint(os.listxattr(descriptor)) else _INEXACT
+            file = open_regular(name, place)
+            blob = FileBlob(file, label or self.real(path))
+            return blob if _ELSEWHERE.isdisjoint(file.attributes()) else _INEXACT
         except (OSError, ValueError) as error:
             return Missing("unreadable", str(error))
 
     def _scan(self, path: str) -> Union[Names, Missing]:
         """Errors: `OSError`, `ValueError`."""
         place, name = self._place_of(path)
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
-        try:
-            attributes = frozenset(os.listxattr(descriptor))
-            if _ELSEWHERE & attributes or any(os.getxattr(descriptor, each) != b"y" for each in _OPAQUE & attributes):
+        with place.directory(name) as directory:
+            attributes = frozenset(directory.attributes())
+            if _ELSEWHERE & attributes or any(directory.attribute(each) != b"y" for each in _OPAQUE & attributes):
                 return _INEXACT
-            with os.scandir(descriptor) as entries:
-                names = {entry.name: _is_whiteout(entry) for entry in entries}
-        finally:
-            os.close(descriptor)
+            names = {entry.name: _is_whiteout(entry) for entry in directory.entries()}
         spend("texts", sum(map(len, names)))
         shown = frozenset(name for name, hides in names.items() if not hides and not name.startswith(WHITEOUT))
         hidden = frozenset(

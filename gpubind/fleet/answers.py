@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Optional, Union, get_args
@@ -11,6 +10,7 @@ from gpubind.documents.fleet import NodeAnswer, Result, Status, read_document, w
 from gpubind.errors import FormatError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
+from gpubind.machine import system
 
 ANSWER_LIMIT = 8 << 20
 """Bytes of one answer; a record has up to 300 KB."""
@@ -93,7 +93,7 @@ def command_on_nodes(words: Iterable[str], nonce: str, timeout_s: int, *, is_sen
 
 def new_nonce() -> str:
     """Return a word that has not been used before."""
-    return os.urandom(16).hex()
+    return system.random_name()
 
 
 class _Output:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Optional
@@ -11,6 +10,7 @@ from gpubind.documents.fleet import NodeAnswer, read_document
 from gpubind.errors import UsageError
 from gpubind.fleet.answers import Engine, FleetCall, FleetRequest, Listener, Reader, command_on_nodes, new_nonce
 from gpubind.launch.execute import callers_environ, find_program
+from gpubind.machine import system
 from gpubind.machine.answers import is_file
 
 
@@ -74,10 +74,9 @@ def _sent(request: FleetRequest) -> Iterator[Optional[str]]:
     if not request.is_sent:
         yield None
         return
-    import tempfile
     from zipfile import ZIP_DEFLATED, ZipFile
 
-    with tempfile.NamedTemporaryFile(suffix=".pyz") as sources, ZipFile(own_file()) as own:
+    with system.named_temporary_file(".pyz") as sources, ZipFile(own_file()) as own:
         with ZipFile(sources, "w", ZIP_DEFLATED) as archive:
             for member in own.infolist():
                 if not member.filename.startswith("bytecode/"):
@@ -92,4 +91,4 @@ def own_file() -> str:
     if archive is None or not is_file(archive):
         hint = "start gpubind.pyz, which `make dist` makes, or install gpubind on the nodes"
         raise UsageError("not-one-file", "only gpubind.pyz can be sent to nodes", where=__file__, hint=hint)
-    return os.path.abspath(archive)
+    return system.absolute(archive)

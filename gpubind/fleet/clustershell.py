@@ -10,6 +10,7 @@ from typing import Any
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.fleet.answers import FleetCall, Listener
+from gpubind.machine import system
 
 WORKERS = ("ssh", "rsh", "exec")
 """Those that start a program for each node; others start one for many nodes."""
@@ -56,7 +57,7 @@ def ask_clustershell(call: FleetCall, listener: Listener) -> None:
     nodes, command = NodeSet.fromlist(call.request.nodes), shlex.join(call.argv)
     worker = node_worker(nodes, handler=handler, timeout=call.request.timeout_s, command=command, stderr=True)
     if call.program is not None:
-        with open(call.program, "rb") as program:
+        with system.open_file(call.program).stream() as program:
             worker.write(program.read())
     worker.set_write_eof()
     task.schedule(worker)

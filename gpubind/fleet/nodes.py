@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from gpubind.errors import RuntimeLimitError, UsageError, missing_package
+from gpubind.machine import system
 from gpubind.machine.trust import acts_as_root, is_obeyed, obeyed_environ
 from gpubind.model import named
 
@@ -104,9 +105,9 @@ def _leave_what_root_obeys() -> None:
     if not acts_as_root():
         return
     for name in _PLACES.difference(obeyed_environ(_PLACES)):
-        os.environ.pop(name, None)
-    path = os.environ.get("PATH", os.defpath).split(":")
-    os.environ["PATH"] = ":".join(place for place in path if place.startswith("/") and is_obeyed(place))
+        system.set_variable(name, None)
+    path = system.environ().get("PATH", os.defpath).split(":")
+    system.set_variable("PATH", ":".join(place for place in path if place.startswith("/") and is_obeyed(place)))
 
 
 def _bad(text: str, why: str) -> UsageError:

@@ -18,6 +18,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.fleet.answers import FleetCall, Listener
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.launch.execute import callers_environ, find_program
+from gpubind.machine import system
 from gpubind.machine.programs import ask, listen
 
 _ASK_S = 30.0
@@ -100,7 +101,7 @@ def _need(name: str, environ: Mapping[str, str]) -> str:
     program = find_program(name, environ)
     if program is None:
         hint = "load Slurm's module, or ask the nodes by ssh: --engine clustershell"
-        why = "it is not there, or users other than root could change it" if os.geteuid() == 0 else ""
+        why = "it is not there, or users other than root could change it" if system.effective_user() == 0 else ""
         where = environ.get("PATH", "")
         raise RuntimeLimitError("no-engine", f"`{name}` of Slurm is not in PATH", where=where, why=why, hint=hint)
     return program
@@ -155,32 +156,33 @@ def _within_allocation(
         *("sh", "-c", 'echo "job $SLURM_JOB_ID"; cat'),
     )
     errors, printed, failures = bytearray(), bytearray(), list[BaseException]()
-    held, release = os.pipe()
+    reads, release = system.pipe()
+    job: Optional[str] = None
 
     def receive(is_error: bool, chunk: bytes) -> None:
-        nonlocal release
+        nonlocal job
         (errors if is_error else printed).extend(chunk[:_LINE_LIMIT])
         match = re.search(rb"job ([0-9]+)\n", printed)
-        if match is None or release < 0:
+        if match is None or job is not None:
             return
+        job = match.group(1).decode()
         try:
-            work(match.group(1).decode())
+            work(job)
         except BaseException as error:  # noqa: BLE001 - it is raised below, when Slurm has the nodes back
             failures.append(error)
-        os.close(release)
-        release = -1
+        release.close()
 
     try:
-        with open(held, "rb") as reads:
-            listen(salloc, argv, "`salloc`", whole_s, environ, receive, reads=reads, patience_s=_END_S)
+        with reads.stream() as waits:
+            listen(salloc, argv, "`salloc`", whole_s, environ, receive, reads=waits, patience_s=_END_S)
     except OSError as error:
         errors.extend(str(error).encode())
     finally:
-        if release >= 0:
-            os.close(release)
+        if job is None:
+            release.close()
     if failures:
         raise failures[0]
-    return _last_error(errors.decode("utf-8", "replace").splitlines()) if release >= 0 else None
+    return _last_error(errors.decode("utf-8", "replace").splitlines()) if job is None else None
 
 
 def _ask_batch(
@@ -234,7 +236,7 @@ class _Step:
             *("--kill-on-bad-exit=0", "--wait=0", "--mpi=none", "--cpu-bind=none", "--job-name=gpubind"),
             *(f"--input={'none' if call.program is None else 'all'}", *call.argv),
         )
-        with open(call.program or os.devnull, "rb") as reads:
+        with system.open_file(call.program or os.devnull).stream() as reads:
             listen(srun, argv, "`srun`", timeout_s, environ, self._receive, reads=reads, patience_s=_END_S)
 
     def _receive(self, is_error: bool, chunk: bytes) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Literal, Optional
 
 from gpubind.host.base import LIST_FILES, ROCM_PATH, ListFile, Untrusted
+from gpubind.machine import system
 from gpubind.machine.answers import could_not_look, exists
 from gpubind.machine.regular import read_if_there
 from gpubind.machine.trust import acts_as_root, unreadable_by_others, writable_by_others
@@ -31,7 +31,7 @@ def xdg_directory(environ: Mapping[str, str], variable: str, below_home: str) ->
 def list_file_places(name: str, environ: Optional[Mapping[str, str]] = None) -> tuple[tuple[str, str], ...]:
     """Return the paths of the user's and the site's list file *name*, with their labels."""
     places = [(f"{SITE_DIRECTORY}/{name}", f"{SITE_DIRECTORY}/{name}")]
-    users = xdg_directory(os.environ if environ is None else environ, "XDG_CONFIG_HOME", ".config")
+    users = xdg_directory(system.environ() if environ is None else environ, "XDG_CONFIG_HOME", ".config")
     if users:
         places.insert(0, (f"{users}/{name}", f"$XDG_CONFIG_HOME/gpubind/{name}"))
     return tuple(places)
@@ -100,7 +100,7 @@ def untrusted(
 
 
 def _absolute(path: str) -> str:
-    return path if path.startswith("/") else f"{os.getcwd()}/{path}"
+    return path if path.startswith("/") else f"{system.current_directory()}/{path}"
 
 
 def list_file_in_force(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[ListFile]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Iterable, Mapping
 from typing import Optional, Union
 
@@ -12,6 +11,7 @@ from gpubind.files import Tree
 from gpubind.files.live import LiveTree, PermittedTree
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
 from gpubind.host.directories import distrusted, list_file_in_force, untrusted, untrusted_variables
+from gpubind.machine import system
 from gpubind.machine.answers import may
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.trust import acts_as_root
@@ -47,10 +47,10 @@ class LiveHost(Host):
         ignored = {one.variable for one in self._ignored}
         variables = plan_variables(self._environ)
         self.environ = {name: value for name, value in variables.items() if name not in ignored}
-        uname = os.uname()
+        uname = system.uname()
         self.uname = Uname(uname.release, uname.machine)
         self.hostname = uname.nodename
-        self.identity = Identity(os.geteuid(), tuple(sorted({os.getegid(), *os.getgroups()})))
+        self.identity = Identity(system.effective_user(), system.groups())
 
     def liblist(self, name: str) -> ListFile:
         return list_file_in_force(name, self._environ) or shipped_liblist(name)
@@ -63,7 +63,7 @@ class LiveHost(Host):
 
     @property
     def _environ(self) -> Mapping[str, str]:
-        return os.environ if self.task is None else self.task
+        return system.environ() if self.task is None else self.task
 
     def as_user(self, name: str) -> Host:
         identity = identity_of(name, self.dev)
@@ -77,17 +77,17 @@ class LiveHost(Host):
 
     def user_name(self, uid: int) -> Optional[str]:
         try:
-            return pwd.getpwuid(uid).pw_name if self.driver.root == "/" else None
+            return system.user(uid).pw_name if self.driver.root == "/" else None
         except KeyError:
             return None
 
     def access(self, node: Found) -> str:
-        if self.identity.euid != os.geteuid():
+        if self.identity.euid != system.effective_user():
             return super().access(node)  # the kernel cannot be asked for another user
         # access(2) respects the device cgroup (fs/namei.c inode_permission), and opens nothing.
-        path, effective = self.dev.real(node.path), os.access in os.supports_effective_ids
+        path = self.dev.real(node.path)
         rights = (("rw", os.R_OK | os.W_OK), ("r", os.R_OK), ("w", os.W_OK))
-        return next((name for name, mode in rights if may(path, mode, effective=effective)), "none")
+        return next((name for name, mode in rights if may(path, mode, effective=True)), "none")
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
         from gpubind.host.programs import run_program  # only a host whose sources ask a program needs it
@@ -103,10 +103,9 @@ def identity_of(name: str, tree: Tree) -> Identity:
     cannot_sign("a user is asked about")
     if tree.root == "/":
         try:
-            user = pwd.getpwnam(name)
+            return Identity(*system.user_called(name))
         except (KeyError, ValueError) as error:
             raise _unknown(name, "this machine knows no such user") from error
-        return Identity(user.pw_uid, tuple(sorted({user.pw_gid, *os.getgrouplist(name, user.pw_gid)})))
     rows = (line.split(":") for line in (tree.text("/etc/passwd") or "").split("\n"))
     row = next((row for row in rows if len(row) > 3 and row[0] == name and row[2].isdigit() and row[3].isdigit()), None)
     if row is None:

@@ -11,6 +11,7 @@ from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, absolute, parse_b
 from gpubind.host.open import read_file
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import CONFIG
+from gpubind.machine import system
 from gpubind.machine.answers import may
 
 
@@ -24,7 +25,7 @@ def read_bundle(directory: str) -> Bundle:
 
 def in_directory(bundle: Bundle, directory: str) -> Bundle:
     """Return *bundle*, which is in *directory*."""
-    bundle = bundle._replace(directory=os.path.abspath(directory))
+    bundle = bundle._replace(directory=system.absolute(directory))
     root = absolute(bundle, bundle.root)
     return bundle._replace(is_writable=may(root, os.W_OK | os.X_OK))
 

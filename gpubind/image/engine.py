@@ -7,7 +7,6 @@ TMPDIR, of the size of the image. What was read is remembered by the image's ID,
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from gpubind.formats.text.json import parse_json
 from gpubind.host.programs import ENVIRON, find_program
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import NAME, Store, bad_name
+from gpubind.machine import system
 from gpubind.machine.answers import reason
 from gpubind.machine.budget import tell
 from gpubind.machine.listener import cannot_sign, printed_by
@@ -138,14 +138,12 @@ def _layers(directories: Sequence[str]) -> list[Layer]:
 
 def _saved(store: Store, name: str, reference: str, arch: Architecture) -> OpenedTree:
     """Return the files of the image that its program saves into an unnamed file, which leaves nothing."""
-    import tempfile
-
     from gpubind.image.oci import archive_tree
 
-    with tempfile.TemporaryFile() as file:
+    with system.temporary_file() as file:
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(store, words, reference, file)
-        blob = FileBlob(os.dup(file.fileno()), reference)
+        blob = FileBlob(system.same_file(file, reference), reference)
     return closed_on_error(blob, lambda: archive_tree(blob, HostPath(reference), store, None, arch))[0]
 
 
@@ -205,7 +203,7 @@ def _answer(
             {**environ, **ENVIRON},
             limit=DOCUMENT_LIMIT,
             into=into,
-            meanwhile=lambda: None if into is None else tell(reference, os.fstat(into.fileno()).st_size),
+            meanwhile=lambda: None if into is None else tell(reference, system.size_of(into)),
         )
     except OSError as error:
         cannot_sign(f"`{store}` does not answer")

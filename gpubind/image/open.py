@@ -13,6 +13,7 @@ from gpubind.files.live import LiveTree
 from gpubind.formats.archive.magic import HEAD_SIZE, is_sif, is_squashfs, meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
+from gpubind.machine import system
 from gpubind.machine.answers import answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
 from gpubind.model import HostPath, ImageKind
 from gpubind.model.arch import Architecture, architecture
@@ -116,7 +117,7 @@ def open_root(reference: ImageReference, machine: Optional[str] = None) -> Image
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:
     """Return the image that *image* names. Errors: as `open_image`."""
-    arch = architecture(machine or os.uname().machine)
+    arch = architecture(machine or system.uname().machine)
     if image.store is not None:
         from gpubind.image.engine import open_stored
 
@@ -134,7 +135,7 @@ def open_reference(image: ImageReference, machine: Optional[str] = None) -> Imag
 
 def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
     try:
-        mode = tried(lambda: os.stat(path)).st_mode
+        mode = tried(lambda: system.stat(path)).st_mode
     except (OSError, ValueError) as error:
         answer = answer_in(error)
         if answer is None:
@@ -223,7 +224,7 @@ def nearest(path: str) -> str:
     """Return the question whether a file next to *path*, which does not exist, was meant; empty if none is similar."""
     directory, slash, name = path.rpartition("/")
     try:
-        names = sorted(os.listdir(directory + slash or "."))
+        names = sorted(system.listdir(directory + slash or "."))
     except OSError:
         return ""
     return like(names, name).rstrip()

@@ -13,6 +13,7 @@ from gpubind.files import glob
 from gpubind.host import Host
 from gpubind.host.open import read_file
 from gpubind.launch.execute import probe_version
+from gpubind.machine import system
 from gpubind.machine.answers import answer_in, could_not_look, exists, facts, is_directory, may, real_path
 from gpubind.machine.regular import read_regular
 from gpubind.machine.trust import acts_as_root
@@ -59,9 +60,9 @@ def begin(
         home=_home(),
         working_directory=here,
         directories=frozenset(path for path in (environ.get("HOME"), here) if path and is_directory(path)),
-        uid=os.geteuid() if is_here else None,
+        uid=system.effective_user() if is_here else None,
         is_root=host.identity.euid == 0 and (not is_live or acts_as_root()),
-        has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
+        has_terminal=is_here and all(map(system.is_terminal, (0, 1, 2))),
         on_host=is_live,
     )
     known = RuntimeFacts(
@@ -142,10 +143,8 @@ def _text(data: bytes) -> str:
 
 def _home() -> Optional[str]:
     """Return the caller's home by the user database: Apptainer asks there, not in HOME."""
-    import pwd
-
     try:
-        return pwd.getpwuid(os.getuid()).pw_dir
+        return system.user(system.real_user()).pw_dir
     except KeyError:
         return None
 
@@ -156,7 +155,7 @@ def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
     PWD may be stale: Slurm does not change it for a job that starts in another directory.
     """
     try:
-        here = os.getcwd()
+        here = system.current_directory()
     except OSError as error:
         if answer_in(error) is None:
             raise could_not_look("the working directory", error) from error

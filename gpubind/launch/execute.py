@@ -10,10 +10,11 @@ from typing import NoReturn, Optional
 
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
 from gpubind.launch.named import named
-from gpubind.machine import listener
+from gpubind.machine import listener, system
 from gpubind.machine.listener import becomes, cannot_sign
 from gpubind.memo.answer import become as take_over
 from gpubind.memo.questions import ask
+from gpubind.model.environ import changed
 
 PROBE_TIMEOUT_S = 10.0
 WHAT = "a program cannot be asked for its version"
@@ -33,7 +34,7 @@ def this_program() -> tuple[str, ...]:
     """Return the arguments that start this gpubind: by its path, as another host or `sudo` has another PATH."""
     program = sys.argv[0]
     is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
-    return this_package() if is_module else (os.path.abspath(program),)
+    return this_package() if is_module else (system.absolute(program),)
 
 
 def this_package() -> tuple[str, ...]:
@@ -92,7 +93,7 @@ def _probe(program: str) -> str:
     from gpubind.machine.programs import ask
 
     try:
-        _, printed, _ = ask(program, (program, "--version"), "it", PROBE_TIMEOUT_S, os.environ)
+        _, printed, _ = ask(program, (program, "--version"), "it", PROBE_TIMEOUT_S, system.environ())
     except OSError as error:
         if answer_in(error) is None:
             raise could_not_look(program, error, WHAT) from error
@@ -120,13 +121,11 @@ def run_in_front(
     return done.returncode, done.stdout or b""
 
 
-def callers_environ() -> dict[str, str]:
+def callers_environ() -> Mapping[str, str]:
     """Return the caller's environment, without the LC_CTYPE that Python sets for itself (PEP 538)."""
-    environ = os.environ.copy()
     recorder = listener.recorder
-    if ask("locale", "") if recorder is None else recorder.own_locale():
-        del environ["LC_CTYPE"]
-    return environ
+    is_pythons = ask("locale", "") if recorder is None else recorder.own_locale()
+    return changed(system.environ(), unset=("LC_CTYPE",) if is_pythons else ())
 
 
 def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[str] = None) -> NoReturn:
@@ -145,7 +144,7 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            os.execve("/bin/sh", ("sh", path, *argv[1:]), environ)  # a script that does not say whose: as a shell does
+            take_over("/bin/sh", ("sh", path, *argv[1:]), environ)  # a script that does not say whose: as a shell does
     except OSError as error:
         why = error.strerror or str(error)
         raise StartError("not-started", f"`{argv[0]}` cannot be started", where=path, why=why) from error

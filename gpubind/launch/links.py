@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Optional
 
 from gpubind.errors import OutputError
+from gpubind.machine import system
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.trust import is_obeyed
 from gpubind.model import HostPath
@@ -32,7 +32,7 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
     where other users could change the directory.
     """
     cannot_sign("a directory is written")
-    parent, name = os.path.split(os.path.abspath(directory))
+    parent, name = os.path.split(system.absolute(directory))
     own = f".{name}.{_digest(links)}"
     try:
         if not directory:
@@ -43,7 +43,7 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
             before = _current(parent, name)
             if before == own:
                 return False
-            if not os.path.lexists(f"{parent}/{own}"):
+            if not system.exists(f"{parent}/{own}", follow=False):
                 _make(links, f"{parent}/{own}")
             elif _links_in(f"{parent}/{own}") != links:
                 raise _other(f"{parent}/{own}")
@@ -61,13 +61,10 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
 @contextlib.contextmanager
 def _one_at_a_time(parent: str) -> Iterator[None]:
     """Keep other runs from removing the directory that this one is about to use. Errors: `OSError`."""
-    opened = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with system.open_directory(parent) as opened:
         with contextlib.suppress(OSError):  # some network file systems have no locks for directories
-            fcntl.flock(opened, fcntl.LOCK_EX)
+            opened.lock()
         yield
-    finally:
-        os.close(opened)
 
 
 def _current(parent: str, name: str) -> Optional[str]:
@@ -77,12 +74,12 @@ def _current(parent: str, name: str) -> Optional[str]:
     """
     path = os.path.join(parent, name)
     try:
-        kind = stat.S_IFMT(os.lstat(path).st_mode)
+        kind = stat.S_IFMT(system.lstat(path).st_mode)
     except FileNotFoundError:
         return None
-    if kind == stat.S_IFDIR and not os.listdir(path):
+    if kind == stat.S_IFDIR and not system.listdir(path):
         return ""
-    target = os.readlink(path) if kind == stat.S_IFLNK else ""
+    target = system.readlink(path) if kind == stat.S_IFLNK else ""
     if not re.fullmatch(rf"{re.escape(f'.{name}.')}[0-9a-f]{{{_LENGTH}}}", target):
         raise _other(path)
     there = _links_in(f"{parent}/{target}")
@@ -106,36 +103,36 @@ def _links_in(directory: str) -> Optional[dict[str, HostPath]]:
     Errors: `OSError`.
     """
     found: dict[str, HostPath] = {}
-    here = os.lstat(directory)
-    if here.st_uid != os.geteuid() or here.st_mode & 0o022 or not stat.S_ISDIR(here.st_mode):
+    here = system.lstat(directory)
+    if here.st_uid != system.effective_user() or here.st_mode & 0o022 or not stat.S_ISDIR(here.st_mode):
         return None
     rest = [""]
     for below in rest:  # grows
-        for name in os.listdir(f"{directory}/{below}"):
+        for name in system.listdir(f"{directory}/{below}"):
             path = f"{below}{name}"
-            kind = stat.S_IFMT(os.lstat(f"{directory}/{path}").st_mode)
+            kind = stat.S_IFMT(system.lstat(f"{directory}/{path}").st_mode)
             if kind == stat.S_IFDIR and not below:
                 rest.append(f"{path}/")
             elif kind != stat.S_IFLNK:
                 return None
             else:
-                found[path] = HostPath(os.readlink(f"{directory}/{path}"))
+                found[path] = HostPath(system.readlink(f"{directory}/{path}"))
     return found
 
 
 def _make(links: Mapping[str, HostPath], directory: str) -> None:
     """Make *directory* with *links*; others see it when it is complete."""
-    part = f"{directory}.{os.urandom(8).hex()}.part"
+    part = f"{directory}.{system.random_name()}.part"
     try:
-        os.mkdir(part, 0o755)
-        os.chmod(part, 0o755)  # whatever the umask is
+        system.mkdir(part, 0o755)
+        system.chmod(part, 0o755)  # whatever the umask is
         for name, target in links.items():
             place = os.path.dirname(f"{part}/{name}")
-            if not os.path.isdir(place):
-                os.mkdir(place)
-                os.chmod(place, 0o755)
-            os.symlink(target, f"{part}/{name}")
-        os.rename(part, directory)
+            if not system.is_directory(place):
+                system.mkdir(place)
+                system.chmod(place, 0o755)
+            system.symlink(target, f"{part}/{name}")
+        system.rename(part, directory)
     except BaseException:
         _remove(part)
         raise
@@ -143,26 +140,26 @@ def _make(links: Mapping[str, HostPath], directory: str) -> None:
 
 def _point(parent: str, name: str, own: str, *, is_empty: bool) -> None:
     """Make *name* a link to *own*; *is_empty*: it is an empty directory, which goes first."""
-    part = f"{parent}/{own}.{os.urandom(8).hex()}.part"
-    os.symlink(own, part)
+    part = f"{parent}/{own}.{system.random_name()}.part"
+    system.symlink(own, part)
     try:
         if is_empty:
-            os.rmdir(f"{parent}/{name}")
-        os.rename(part, f"{parent}/{name}")
+            system.rmdir(f"{parent}/{name}")
+        system.rename(part, f"{parent}/{name}")
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(part)
+            system.unlink(part)
         raise
 
 
 def _remove(directory: str) -> None:
     """Remove *directory* if it has only links: what has come into it meanwhile stays."""
     with contextlib.suppress(OSError):
-        for name in os.listdir(directory):
+        for name in system.listdir(directory):
             path = f"{directory}/{name}"
-            kind = stat.S_IFMT(os.lstat(path).st_mode)
+            kind = stat.S_IFMT(system.lstat(path).st_mode)
             if kind == stat.S_IFLNK:
-                os.unlink(path)
+                system.unlink(path)
             elif kind == stat.S_IFDIR:
                 _remove(path)
-        os.rmdir(directory)
+        system.rmdir(directory)

@@ -14,12 +14,13 @@ from typing import Optional
 from gpubind.errors import OutputError, RuntimeLimitError, UsageError, one_of
 from gpubind.frozen import NamedTuple
 from gpubind.launch.execute import programs_in_path
-from gpubind.launch.stage import replace
 from gpubind.launch.wrap.passing import WITH_GPU_FLAGS
+from gpubind.machine import system
 from gpubind.machine.answers import answer_in, could_not_look, is_file, real_path, tried
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.regular import read_beginning
 from gpubind.machine.trust import is_obeyed
+from gpubind.machine.writing import replace
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 
 _HEAD = b"#!/bin/sh\n# Made by `gpubind install-shims`, which also removes it: "
@@ -60,15 +61,12 @@ def install_shims(
         _need_own(f"{directory}/{name}")
     cannot_sign("files are written")
     try:
-        os.makedirs(directory, exist_ok=True)
+        system.make_directories(directory)
         if not is_obeyed(directory):
             raise PermissionError(errno.EACCES, "users other than root could change it")
-        place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with system.open_directory(directory) as place:
             for name, program in there.items():
                 replace(place, name, _text(program, gpubind, directory), 0o755)
-        finally:
-            os.close(place)
     except OSError as error:
         raise _unwritable(directory, error) from error
     return tuple(_shim(f"{directory}/{name}", program, environ) for name, program in there.items())
@@ -88,7 +86,7 @@ def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
     shims = tuple(path for path in paths if _is_shim(path))
     try:
         for path in shims:
-            os.unlink(path)
+            system.unlink(path)
     except OSError as error:
         raise _unwritable(directory, error) from error
     return shims
@@ -96,7 +94,7 @@ def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def _in_path(directory: str) -> str:
     """Return the absolute path of *directory*. Errors: `UsageError` (`wrong-use`) for one that PATH cannot name."""
-    path = os.path.abspath(directory)
+    path = system.absolute(directory)
     what = "DIR is empty" if not directory else ""
     if ":" in path:
         what = "the directory has a colon in its path, and PATH separates directories by colons"
@@ -132,7 +130,7 @@ def _text(program: str, gpubind: Sequence[str], directory: str) -> bytes:
 
 
 def _need_own(path: str) -> None:
-    if os.path.lexists(path) and not _is_shim(path):
+    if system.exists(path, follow=False) and not _is_shim(path):
         hint = "name another directory: it is put into PATH before the programs' own"
         raise OutputError("other-file", "it is not a file that `install-shims` made", where=path, hint=hint)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NoReturn, Optional
 
 from gpubind.errors import BoundError, CheckError, CommandError, GpubindError, UnseenError
@@ -13,6 +12,7 @@ from gpubind.launch.lasting import for_each_start, restarts
 from gpubind.launch.prepare import Files, prepare
 from gpubind.launch.stage import stage_alone
 from gpubind.launch.target import StartRequest, StartTarget, with_target
+from gpubind.machine import system
 from gpubind.machine.listener import cannot_sign, has_command
 from gpubind.model import counted
 from gpubind.model.notice import Notice, ignore
@@ -64,8 +64,8 @@ def written(command: Command) -> tuple[str, ...]:
 def _planned(request: StartRequest, action: Action, line: StartLine, target: StartTarget) -> Command:
     prepared = prepare_start(request, target)
     prepared = for_each_start(request, target, prepared)
-    token = "ID" if request.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
-    call = Call(target.program, action, line.image.word, line.argv, token, os.isatty(0))
+    token = "ID" if request.dry_run else system.token()
+    call = Call(target.program, action, line.image.word, line.argv, token, system.is_terminal(0))
     command = prepared.start.runtime.command(call, prepared.start, prepared.words)
     if not request.dry_run and any(token in word for word in command.argv):
         cannot_sign("the container has a name for this start only")
@@ -170,7 +170,7 @@ def _own_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
     if gpus is not None and gpus.strip().lower() == "none":
         return ()
     if not vendors:
-        is_amd = os.path.exists("/dev/kfd") and not os.path.exists("/dev/nvidiactl")
+        is_amd = system.exists("/dev/kfd") and not system.exists("/dev/nvidiactl")
         vendors = ("amd",) if is_amd else ("nvidia",)
     return tuple(runtime.gpu_flags[vendor] for vendor in vendors if vendor in runtime.gpu_flags)[:1]
 

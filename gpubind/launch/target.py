@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from types import MappingProxyType
@@ -14,9 +13,10 @@ from gpubind.host import Host
 from gpubind.image.reference import DIRECTORY_FORMS, FILE_FORMS, ImageForm, ImageReference
 from gpubind.launch.caller import remote_of, texts_of
 from gpubind.launch.execute import find_program, need_program, run_in_front
+from gpubind.machine import system
 from gpubind.machine.answers import is_file, lexists
 from gpubind.machine.budget import TIMES_LIMIT, renew, tell
-from gpubind.machine.listener import changed
+from gpubind.model.environ import changed
 from gpubind.model.notice import Message, Notice, ignore
 from gpubind.planner.planning import Query
 from gpubind.runtimes.runtime import Pull, Runtime, When
@@ -158,7 +158,7 @@ def _in_storage(request: StartRequest, target: StartTarget, image: ImageReferenc
     """
     runtime, environ = target.runtime, request.environ
     options, texts = runtime.options_of(request.arguments, environ), texts_of(runtime, environ, target.host)
-    place = runtime.stored_image(image, options, changed(environ, values={"UID": str(os.geteuid())}), texts)
+    place = runtime.stored_image(image, options, changed(environ, values={"UID": str(system.effective_user())}), texts)
     is_stored = place is not None and ("directory" not in runtime.images or lexists(place))
     return image if place is None or not is_stored else ImageReference(place, "container")
 

@@ -6,7 +6,6 @@ with a script that asks everything in one start. An image without a shell takes 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import join
@@ -19,6 +18,7 @@ from gpubind.launch.execute import need_program
 from gpubind.launch.prepare import Files, with_words
 from gpubind.launch.start import written
 from gpubind.launch.target import need_form, need_kind
+from gpubind.machine import system
 from gpubind.machine.answers import reason
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.programs import ask
@@ -142,9 +142,9 @@ def _answers(
     prepared: Prepared, program: str, image: str, asked: tuple[Prediction, ...], *, has_shell: bool
 ) -> tuple[list[Tried], Optional[str]]:
     """Return the answers to *asked* that one container gave; and why not all, if so."""
-    nonce = os.urandom(16).hex()
+    nonce = system.random_name()
     words = (SHELL, "-c", script(asked, nonce)) if has_shell else asked[0].words
-    token = f"{os.getpid()}-{os.urandom(4).hex()}"
+    token = system.token()
     runtime = prepared.start.runtime
     command = runtime.command(Call(program, "exec", image, words, token), prepared.start, prepared.words)
     try:

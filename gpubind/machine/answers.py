@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Optional, TypeVar
 
 from gpubind.errors import HostReadError, UnseenError
+from gpubind.machine import system
 from gpubind.machine.listener import cannot_sign
+from gpubind.machine.system import OpenFile
 from gpubind.model.files import ABSENT, ANSWERS, Missing
 
 PASSING = (errno.EINTR, errno.EAGAIN, errno.ESTALE)
@@ -86,23 +88,23 @@ def passes(error: Exception) -> bool:
     return True
 
 
-def read_up_to(size: int, descriptor: int) -> bytes:
-    """Return the bytes of the open file *descriptor*, *size* at most; fewer only at its end. Errors: `OSError`."""
+def read_up_to(size: int, file: OpenFile) -> bytes:
+    """Return the bytes of the open *file*, *size* at most; fewer only at its end. Errors: `OSError`."""
     chunks: list[bytes] = []
-    while size > 0 and (chunk := os.read(descriptor, min(size, CHUNK))):
+    while size > 0 and (chunk := file.read(min(size, CHUNK))):
         chunks.append(chunk)
         size -= len(chunk)
     return b"".join(chunks)
 
 
-def read_steady(size: int, descriptor: int, path: str) -> bytes:
+def read_steady(size: int, file: OpenFile, path: str) -> bytes:
     """Return the bytes as `read_up_to`, of the file *path*. Errors: `OSError`, also if the file changes meanwhile.
 
     Attributes in /proc and /sys have no true size and no time of change.
     """
-    before = os.fstat(descriptor)
-    data = read_up_to(size, descriptor)
-    is_whole = len(data) >= min(size, before.st_size) and os.fstat(descriptor).st_mtime_ns == before.st_mtime_ns
+    before = file.facts()
+    data = read_up_to(size, file)
+    is_whole = len(data) >= min(size, before.st_size) and file.facts().st_mtime_ns == before.st_mtime_ns
     if not is_whole and not path.startswith(ATTRIBUTES):
         raise changed()
     return data
@@ -111,7 +113,7 @@ def read_steady(size: int, descriptor: int, path: str) -> bytes:
 def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
     """Return the facts of *path*; None if absent or forbidden. Errors: `HostReadError` (code `unreadable-file`)."""
     try:
-        return tried(lambda: os.stat(path, follow_symlinks=follow))
+        return tried(lambda: (system.stat if follow else system.lstat)(path))
     except (OSError, ValueError) as error:
         if answer_in(error) is None:
             raise could_not_look(path, error) from error
@@ -121,7 +123,7 @@ def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
 def why_absent(path: str) -> str:
     """Return why *path* has no facts; empty if it has them."""
     try:
-        os.stat(path)
+        system.stat(path)
     except (OSError, ValueError) as error:
         return refusal(error)
     return ""
@@ -152,7 +154,7 @@ def is_directory(path: str) -> bool:
 def may(path: str, mode: int, *, effective: bool = False) -> bool:
     """Return `os.access`, which hides the error: after a refusal it is asked again. Errors: as `facts`."""
     for _ in range(2):
-        if os.access(path, mode, effective_ids=effective):
+        if system.access(path, mode, effective=effective):
             return True
         if not exists(path):
             break
@@ -166,7 +168,7 @@ def real_path(path: str) -> str:
     """
     if not path:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    real = os.path.realpath(path)
+    real = system.real_path(path)
     at = ""
     for name in real.split("/")[1:]:
         at = f"{at}/{name}"

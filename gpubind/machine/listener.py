@@ -1,10 +1,14 @@
-"""Reports of the rest of gpubind to the recorder, if one is at work: what is printed, and what no trace can sign."""
+"""Reports to the recorder of the memo, if one listens: what is printed, and what no trace can sign.
+
+`gpubind.machine.system` reports each query and each change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
-from types import MappingProxyType
-from typing import Any, Optional, Union
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Optional, Union
 
 recorder: Any = None
 """The `gpubind.memo.recorder.Recorder` of this command's questions; None if there is none."""
@@ -65,59 +69,3 @@ def becomes(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> Non
     if recorder is not None:
         recorder.become = (path, argv, environ)
         recorder.finish(0)
-
-
-class AskedEnviron(MutableMapping[str, str]):
-    """The caller's environment, which reports what is asked of it. A copy reports the same.
-
-    What is removed from a copy or added to it is part of an answer, and is not reported.
-    """
-
-    def __init__(self, values: Mapping[str, str], listener: Any, changed: frozenset[str] = frozenset()) -> None:
-        self._values = dict(values)
-        self._listener = listener
-        """The `gpubind.memo.trace.Trace` that hears it."""
-        self.changed = changed
-        """The names whose values are not the caller's."""
-
-    def __getitem__(self, name: str) -> str:
-        if name not in self.changed:
-            self._listener.variable(name)
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        self._listener.variables()
-        return iter([*self._values])
-
-    def __len__(self) -> int:
-        self._listener.variables()
-        return len(self._values)
-
-    def __setitem__(self, name: str, value: str) -> None:
-        self.changed |= {name}
-        self._values[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        self.changed |= {name}
-        self._values.pop(name, None)
-
-    def copy(self) -> AskedEnviron:
-        return AskedEnviron(self._values, self._listener, self.changed)
-
-    def plain(self) -> dict[str, str]:
-        """Return all of it, without a report."""
-        return dict(self._values)
-
-
-def changed(
-    environ: Mapping[str, str], *, unset: Collection[str] = (), values: Mapping[str, str] = MappingProxyType({})
-) -> Mapping[str, str]:
-    """Return *environ* without the names in *unset*, and with *values*. The others are not asked for."""
-    if not isinstance(environ, AskedEnviron):
-        return {**{name: value for name, value in environ.items() if name not in unset}, **values}
-    made = environ.copy()
-    for name in unset:
-        del made[name]
-    for name, value in values.items():
-        made[name] = value
-    return made

@@ -7,27 +7,29 @@ import os
 import stat
 from typing import Optional
 
+from gpubind.machine import system
 from gpubind.machine.answers import answer_in, may, read_steady, read_up_to, tried
+from gpubind.machine.system import OpenDirectory, OpenFile
 from gpubind.machine.trust import is_obeyed
 from gpubind.model.files import ABSENT, FORBIDDEN
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def open_regular(path: str, place: Optional[int] = None) -> int:
-    """Return a descriptor of the regular file *path*.
+def open_regular(path: str, place: Optional[OpenDirectory] = None) -> OpenFile:
+    """Return the regular file *path*, opened.
 
     *place*: the open directory that it is in; then *path* is its name in there, and no link is followed.
     Errors: `OSError`, with EISDIR for a directory and EINVAL for another kind; `ValueError` for an impossible path.
     """
-    _need_regular(os.stat(path, dir_fd=place, follow_symlinks=place is None).st_mode)
-    descriptor = os.open(path, _FLAGS if place is None else _FLAGS | os.O_NOFOLLOW, dir_fd=place)
+    _need_regular((system.stat(path) if place is None else place.lstat(path)).st_mode)
+    file = system.open_file(path, _FLAGS) if place is None else place.open(path, _FLAGS)
     try:
-        _need_regular(os.fstat(descriptor).st_mode)  # it may have been replaced in between
+        _need_regular(file.facts().st_mode)  # it may have been replaced in between
     except OSError:
-        os.close(descriptor)
+        file.close()
         raise
-    return descriptor
+    return file
 
 
 def _need_regular(mode: int) -> None:
@@ -50,19 +52,13 @@ def read_regular(path: str, limit: int) -> bytes:
 
 def read_beginning(path: str, size: int) -> bytes:
     """Return the first *size* bytes of the regular file *path*. Errors: as `open_regular`."""
-    descriptor = open_regular(path)
-    try:
-        return read_up_to(size, descriptor)
-    finally:
-        os.close(descriptor)
+    with open_regular(path) as file:
+        return read_up_to(size, file)
 
 
 def _read(path: str, size: int) -> bytes:
-    descriptor = open_regular(path)
-    try:
-        return read_steady(size, descriptor, path)
-    finally:
-        os.close(descriptor)
+    with open_regular(path) as file:
+        return read_steady(size, file, path)
 
 
 def read_if_there(path: str, limit: int) -> Optional[bytes]:

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable
 from typing import Optional, Union
 
+from gpubind.machine import system
 from gpubind.machine.answers import CHUNK, answer_in, changed, could_not_look, read_up_to, tried
 from gpubind.machine.links import Link, follow
 from gpubind.machine.listener import noted
@@ -25,7 +26,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 def acts_as_root() -> bool:
     """Return whether this process is root on this machine, not only in a user namespace. Source: user_namespaces(7)."""
-    if os.geteuid() != 0:
+    if system.effective_user() != 0:
         return False
     try:
         return tried(_uid_map).split() == _ALL_USERS
@@ -36,11 +37,8 @@ def acts_as_root() -> bool:
 
 
 def _uid_map() -> bytes:
-    descriptor = os.open(UID_MAP, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return read_up_to(CHUNK, descriptor)
-    finally:
-        os.close(descriptor)
+    with system.open_file(UID_MAP) as file:
+        return read_up_to(CHUNK, file)
 
 
 def is_obeyed(path: str) -> bool:
@@ -50,7 +48,8 @@ def is_obeyed(path: str) -> bool:
 
 def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
     """Return the variables *names* of this process; as root, without paths that others could change."""
-    found = {name: os.environ[name] for name in names if name in os.environ}
+    environ = system.environ()
+    found = {name: environ[name] for name in names if name in environ}
     return {name: value for name, value in found.items() if not value.startswith("/") or is_obeyed(value)}
 
 
@@ -132,16 +131,16 @@ def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result
     The facts are None if they are forbidden, or if a user's FUSE file system reports them. Links are followed as for a
     process whose root directory is *root*.
     """
-    parts: list[tuple[str, Optional[os.stat_result]]] = _parts(root) if root else [("/", os.lstat("/"))]
-    known = {os.lstat("/").st_dev}
+    parts: list[tuple[str, Optional[os.stat_result]]] = _parts(root) if root else [("/", system.lstat("/"))]
+    known = {system.lstat("/").st_dev}
     top = parts[-1]
 
     def step(at: str, name: str) -> Union[str, Link, Missing]:
         here = f"{at}/{name}"
         real = root + here
         try:
-            found = tried(lambda: os.lstat(real))
-            target = tried(lambda: os.readlink(real)) if stat.S_ISLNK(found.st_mode) else None
+            found = tried(lambda: system.lstat(real))
+            target = tried(lambda: system.readlink(real)) if stat.S_ISLNK(found.st_mode) else None
         except (OSError, ValueError) as error:
             answer = answer_in(error)
             if answer is None:

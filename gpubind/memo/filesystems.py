@@ -8,6 +8,7 @@ import re
 from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
+from gpubind.machine import system
 from gpubind.machine.mounts import MOUNTS, text_of
 
 Trust = Literal["times", "opened", "none"]
@@ -100,7 +101,7 @@ class FileSystems:
         """Return the same for the *directory* of a layer: an overlay is as honest as its layers."""
         if not directory.startswith("/") or not _exists(directory):
             return None
-        mount = self._at(os.path.realpath(directory), above)
+        mount = self._at(system.real_path(directory), above)
         return None if mount is None or mount.kind in _NETWORK else self._standing(mount, above)
 
     def _mount(self, path: str, device: int) -> Optional[MountedFileSystem]:

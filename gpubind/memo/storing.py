@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Optional, Union
 
-from gpubind.machine import listener
 from gpubind.machine.mounts import text_of
 from gpubind.memo import files
 from gpubind.memo.answer import WORDS_LIMIT
 from gpubind.memo.filesystems import is_young
 from gpubind.memo.questions import first_change
 from gpubind.memo.recorder import Recorder
-from gpubind.memo.trace import Trace
+from gpubind.memo.trace import CallersEnviron, Trace
 from gpubind.model.data import READ
 
 Main = Callable[[list[str], Optional[Recorder]], int]
@@ -106,11 +105,11 @@ def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...],
 
     Return None if it is not a copy of the caller's.
     """
-    if not isinstance(environ, listener.AskedEnviron):
+    if not isinstance(environ, CallersEnviron):
         return None
-    callers, left = recorder.environ.plain(), environ.plain()
-    unset = tuple(sorted(name for name in environ.changed if name not in left))
-    values = {name: left[name] for name in sorted(environ.changed) if name in left}
+    callers, left = recorder.callers, environ.plain()
+    unset = tuple(sorted(name for name in environ.changed_names if name not in left))
+    values = {name: left[name] for name in sorted(environ.changed_names) if name in left}
     return unset, {name: value for name, value in values.items() if value != callers.get(name)}
 
 

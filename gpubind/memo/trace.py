@@ -11,11 +11,13 @@ import os
 import posix
 import stat
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
-from gpubind.machine.listener import AskedEnviron
+from gpubind.machine import system
 from gpubind.memo.filesystems import FileSystems, Trust, is_young
 from gpubind.memo.questions import ASKED, ask, digest, facts, hash_of, signature
+from gpubind.model.environ import Environ
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 FORBIDDEN = (errno.EACCES, errno.EPERM)
@@ -33,6 +35,27 @@ SMALL = 64 << 10
 """A young file of up to so many bytes is compared by content."""
 
 
+class CallersEnviron(Environ):
+    """The caller's environment: its trace hears which variables are read, and of a changed copy which of the others."""
+
+    def __init__(self, values: Mapping[str, str], trace: Any) -> None:
+        super().__init__(values)
+        self._trace = trace
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self.changed_names:
+            self._trace.variable(name)
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self._trace.variables()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._trace.variables()
+        return super().__len__()
+
+
 class Trace:
     """The questions by their kinds, or the reason why no trace can be made of them."""
 
@@ -40,9 +63,8 @@ class Trace:
         self.questions: dict[str, dict[Any, Any]] = {kind: {} for kind in ASKED}
         self.refused: Optional[str] = None
         """Why the answer cannot be kept."""
-        environ: Any = os.environ  # within another trace, to copy it would be a question about each variable
-        self._callers = environ.plain() if isinstance(environ, AskedEnviron) else dict(environ)
-        self.environ = AskedEnviron(self._callers, self)
+        self.callers = dict(os.environ)
+        self.environ = CallersEnviron(self.callers, self)
         self._file_systems = FileSystems()
 
     def trust(self, path: str, device: int) -> Trust:
@@ -73,10 +95,10 @@ class Trace:
 
     def variable(self, name: str) -> None:
         if name not in self.questions["variable"]:
-            self.note("variable", name, hash_of(self._callers.get(name)))
+            self.note("variable", name, hash_of(self.callers.get(name)))
 
     def variables(self) -> None:
-        self.note("variables", "", tuple(sorted(self._callers)))
+        self.note("variables", "", tuple(sorted(self.callers)))
 
     def own_locale(self) -> bool:
         """Return whether Python has set LC_CTYPE for itself. The rest of the environment is ignored."""
@@ -90,7 +112,7 @@ class Trace:
 
     def program(self, path: str) -> None:
         """Note that the program *path* is asked for its version. A script may ask other programs."""
-        self.opened(os.path.realpath(path))
+        self.opened(system.real_path(path))
         try:
             with io.open_code(path) as file:
                 if file.read(4) != b"\x7fELF":

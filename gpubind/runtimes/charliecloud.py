@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.loader.namespace import OwnMounts
-from gpubind.machine.listener import changed
 from gpubind.model import ContainerPath, HostPath, Missing, Mount, Plan
+from gpubind.model.environ import changed
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.cmdline.values import assigned
 from gpubind.runtimes.edits import (

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE, NVIDIA_VISIBLE_DEVICES, split_nvidia_visible
 from gpubind.loader.namespace import OwnMounts, UserBind
-from gpubind.machine.listener import changed
 from gpubind.model import ContainerPath, HostPath, Mount, Plan
+from gpubind.model.environ import changed
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes import enroot_files
 from gpubind.runtimes.cmdline.reader import Options

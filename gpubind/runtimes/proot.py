@@ -12,8 +12,8 @@ from posixpath import normpath
 from typing import Optional
 
 from gpubind.loader.namespace import OwnMounts
-from gpubind.machine.listener import changed
 from gpubind.model import HostPath, Mount, Plan
+from gpubind.model.environ import changed
 from gpubind.runtimes.edits import (
     HOST_DIRECTORIES,
     RuntimeArguments,

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import gpubind
+from gpubind.machine import system
 from gpubind.memo import files, storing
 from gpubind.memo.questions import DIGEST_SIZE, ask
 from gpubind.memo.recorder import Recorder
@@ -68,14 +69,14 @@ def failing(name: str, number: int) -> Callable[..., Any]:
 
 
 ASKS: dict[str, Callable[[str], Any]] = {
-    "stat": lambda path: os.stat(path),  # noqa: PLW0108 - by its name, when it is asked
-    "lstat": lambda path: os.lstat(path),  # noqa: PLW0108
-    "readlink": lambda path: os.readlink(f"{path}/link"),
-    "listdir": lambda path: os.listdir(path),  # noqa: PLW0108
-    "open": lambda path: os.open(f"{path}/file", os.O_RDONLY),
-    "read": lambda path: os.read(os.open(f"{path}/file", os.O_RDONLY), 1),
-    "pread": lambda path: os.pread(os.open(f"{path}/file", os.O_RDONLY), 1, 0),
-    "fstat": lambda path: os.fstat(os.open(f"{path}/file", os.O_RDONLY)),
+    "stat": system.stat,
+    "lstat": system.lstat,
+    "readlink": lambda path: system.readlink(f"{path}/link"),
+    "listdir": system.listdir,
+    "open": lambda path: system.open_file(f"{path}/file"),
+    "read": lambda path: system.open_file(f"{path}/file").read(1),
+    "pread": lambda path: system.open_file(f"{path}/file").read_at(0, 1),
+    "fstat": lambda path: system.open_file(f"{path}/file").facts(),
 }
 
 
@@ -101,7 +102,7 @@ def test_after_an_error_that_does_not_say_what_is_there_nothing_is_kept(
 def test_a_file_that_cannot_be_read_to_its_end_is_no_answer() -> None:
     path = "/proc/self/mem"  # reading its first byte is an error of input and output
     with Recorder(lambda status: None) as recorder:
-        opened = os.fdopen(os.open(path, os.O_RDONLY), "rb")
+        opened = system.open_file(path).stream()
         before, recorder.refused = recorder.refused, None
         with opened, pytest.raises(OSError, match="Input/output"):
             opened.read(1)
@@ -120,7 +121,7 @@ def test_a_file_that_the_caller_may_not_read_is_an_answer(roots_own: Path) -> No
             os.setgid(OTHER)
             os.setuid(OTHER)
         with Recorder(lambda status: None) as recorder, pytest.raises(PermissionError):
-            os.open(file, os.O_RDONLY)
+            system.open_file(str(file))
         return recorder.refused, recorder.questions["access"]
 
     assert apart(asked_by_an_ordinary_user) == (None, {(str(file), os.R_OK, False): False})
@@ -187,8 +188,8 @@ def test_what_is_opened_by_a_name_with_links_is_kept_by_the_name_without(tmp_pat
     (tmp_path / "real/file").write_text("x")
     (tmp_path / "link").symlink_to("real")
     with Recorder(lambda status: None) as recorder:
-        os.close(os.open(tmp_path / "link/file", os.O_RDONLY))
-        os.listdir(tmp_path / "link")
+        system.open_file(f"{tmp_path}/link/file").close()
+        system.listdir(f"{tmp_path}/link")
     assert recorder.refused is None
     assert recorder.questions["link"] == {str(tmp_path / "link"): "real"}
     assert str(tmp_path / "real/file") in recorder.questions["content"]

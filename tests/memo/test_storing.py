@@ -195,14 +195,6 @@ def test_a_program_that_was_run_or_a_script_that_says_its_version_is_not_believe
     assert recorder.refused == f"a script says its version: {script}"
 
 
-def test_afterwards_nothing_is_looked_at_any_more() -> None:
-    before = (os.stat, os.open, open, os.environ, os.access in os.supports_effective_ids)
-    with Recorder(lambda status: None):
-        assert os.stat is not before[0]
-        assert os.access in os.supports_effective_ids
-    assert (os.stat, os.open, open, os.environ, os.access in os.supports_effective_ids) == before
-
-
 def test_a_program_is_asked_for_its_version_once_as_long_as_it_is_the_same(bench: Bench) -> None:
     program, asked_for = bench.work / "program", []
 

@@ -14,7 +14,7 @@ from gpubind import open_host, plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.reference import native_reference
 from gpubind.launch.caller import begin
-from gpubind.machine.listener import AskedEnviron
+from gpubind.memo.trace import CallersEnviron
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes import RUNTIMES, enroot_files
 from gpubind.runtimes.cmdline.reader import Options, Trouble
@@ -316,7 +316,7 @@ class Listener:
 
 def test_a_start_asks_only_for_the_variables_that_it_needs() -> None:
     heard = Listener()
-    environ = AskedEnviron({"HOME": "/h", "ENROOT_RESTRICT_DEV": "y", "OTHER": "1"}, heard)
+    environ = CallersEnviron({"HOME": "/h", "ENROOT_RESTRICT_DEV": "y", "OTHER": "1"}, heard)
     texts = {CONF: "ENROOT_DATA_PATH $ROOM/x\n", "/etc/enroot/environ.d/a.env": "A=${B}\n"}
     made = start("-e", "C", environ=environ, texts=texts, uid=7)
     words = ENROOT.words(planned(), made)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
@@ -11,6 +10,7 @@ from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import query_of
 from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, UsageError
+from gpubind.machine import system
 from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
 
@@ -88,7 +88,7 @@ def check(
 def _hosts(options: PlanOptions, names: Texts) -> list[HostRef]:
     from gpubind.api.hosts import HostRef
 
-    return [HostRef(name, options.root, options.dev_root, name or os.uname().nodename) for name in names or (None,)]
+    return [HostRef(name, options.root, options.dev_root, name or system.uname().nodename) for name in names or (None,)]
 
 
 def _exit_on(reports: Sequence[Report], *, strict: bool) -> None:

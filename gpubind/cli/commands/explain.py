@@ -23,6 +23,7 @@ from gpubind.cli.declarations import (
 )
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.errors import UsageError
+from gpubind.machine import system
 
 if TYPE_CHECKING:
     from gpubind.model import Plan
@@ -80,7 +81,7 @@ def _tree(options: PlanOptions, program: str, like: Optional[str], image: Option
     host = open_host_of(options)
     asked = LinksRequest(program, host, query_of(options, like), open_image_of(image, host), image)
     if image is None and options.root is None and host.local is not None:
-        asked = asked._replace(environ=os.environ, working_directory=ContainerPath(os.getcwd()))
+        asked = asked._replace(environ=system.environ(), working_directory=ContainerPath(system.current_directory()))
     return TREE_DOCUMENTS[form].render(links(asked))
 
 
@@ -99,7 +100,7 @@ def _is_log_file(path: str) -> bool:
     if "\n" in path or not is_file(path):
         return False
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
+        with open_regular(path).stream() as file:
             return file.read(len(_PROGRAM)) != _PROGRAM
     except OSError:
         return True  # reading all of it says why
@@ -112,7 +113,7 @@ def _log_file(path: str) -> Iterator[bytes]:
     from gpubind.machine.regular import open_regular
 
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
+        with open_regular(path).stream() as file:
             yield from _blocks(file, path)
     except OSError as error:
         unread = could_not_look(path, error, "a log cannot be read")
@@ -123,7 +124,7 @@ def _log_file(path: str) -> Iterator[bytes]:
 def _has_log() -> bool:
     """Return whether standard input was redirected: it is neither a terminal nor what a caller left open."""
     try:
-        found = os.fstat(0)
+        found = system.OpenFile("standard input", 0).facts()
     except OSError:
         return False
     is_null = stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL_DEVICE

@@ -12,6 +12,7 @@ from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Argument, Option, Origin, Subcommand
 from gpubind.documents import FLEET_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, EXIT_INTERRUPTED, OutputError, UsageError
+from gpubind.machine import system
 
 if TYPE_CHECKING:
     from gpubind.api.fleet import Outcome
@@ -111,7 +112,7 @@ def _directory(output: Optional[str]) -> str:
     if output is None:
         raise UsageError("wrong-use", "fleet record needs -o DIRECTORY: each node has a file there")
     try:
-        os.makedirs(output, exist_ok=True)
+        system.make_directories(output)
     except OSError as error:
         why = error.strerror or str(error)
         raise OutputError("unwritable-file", "the directory cannot be made", where=output, why=why) from error

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.declarations import PLAN_OPTIONS, Argument, Option, PlanOptions, Subcommand
+from gpubind.machine import system
 
 if TYPE_CHECKING:
     from gpubind.host import Host
@@ -46,7 +46,7 @@ def _program(runtime: Optional[str], environ: Mapping[str, str]) -> str:
     from gpubind.launch.oci.passing import RUNTIMES, find_runtime
 
     if runtime is not None and "/" in runtime:
-        return os.path.abspath(runtime)
+        return system.absolute(runtime)
     return find_runtime(runtime or "") or need_program(runtime or RUNTIMES[0], environ)
 
 
@@ -54,7 +54,7 @@ def _open_host(options: PlanOptions, variables: Mapping[str, str]) -> Host:
     """Return this machine for a container with *variables*; those of the engine choose nothing, but name programs."""
     from gpubind.host.open import open_host
 
-    named = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
+    named = {name: system.environ()[name] for name in ("PATH",) if name in system.environ()}
     return open_host(None, options.root, options.dev_root, environ={**named, **variables})
 
 

@@ -11,6 +11,7 @@ from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS, WITH_NONE
 from gpubind.errors import EXIT_FINDING, HostReadError, NothingToBindError, UsageError
+from gpubind.machine import system
 from gpubind.machine.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
@@ -83,7 +84,7 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
     if not links:
         what = "the plan has no library to link to, and the directory stays as it is"
         raise NothingToBindError("nothing-to-bind", what, where=directory)
-    place = os.path.abspath(directory)  # it may be the working directory, which is then another one
+    place = system.absolute(directory)  # it may be the working directory, which is then another one
     put_links(links, directory)
     if not quiet:
         complain(advice(planned, place))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from gpubind.cli.declarations import EXIT_CODES, OUTPUT, Option, PlanOptions, Subcommand, plan_options
 from gpubind.cli.options import open_host_of, query_of, reading
 from gpubind.errors import EXIT_FINDING
+from gpubind.machine import system
 
 
 def record(options: PlanOptions, *, output: str, description: str, hostname: bool, redact: bool, expect: bool) -> None:
@@ -26,7 +25,7 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     from gpubind.api.record import record as record_host
     from gpubind.cli.output import write_document
 
-    name = os.uname().nodename if hostname else None
+    name = system.uname().nodename if hostname else None
     if expect:
         _write_expectation(options, output, ": ".join(filter(None, ("" if redact else name, description))))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Optional
 
 from gpubind.cli.declarations import DRY_RUN, Argument, Option, Subcommand
@@ -10,6 +9,7 @@ from gpubind.cli.output import complain, write_document
 from gpubind.cli.registering import COPY, FileChange, Setup, apply, registered, removed
 from gpubind.errors import UsageError
 from gpubind.formats.driver.registration import ENGINES, NAME
+from gpubind.machine import system
 
 
 def setup(
@@ -30,7 +30,7 @@ def setup(
         raise UsageError("wrong-use", "--default is for docker and podman", hint=hint)
     if runtime is not None and (not runtime or (not runtime.startswith("/") and "/" in runtime)):
         raise UsageError("wrong-use", f"--runtime: `{runtime}` is neither a name nor an absolute path")
-    is_users = os.geteuid() != 0 and root is None
+    is_users = system.effective_user() != 0 and root is None
     if is_users and not ENGINES[engine].has_users:
         raise UsageError("wrong-use", f"only root registers a runtime of {engine}", hint="sudo gpubind setup ...")
     wanted = Setup(engine, name, default, runtime, (root or "").rstrip("/"), this_program())
@@ -61,8 +61,8 @@ def _tell_what_follows(setup: Setup, changes: tuple[FileChange, ...]) -> None:
 
 def _home(variable: str, below: str) -> str:
     """Return the directory of the user's files. Errors: `UsageError` without a home."""
-    value = os.environ.get(variable, "")
-    home = os.environ.get("HOME", "")
+    value = system.environ().get(variable, "")
+    home = system.environ().get("HOME", "")
     if not value.startswith("/") and not home.startswith("/"):
         raise UsageError("wrong-use", "HOME is not set", hint="set it, or run this as root")
     return value if value.startswith("/") else f"{home.rstrip('/')}/{below}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.cli.declarations import EXIT_CODES, QUIET, Argument, Option, Subcommand
 from gpubind.cli.output import complain, write_document
+from gpubind.machine import system
 
 _AROUND = """These go around the files:
 - `sudo PROGRAM`: sudo has a PATH of its own. Use `gpubind wrap -- sudo PROGRAM ...`.
@@ -37,7 +37,7 @@ def install_shims(*, directory: str, programs: Optional[Sequence[str]], remove: 
     shims = install(directory, names, this_program(), callers_environ())
     lines = [f"{shim.path} starts {shim.program}" for shim in shims]
     if not all(shim.is_first for shim in shims):
-        lines.append(f"put it first in PATH: export PATH={shlex.quote(os.path.abspath(directory))}:$PATH")
+        lines.append(f"put it first in PATH: export PATH={shlex.quote(system.absolute(directory))}:$PATH")
     write_document("".join(f"{printable(line)}\n" for line in lines), None)
     if not quiet:
         complain(_AROUND)

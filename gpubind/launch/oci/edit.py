@@ -24,14 +24,16 @@ from gpubind.inventory.amd.devices import KFD
 from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.oci.gpus import is_dockers, requested_gpus, variables_of
 from gpubind.launch.oci.passing import RUNTIMES
-from gpubind.launch.stage import replace
 from gpubind.launch.start import preflight_of
 from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.launch.wrap.gpus import GpuRequest
 from gpubind.launch.wrap.start import prepare_gpus
+from gpubind.machine import system
 from gpubind.machine.answers import answer_in, could_not_look, read_steady, tried
 from gpubind.machine.budget import TIMES_LIMIT, renew
 from gpubind.machine.regular import open_regular, read_regular
+from gpubind.machine.system import OpenDirectory
+from gpubind.machine.writing import replace
 from gpubind.model.files import ABSENT
 from gpubind.runtimes.bundles import EngineRuntime
 from gpubind.runtimes.runtime import Prepared, Runtime
@@ -60,8 +62,7 @@ def edit_bundle(request: StartRequest, directory: str, path: str, program: str, 
     (`bad-bundle`), `UsageError` (`wrap-gpus`), `CheckError` (`gpu-required`, `require-unsatisfied`), `OutputError`; as
     `prepare_gpus`.
     """
-    place = _open_directory(dirname(path) or ".")
-    try:
+    with _open_directory(dirname(path) or ".") as place:
         found = _read(place, path, directory)
         gpus = requested_gpus(found.bundle, read_policy)
         if gpus is None:
@@ -73,8 +74,6 @@ def edit_bundle(request: StartRequest, directory: str, path: str, program: str, 
             why = error.strerror or str(error)
             raise OutputError("unwritable-file", "the configuration cannot be written", where=path, why=why) from error
         return True
-    finally:
-        os.close(place)
 
 
 def _edited(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: str, open_host: OpenHost) -> str:
@@ -134,24 +133,21 @@ def read_policy() -> RequestPolicy:
         return parse_request_policy(data)
 
 
-def _open_directory(path: str) -> int:
+def _open_directory(path: str) -> OpenDirectory:
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return system.open_directory(path)
     except OSError as error:
         raise could_not_look(path, error) from error
 
 
-def _read(place: int, path: str, directory: str) -> Configuration:
+def _read(place: OpenDirectory, path: str, directory: str) -> Configuration:
     """Return the configuration *path* of the bundle in *directory*; it is in the open directory *place*. A link is not
     followed.
     """
 
     def read() -> tuple[bytes, os.stat_result]:
-        file = open_regular(basename(path), place)
-        try:
-            return read_steady(SIZE_LIMIT + 1, file, path), os.fstat(file)
-        finally:
-            os.close(file)
+        with open_regular(basename(path), place) as file:
+            return read_steady(SIZE_LIMIT + 1, file, path), file.facts()
 
     try:
         data, facts = tried(read)

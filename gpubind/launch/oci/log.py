@@ -6,11 +6,13 @@ Sources: containerd `pkg/process/utils.go` (getLastRuntimeError reads the file o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
 
 from gpubind.launch.oci.passing import read
+from gpubind.machine import system
 
 _SCHEMES = ("journald:", "syslog:")
 """Values of crun's --log that do not name a file."""
@@ -24,13 +26,6 @@ def log(line: Sequence[str], level: str, text: str) -> None:
         return
     is_json = values.get("log-format") == "json"
     entry = json.dumps({"level": level, "msg": text}) if is_json else f"level={level} msg={json.dumps(text)}"
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    except OSError:  # standard error has the same text
-        return
-    try:
-        os.write(file, entry.encode("ascii", "replace") + b"\n")
-    except OSError:
-        pass
-    finally:
-        os.close(file)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(OSError), system.open_file(path, flags, 0o644) as file:  # standard error has the same text
+        file.write(entry.encode("ascii", "replace") + b"\n")

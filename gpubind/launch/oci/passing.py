@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from gpubind.machine import system
 from gpubind.memo.answer import become
 from gpubind.memo.questions import ask
 
@@ -115,13 +116,10 @@ def may_request(path: str) -> bool:
     One that does not exist requests nothing: the runtime reports it.
     """
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            data = os.read(file, _STEP)
-            while len(data) < READ_LIMIT and (more := os.read(file, _STEP)):
+        with system.open_file(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) as file:
+            data = file.read(_STEP)
+            while len(data) < READ_LIMIT and (more := file.read(_STEP)):
                 data += more
-        finally:
-            os.close(file)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
@@ -138,7 +136,7 @@ def may_request(path: str) -> bool:
 
 def _become(path: str, line: Sequence[str]) -> None:
     """Replace this process by the program *path* with the arguments *line*; return if the kernel refuses."""
-    environ = dict(os.environ)
+    environ = dict(system.environ())
     if ask("locale", ""):
         environ.pop("LC_CTYPE", None)  # Python's own
     try:
@@ -151,5 +149,5 @@ def find_runtime(name: str) -> Optional[str]:
     """Return the path of the runtime *name*, or of the first of `RUNTIMES`; None if there is none."""
     from gpubind.launch.execute import find_program
 
-    found = (find_program(each, os.environ) for each in ((name,) if name else RUNTIMES))
+    found = (find_program(each, system.environ()) for each in ((name,) if name else RUNTIMES))
     return next((path for path in found if path is not None), None)

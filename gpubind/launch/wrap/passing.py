@@ -7,9 +7,8 @@ compares with the runtimes.
 
 from __future__ import annotations
 
-import os
-
 from gpubind.launch.named import named
+from gpubind.machine import system
 from gpubind.memo.answer import become
 from gpubind.memo.questions import ask
 
@@ -41,9 +40,9 @@ def pass_through(argv: Sequence[str]) -> None:
     Return if it may ask for one, or if it cannot be started: who reads it then says why.
     """
     line = _line(argv)
-    if line is None or not asks_for_no_gpu(line, os.environ) or site_switches(line):
+    if line is None or not asks_for_no_gpu(line, system.environ()) or site_switches(line):
         return
-    environ = dict(os.environ)
+    environ = dict(system.environ())
     if ask("locale", ""):
         del environ["LC_CTYPE"]
     program, _ = named(line[0], environ)
@@ -78,11 +77,8 @@ def site_switches(words: Sequence[str]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for path in SITES:
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                lines = os.read(file, _SITE_LIMIT).split(b"\n")
-            finally:
-                os.close(file)
+            with system.open_file(path) as file:
+                lines = file.read(_SITE_LIMIT).split(b"\n")
         except OSError:  # any: the program itself reads the file, too
             continue
         for line in lines:

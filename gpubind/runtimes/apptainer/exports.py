@@ -10,8 +10,8 @@ from typing import Literal, Optional
 
 from gpubind.errors import GpubindError
 from gpubind.frozen import NamedTuple
-from gpubind.machine.listener import changed
 from gpubind.model import Request
+from gpubind.model.environ import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
 from gpubind.runtimes.apptainer.environment import TIDY

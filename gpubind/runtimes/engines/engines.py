@@ -21,8 +21,8 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
 from gpubind.loader.namespace import OwnMounts
-from gpubind.machine.listener import changed
 from gpubind.model import ContainerPath, DeviceNode, Finding, Missing, Plan, Severity, finding
+from gpubind.model.environ import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.cmdline.tables import options_of

@@ -1,0 +1,518 @@
+"""The operating system: the only module that queries it, and the only one that changes files. It loads next to nothing.
+
+Who listens (`listener.recorder`) hears each query with its answer, and each change. An opened file or directory knows
+its path: below an open directory the whole path is reported, by which that directory was opened.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat as _stat
+
+from gpubind.machine import listener
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import pwd
+    from collections.abc import Callable, Mapping
+    from typing import IO, Any, BinaryIO, Optional, TypeVar, Union
+
+    from _typeshed import WriteableBuffer
+    from typing_extensions import Self
+
+    T = TypeVar("T")
+    Path = Union[str, os.PathLike[str]]
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_OWN = "/proc/self/"
+"""No other process can change its links."""
+
+
+def _heard(kind: str, question: Any, query: Callable[[], T]) -> T:
+    """Return what *query* answers; who listens hears it, or the error."""
+    recorder = listener.recorder
+    if recorder is None:
+        return query()
+    try:
+        answer = query()
+    except (OSError, KeyError) as error:
+        recorder.note(kind, question, (error.errno or 0) if isinstance(error, OSError) else None)
+        raise
+    recorder.answered(kind, question, answer)
+    return answer
+
+
+def _read(path: str, query: Callable[[], T]) -> T:
+    """Return what *query* reads of *path*; who listens hears an error, after which the content is not known."""
+    try:
+        return query()
+    except OSError as error:
+        if listener.recorder is not None:
+            listener.recorder.failed(error.errno, path)
+        raise
+
+
+def _absolute(path: Path) -> str:
+    path = os.fsdecode(path)
+    return path if path.startswith("/") or listener.recorder is None else f"{os.getcwd()}/{path}"
+
+
+# Files by their paths.
+
+
+def stat(path: Path) -> os.stat_result:
+    """Return `os.stat`: links are followed."""
+    return _heard("stat", _absolute(path), lambda: os.stat(path))
+
+
+def lstat(path: Path) -> os.stat_result:
+    return _heard("lstat", _absolute(path), lambda: os.lstat(path))
+
+
+def readlink(path: str) -> str:
+    return _heard("link", _absolute(path), lambda: os.readlink(path))
+
+
+def get_attribute(path: str, name: str) -> bytes:
+    """Return the extended attribute *name* of *path*, which is not followed if it is a link."""
+    return _heard("attribute", (_absolute(path), name), lambda: os.getxattr(path, name, follow_symlinks=False))
+
+
+def access(path: str, mode: int, *, effective: bool = False) -> bool:
+    """Return `os.access`, for the *effective* user and groups where the platform can tell."""
+    effective = effective and os.access in os.supports_effective_ids
+    question = _absolute(path), mode, effective
+    return _heard("access", question, lambda: os.access(path, mode, effective_ids=effective))
+
+
+def exists(path: str, *, follow: bool = True) -> bool:
+    """Return whether *path* exists; False if that cannot be inspected."""
+    try:
+        (stat if follow else lstat)(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def is_file(path: str) -> bool:
+    """Return whether *path* is a regular file; False if that cannot be inspected."""
+    try:
+        return _stat.S_ISREG(stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def is_directory(path: str) -> bool:
+    """Return whether *path* is a directory; False if that cannot be inspected."""
+    try:
+        return _stat.S_ISDIR(stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def listdir(path: str) -> list[str]:
+    if listener.recorder is not None:
+        listener.recorder.listed(real_path(path))
+    return _read(path, lambda: os.listdir(path))
+
+
+def real_path(path: Path) -> str:
+    """Return `os.path.realpath`; each name on the way is a query."""
+    path = os.fsdecode(path)
+    return _followed("/", path if path.startswith("/") else f"{os.getcwd()}/{path}", {})[0]
+
+
+def _followed(here: str, rest: str, known: dict[str, Optional[str]]) -> tuple[str, bool]:
+    """Return where *rest* leads from the directory *here*, and whether no link leads back to itself.
+
+    *known*: where each link leads; None for those on the way.
+    """
+    here = "/" if rest.startswith("/") else here
+    names = rest.split("/")[::-1]
+    while names:
+        name = names.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            here = os.path.dirname(here)
+            continue
+        there = os.path.join(here, name)
+        try:
+            is_link = _stat.S_ISLNK(lstat(there).st_mode)
+        except OSError:
+            is_link = False
+        if not is_link:
+            here = there
+            continue
+        target = known.get(there)
+        if target is None:
+            is_whole = there not in known
+            if is_whole:
+                known[there] = None
+                target, is_whole = _followed(here, readlink(there), known)
+            if not is_whole:
+                return os.path.normpath(os.path.join(target or there, *names[::-1])), False
+            known[there] = target
+        here = target or here
+    return here, True
+
+
+def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o777) -> OpenFile:
+    """Open *path*."""
+    if flags & _WRITES or listener.recorder is None:
+        return OpenFile(path, _opened(path, flags, lambda: os.open(path, flags, mode)))
+    place = _absolute(path)
+    if not place.startswith(_OWN):
+        directory, name = os.path.split(place.rstrip("/"))
+        is_followed = not flags & os.O_NOFOLLOW or not name
+        place = real_path(place) if is_followed else os.path.join(real_path(directory), name)
+    return OpenFile(place, _opened(place, flags, lambda: os.open(path, flags)))
+
+
+def open_directory(path: str, flags: int = os.O_RDONLY) -> OpenDirectory:
+    """Open the directory *path*."""
+    opened = open_file(path, flags | os.O_DIRECTORY | os.O_CLOEXEC)
+    return OpenDirectory(opened.path, opened.descriptor)
+
+
+def _opened(path: str, flags: int, open_it: Callable[[], int]) -> int:
+    """Return a descriptor of *path*, which has no links on the way. Who listens hears what is there, and is read."""
+    recorder = listener.recorder
+    if recorder is None:
+        return open_it()
+    if flags & _WRITES:
+        if path != os.devnull:
+            recorder.refuse(f"written: {path}")
+        return open_it()
+    looks = recorder.opens(path, flags)
+    try:
+        descriptor = open_it()
+    except OSError as error:
+        recorder.not_opened(path, looks, error)
+        raise
+    if looks is None:
+        recorder.refuse(f"changed meanwhile: {path}")
+    return descriptor
+
+
+# Open files and directories.
+
+
+class Opened:
+    """An open file or directory, which knows the path that it was opened by. A context manager, which closes it."""
+
+    __slots__ = ("descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path, self.descriptor = path, descriptor
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def facts(self) -> os.stat_result:
+        """Return `os.fstat`."""
+        return _read(self.path, lambda: os.fstat(self.descriptor))
+
+    def set_mode(self, mode: int) -> None:
+        _changes(self.path)
+        os.fchmod(self.descriptor, mode)
+
+    def attributes(self) -> tuple[str, ...]:
+        """Return the names of its extended attributes. Nothing signs them."""
+        listener.cannot_sign(f"extended attributes of {self.path}")
+        return tuple(os.listxattr(self.descriptor))
+
+    def attribute(self, name: str) -> bytes:
+        listener.cannot_sign(f"an extended attribute of {self.path}")
+        return os.getxattr(self.descriptor, name)
+
+
+class OpenFile(Opened):
+    """An open file."""
+
+    __slots__ = ()
+
+    def read(self, size: int) -> bytes:
+        return _read(self.path, lambda: os.read(self.descriptor, size))
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return _read(self.path, lambda: os.pread(self.descriptor, size, offset))
+
+    def write(self, data: bytes) -> None:
+        """Write all of *data*, however often that takes."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self.descriptor, rest) :]
+
+    def set_owner(self, uid: int, gid: int) -> None:
+        _changes(self.path)
+        os.fchown(self.descriptor, uid, gid)
+
+    def sync(self) -> None:
+        os.fsync(self.descriptor)
+
+    def stream(self) -> BinaryIO:
+        """Return the file as a stream, which closes it."""
+        return io.BufferedReader(_Stream(self))
+
+
+class _Stream(io.FileIO):
+    """A file that reports when it cannot be read to its end."""
+
+    def __init__(self, file: OpenFile) -> None:
+        super().__init__(file.descriptor)
+        self._path = file.path
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        return _read(self._path, lambda: io.FileIO.readinto(self, buffer))
+
+    def read(self, size: Optional[int] = -1) -> bytes:
+        return _read(self._path, lambda: io.FileIO.read(self, -1 if size is None else size))
+
+    def readall(self) -> bytes:
+        return _read(self._path, lambda: io.FileIO.readall(self))
+
+
+class OpenDirectory(Opened):
+    """An open directory. Nothing outside of it is reached by a name, whatever is renamed meanwhile."""
+
+    __slots__ = ()
+
+    def at(self, name: str) -> str:
+        """Return the path of *name*."""
+        return f"{self.path.rstrip('/')}/{name}"
+
+    def lstat(self, name: str) -> os.stat_result:
+        return _heard("lstat", self.at(name), lambda: os.stat(name, dir_fd=self.descriptor, follow_symlinks=False))
+
+    def readlink(self, name: str) -> str:
+        return _heard("link", self.at(name), lambda: os.readlink(name, dir_fd=self.descriptor))
+
+    def open(self, name: str, flags: int, mode: int = 0o777, *, follow: bool = False) -> OpenFile:
+        """Open *name*; a link is followed only to write, and only with *follow*."""
+        path, flags = self.at(name), flags if follow else flags | os.O_NOFOLLOW
+        return OpenFile(path, _opened(path, flags, lambda: os.open(name, flags, mode, dir_fd=self.descriptor)))
+
+    def directory(self, name: str, flags: int = os.O_RDONLY) -> OpenDirectory:
+        opened = self.open(name, flags | os.O_DIRECTORY | os.O_CLOEXEC)
+        return OpenDirectory(opened.path, opened.descriptor)
+
+    def names(self) -> list[str]:
+        if listener.recorder is not None:
+            listener.recorder.listed(self.path)
+        return _read(self.path, lambda: os.listdir(self.descriptor))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the file *old* the name *new*, whatever had it."""
+        _changes(self.at(new))
+        os.rename(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def link(self, old: str, new: str) -> None:
+        """Give the file *old* another name, which nothing has."""
+        _changes(self.at(new))
+        os.link(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=False)
+
+    def unlink(self, name: str) -> None:
+        _changes(self.at(name))
+        os.unlink(name, dir_fd=self.descriptor)
+
+    def lock(self) -> None:
+        """Wait until no other process has locked it; `close` unlocks it."""
+        import fcntl
+
+        fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+
+    def entries(self) -> list[os.DirEntry[str]]:
+        """Return what is in it. Nothing signs that."""
+        listener.cannot_sign(f"the entries of {self.path}")
+        with os.scandir(self.descriptor) as entries:
+            return list(entries)
+
+
+# Changes, after which no answer is kept.
+
+
+def _changes(path: str) -> None:
+    listener.cannot_sign(f"changed: {path}")
+
+
+def mkdir(path: str, mode: int = 0o777) -> None:
+    _changes(path)
+    os.mkdir(path, mode)
+
+
+def make_directories(path: str, mode: int = 0o777) -> None:
+    """Make the directory *path* with its missing parents, if it is missing."""
+    _changes(path)
+    os.makedirs(path, mode, exist_ok=True)
+
+
+def rename(old: str, new: str) -> None:
+    _changes(new)
+    os.rename(old, new)
+
+
+def symlink(target: str, path: str) -> None:
+    _changes(path)
+    os.symlink(target, path)
+
+
+def chmod(path: str, mode: int) -> None:
+    _changes(path)
+    os.chmod(path, mode)
+
+
+def unlink(path: str) -> None:
+    _changes(path)
+    os.unlink(path)
+
+
+def rmdir(path: str) -> None:
+    _changes(path)
+    os.rmdir(path)
+
+
+def remove_tree(path: str) -> None:
+    """Remove as much of the directory *path* as can be removed."""
+    import shutil  # loads compressors
+
+    _changes(path)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def random_name() -> str:
+    """Return 32 random digits."""
+    return os.urandom(16).hex()
+
+
+def token() -> str:
+    """Return a name that no other process has."""
+    return f"{os.getpid()}-{os.urandom(4).hex()}"
+
+
+# The caller: what is in the name of a memo, or in the environment.
+
+
+def environ() -> Mapping[str, str]:
+    """Return the environment of this process. Who listens hears which variables are read."""
+    return os.environ if listener.recorder is None else listener.recorder.environ
+
+
+def set_variable(name: str, value: Optional[str]) -> None:
+    """Give the variable *name* of this process a *value*, for modules that read it themselves; None unsets it."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def user(uid: int) -> pwd.struct_passwd:
+    """Return `pwd.getpwuid`. Errors: `KeyError`."""
+    import pwd
+
+    return _heard("user", uid, lambda: pwd.getpwuid(uid))
+
+
+def user_called(name: str) -> tuple[int, tuple[int, ...]]:
+    """Return the number of the user *name*, and the groups, in order. Errors: `KeyError`, `ValueError`."""
+    listener.cannot_sign("a user is asked about")
+    import pwd
+
+    found = pwd.getpwnam(name)
+    return found.pw_uid, tuple(sorted({found.pw_gid, *os.getgrouplist(name, found.pw_gid)}))
+
+
+def effective_user() -> int:
+    return os.geteuid()
+
+
+def real_user() -> int:
+    return os.getuid()
+
+
+def groups() -> tuple[int, ...]:
+    """Return the groups of this process, in order."""
+    return tuple(sorted({os.getegid(), *os.getgroups()}))
+
+
+def uname() -> os.uname_result:
+    return os.uname()
+
+
+def current_directory() -> str:
+    return os.getcwd()
+
+
+def absolute(path: str) -> str:
+    """Return `os.path.abspath`."""
+    return os.path.abspath(path)
+
+
+def is_terminal(descriptor: int) -> bool:
+    return os.isatty(descriptor)
+
+
+def descriptors_limit() -> int:
+    """Return how many files this process may have open; -1 if there is no limit."""
+    return os.sysconf("SC_OPEN_MAX")
+
+
+def columns(descriptor: int) -> int:
+    """Return the columns of the terminal *descriptor*; 80 if it does not report them."""
+    try:
+        return _heard("terminal", descriptor, lambda: os.get_terminal_size(descriptor)).columns or 80
+    except OSError:
+        return 80
+
+
+def is_in_front(descriptor: int) -> bool:
+    """Return whether this command is in the foreground of the terminal *descriptor*. Errors: `OSError`."""
+    return os.tcgetpgrp(descriptor) == os.getpgrp()
+
+
+def drop_output() -> None:
+    """Let standard output go nowhere: what is still buffered would fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def write_error(text: bytes) -> None:
+    """Write *text* to standard error, without a stream. Errors: `OSError`."""
+    os.write(2, text)
+
+
+def pipe() -> tuple[OpenFile, OpenFile]:
+    """Return the end of a pipe to read from, and that to write to."""
+    read, write = os.pipe()
+    return OpenFile("a pipe", read), OpenFile("a pipe", write)
+
+
+def temporary_file() -> IO[bytes]:
+    """Return a new file without a name."""
+    import tempfile
+
+    listener.cannot_sign("a temporary file")
+    return tempfile.TemporaryFile()
+
+
+def named_temporary_file(suffix: str) -> IO[bytes]:
+    """Return a new file, which is removed when it is closed."""
+    import tempfile
+
+    listener.cannot_sign("a temporary file")
+    return tempfile.NamedTemporaryFile(suffix=suffix)
+
+
+def same_file(file: IO[bytes], label: str) -> OpenFile:
+    """Return what *file* has opened, called *label*, for when *file* is closed."""
+    return OpenFile(label, os.dup(file.fileno()))
+
+
+def size_of(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size

@@ -1,0 +1,42 @@
+"""The variables of a process, as a value that knows which of them are not the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+
+
+class Environ(Mapping[str, str]):
+    """Variables. `changed_names`: those that were changed, added or unset since the caller's environment."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+        self.changed_names: frozenset[str] = frozenset()
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._values])
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def plain(self) -> dict[str, str]:
+        """Return all of it. Who listens to a subclass does not hear that."""
+        return dict(self._values)
+
+    def changed(self, unset: Collection[str], values: Mapping[str, str]) -> Environ:
+        """Return these variables without the names in *unset*, and with *values*. The others are not read."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.changed_names = self.changed_names | {*unset, *values}
+        made._values = {**{name: value for name, value in self._values.items() if name not in unset}, **values}
+        return made
+
+
+def changed(
+    environ: Mapping[str, str], *, unset: Collection[str] = (), values: Mapping[str, str] = MappingProxyType({})
+) -> Mapping[str, str]:
+    """Return *environ* as `Environ.changed`."""
+    return (environ if isinstance(environ, Environ) else Environ(environ)).changed(unset, values)

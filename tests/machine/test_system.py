@@ -1,0 +1,52 @@
+"""The functions of gpubind/machine/system.py that are not one call of the operating system."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from gpubind.machine import system
+
+NAMES = ("a", "b", "c", "d")
+TARGETS = (*NAMES, "a/b", "../a", "../../b", "./c/.", "missing/x", "a/../c", "..", "/", "//")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_real_path_is_that_of_the_library_for_links_of_all_kinds(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    places = [tmp_path]
+    for place in places:  # grows
+        for name in NAMES:
+            kind = rng.choice(("file", "directory", "link", "link", "missing"))
+            if kind == "directory" and len(places) < 8:
+                (place / name).mkdir()
+                places.append(place / name)
+            elif kind == "link":
+                target = rng.choice(TARGETS)
+                (place / name).symlink_to(f"{tmp_path}{target}" if target == "/" else target)
+            elif kind == "file":
+                (place / name).touch()
+    paths = ["/".join(rng.choice((*NAMES, "..", ".")) for _ in range(rng.randrange(1, 6))) for _ in range(50)]
+    wrong = [one for one in paths if system.real_path(f"{tmp_path}/{one}") != os.path.realpath(f"{tmp_path}/{one}")]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", ["a", "./a", "a/../b", "", ".", "//", "/..", "/tmp/"])
+def test_a_relative_path_is_below_the_working_directory(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert system.real_path(path) == os.path.realpath(path)
+
+
+def test_an_open_file_is_closed_at_the_end_of_its_context(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("abc")
+    with system.open_file(f"{tmp_path}/file") as file:
+        assert (file.read(1), file.read_at(2, 5), file.facts().st_size) == (b"a", b"c", 3)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.read(1)
+    with system.open_file(f"{tmp_path}/file").stream() as stream:
+        assert stream.read() == b"abc"
