@@ -8,7 +8,7 @@ from typing import Any, Optional
 from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Option, Origin
 from gpubind.errors import UsageError
-from gpubind.fleet.answers import ENGINES, FleetRequest
+from gpubind.fleet.answers import Engine, FleetRequest
 from gpubind.fleet.ask import engine_here
 from gpubind.fleet.nodes import parse_nodes
 
@@ -24,7 +24,7 @@ ANSWERS = {
 def fleet_request(
     action: str,
     nodes: str,
-    engine: Optional[str],
+    engine: Optional[Engine],
     timeout: str,
     fanout: Optional[str],
     values: Mapping[str, Any],
@@ -33,7 +33,7 @@ def fleet_request(
     is_sent: bool,
 ) -> FleetRequest:
     """Return what the options ask of the nodes. Errors: `UsageError`, `HostReadError` (code `missing-package`)."""
-    chosen = engine_here() if engine is None else next(one for one in ENGINES if one == engine)
+    chosen = engine or engine_here()
     return FleetRequest(
         parse_nodes(nodes),
         words_for(action, {name: value for name, value in values.items() if origins[name] == "line"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Optional, Union, get_args
+from typing import Any, Literal, Optional, Union
 
 from gpubind.documents.fleet import NodeAnswer, Result, Status, read_document, with_exit
 from gpubind.errors import FormatError
@@ -46,7 +46,6 @@ _BOOTSTRAP = (
 )
 
 Engine = Literal["slurm", "clustershell"]
-ENGINES: tuple[Engine, ...] = get_args(Engine)
 Reader = Callable[[bytes], tuple[Optional[dict[str, Any]], Result]]
 """Reads what gpubind has printed on a node. Errors: `FormatError`, `ValueError`."""
 

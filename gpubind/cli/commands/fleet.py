@@ -17,6 +17,7 @@ from gpubind.machine import system
 if TYPE_CHECKING:
     from gpubind.api.fleet import Outcome
     from gpubind.documents.fleet import NodeAnswer
+    from gpubind.fleet.answers import Engine
 
 ACTIONS = ("check", "plan", "record", "diff")
 _NOT_SENT = ("--allow-none", "--cdi-hook", "--require", "--stage-dir")
@@ -29,7 +30,7 @@ def fleet(
     *,
     action: str,
     nodes: str,
-    engine: Optional[str],
+    engine: Optional[Engine],
     timeout: str,
     fanout: Optional[str],
     bootstrap: bool,
