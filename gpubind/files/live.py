@@ -9,8 +9,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Union, cast
 
 from gpubind.errors import HostReadError, closed
+from gpubind.files.facts import ELF, FileFact
 from gpubind.files.opened import OpenedTree
-from gpubind.formats.elf.elf import ElfFacts
 from gpubind.machine import answers, system
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.regular import open_regular
@@ -140,10 +140,11 @@ class LiveTree(OpenedTree):
         return self._open_file(path).stream()
 
     @answered
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        found = super()._elf(path)
+    def _fact(self, path: str, fact: FileFact[Any]) -> Any:
+        found = super()._fact(path, fact)
         # A short read looks like a damaged file: a second read decides.
-        return super()._elf(path) if isinstance(found, Missing) and found.why == "unreadable" else found
+        again = fact is ELF and isinstance(found, Missing) and found.why == "unreadable"
+        return super()._fact(path, fact) if again else found
 
     def _open_file(self, path: str) -> OpenFile:
         """Open the regular file *path*, which may have been replaced since its `lstat`. Errors: `OSError`."""

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Union, cast
 
 from gpubind.errors import FormatError
+from gpubind.files.facts import FileFact
 from gpubind.files.tree import Tree
-from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, parse_ident
-from gpubind.machine.budget import spend
 from gpubind.model import HostPath, Missing, RootedPath
 
 if TYPE_CHECKING:
     from gpubind.files.blob import Blob, Copy
-    from gpubind.formats.elf.named import NamedLibraries
-    from gpubind.model.gpucode import GpuCode
-
-T = TypeVar("T")
 
 BUFFER = 1 << 16
 COPY_MEMORY = 16 << 20
@@ -98,45 +92,17 @@ class OpenedTree(Tree):
             return data
         return Missing("unreadable", f"larger than {limit} bytes")
 
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        head = self._head(path, HEAD_SIZE)
-        return head if isinstance(head, Missing) else parse_ident(head)
-
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        from gpubind.formats.elf.dynamic import parse_elf
-
-        return _parsed(self._stream(path), parse_elf)
-
-    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        from gpubind.formats.gpucode.sections import parse_gpu_code
-
-        return _parsed(self._unbuffered(path), lambda stream: parse_gpu_code(stream, lambda cost: spend("codes", cost)))
-
-    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
-        from gpubind.formats.elf.named import parse_named_libraries
-
-        return _parsed(self._unbuffered(path), parse_named_libraries)
-
-    def _constants(self, path: str) -> Union[bytes, Missing]:
-        from gpubind.formats.elf.named import read_constants
-
-        data = _parsed(self._unbuffered(path), read_constants)
-        return Missing("unreadable", "its constants are too large, or cut off") if data is None else data
-
-    def _first_code(self, path: str) -> Union[bytes, Missing]:
-        from gpubind.formats.elf.named import read_first_code
-
-        data = _parsed(self._unbuffered(path), read_first_code)
-        return Missing("unreadable", "its code is cut off") if data is None else data
-
-
-def _parsed(stream: Union[BinaryIO, Missing], parse: Callable[[BinaryIO], T]) -> Union[T, Missing]:
-    if isinstance(stream, Missing):
-        return stream
-    try:
-        with stream:
-            return parse(stream)
-    except FormatError as error:
-        if error.code != "bad-elf":  # the whole image is damaged
-            raise
-        return Missing("unreadable", f"{error.what}: {error.why}")
+    def _fact(self, path: str, fact: FileFact[Any]) -> Any:
+        if fact.head:
+            head = self._head(path, fact.head)
+            return head if isinstance(head, Missing) else fact.parse(head)
+        stream = self._stream(path) if fact.is_buffered else self._unbuffered(path)
+        if isinstance(stream, Missing):
+            return stream
+        try:
+            with stream:
+                return fact.parse(stream)
+        except FormatError as error:
+            if error.code != "bad-elf":  # the whole image is damaged
+                raise
+            return Missing("unreadable", f"{error.what}: {error.why}")

@@ -20,9 +20,7 @@ from gpubind.model.files import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
-    from gpubind.formats.elf.named import NamedLibraries
-    from gpubind.model.gpucode import GpuCode
+    from gpubind.files.facts import FileFact
 
 Answers = dict[str, dict[Any, Any]]
 """By the name of the question and what it is about, in a form that can be stored (`packed`)."""
@@ -124,23 +122,8 @@ class RememberedTree(Tree):
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         return self._asked("_head", path, size)  # type: ignore[no-any-return]
 
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        return self._asked("_ident", path)  # type: ignore[no-any-return]
-
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        return self._asked("_elf", path)  # type: ignore[no-any-return]
-
-    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        return self._asked("_gpu_code", path)  # type: ignore[no-any-return]
-
-    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
-        return self._asked("_named_libraries", path)  # type: ignore[no-any-return]
-
-    def _constants(self, path: str) -> Union[bytes, Missing]:
-        return self._asked("_constants", path)  # type: ignore[no-any-return]
-
-    def _is_stub(self, path: str) -> bool:
-        return self._asked("_is_stub", path)  # type: ignore[no-any-return]
+    def _fact(self, path: str, fact: FileFact[Any]) -> Any:
+        return self._ask(fact.name, path, lambda: self.whole._fact(path, fact))
 
     def _asked(self, question: str, *about: Any) -> Any:
         """Return the answer to the *question* of that name, which the files themselves answer if it is new."""

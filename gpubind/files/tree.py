@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from posixpath import dirname
-from typing import TYPE_CHECKING, Any, NoReturn, Optional, Union
+from typing import Any, NoReturn, Optional, TypeVar, Union
 
 from gpubind.errors import closed
-from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf, is_stub
+from gpubind.files.facts import ELF, IDENT, RECORDED, STUB, FileFact
+from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf
 from gpubind.machine.answers import ATTRIBUTES, OF_DEVICES
 from gpubind.machine.budget import LINKS_LIMIT, spend
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
 from gpubind.model.files import ABSENT, LOOP, noun_of
 
-if TYPE_CHECKING:
-    from gpubind.formats.elf.named import NamedLibraries
-    from gpubind.model.gpucode import GpuCode
+T = TypeVar("T")
 
 SHORTCUTS = 2
 """Depth of links in links up to which the directory of a target is resolved as a whole, and cached."""
-TEXT_STEP = 1 << 14
-"""Bytes of texts that cost one of the bound `facts`."""
 TEXT_LIMIT = 1 << 20
-FILE_COST, UNREADABLE_COST = 100, 1000
-"""Of the bound `facts`, for an ELF file. An unreadable file may have failed late."""
 
 
 class _Closed(dict[str, Any]):
@@ -49,10 +44,7 @@ class Tree:
         self.root = root
         self._stats: dict[str, Union[Stat, Missing]] = {"/": Stat("dir", 0o755, 0, 0, 0)}
         self._resolved: dict[str, Union[RootedPath, Missing]] = {"/": RootedPath("/")}
-        self._idents: dict[str, Union[ElfIdent, NotElf, Missing]] = {}
-        self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
-        self._stubs: dict[str, bool] = {}
-        self._codes: dict[str, Union[GpuCode, Missing]] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
         self.globs: dict[str, tuple[RootedPath, ...]] = {}
         """The results of `gpubind.files.glob`, by pattern."""
@@ -188,69 +180,34 @@ class Tree:
         text = self.read_text(path)
         return None if isinstance(text, Missing) else text.strip()
 
-    def ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        """Return the ELF identification of the regular file *path*."""
+    def fact(self, path: str, fact: FileFact[T]) -> Union[T, Missing]:
+        """Return the *fact* of the regular file *path*; `unreadable` if the file is damaged, or not of that kind."""
         here = self._regular(path)
         if isinstance(here, Missing):
             return here
-        if here not in self._idents:
-            self._idents[here] = self._ident(here)
-        return self._idents[here]
+        known = self._facts.setdefault(fact.name, {})
+        answer: Union[T, Missing, None] = known.get(here)
+        if answer is None:
+            answer = self._fact(here, fact)
+            spend("facts", fact.unreadable if isinstance(answer, Missing) else fact.cost(answer))
+            if fact.is_kept:
+                known[here] = answer
+        return answer
+
+    def ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        """Return the ELF identification of the regular file *path*."""
+        return self.fact(path, IDENT)
 
     def elf(self, path: str) -> Union[ElfFacts, Missing]:
         """Return the dynamic facts of the ELF file *path*; a damaged file is `unreadable`."""
-        here = self._regular(path)
-        if isinstance(here, Missing):
-            return here
-        answer = self._elfs.get(here)
-        if answer is None:
-            answer = self._elf(here)
-            spend("facts", _cost(answer))
-            self._elfs[here] = answer
-        return answer
-
-    def gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        """Return the GPU code in the ELF file *path*; a damaged file is `unreadable`."""
-        here = self._regular(path)
-        if isinstance(here, Missing):
-            return here
-        answer = self._codes.get(here)
-        if answer is None:
-            answer = self._gpu_code(here)
-            spend("facts", FILE_COST)
-            self._codes[here] = answer
-        return answer
-
-    def named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
-        """Return the libraries that the ELF file *path* has as texts, to open them; a damaged file is `unreadable`."""
-        here = self._regular(path)
-        if isinstance(here, Missing):
-            return here
-        answer = self._named_libraries(here)
-        spend("facts", UNREADABLE_COST if isinstance(answer, Missing) else FILE_COST + answer.size // TEXT_STEP)
-        return answer
-
-    def constants(self, path: str) -> Union[bytes, Missing]:
-        """Return the constants of the ELF file *path*, its section `.rodata`; a damaged file is `unreadable`."""
-        here = self._regular(path)
-        if isinstance(here, Missing):
-            return here
-        return _charged(self._constants(here))
-
-    def first_code(self, path: str) -> Union[bytes, Missing]:
-        """Return the first megabytes of the machine code of the ELF file *path*; a damaged file is `unreadable`."""
-        here = self._regular(path)
-        return here if isinstance(here, Missing) else _charged(self._first_code(here))
+        return self.fact(path, ELF)
 
     def is_stub(self, path: str) -> bool:
         """Return whether *path* is a stub of libcuda or NVML, or a small file in a directory called `stubs`."""
         found = self.find(path)
         if isinstance(found, Missing) or found.stat.kind != "file" or found.stat.size > STUB_LIMIT:
             return False
-        answer = self._stubs.get(found.path)
-        if answer is None:
-            answer = self._stubs[found.path] = "/stubs/" in found.path or self._is_stub(found.path)
-        return answer
+        return "/stubs/" in found.path or self.fact(found.path, STUB) is True
 
     # Subclasses answer for an absolute, normal *path* no parent of which is a link.
 
@@ -269,27 +226,9 @@ class Tree:
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         raise NotImplementedError
 
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+    def _fact(self, path: str, fact: FileFact[Any]) -> Any:
+        """Return the *fact* of the regular file *path*, or `Missing`."""
         raise NotImplementedError
-
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        raise NotImplementedError
-
-    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        raise NotImplementedError
-
-    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
-        raise NotImplementedError
-
-    def _constants(self, path: str) -> Union[bytes, Missing]:
-        raise NotImplementedError
-
-    def _first_code(self, path: str) -> Union[bytes, Missing]:
-        raise NotImplementedError
-
-    def _is_stub(self, path: str) -> bool:
-        data = self._read(path, STUB_LIMIT)
-        return not isinstance(data, Missing) and is_stub(data)
 
     def _stat(self, path: str) -> Union[Stat, Missing]:
         answer = self._stats.get(path)
@@ -371,20 +310,6 @@ class Tree:
         return answer if not isinstance(found, Missing) and found.kind == "dir" else ABSENT
 
 
-def _cost(answer: Union[ElfFacts, Missing]) -> int:
-    """Return the cost of *answer* in names and versions: reading a file costs as much as a hundred of them."""
-    if isinstance(answer, Missing):
-        return UNREADABLE_COST
-    versions = sum(len(need.versions) for need in answer.version_needs)
-    return FILE_COST + len(answer.needed) + len(answer.version_needs) + versions + len(answer.version_definitions)
-
-
-def _charged(answer: Union[bytes, Missing]) -> Union[bytes, Missing]:
-    """Return *answer*, the bytes of a section, and spend what they cost."""
-    spend("facts", UNREADABLE_COST if isinstance(answer, Missing) else FILE_COST + len(answer) // TEXT_STEP)
-    return answer
-
-
 class FactsTree(Tree):
     """A tree of recorded facts: it has the texts of small files, and no bytes of large ones."""
 
@@ -392,14 +317,8 @@ class FactsTree(Tree):
         data = self._read(path, TEXT_LIMIT)
         return data if isinstance(data, Missing) else data[:size]
 
-    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        return Missing("unrecorded", f"{path} is in a record")
+    def _fact(self, path: str, fact: FileFact[Any]) -> Any:
+        return self._recorded_fact(path, fact) if fact in RECORDED else Missing("unrecorded", f"{path} is in a record")
 
-    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
-        return Missing("unrecorded", f"{path} is in a record")
-
-    def _constants(self, path: str) -> Union[bytes, Missing]:
-        return Missing("unrecorded", f"{path} is in a record")
-
-    def _first_code(self, path: str) -> Union[bytes, Missing]:
-        return Missing("unrecorded", f"{path} is in a record")
+    def _recorded_fact(self, path: str, fact: FileFact[Any]) -> Any:
+        raise NotImplementedError

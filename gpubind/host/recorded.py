@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Optional, TypeVar, Union
+from typing import Any, Optional, TypeVar, Union
 
 from gpubind.errors import NotRecordedError
 from gpubind.files import Tree
+from gpubind.files.facts import FileFact
 from gpubind.files.tree import FactsTree
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.host.base import SEARCHED, Host, Identity, ListFile, RunResult, Uname, plan_variables, shipped_liblist
 from gpubind.host.record import Record, RecordedEntry, RecordedRoot
 from gpubind.model import ABSENT, Missing, Stat
@@ -51,10 +51,10 @@ class RecordedTree(FactsTree):
         return entry
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        return self._fact(path, lambda entry: entry.stat)
+        return self._of(path, lambda entry: entry.stat)
 
     def _readlink(self, path: str) -> Union[str, Missing]:
-        return self._fact(path, lambda entry: entry.link)
+        return self._of(path, lambda entry: entry.link)
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         directory = self._directories.get(path)
@@ -76,21 +76,15 @@ class RecordedTree(FactsTree):
         return body if isinstance(body, Missing) else body[:size]
 
     def _body(self, path: str) -> Union[bytes, Missing]:
-        return self._fact(path, lambda entry: entry.body)
+        return self._of(path, lambda entry: entry.body)
 
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        return self._fact(path, lambda entry: entry.ident)
+    def _recorded_fact(self, path: str, fact: FileFact[Any]) -> Any:
+        return self._of(path, lambda entry: getattr(entry, fact.name))
 
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        return self._fact(path, lambda entry: entry.elf)
-
-    def _fact(self, path: str, of: Callable[[RecordedEntry], Union[T, Missing, None]]) -> Union[T, Missing]:
+    def _of(self, path: str, part: Callable[[RecordedEntry], Union[T, Missing, None]]) -> Union[T, Missing]:
         entry = self._entry(path)
-        fact = entry if isinstance(entry, Missing) else of(entry)
-        return self._unrecorded(path) if fact is None else fact
-
-    def _is_stub(self, path: str) -> bool:
-        return self._fact(path, lambda entry: entry.stub) is True
+        found = entry if isinstance(entry, Missing) else part(entry)
+        return self._unrecorded(path) if found is None else found
 
     def _unrecorded(self, path: str) -> Missing:
         what = f"the record `{self._label}` does not cover this path"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Optional, TypeVar, Union
+from typing import Any, Optional, TypeVar, Union
 
 from gpubind.files import Tree
+from gpubind.files.facts import ELF, STUB, FileFact
 from gpubind.files.ldconfig import LD_CACHE_LIMIT, LD_CACHE_PATH
 from gpubind.files.tree import TEXT_LIMIT, FactsTree
 from gpubind.formats.driver.engines import DAEMON_FILE, kept_of_daemon
@@ -158,19 +159,15 @@ class SurveyedTree(FactsTree):
             return Missing("unreadable", f"larger than {limit} bytes")
         return body
 
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        ident = self._entry(path).ident
-        return self._keep(path, "ident", self._tree.ident(path)) if ident is None else ident
-
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        elf = self._entry(path).elf
-        if elf is None:
-            self._ident(path)
-            elf = self._keep(path, "elf", self._tree.elf(path))
-        return elf
-
-    def _is_stub(self, path: str) -> bool:
-        return self._keep(path, "stub", self._tree.is_stub(path))
+    def _recorded_fact(self, path: str, fact: FileFact[Any]) -> Any:
+        if fact is STUB:
+            return self._keep(path, fact.name, self._tree.fact(path, fact) is True)
+        known = getattr(self._entry(path), fact.name)
+        if known is None:
+            if fact is ELF:
+                self.ident(path)
+            known = self._keep(path, fact.name, self._tree.fact(path, fact))
+        return known
 
     def _entry(self, path: str) -> record.RecordedEntry:
         entry = self._kept.entry(path)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpubind.files import Tree
+from gpubind.files.facts import CONSTANTS
 from gpubind.formats.elf.elf import split_library_path
 from gpubind.image.cuda import prefixes_of
 from gpubind.image.facts import Image
@@ -36,7 +37,7 @@ def _read(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
         path = f"{directory}/{LIBGBM}"
         if not directory.startswith("/") or not tree.has(path):
             continue
-        constants = tree.constants(path)
+        constants = tree.fact(path, CONSTANTS)
         built = () if isinstance(constants, Missing) else _BUILT_WITH.findall(constants)
         for one in [found.decode("utf-8", "replace") for found in built] or [f"{directory}/gbm"]:
             if _PLAIN.fullmatch(one):

@@ -13,6 +13,7 @@ from posixpath import basename, dirname
 from typing import Optional
 
 from gpubind.files import Tree, glob_or_note
+from gpubind.files.facts import GPU_CODE
 from gpubind.formats.driver.cuda_packages import cuda_of_library
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import frameworks_in, matching, newest_first, opened_of, packages_of
@@ -93,7 +94,7 @@ def code_in(tree: Tree, path: str) -> GpuCode:
     names = tree.list(path)
     if not isinstance(names, Missing):
         return hip.parse_names(names)
-    code = tree.gpu_code(path)
+    code = tree.fact(path, GPU_CODE)
     if isinstance(code, Missing):
         return GpuCode() if code.why in ("absent", "unrecorded") else GpuCode(unread=code.detail or code.why)
     if code.unread == hip.IN_ARCHIVES:

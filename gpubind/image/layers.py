@@ -10,14 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from functools import lru_cache
 from posixpath import normpath
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.files.blob import Blob, BlobPart, Bytes
+from gpubind.files.facts import ELF, IDENT, FileFact
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
 from gpubind.formats.archive.tar import TarHeader
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
+from gpubind.formats.elf.elf import ElfIdent, parse_ident
 from gpubind.image.tar import Member, members, open_sparse
 from gpubind.machine.budget import spend
 from gpubind.machine.links import Link, follow
@@ -371,12 +372,10 @@ class LayeredTree(OpenedTree):
         entry = self._layers.find(path)
         return tuple(entry.children) if isinstance(entry, Directory) else ABSENT
 
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+    def _fact(self, path: str, fact: FileFact[Any]) -> Any:
         entry = self._layers.find(path)
-        return entry.ident if entry is not None and entry.ident is not None else super()._ident(path)
-
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        entry = self._layers.find(path)
-        if entry is not None and entry.ident is None and not entry.sparse:
+        if fact is IDENT and entry is not None and entry.ident is not None:
+            return entry.ident
+        if fact is ELF and entry is not None and entry.ident is None and not entry.sparse:
             return Missing("unreadable", "not an ELF file")
-        return super()._elf(path)
+        return super()._fact(path, fact)

@@ -18,6 +18,7 @@ from typing import Any, Literal, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.files import Tree, glob_or_note
+from gpubind.files.facts import NAMED_LIBRARIES
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.formats.driver.names import driver_section, rocm_section
 from gpubind.formats.driver.require import least_driver, requirements_of
@@ -237,7 +238,7 @@ class _Looked:
             self._linked(path, elf)
         elif elf.why == "forbidden" or (elf.why == "unreadable" and "not an ELF file" not in elf.detail):
             self.unread[path] = elf.detail or elf.why
-        named = self.tree.named_libraries(real)
+        named = self.tree.fact(real, NAMED_LIBRARIES)
         if isinstance(named, Missing):
             if not isinstance(elf, Missing):
                 self.unread[path] = named.detail or named.why

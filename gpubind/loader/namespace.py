@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import dirname, normpath
-from typing import TYPE_CHECKING, Optional, TypeVar, Union
+from typing import Any, Optional, TypeVar, Union
 
 from gpubind.files import Tree
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.files.facts import FileFact
 from gpubind.frozen import NamedTuple
 from gpubind.machine.links import Link, follow
 from gpubind.model import ABSENT, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
-
-if TYPE_CHECKING:
-    from gpubind.formats.elf.named import NamedLibraries
-    from gpubind.model.gpucode import GpuCode
 
 T = TypeVar("T")
 
@@ -203,23 +199,8 @@ class MountedTree(Tree):
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
         return self._ask(path, lambda tree, at: tree.read(at, limit))
 
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        return self._ask(path, lambda tree, at: tree.ident(at))
-
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        return self._ask(path, lambda tree, at: tree.elf(at))
-
-    def _gpu_code(self, path: str) -> Union[GpuCode, Missing]:
-        return self._ask(path, lambda tree, at: tree.gpu_code(at))
-
-    def _named_libraries(self, path: str) -> Union[NamedLibraries, Missing]:
-        return self._ask(path, lambda tree, at: tree.named_libraries(at))
-
-    def _constants(self, path: str) -> Union[bytes, Missing]:
-        return self._ask(path, lambda tree, at: tree.constants(at))
-
-    def _first_code(self, path: str) -> Union[bytes, Missing]:
-        return self._ask(path, lambda tree, at: tree.first_code(at))
+    def _fact(self, path: str, fact: FileFact[Any]) -> Any:
+        return self._ask(path, lambda tree, at: tree.fact(at, fact))
 
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         return self._ask(path, lambda tree, at: tree.head(at, size))

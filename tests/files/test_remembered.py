@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import pytest
 
+from gpubind.files.facts import CONSTANTS, FIRST_CODE, GPU_CODE, NAMED_LIBRARIES
 from gpubind.files.live import LiveTree
 from gpubind.files.remembered import BYTES_LIMIT, Answers, RememberedTree, packed, unpacked
 from gpubind.files.tree import Tree
@@ -36,7 +37,13 @@ def questions(tree: Tree) -> list[Any]:
         *(tree.resolve(library), tree.readlink(library), tree.list("/opt"), tree.list(library), tree.list("/opt/none")),
         *(tree.read("/etc/passwd"), tree.read(library, 10), tree.head(library, 8), tree.read("/opt")),
         *(tree.ident(library), tree.ident(script), tree.elf(library), tree.elf(script), tree.is_stub(library)),
-        *(tree.gpu_code(library), tree.named_libraries(library), tree.constants(library), tree.restarts),
+        *(
+            tree.fact(library, GPU_CODE),
+            tree.fact(library, NAMED_LIBRARIES),
+            tree.fact(library, CONSTANTS),
+            tree.fact(library, FIRST_CODE),
+        ),
+        tree.restarts,
     ]
 
 

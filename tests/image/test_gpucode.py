@@ -9,6 +9,7 @@ from typing import Optional
 import pytest
 
 from gpubind import check, check_document, open_host, plan, report
+from gpubind.files.facts import GPU_CODE, NAMED_LIBRARIES
 from gpubind.files.opened import PACKED
 from gpubind.formats.gpucode.hip import IN_ARCHIVES
 from gpubind.image.gpucode import LEAST_SIZE, gpu_code_of_program, read_gpu_code
@@ -185,10 +186,10 @@ def test_a_large_file_in_a_gzip_layer_is_unpacked_once_for_all_questions(
     with one_command(), open_image(str(tmp_path / "image")) as opened:
         budget = current()
         assert budget is not None
-        opened.tree.gpu_code(large)
+        opened.tree.fact(large, GPU_CODE)
         left = budget.left("unpacked")
         assert not isinstance(opened.tree.elf(large), Missing)
-        assert not isinstance(opened.tree.named_libraries(large), Missing)
+        assert not isinstance(opened.tree.fact(large, NAMED_LIBRARIES), Missing)
         assert budget.left("unpacked") == left
 
 
@@ -205,12 +206,12 @@ def test_copies_are_within_their_bound_and_the_oldest_makes_room(
         budget = current()
         assert budget is not None
         for path in files:
-            assert opened.tree.gpu_code(path) == GpuCode((module("sm_80", "sm_90"),))
+            assert opened.tree.fact(path, GPU_CODE) == GpuCode((module("sm_80", "sm_90"),))
         left = budget.left("unpacked")
-        opened.tree.named_libraries("/opt/lib1.so")
-        opened.tree.named_libraries("/opt/lib2.so")
+        opened.tree.fact("/opt/lib1.so", NAMED_LIBRARIES)
+        opened.tree.fact("/opt/lib2.so", NAMED_LIBRARIES)
         assert budget.left("unpacked") == left
-        opened.tree.named_libraries("/opt/lib0.so")
+        opened.tree.fact("/opt/lib0.so", NAMED_LIBRARIES)
         assert budget.left("unpacked") < left
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.files.facts import GPU_CODE
 from gpubind.files.live import LiveTree
 from gpubind.model import Missing
 from gpubind.model.gpucode import GpuCode
@@ -70,7 +71,7 @@ def test_the_code_that_fatbinary_packs_is_what_cuobjdump_lists(
     subprocess.run([tools / "fatbinary", f"--create={packed}", "--64", *options, *words], cwd=images, check=True)
     library = tmp_path / "libx.so"
     library.write_bytes(elf("libx.so", more={".nv_fatbin": packed.read_bytes()}))
-    code = LiveTree(str(tmp_path)).gpu_code("/libx.so")
+    code = LiveTree(str(tmp_path)).fact("/libx.so", GPU_CODE)
     assert isinstance(code, GpuCode)
     assert code.unread is None
     assert {*code.code} == {f"sm_{arch}" for arch in ARCHS}
@@ -87,6 +88,6 @@ def listed(tools: Path, library: Path, kind: str) -> set[str]:
 
 
 def test_the_tools_themselves_have_no_gpu_code(tools: Path) -> None:
-    code = LiveTree(str(tools)).gpu_code("/ptxas")
+    code = LiveTree(str(tools)).fact("/ptxas", GPU_CODE)
     assert not isinstance(code, Missing)
     assert not code

@@ -9,6 +9,7 @@ from typing import Optional
 
 import pytest
 
+from gpubind.files.facts import NAMED_LIBRARIES
 from gpubind.files.live import LiveTree
 from gpubind.loader.container import Container
 from gpubind.loader.namespace import OwnMounts, UserBind
@@ -229,8 +230,8 @@ def test_the_tree_of_a_container_answers_as_the_tree_that_holds_the_file(tmp_pat
         ("/opt/site/libbig.so", place.local, "/site/libbig.so"),
     ]:
         assert tree.head(path, 16) == there.head(at, 16) == elf()[:16]
-        assert tree.named_libraries(path) == there.named_libraries(at)
-        assert not isinstance(tree.named_libraries(path), Missing)
+        assert tree.fact(path, NAMED_LIBRARIES) == there.fact(at, NAMED_LIBRARIES)
+        assert not isinstance(tree.fact(path, NAMED_LIBRARIES), Missing)
 
 
 def test_a_directory_of_the_plan_is_looked_into(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from posixpath import basename
 from typing import Literal, Optional
 
 from gpubind.files import Tree, glob
+from gpubind.files.facts import CONSTANTS
 from gpubind.formats.driver.neo import ComputeRuntime, build_of, parse_runtime
 from gpubind.host import Host
 from gpubind.image.needs import LEVEL_ZERO as BY_LEVEL_ZERO
@@ -165,7 +166,7 @@ def _runtimes(preflight: Preflight) -> Iterator[tuple[str, Optional[ComputeRunti
     paths += [path for path in of_host if basename(path) == OPENCL]
     paths += [path for place in COMPUTE_RUNTIME.places for path in glob(preflight.image.tree, f"{place}/{OPENCL}")]
     for path in dict.fromkeys(paths):
-        constants = tree.constants(path)
+        constants = tree.fact(path, CONSTANTS)
         if not isinstance(constants, Missing):
             yield path, parse_runtime(constants, platforms())
             continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 from typing import Literal, Optional
 
+from gpubind.files.facts import CONSTANTS, FIRST_CODE
 from gpubind.formats.driver.vaapi import (
     FIRST_UNKNOWN_TO_I965,
     I965,
@@ -81,7 +82,7 @@ def _of_onevpl(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
     known: set[str] = set()
     paths = [(path, name) for name in (ONEVPL, MEDIA_SDK) if gpus for path in _copies(preflight, name)]
     for path, name in paths:
-        constants = tree.constants(path)
+        constants = tree.fact(path, CONSTANTS)
         devices = None if isinstance(constants, Missing) else parse_device_table(constants, device_ids())
         if devices is None:
             return
@@ -188,16 +189,16 @@ class _Drivers:
     def libva(self) -> tuple[str, ...]:
         """Return the image's copies of libva for nodes, if none of them may know the kernel driver xe; else nothing."""
         paths = tuple(_copies(self._preflight, LIBVA))
-        found = [self._tree.constants(path) for path in paths]
+        found = [self._tree.fact(path, CONSTANTS) for path in paths]
         is_unknown = all(not isinstance(constants, Missing) and not maps_xe(constants) for constants in found)
         return paths if is_unknown else ()
 
     def _devices_of(self, path: str) -> Optional[Set[str]]:
-        code = self._tree.first_code(path)
+        code = self._tree.fact(path, FIRST_CODE)
         return None if isinstance(code, Missing) else parse_devices(code, device_ids())
 
     def _constants(self, path: str) -> bytes:
-        found = self._tree.constants(path)
+        found = self._tree.fact(path, CONSTANTS)
         return b"" if isinstance(found, Missing) else found
 
 

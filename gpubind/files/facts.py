@@ -1,0 +1,110 @@
+"""The facts that are read of a regular file, by `Tree.fact`. A record has some of them instead of the file's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, Union
+
+from gpubind.formats.elf.elf import HEAD_SIZE, STUB_LIMIT, ElfFacts, ElfIdent, NotElf, is_stub, parse_ident
+from gpubind.machine.budget import spend
+from gpubind.model import Missing
+
+if TYPE_CHECKING:
+    from gpubind.formats.elf.named import NamedLibraries
+    from gpubind.model.gpucode import GpuCode
+
+T_co = TypeVar("T_co", covariant=True)
+
+TEXT_STEP = 1 << 14
+"""Bytes of texts that cost one of the bound `facts`."""
+FILE_COST, UNREADABLE_COST = 100, 1000
+"""Of the bound `facts`, for an ELF file. An unreadable file may have failed late."""
+
+
+class FileFact(Generic[T_co]):
+    """A kind of fact."""
+
+    def __init__(
+        self,
+        name: str,
+        parse: Callable[[Any], Union[T_co, Missing]],
+        cost: Callable[[Any], int],
+        unreadable: int = UNREADABLE_COST,
+        *,
+        head: int = 0,
+        is_buffered: bool = False,
+        is_kept: bool = False,
+    ) -> None:
+        """*parse* gets the first *head* bytes, or, if that is 0, a stream of the file; *is_buffered*: most of which is
+        read in order. *cost* and *unreadable* are what an answer costs of the bound `facts`. *is_kept*: until the tree
+        is closed.
+        """
+        self.name = name
+        self.parse = parse
+        self.cost = cost
+        self.unreadable = unreadable
+        self.head = head
+        self.is_buffered = is_buffered
+        self.is_kept = is_kept
+
+
+def _parse_elf(stream: BinaryIO) -> ElfFacts:
+    from gpubind.formats.elf.dynamic import parse_elf
+
+    return parse_elf(stream)
+
+
+def _cost_of_elf(facts: ElfFacts) -> int:
+    """Return the cost of *facts* in names and versions: reading a file costs as much as a hundred of them."""
+    versions = sum(len(need.versions) for need in facts.version_needs)
+    return FILE_COST + len(facts.needed) + len(facts.version_needs) + versions + len(facts.version_definitions)
+
+
+def _parse_gpu_code(stream: BinaryIO) -> GpuCode:
+    from gpubind.formats.gpucode.sections import parse_gpu_code
+
+    return parse_gpu_code(stream, lambda cost: spend("codes", cost))
+
+
+def _parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
+    from gpubind.formats.elf.named import parse_named_libraries
+
+    return parse_named_libraries(stream)
+
+
+def _read_constants(stream: BinaryIO) -> Union[bytes, Missing]:
+    from gpubind.formats.elf.named import read_constants
+
+    data = read_constants(stream)
+    return Missing("unreadable", "its constants are too large, or cut off") if data is None else data
+
+
+def _read_first_code(stream: BinaryIO) -> Union[bytes, Missing]:
+    from gpubind.formats.elf.named import read_first_code
+
+    data = read_first_code(stream)
+    return Missing("unreadable", "its code is cut off") if data is None else data
+
+
+def _cost_of_bytes(data: bytes) -> int:
+    return FILE_COST + len(data) // TEXT_STEP
+
+
+IDENT: FileFact[Union[ElfIdent, NotElf]] = FileFact("ident", parse_ident, lambda _: 0, 0, head=HEAD_SIZE, is_kept=True)
+"""The ELF identification."""
+ELF: FileFact[ElfFacts] = FileFact("elf", _parse_elf, _cost_of_elf, is_buffered=True, is_kept=True)
+"""The dynamic facts of an ELF file."""
+STUB: FileFact[bool] = FileFact("stub", is_stub, lambda _: 0, 0, head=STUB_LIMIT, is_kept=True)
+"""Whether a file of at most `STUB_LIMIT` bytes is a stub of libcuda or NVML by what it holds."""
+GPU_CODE: FileFact[GpuCode] = FileFact("gpu_code", _parse_gpu_code, lambda _: FILE_COST, FILE_COST, is_kept=True)
+"""The GPU code in an ELF file."""
+NAMED_LIBRARIES: FileFact[NamedLibraries] = FileFact(
+    "named_libraries", _parse_named_libraries, lambda named: FILE_COST + named.size // TEXT_STEP
+)
+"""The libraries that an ELF file has as texts, to open them."""
+CONSTANTS: FileFact[bytes] = FileFact("constants", _read_constants, _cost_of_bytes)
+"""The constants of an ELF file, its section `.rodata`."""
+FIRST_CODE: FileFact[bytes] = FileFact("first_code", _read_first_code, _cost_of_bytes)
+"""The first megabytes of the machine code of an ELF file."""
+RECORDED = (IDENT, ELF, STUB)
+"""The facts that a record has."""
