@@ -94,11 +94,11 @@ if TYPE_CHECKING:
     from gpubind.model import Side as Side
     from gpubind.model import SourceUsed as SourceUsed
     from gpubind.model import Vendor as Vendor
-    from gpubind.model.expectation import Expectation as Expectation
     from gpubind.model.gpucode import CodeFile as CodeFile
     from gpubind.model.gpucode import CodeModule as CodeModule
     from gpubind.model.gpucode import GpuCode as GpuCode
     from gpubind.model.gpucode import Ptx as Ptx
+    from gpubind.model.requirements import Expectation as Expectation
     from gpubind.model.trial import Prediction as Prediction
     from gpubind.model.trial import Trial as Trial
     from gpubind.model.trial import Tried as Tried
@@ -141,7 +141,7 @@ _NAMES = {
         ImageFacts ImageLibrary MigDevice Mount PassedOver Plan PlannedDriver Request RootedPath Side
         SourceUsed Vendor
     """,
-    "gpubind.model.expectation": "Expectation",
+    "gpubind.model.requirements": "Expectation",
     "gpubind.model.gpucode": "CodeFile CodeModule GpuCode Ptx",
     "gpubind.model.trial": "Prediction Trial Tried",
     "gpubind.planner.placement": "Layout",

@@ -18,9 +18,8 @@ from gpubind.image.reference import ImageReference, parse_reference
 from gpubind.launch.prepare import environ_of, layout_of, preflight_on
 from gpubind.machine.budget import renew
 from gpubind.model import Finding, Plan, finding
-from gpubind.model.expectation import Expectation
 from gpubind.model.findings import SEVERITIES, texts
-from gpubind.model.policy import Policy
+from gpubind.model.requirements import Expectation, Policy
 from gpubind.planner import finding_order
 from gpubind.planner.planning import Query
 from gpubind.rules import table

@@ -39,7 +39,7 @@ from gpubind.machine.budget import renew
 from gpubind.model import CAPABILITIES, VENDORS, Finding, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.data import HOSTS, read_data
-from gpubind.model.expectation import Expectation
+from gpubind.model.requirements import Expectation
 from gpubind.planner import empty_plan, like
 from gpubind.planner.expected import expectation_of
 from gpubind.planner.like import FLAVOURS

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from gpubind.errors import in_file
-from gpubind.formats.text.expectation import parse_expectation
-from gpubind.formats.text.policy import SIZE_LIMIT as POLICY_LIMIT
-from gpubind.formats.text.policy import parse_policy
+from gpubind.formats.text.requirements import SIZE_LIMIT as POLICY_LIMIT
+from gpubind.formats.text.requirements import parse_expectation, parse_policy
 from gpubind.host.open import read_file
 from gpubind.host.record import SIZE_LIMIT
 from gpubind.model import Plan
-from gpubind.model.expectation import Expectation
-from gpubind.model.policy import Policy
+from gpubind.model.requirements import Expectation, Policy
 from gpubind.planner.expected import expectation_of
 from gpubind.planner.planning import Query, plan_host
 

@@ -12,7 +12,7 @@ from gpubind.machine import system
 
 if TYPE_CHECKING:
     from gpubind.model import Severity
-    from gpubind.model.expectation import Expectation
+    from gpubind.model.requirements import Expectation
     from gpubind.rules.outcome import Severities
 
 SIZE_LIMIT = 256 << 10
@@ -124,7 +124,7 @@ def site_expectation() -> Optional[Expectation]:
     table = read_settings().get("require")
     if not table:
         return None
-    from gpubind.formats.text.expectation import expectation_of_table
+    from gpubind.formats.text.requirements import expectation_of_table
 
     path = file_of("require")
     with in_file(path):

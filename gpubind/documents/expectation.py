@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from gpubind.documents.text import printable
-from gpubind.model.expectation import Expectation
+from gpubind.model.requirements import Expectation
 
 
 def render_expectation(expectation: Expectation, comment: str = "") -> str:

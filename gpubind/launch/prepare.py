@@ -24,7 +24,7 @@ from gpubind.runtimes.runtime import Prepared, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
-    from gpubind.model.expectation import Expectation
+    from gpubind.model.requirements import Expectation
     from gpubind.rules.preflight import Preflight
 
 WITHOUT_GPU = (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from struct import pack, unpack
 from typing import Annotated, Any, Literal, Optional, TypeVar, Union, get_args, get_origin
 
-from gpubind.errors import Format, FormatError
+from gpubind.errors import Format, FormatError, like, one_of
 from gpubind.frozen import types_of
 
 _Value = TypeVar("_Value")
@@ -75,6 +75,7 @@ class Decoder:
         members: Optional[int] = None,
         has_nul: bool = True,
         is_go: bool = False,
+        is_toml: bool = False,
         rows: Collection[type] = (),
         readers: Optional[Mapping[Any, _Reader]] = None,
     ) -> None:
@@ -82,7 +83,7 @@ class Decoder:
         self.prefix = prefix
         """The text before the first key in a place."""
         self.keys = keys or {}
-        """Keys of fields that have other names; `a.b` is a member of the member `a`."""
+        """Keys of fields that have other names: `a.b` is a member of the member `a`; "" is in no document."""
         self.members = members
         """The most members of a list."""
         self.has_nul = has_nul
@@ -90,6 +91,8 @@ class Decoder:
         self.is_go = is_go
         """Whether values are read as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, no
         unknown ones; a whole fraction is a number, a number or boolean is a string, null is empty or 0."""
+        self.is_toml = is_toml
+        """Whether somebody wrote the document by hand: an unknown key is an error, a list of one may be its member."""
         self.rows = rows
         """NamedTuples that are lists of their fields."""
         self._readers: dict[Any, _Reader] = dict(readers or {})
@@ -147,7 +150,7 @@ class Decoder:
             return go_text(value)
         return int(value) if kind is int and type(value) is float and value.is_integer() else value
 
-    def _checked(self, kind: type, bounds: Any) -> _Reader:
+    def _checked(self, kind: type, bounds: Any, what: str = "") -> _Reader:
         read_any = self._scalar(kind)
         is_allowed = bounds.fullmatch if isinstance(bounds, re.Pattern) else bounds.__contains__
 
@@ -155,9 +158,10 @@ class Decoder:
             value = read_any(value, place)
             if not is_allowed(value):
                 why = "is out of range" if isinstance(bounds, range) else "is not allowed there"
-                if isinstance(bounds, tuple):
-                    why = f"is not one of {', '.join(str(bound) for bound in bounds if bound)}"
-                raise self.format.damaged(f"`{str(value)[:100]}` {why}", place)
+                known = [str(bound) for bound in bounds if bound] if isinstance(bounds, tuple) else []
+                why = f"is not {what}" if what else f"is not one of {', '.join(known)}" if known else why
+                hint = like(known, value) if known and self.is_toml else ""
+                raise self.format.damaged(f"`{str(value)[:100]}` {why}", place, hint)
             return value
 
         return read
@@ -173,6 +177,8 @@ class Decoder:
 
     def _list(self, read_member: _Reader) -> _Reader:
         def read(value: Any, place: str) -> Any:
+            if self.is_toml and not isinstance(value, list):
+                return (read_member(value, place),)
             if not isinstance(value, (list, tuple)):
                 raise self._wrong(value, list, place)
             if self.members is not None and len(value) > self.members:
@@ -193,7 +199,7 @@ class Decoder:
         return read
 
     def _object(self, kind: Any) -> _Reader:
-        fields = {self._key(name): (name, self._reader(hint)) for name, hint in types_of(kind).items()}
+        fields = {key: (name, self._reader(hint)) for name, hint in types_of(kind).items() if (key := self._key(name))}
         deep = [(key.split("."), *field) for key, field in fields.items() if "." in key]
         by_fold = {key.lower(): key for key in fields}
         required = [(key, name) for key, (name, _) in fields.items() if name not in kind._field_defaults]
@@ -208,6 +214,9 @@ class Decoder:
             found: dict[str, Any] = {}
             start = self._at(place, "")
             for key, member in self._go_fields(value, fields, by_fold, place) if self.is_go else value.items():
+                if self.is_toml and key not in fields:
+                    at = start + key[:100]
+                    raise self.format.damaged(f"unknown key `{at}`", at, one_of(fields, key))
                 if key in fields and (member is not None or fields[key][0] not in defaults):
                     name, reader = fields[key]
                     found[name] = reader(member, start + key)
@@ -255,7 +264,8 @@ class Decoder:
 
     def _wrong(self, value: Any, wanted: type, place: str) -> FormatError:
         there = "none is there" if value is None else f"not {_KINDS.get(type(value), 'another value')}"
-        return self.format.damaged(f"{_KINDS[wanted]} is wanted, {there}", place)
+        hint = f'{place} = "{value}"' if self.is_toml and wanted is str and type(value) is int else ""
+        return self.format.damaged(f"{_KINDS[wanted]} is wanted, {there}", place, hint)
 
 
 PLAN = Decoder(Format("bad-plan", "gpubind did not make this document"))

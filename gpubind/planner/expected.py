@@ -16,7 +16,7 @@ from gpubind.formats.driver.names import driver_version_of
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import capability_of, read_table
 from gpubind.model import CAPABILITIES, VENDOR_ROWS, VENDORS, Capability, Decision, Plan, Vendor
-from gpubind.model.expectation import Expectation
+from gpubind.model.requirements import Expectation
 
 _NOT_OF_THE_DRIVER = ("host-only", "vendor-neutral")
 """Rules about files that stay on a host, or come with any desktop."""

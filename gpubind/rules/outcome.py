@@ -11,9 +11,9 @@ from gpubind import __version__
 from gpubind.frozen import NamedTuple
 from gpubind.loader.linkage import LinkedFile
 from gpubind.model import Finding, ImageFacts, Plan, PlannedDriver, Severity
-from gpubind.model.expectation import Expectation
 from gpubind.model.findings import page_of
 from gpubind.model.gpucode import CodeFile
+from gpubind.model.requirements import Expectation
 from gpubind.model.trial import Trial
 from gpubind.planner import finding_order
 

@@ -16,7 +16,7 @@ from gpubind.image.needs import ImageNeeds
 from gpubind.model import Finding, architecture, finding
 from gpubind.model.cuda import branch_of, cuda_max, is_addition, minimum_driver, version_key
 from gpubind.model.gpucode import best_share, by_owner, sum_of, vendor_of
-from gpubind.model.policy import Policy
+from gpubind.model.requirements import Policy
 
 _NEWEST = ".999999"
 """Behind a branch: its newest release."""

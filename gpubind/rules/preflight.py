@@ -51,9 +51,9 @@ from gpubind.model import (
     Vendor,
     finding,
 )
-from gpubind.model.expectation import Expectation
 from gpubind.model.gpucode import CodeFile
 from gpubind.model.layouts import data_places
+from gpubind.model.requirements import Expectation
 from gpubind.model.trial import Trial
 from gpubind.planner.plan import requested_capabilities
 from gpubind.rules.uses import DriverUse, used_names, uses_of

@@ -10,7 +10,7 @@ from gpubind import check, plan
 from gpubind.documents.check.prometheus import render_prometheus
 from gpubind.documents.text import printable
 from gpubind.model import Finding, Request
-from gpubind.model.expectation import Expectation
+from gpubind.model.requirements import Expectation
 from gpubind.rules.outcome import Report, report_of
 from tests.rules.situations import without
 from tests.support.driver import V, host, kernel, rhel

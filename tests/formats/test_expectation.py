@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from gpubind.documents.expectation import render_expectation
 from gpubind.documents.text import printable
 from gpubind.errors import FormatError
-from gpubind.formats.text.expectation import parse_expectation
+from gpubind.formats.text.requirements import parse_expectation
 from gpubind.model import CAPABILITIES
-from gpubind.model.expectation import Expectation
+from gpubind.model.host import Capability
+from gpubind.model.requirements import Expectation
 
 
 def test_each_key_is_read() -> None:
@@ -19,6 +20,7 @@ def test_each_key_is_read() -> None:
     gpus = (("NVIDIA A100", 4), ("NVIDIA T4", 1))
     assert parse_expectation(text) == Expectation("", ("550",), gpus, ("compute",))
     assert parse_expectation(b'driver = ["550.163.01", "6.2"]\ngpus = 8\n').gpus == (("", 8),)
+    assert parse_expectation(b'capabilities = "compute"').capabilities == ("compute",)
     assert parse_expectation(b"") == Expectation()
 
 
@@ -26,17 +28,19 @@ def test_each_key_is_read() -> None:
     ("text", "why", "hint"),
     [
         ("drivers = '550'", "unknown key `drivers`", "driver"),
-        ("driver = 'latest'", "`driver` is not a version in quotes", ""),
-        ("driver = 550", "`driver` is not a version in quotes", ""),
+        ("driver = 'latest'", "driver: `latest` is not a version", ""),
+        ("driver = 550", "driver: a string is wanted, not a number", 'driver = "550"'),
         ("driver = ''\ndriver = ''", "", ""),
-        ("driver = ['']", "`driver` is not", ""),
-        ("gpus = '8'", "`gpus` is not a number", ""),
-        ("gpus = true", "`gpus` is not a number", ""),
-        ("gpus = -1", "`gpus` is not a number", ""),
-        ("gpus = 1000000", "`gpus` is not a number", ""),
-        ("[gpus]\nA100 = 'all'", "`gpus` is not a number", ""),
-        ("capabilities = 'compute'", "`capabilities` is not a list", ""),
-        ("capabilities = ['cuda']", "`capabilities` names `cuda`", "compute"),
+        ("driver = ['']", "driver[0]: `` is not a version", ""),
+        ("gpus = '8'", "gpus: a number is wanted", ""),
+        ("gpus = true", "gpus: a number is wanted", ""),
+        ("gpus = -1", "gpus: `-1` is out of range", ""),
+        ("gpus = 1000000", "gpus: `1000000` is out of range", ""),
+        ("[gpus]\nA100 = 'all'", "gpus.A100: a number is wanted", ""),
+        ("capabilities = 1", "capabilities: a string is wanted", ""),
+        ("origin = 'x'", "unknown key `origin`", ""),
+        ("partition = 'spx'", "partition: `spx` is not a mode, such as SPX/NPS1", ""),
+        ("capabilities = ['cuda']", "`cuda` is not one of compute, utility", ""),
         ("[", "", ""),
         ("\udcff", "not UTF-8 at byte 0", ""),
         ("#" * (256 << 10 | 1), "262144 at most", ""),
@@ -47,7 +51,7 @@ def test_what_is_not_understood_is_an_error_that_names_it(text: str, why: str, h
     with pytest.raises(FormatError) as caught:
         parse_expectation(text.encode("utf-8", "surrogateescape"))
     assert caught.value.code == "bad-expectation"
-    assert why in caught.value.why
+    assert why in f"{caught.value.where}: {caught.value.why}"
     assert hint in caught.value.hint
 
 
@@ -57,7 +61,7 @@ MODELS = st.dictionaries(st.text(min_size=1, max_size=30).map(printable), st.int
 
 @given(VERSIONS, MODELS, st.lists(st.sampled_from(CAPABILITIES), unique=True), st.text(max_size=20))
 def test_what_is_written_is_read_again(
-    drivers: list[str], models: dict[str, int], names: list[str], comment: str
+    drivers: list[str], models: dict[str, int], names: list[Capability], comment: str
 ) -> None:
     expected = Expectation("", tuple(drivers), tuple(sorted(models.items())), tuple(names))
     text = render_expectation(expected, comment)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpubind.errors import FormatError
-from gpubind.formats.text.policy import parse_policy
-from gpubind.model.policy import KEYS, Policy
+from gpubind.formats.text.requirements import KEYS, parse_policy
+from gpubind.model.requirements import Policy
 
 WHOLE = b"""
 driver = "525"
@@ -53,21 +53,21 @@ def test_amds_processors_may_have_features() -> None:
     [
         ("", "it requires nothing", "brings-driver"),
         ("drivers = '525'", "unknown key `drivers`", "did you mean `driver`"),
-        ("driver = 525", "`driver` is not a version in quotes", 'driver = "525"'),
-        ("driver = true", "`driver` is not a version in quotes", ""),
-        ("driver = '>=525'", "`driver` is not a version", ""),
-        ("cuda = '12.x'", "`cuda` is not a version", ""),
-        ("glibc = ''", "`glibc` is not a version", ""),
-        ("rocm = ['6']", "`rocm` is not a version", ""),
-        ("gpus = 8", "`gpus` is not a list", ""),
-        ("gpus = ['']", "`gpus` is not a list", ""),
-        ("gpus = 'sm80'", "`gpus` names `sm80`", "sm_80"),
-        ("gpus = 'sm_90a'", "`gpus` names `sm_90a`", "sm_90"),
-        ("gpus = 'gfx90a+'", "`gpus` names `gfx90a+`", "no order"),
-        ("gpus = [" + "'sm_80'," * 300 + "]", "300 texts; 256 at most", ""),
-        ("arch = 'amd64'", "`arch` names `amd64`", "x86_64"),
-        ("capabilities = 'cuda'", "`capabilities` names `cuda`", "compute"),
-        ("brings-driver = 'no'", "`brings-driver` is not true or false", ""),
+        ("driver = 525", "driver: a string is wanted, not a number", 'driver = "525"'),
+        ("driver = true", "driver: a string is wanted, not a boolean", ""),
+        ("driver = '>=525'", "driver: `>=525` is not a version", ""),
+        ("cuda = '12.x'", "cuda: `12.x` is not a version", ""),
+        ("glibc = ''", "glibc: `` is not a version", ""),
+        ("rocm = ['6']", "rocm: a string is wanted, not a list", ""),
+        ("gpus = 8", "gpus: a string is wanted, not a number", ""),
+        ("gpus = ['']", "gpus: `` is not a GPU's architecture", ""),
+        ("gpus = 'sm80'", "gpus: `sm80` is not a GPU's architecture", "sm_80"),
+        ("gpus = 'sm_90a'", "`sm_90a` is not a GPU's architecture", "sm_90"),
+        ("gpus = 'gfx90a+'", "`gfx90a+` is not a GPU's architecture", "no order"),
+        ("gpus = [" + "'sm_80'," * 300 + "]", "300 members; 256 at most", ""),
+        ("arch = 'amd64'", "arch: `amd64` is not one of x86_64, i386", ""),
+        ("capabilities = 'computer'", "`computer` is not one of compute, utility", "did you mean `compute`"),
+        ("brings-driver = 'no'", "brings-driver: a boolean is wanted, not a string", ""),
         ("[", "", ""),
         ("\udcff", "not UTF-8 at byte 0", ""),
         ("#" * (256 << 10 | 1), "262144 at most", ""),
@@ -77,5 +77,5 @@ def test_what_is_not_understood_is_an_error_that_names_it(text: str, why: str, h
     with pytest.raises(FormatError) as caught:
         parse_policy(text.encode("utf-8", "surrogateescape"))
     assert caught.value.code == "bad-policy"
-    assert why in caught.value.why
+    assert why in f"{caught.value.where}: {caught.value.why}"
     assert hint in caught.value.hint

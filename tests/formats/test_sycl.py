@@ -10,7 +10,7 @@ import zstandard
 
 from gpubind.formats.gpucode import sycl
 from gpubind.formats.gpucode.sections import parse_gpu_code
-from gpubind.formats.text.policy import parse_policy
+from gpubind.formats.text.requirements import parse_policy
 from gpubind.model.gpucode import GpuCode, vendor_of
 from tests.support.elf import elf
 

@@ -61,9 +61,8 @@ from gpubind.formats.elf.elf import is_stub, parse_ident
 from gpubind.formats.elf.ldcache import parse_ldcache, parse_ldsoconf
 from gpubind.formats.elf.named import parse_named_libraries
 from gpubind.formats.gpucode.sections import parse_gpu_code
-from gpubind.formats.text.expectation import parse_expectation
 from gpubind.formats.text.json import parse_json
-from gpubind.formats.text.policy import parse_policy
+from gpubind.formats.text.requirements import parse_expectation, parse_policy
 from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.formats.text.yaml import parse_yaml
 from gpubind.host import Host

@@ -8,7 +8,7 @@ from typing import Any, Optional
 from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.model import CAPABILITIES
-from gpubind.model.expectation import Expectation
+from gpubind.model.requirements import Expectation
 from tests.layouts.families.windows import STORE, store, wsl
 from tests.rules.situations import Case, Situation, without
 from tests.support.amd import kernel as amds_kernel

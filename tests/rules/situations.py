@@ -9,14 +9,14 @@ from gpubind import plan
 from gpubind.api.check import not_checked
 from gpubind.errors import GpubindError, NothingToBindError
 from gpubind.files import Tree
-from gpubind.formats.text.policy import parse_policy
+from gpubind.formats.text.requirements import parse_policy
 from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.image.facts import Image
 from gpubind.image.needs import read_needs
 from gpubind.inventory.vendors import nothing_to_bind
 from gpubind.model import Finding, Plan, Request
-from gpubind.model.expectation import Expectation
+from gpubind.model.requirements import Expectation
 from gpubind.model.trial import Trial
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY

@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.formats.text.policy import parse_policy
+from gpubind.formats.text.requirements import parse_policy
 from gpubind.image.needs import read_needs
 from gpubind.image.open import open_image
 from gpubind.model import CudaNote

@@ -16,8 +16,7 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.api.hosts import HostRef
-    from gpubind.model.expectation import Expectation
-    from gpubind.model.policy import Policy
+    from gpubind.model.requirements import Expectation, Policy
     from gpubind.rules.outcome import Report
 
 Texts = Optional[Sequence[str]]

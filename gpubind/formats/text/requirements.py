@@ -1,0 +1,119 @@
+"""What a site requires, in TOML.
+
+Of a node: a file of a few lines, or the table `[require]` of a configuration file.
+
+    driver = "550.163.01"
+    capabilities = ["compute", "utility"]
+
+    [gpus]
+    "NVIDIA A100-SXM4-80GB" = 8
+
+`driver` may be a list, where a node has several, and `550` is every version of that branch. `gpus = 8` means GPUs of
+any model. `partition = "CPX/NPS4"` is the mode in which AMD's GPUs are divided; it may be a list, or one of its parts.
+
+Of the hosts on which an image is to run: the file of `check --require`.
+
+    driver = "525"
+    gpus = ["sm_80+", "gfx90a"]
+    arch = ['x86_64']
+    brings-driver = false
+
+`sm_80+` is each known architecture from there up, without those of Jetson and DRIVE.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from gpubind.errors import Format, one_of
+from gpubind.formats.text.toml import parse_toml
+from gpubind.model import CAPABILITIES
+from gpubind.model.capability import known_architectures
+from gpubind.model.gpucode import INTEL, arch_order, is_of_board
+from gpubind.model.plain import Decoder
+from gpubind.model.requirements import Expectation, Policy
+
+SIZE_LIMIT = 256 << 10
+ITEMS_LIMIT = 256
+GPUS_LIMIT = 4096
+"""GPUs of a node, and models that it may have."""
+EXPECTATION = Format("bad-expectation", "malformed expectation of a node")
+POLICY = Format("bad-policy", "malformed policy")
+KEYS = tuple(name.replace("_", "-") for name in Policy._fields[1:])
+"""Those of a policy."""
+_COUNT = Annotated[int, range(GPUS_LIMIT + 1)]
+_AMD = re.compile(r"gfx[1-9][0-9]{0,2}[0-9a-f]{2}(:(sramecc|xnack)[+-]){0,2}")
+
+
+def parse_expectation(data: bytes) -> Expectation:
+    """Return what *data* expects. Errors: `FormatError` (code `bad-expectation`)."""
+    return expectation_of_table(_table(data, EXPECTATION))
+
+
+def expectation_of_table(table: dict[str, Any], prefix: str = "") -> Expectation:
+    """Return what the *table* of a TOML file expects; *prefix* stands before its keys in errors. Errors: as above."""
+    keys = {"origin": "", "drivers": "driver", "libraries": "", "partitions": "partition"}
+    counts = Decoder(EXPECTATION, prefix=prefix)
+
+    def models(value: Any, place: str) -> tuple[tuple[str, int], ...]:
+        if not isinstance(value, dict):
+            return (("", counts.value(_COUNT, value, place)),)
+        if len(value) > GPUS_LIMIT:
+            raise EXPECTATION.damaged(f"{len(value)} models; {GPUS_LIMIT} at most", place)
+        return tuple(counts.value(dict[str, _COUNT], value, place).items())
+
+    readers = {tuple[tuple[str, int], ...]: models}
+    found = Decoder(EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers).value(Expectation, table)
+    return found._replace(capabilities=tuple(dict.fromkeys(found.capabilities)))
+
+
+def parse_policy(data: bytes) -> Policy:
+    """Return the policy in *data*. Errors: `FormatError` (code `bad-policy`)."""
+    table = _table(data, POLICY)
+    if not table:
+        raise POLICY.damaged("it requires nothing", hint=f"known: {', '.join(KEYS)}")
+    found = _POLICY.value(Policy, table)
+    names = found.capabilities
+    return found._replace(
+        arch=tuple(dict.fromkeys(found.arch)),
+        capabilities=None if names is None else tuple(name for name in CAPABILITIES if name in names),
+    )
+
+
+def _table(data: bytes, kind: Format) -> dict[str, Any]:
+    if len(data) > SIZE_LIMIT:
+        raise kind.damaged(f"{len(data)} bytes; {SIZE_LIMIT} at most")
+    return parse_toml(data, kind.code, kind.what)
+
+
+def _gpus(value: Any, place: str) -> tuple[str, ...]:
+    texts = _TEXTS.value(tuple[str, ...], value, place)
+    gpus = dict.fromkeys(gpu for text in texts for gpu in _stands_for(text, place))
+    return tuple(sorted(gpus, key=lambda gpu: (not gpu.startswith("sm_"), arch_order(gpu))))
+
+
+def _stands_for(text: str, place: str) -> Iterator[str]:
+    """Yield the architectures that *text* stands for."""
+    name, known = text.removesuffix("+"), known_architectures()
+    if _AMD.fullmatch(text) or text in INTEL:
+        yield text
+    elif name in known:
+        above = known[known.index(name) :] if name != text else (name,)
+        yield from (gpu for gpu in above if gpu == name or not is_of_board(gpu))
+    else:
+        is_others = name != text and (_AMD.fullmatch(name) or name in INTEL)
+        known = (*known, "gfx90a", *INTEL)
+        hint = "AMD's and Intel's architectures have no order: name each" if is_others else one_of(known, text)
+        raise POLICY.damaged(f"`{text[:100]}` is not a GPU's architecture", place, hint)
+
+
+_TEXTS = Decoder(POLICY, members=ITEMS_LIMIT, is_toml=True)
+_POLICY = Decoder(
+    POLICY,
+    keys={"origin": "", "brings_driver": "brings-driver"},
+    members=ITEMS_LIMIT,
+    is_toml=True,
+    readers={tuple[str, ...]: _gpus},
+)
