@@ -32,9 +32,7 @@ from gpubind.model.layouts import DXG, TEGRA_CONTROL, TEGRA_RELEASE, WSL_LIBRARI
 
 DRM = ("drm",)
 SOC_FAMILY = "/sys/devices/soc0/family"
-AMD_MODULE = "/sys/module/amdgpu"
 NVIDIA_MODULE = "/sys/module/nvidia"
-INTEL_MODULES = ("/sys/module/i915", "/sys/module/xe", "/sys/module/habanalabs")
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""

@@ -48,6 +48,14 @@ class VendorRow(NamedTuple):
     """A variable and its value that show no GPU."""
     reader: str
     """The library that reads `variable`, as cases of findings call it; empty: it chooses no nodes."""
+    inventory: str
+    """The function that reads its inventory, `module:function`; or its inventories."""
+    modules: tuple[str, ...] = ()
+    """Where its kernel drivers are loaded. Beside another vendor's GPUs its own count if one is."""
+    counts: str = ""
+    """The function that then decides; empty: they count."""
+    waits: bool = False
+    """Whether it is read after the others if it does not count: many distributions ship its user space."""
     userspace: Optional[Userspace] = None
     has_version: bool = True
     """Whether its driver has a version: Intel's is part of the kernel, and of no one user space."""
@@ -84,6 +92,8 @@ COMPUTE_RUNTIME = Userspace(
     "libze_loader.so.1: cannot open shared object file",
 )
 
+AMD_MODULE = "/sys/module/amdgpu"
+
 VENDOR_ROWS: dict[Vendor, VendorRow] = {
     "nvidia": VendorRow(
         option="nv",
@@ -91,6 +101,7 @@ VENDOR_ROWS: dict[Vendor, VendorRow] = {
         kind="nvidia.com/gpu",
         no_gpu=("NVIDIA_VISIBLE_DEVICES", "void"),
         reader="cuda",
+        inventory="gpubind.inventory.sources:read",
     ),
     "amd": VendorRow(
         option="rocm",
@@ -98,6 +109,9 @@ VENDOR_ROWS: dict[Vendor, VendorRow] = {
         kind="amd.com/gpu",
         no_gpu=("ROCR_VISIBLE_DEVICES", "-1"),
         reader="rocr",
+        inventory="gpubind.inventory.amd.inventory:read_inventory",
+        modules=(AMD_MODULE,),
+        waits=True,
         userspace=ROCM,
     ),
     "intel": VendorRow(
@@ -106,6 +120,9 @@ VENDOR_ROWS: dict[Vendor, VendorRow] = {
         kind="intel.com/gpu",
         no_gpu=("ZE_AFFINITY_MASK", ""),
         reader="",
+        inventory="gpubind.inventory.intel.inventory:read_inventory",
+        modules=("/sys/module/i915", "/sys/module/xe", "/sys/module/habanalabs"),
+        counts="gpubind.inventory.intel.devices:counts_beside_others",
         userspace=COMPUTE_RUNTIME,
         has_version=False,
     ),

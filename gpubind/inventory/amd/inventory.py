@@ -25,7 +25,7 @@ from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import read_tables
 from gpubind.inventory.locate import locate
 from gpubind.inventory.needed import needed_files
-from gpubind.inventory.nodes import AMD_MODULE, PCI_DEVICES, Devices, driver_kind, hidden_gpus, hides_some, natural
+from gpubind.inventory.nodes import PCI_DEVICES, Devices, driver_kind, hidden_gpus, hides_some, natural
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.model import (
     Decision,
@@ -49,6 +49,7 @@ from gpubind.model.layouts import (
     amdgpu_directories,
     library_directories,
 )
+from gpubind.model.vendors import AMD_MODULE
 
 DEFAULT = "/opt/rocm"
 RUNTIME = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")

@@ -9,7 +9,7 @@ from gpubind.errors import CommandError, GpubindError, UsageError
 from gpubind.formats.driver.cdi import KINDS
 from gpubind.host import Host
 from gpubind.image.reference import native_reference
-from gpubind.inventory.nodes import AMD_MODULE, NVIDIA_MODULE
+from gpubind.inventory.nodes import NVIDIA_MODULE
 from gpubind.launch.caller import remote_of
 from gpubind.launch.lasting import for_each_start
 from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
@@ -21,6 +21,7 @@ from gpubind.launch.wrap.unread import without_plan
 from gpubind.machine.listener import has_command
 from gpubind.model import Gpu, Vendor, by_address, named
 from gpubind.model.notice import Message, Notice
+from gpubind.model.vendors import AMD_MODULE
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
 from gpubind.runtimes.lost_choice import choice_by_count

@@ -12,7 +12,7 @@ from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUBBED
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.inventory.nodes import AMD_MODULE, NVIDIA_MODULE, NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays, pci_driver
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays, pci_driver
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
 from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
@@ -22,6 +22,7 @@ from gpubind.model.capability import Chip, Refusal, chip_of
 from gpubind.model.cuda import branch_of
 from gpubind.model.files import ABSENT
 from gpubind.model.layouts import STANDARD_PROGRAMS, programs_beside
+from gpubind.model.vendors import AMD_MODULE
 from gpubind.rules.preflight import Preflight
 
 NVML, SMI = "libnvidia-ml.so.1", "nvidia-smi"

@@ -1,0 +1,77 @@
+"""NVIDIA's inventories, and the order of sources. Its files come from one source:
+
+1. With `--source cdi`: the CDI specs. If they have no device of NVIDIA's, the next that the list below allows.
+2. `nvidia-container-cli list`, by name, or with `auto` where the list in force is the shipped one.
+3. With `--source driver`: the files that carry the driver's version. Else the list file.
+4. With `auto`: the CDI specs, where none of these finds libcuda.
+
+CDI is read here, the others in `nvidia.inventory`, which completes the files of any source.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from gpubind.errors import HostReadError
+from gpubind.host import Host, ListFile
+from gpubind.inventory.nvidia import inventory as nvidia
+from gpubind.model import Inventory, PassedOver, Request
+
+
+def read(host: Host, request: Request, listfile: Optional[ListFile] = None) -> list[Inventory]:
+    """Return NVIDIA's inventory; with `--source cdi` also those of other vendors' CDI devices. Errors: its own."""
+    if request.source == "cdi":
+        return _named_by_cdi(host, request, listfile)
+    inventory = nvidia.read_inventory(host, request, listfile)
+    is_final = request.source != "auto" or listfile or nvidia.has_libcuda(inventory.files)
+    return [inventory if is_final else _completed_by_cdi(host, request, inventory)]
+
+
+def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
+    """Return the inventories of the CDI devices that *request* means; if no spec serves, that of another source.
+
+    Errors: those of `choose`; `HostReadError` (code `stale-cdi-device`) if no library of a named device is left.
+    """
+    from gpubind.inventory.cdi.devices import driver_claims, other_inventory
+    from gpubind.inventory.cdi.specs import REFRESH, choose, stale_findings
+
+    choice = choose(host, request)
+    if isinstance(choice, PassedOver):
+        return [nvidia.read_inventory(host, request, listfile, choice)]
+    inventories = []
+    if choice.driver:
+        serving = driver_claims(host, choice)
+        if isinstance(serving, PassedOver) and request.cdi_devices:
+            # Another source would provide the driver, but with every GPU.
+            what = f"nothing is left of what `{choice.driver_names[0]}` brings"
+            raise HostReadError("stale-cdi-device", what, where=choice.driver[0].at, why=serving.why, hint=REFRESH)
+        inventories.append(nvidia.read_inventory(host, request, listfile, serving))
+    if choice.others:
+        inventories.append(other_inventory(host, choice))
+    first = inventories[0]
+    files = [choice.registry.devices[str(name)][0] for name in choice.names]
+    used = [loaded for loaded in choice.registry.specs if loaded in files]
+    stale = stale_findings(host, used, first.driver.kernel_version, first.gpus, "error")
+    return [first._replace(findings=(*first.findings, *stale)), *inventories[1:]]
+
+
+def _completed_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inventory:
+    """Return *inventory*, which lacks libcuda, or the one of the CDI specs if they have it.
+
+    A list that a user or a site gives takes precedence.
+    """
+    from gpubind.inventory.cdi.devices import driver_claims
+    from gpubind.inventory.cdi.specs import choose
+
+    if not host.liblist(nvidia.LIST_NAME).shipped:
+        return inventory
+    choice = choose(host.lenient, request)
+    serving = None if isinstance(choice, PassedOver) or not choice.driver else driver_claims(host, choice)
+    if serving is None or isinstance(serving, PassedOver):
+        return inventory
+    found = nvidia.read_inventory(host, request, None, serving)
+    if not nvidia.has_libcuda(found.files):
+        return inventory
+    before = inventory.source
+    passed = PassedOver(before.served, "no-libcuda", "it finds no libcuda.so.1 of this driver")
+    return found._replace(source=found.source._replace(passed_over=(*before.passed_over, passed)))
