@@ -17,7 +17,7 @@ from gpubind.formats.driver.engines import PROGRAMS as PROGRAMS_OF_ENGINES
 from gpubind.formats.driver.engines import version_command
 from gpubind.formats.driver.nvidia_cli import list_argv
 from gpubind.formats.driver.nvidia_smi import CAPABILITIES, GPUS
-from gpubind.formats.elf.glibc import CONVERTERS, PROGRAMS, is_member
+from gpubind.formats.elf.elf import CONVERTERS, PROGRAMS, is_member
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host
 from gpubind.host.surveyed import CPUINFO, GROUPS, SurveyedHost, SurveyedTree

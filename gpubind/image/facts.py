@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal, Optional
 from gpubind.errors import HostReadError
 from gpubind.files import Tree, glob, glob_or_note
 from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES, driver_version_of
-from gpubind.formats.elf.elf import ElfIdent, NotElf, split_library_path
-from gpubind.formats.elf.glibc import LIBC
+from gpubind.formats.elf.elf import LIBC, ElfIdent, NotElf, split_library_path
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import prefixes_of, read_cuda
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment

@@ -22,8 +22,7 @@ from gpubind.files.facts import NAMED_LIBRARIES
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.formats.driver.names import driver_section, rocm_section
 from gpubind.formats.driver.require import least_driver, requirements_of
-from gpubind.formats.elf.elf import ElfFacts, split_library_path
-from gpubind.formats.elf.glibc import is_member
+from gpubind.formats.elf.elf import ElfFacts, is_member, split_library_path
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import (
     directories_for,

@@ -13,7 +13,7 @@ from posixpath import dirname
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.formats.elf.glibc import LIBC
+from gpubind.formats.elf.elf import LIBC
 from gpubind.inventory.claims import is_clean
 from gpubind.model import READ_ONLY, ContainerPath, Found, HostFile, Missing, RootedPath
 from gpubind.model.layouts import SYSTEM_DIRECTORIES

@@ -33,14 +33,14 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
     """
     named = bool(request.vendors)
     asked: Iterable[Vendor] = request.vendors or sorted(
-        VENDORS, key=lambda vendor: VENDOR_ROWS[vendor].waits and not _counts(host, vendor)
+        VENDORS, key=lambda vendor: VENDOR_ROWS[vendor].waits and not _is_used_beside(host, vendor)
     )
     if request.cdi_devices and not named:
         asked = ["nvidia"]  # the devices name their vendors
     inventories: list[Inventory] = []
     errors: list[tuple[Vendor, NothingToBindError]] = []
     for vendor in asked:
-        if inventories and not named and not _counts(host, vendor):
+        if inventories and not named and not _is_used_beside(host, vendor):
             continue
         try:
             found = _function(VENDOR_ROWS[vendor].inventory)(host, request, listfile)
@@ -53,11 +53,11 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
     return Surveyed(tuple(inventories), tuple(findings))
 
 
-def _counts(host: Host, vendor: Vendor) -> bool:
-    """Return whether *vendor*'s devices are there for computing, where another vendor's are, too."""
+def _is_used_beside(host: Host, vendor: Vendor) -> bool:
+    """Return whether *vendor*'s devices are used with those of another: they are there for computing."""
     row = VENDOR_ROWS[vendor]
     is_loaded = any(host.lenient.dev.has(module) for module in row.modules)
-    return is_loaded and (not row.counts or bool(_function(row.counts)(host)))
+    return is_loaded and (not row.used_beside or bool(_function(row.used_beside)(host)))
 
 
 def _function(name: str) -> Callable[..., Any]:

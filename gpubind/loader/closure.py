@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.formats.elf.glibc import is_member
+from gpubind.formats.elf.elf import is_member
 from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Container
 from gpubind.loader.search import Loader

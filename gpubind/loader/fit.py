@@ -17,8 +17,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.files import Tree, glob
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent
-from gpubind.formats.elf.glibc import is_member
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, is_member
 from gpubind.frozen import NamedTuple
 from gpubind.loader.musl import has_gcompat
 from gpubind.loader.search import Loader, newest, prefix_of

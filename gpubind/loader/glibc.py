@@ -13,8 +13,7 @@ from typing import Optional, Union
 
 from gpubind.files import Tree
 from gpubind.formats.driver.names import known
-from gpubind.formats.elf.elf import ElfIdent, NotElf
-from gpubind.formats.elf.glibc import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, is_loader, is_member
+from gpubind.formats.elf.elf import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, ElfIdent, NotElf, is_loader, is_member
 from gpubind.loader.fit import fit_files
 from gpubind.loader.hwcaps import LEVELS
 from gpubind.loader.search import Loader

@@ -11,8 +11,7 @@ from posixpath import basename
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.formats.elf.elf import ElfFacts
-from gpubind.formats.elf.glibc import LIBC
+from gpubind.formats.elf.elf import LIBC, ElfFacts
 
 GCOMPAT = "/lib/libgcompat.so.0"
 """Stands in for glibc where musl is the C library; programs of glibc name a loader that loads it first."""

@@ -13,8 +13,7 @@ from typing import Literal, Optional, Union
 
 from gpubind.files import Tree, glob
 from gpubind.files.ldconfig import read_ldcache, read_ldsoconf
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
-from gpubind.formats.elf.glibc import LIBC
+from gpubind.formats.elf.elf import LIBC, ElfFacts, ElfIdent, NotElf
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
 from gpubind.frozen import NamedTuple
 from gpubind.loader.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms

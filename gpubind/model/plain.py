@@ -92,7 +92,7 @@ class Decoder:
         """Whether values are read as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, no
         unknown ones; a whole fraction is a number, a number or boolean is a string, null is empty or 0."""
         self.is_toml = is_toml
-        """Whether somebody wrote the document by hand: an unknown key is an error, a list of one may be its member."""
+        """Whether the document is written by hand: an unknown key is an error, a list of one may be its member."""
         self.rows = rows
         """NamedTuples that are lists of their fields."""
         self._readers: dict[Any, _Reader] = dict(readers or {})

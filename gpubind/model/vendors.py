@@ -51,11 +51,11 @@ class VendorRow(NamedTuple):
     inventory: str
     """The function that reads its inventory, `module:function`; or its inventories."""
     modules: tuple[str, ...] = ()
-    """Where its kernel drivers are loaded. Beside another vendor's GPUs its own count if one is."""
-    counts: str = ""
-    """The function that then decides; empty: they count."""
+    """The directories of its kernel drivers. Beside another vendor's, its devices are used only if one is loaded."""
+    used_beside: str = ""
+    """The function that then decides whether they are; empty: they are."""
     waits: bool = False
-    """Whether it is read after the others if it does not count: many distributions ship its user space."""
+    """Whether it is read after the others if they are not: many distributions ship its user space."""
     userspace: Optional[Userspace] = None
     has_version: bool = True
     """Whether its driver has a version: Intel's is part of the kernel, and of no one user space."""
@@ -122,7 +122,7 @@ VENDOR_ROWS: dict[Vendor, VendorRow] = {
         reader="",
         inventory="gpubind.inventory.intel.inventory:read_inventory",
         modules=("/sys/module/i915", "/sys/module/xe", "/sys/module/habanalabs"),
-        counts="gpubind.inventory.intel.devices:counts_beside_others",
+        used_beside="gpubind.inventory.intel.devices:counts_beside_others",
         userspace=COMPUTE_RUNTIME,
         has_version=False,
     ),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.formats.driver.names import known
-from gpubind.formats.elf.glibc import LIBC
+from gpubind.formats.elf.elf import LIBC
 from gpubind.frozen import NamedTuple
 from gpubind.model import (
     USERSPACES,

@@ -14,8 +14,7 @@ from posixpath import basename
 from shlex import join, quote
 from typing import Optional
 
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent
-from gpubind.formats.elf.glibc import LIBC
+from gpubind.formats.elf.elf import LIBC, ElfFacts, ElfIdent
 from gpubind.loader.container import Container
 from gpubind.loader.execve import is_library
 from gpubind.loader.musl import GCOMPAT, has_gcompat, musl_in

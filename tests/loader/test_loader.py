@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.elf.glibc import is_member
+from gpubind.formats.elf.elf import is_member
 from gpubind.formats.elf.ldcache import parse_ldsoconf
 from gpubind.loader.closure import host_closure
 from gpubind.loader.search import Loader

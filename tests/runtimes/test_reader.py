@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubind.runtimes.cmdline import tables
+from gpubind.runtimes.cmdline import programs
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import PFLAG, Line, Trouble, read_options, table
 from gpubind.runtimes.cmdline.values import map_word, parse_bool, parse_list, parse_map
@@ -119,10 +119,10 @@ def test_every_word_is_an_option_a_value_or_the_rest(words: list[str]) -> None:
     assert words[len(words) - len(left) :] == left
 
 
-@pytest.mark.parametrize("name", tables._texts())
+@pytest.mark.parametrize("name", programs._texts())
 def test_no_table_has_an_option_twice(name: str) -> None:
-    known = tables.options_of(name)
-    count = len(tables._texts()[name].replace("|", " ").split())
+    known = programs.options_of(name)
+    count = len(programs._texts()[name].replace("|", " ").split())
     unnamed = [option for option in known.letters.values() if option.name not in known.names]
     assert count == len(known.names) + len({option.name for option in unnamed})
 
@@ -130,4 +130,4 @@ def test_no_table_has_an_option_twice(name: str) -> None:
 def test_every_program_and_subcommand_has_a_table() -> None:
     starts = (start for program in PROGRAMS.values() for start in program.subcommands.values())
     named = {*(start.options for start in starts), *(program.options for program in PROGRAMS.values())}
-    assert_listed(tables._texts(), sorted(named - {""}), add="gpubind/model/data/options.txt: add the table `{}`")
+    assert_listed(programs._texts(), sorted(named - {""}), add="gpubind/model/data/options.txt: add the table `{}`")

@@ -16,7 +16,7 @@ from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.launch.wrap import gpus
 from gpubind.launch.wrap.prefix import HINT, Prefix, read_prefix
-from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS, Program, StartCommand
+from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, OTHERS, PROGRAMS, Program, StartCommand, options_of
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
     GETOPT_PERMUTING,
@@ -27,7 +27,6 @@ from gpubind.runtimes.cmdline.reader import (
     argument,
     read_options,
 )
-from gpubind.runtimes.cmdline.tables import BWRAP_BINDS, options_of
 from gpubind.runtimes.cmdline.values import parse_bool
 from gpubind.runtimes.runtime import an_option_a_line
 

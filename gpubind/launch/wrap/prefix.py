@@ -14,9 +14,8 @@ from typing import Optional
 from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.programs import PROGRAMS, options_of
 from gpubind.runtimes.cmdline.reader import GETOPT, NICE, SINGLE_DASH, Line, Reader, Trouble, argument, read_options
-from gpubind.runtimes.cmdline.tables import options_of
 
 HINT = "write `gpubind wrap --` right before the runtime's own name: `... gpubind wrap -- singularity exec ...`"
 _INTO_TEXT = "put `gpubind wrap --` into that text, right before the runtime's name"

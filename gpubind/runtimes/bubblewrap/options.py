@@ -11,8 +11,7 @@ from typing import Optional
 from gpubind.frozen import NamedTuple
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, HostPath
-from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
+from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, PROGRAMS
 
 _UNSEEN = (
     *("args", "bind-data", "bind-fd", "file", "overlay", "overlay-src", "ro-bind-data", "ro-bind-fd"),

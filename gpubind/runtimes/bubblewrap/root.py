@@ -18,8 +18,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.model import EnvVar, Missing, Mount, Plan
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
-from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
+from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, PROGRAMS
 from gpubind.runtimes.edits import RuntimeArguments, edits_of
 from gpubind.runtimes.environment import Values, compose, known
 from gpubind.runtimes.runtime import Start

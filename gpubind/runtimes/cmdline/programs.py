@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Literal, Optional, Union, get_args
 
 from gpubind.frozen import NamedTuple
+from gpubind.model.data import read_data
 from gpubind.runtimes.cmdline import reader
-from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Step, Trouble, read_options
-from gpubind.runtimes.cmdline.tables import options_of
+from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Step, Trouble, read_options, table
 
 Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
 """The words after the options: an image and a command; an image and an instance's name; a container's name, with the
@@ -23,6 +25,24 @@ EVERY: tuple[Action, ...] = get_args(Action)
 ENGINES = ("docker", "nerdctl", "podman")
 COMPOSED = {"build", "buildx", "create", "run", "up", "watch"}
 """Words of these programs' builds and of Compose, which may use GPUs that files name."""
+
+
+BWRAP_BINDS = ("bind", "bind-try", "dev-bind", "dev-bind-try", "ro-bind", "ro-bind-try")
+"""The options of bubblewrap that bind a path of the host."""
+_SECTION = re.compile(r"^\[(.*)\]\n((?:  .*\n)*)", re.MULTILINE)
+
+
+def options_of(*names: str) -> OptionTable:
+    """Return the options of programs and subcommands *names*; none for one that has no table."""
+    return table(*(_texts().get(name, "") for name in names))
+
+
+@cache
+def _texts() -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for names, options in _SECTION.findall(read_data("model/data/options.txt").decode()):
+        texts.update({name: texts.get(name, "") + options for name in names.split(", ")})
+    return texts
 
 
 class StartCommand(NamedTuple):

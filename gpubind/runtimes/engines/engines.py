@@ -24,8 +24,8 @@ from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, DeviceNode, Finding, Missing, Plan, Severity, finding
 from gpubind.model.environ import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
+from gpubind.runtimes.cmdline.programs import options_of
 from gpubind.runtimes.cmdline.reader import Options
-from gpubind.runtimes.cmdline.tables import options_of
 from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, unsayable_path
 from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman

@@ -17,7 +17,7 @@ from gpubind.cli.declarations import PlanOptions
 from gpubind.launch.oci.passing import MARKS, SWITCHES, VALUED, config_of, may_request, read, split
 from gpubind.model import Finding
 from gpubind.model.notice import Notice
-from gpubind.runtimes.cmdline.tables import options_of
+from gpubind.runtimes.cmdline.programs import options_of
 from tests.launch.oci.bundles import bundle, config
 
 ENGINE = ("--root", "/run/create", "--log", "/run/log.json", "--log-format", "json", "--systemd-cgroup")
