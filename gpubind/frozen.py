@@ -64,6 +64,18 @@ else:
     NamedTuple = type.__new__(_Maker, "NamedTuple", (), {})
 
 
+class FrozenDict(dict[str, str]):
+    """A dict that cannot be changed, as a field of a frozen value; `json` and `pickle` take it for a dict."""
+
+    def _refuse(self, *values: Any, **named: Any) -> Any:
+        raise TypeError("a frozen value cannot be changed")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+
 def types_of(kind: type) -> dict[str, Any]:
     """Return the types of the fields of *kind*, as `typing.get_type_hints`.
 

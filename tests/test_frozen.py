@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import json
+import operator
 import pickle
+from collections.abc import Callable
 from typing import NamedTuple as TypingNamedTuple
 from typing import Optional, get_type_hints
 
 import pytest
 
-from gpubind.frozen import NamedTuple, types_of
+from gpubind.frozen import FrozenDict, NamedTuple, types_of
+from gpubind.model import ImageFacts
+from tests.support.images import glibc, image, sandbox
 
 
 class Ours(NamedTuple):
@@ -58,3 +63,29 @@ def test_a_value_is_a_frozen_tuple_with_names_and_defaults() -> None:
     assert (value.x, value.total, repr(value)) == (1, 8, "Ours(x=1, y=7)")
     assert value._replace(y=None).y is None
     assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == value
+
+
+def test_no_field_of_a_value_can_be_changed_and_its_dict_is_copied_as_any() -> None:
+    made = FrozenDict({"PATH": "/bin"})
+    changes: tuple[Callable[[dict[str, str]], object], ...] = (
+        lambda value: value.update(PATH="/x"),
+        lambda value: value.pop("PATH"),
+        lambda value: value.setdefault("HOME", "/"),
+        lambda value: value.clear(),
+        lambda value: operator.setitem(value, "PATH", "/x"),
+        lambda value: operator.delitem(value, "PATH"),
+        lambda value: value.__ior__({"PATH": "/x"}),
+        lambda value: value.popitem(),
+    )
+    for change in changes:
+        with pytest.raises(TypeError, match="cannot be changed"):
+            change(made)
+    assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == json.loads(json.dumps(made)) == {"PATH": "/bin"}
+
+
+def test_what_is_known_of_an_image_cannot_be_changed_by_who_reads_it() -> None:
+    facts = image(glibc(), sandbox("export PATH=/opt/bin:/bin")).facts
+    for read in (facts, ImageFacts.from_dict(facts.to_dict())):
+        assert read.env["PATH"].startswith("/opt/bin:/bin:")
+        assert isinstance(read.env, FrozenDict)
+    assert pickle.loads(pickle.dumps(facts)) == facts  # as a plan has it

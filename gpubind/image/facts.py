@@ -10,7 +10,7 @@ from gpubind.errors import HostReadError
 from gpubind.files import Tree, glob, glob_or_note
 from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES, driver_version_of
 from gpubind.formats.elf.elf import LIBC, ElfIdent, NotElf, split_library_path
-from gpubind.frozen import NamedTuple
+from gpubind.frozen import FrozenDict, NamedTuple
 from gpubind.image.cuda import prefixes_of, read_cuda
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.image.rocm import read_rocm
@@ -108,7 +108,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         libstdcxx=newest(libstdcxx.version_definitions, "GLIBCXX") if libstdcxx else None,
         loader_directories=loader.directories,
         singularity=not isinstance(tree.list(ENVIRONMENT), Missing),
-        env=env,
+        env=FrozenDict(env),
         undecided=tuple(name for name in undecided if _VARIABLE.fullmatch(name)),
         driver=tuple(library for library in libraries if library is not None),
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),

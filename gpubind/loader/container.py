@@ -21,7 +21,7 @@ from gpubind.loader.musl import is_own, musl_of, system_directories
 from gpubind.loader.namespace import Cover, MountedTree, Namespace, OwnMounts, Place, UserBind
 from gpubind.loader.search import Failure, Glibc, Hit, LibrarySearch, Loader, Located, Object, newest, refused, why_not
 from gpubind.loader.verdict import lacking
-from gpubind.model import ABSENT, EnvVar, FileKind, Missing, Mount
+from gpubind.model import EnvVar, FileKind, Missing, Mount
 from gpubind.model.cuda import version_key
 
 OBJECTS_LIMIT = 4096
@@ -146,14 +146,14 @@ class Container:
     def closure(self, path: str) -> Optional[Closure]:
         """Return the closure of the library or program at *path*; None if it cannot be read."""
         first = self.locate(path)
-        facts = Missing("absent") if first is None else first.tree.elf(first.at)
-        return None if first is None or isinstance(facts, Missing) else self._closure(first, facts)
+        facts = None if first is None else first.elf
+        return None if first is None or facts is None else self._closure(first, facts)
 
     def _glibc(self, own: Glibc) -> Glibc:
         """Return the glibc that programs get: the plan's where it is bound over the image's *own*."""
         there = self.locate(own.path)
-        facts = there.tree.elf(there.at) if there is not None and there.mount is not None else None
-        version = newest(facts.version_definitions, "GLIBC") if isinstance(facts, ElfFacts) else None
+        facts = there.elf if there is not None and there.mount is not None else None
+        version = None if facts is None else newest(facts.version_definitions, "GLIBC")
         return own if there is None or version is None else Glibc(there.at, version, own.arch)
 
     def _library_path(self, env: Iterable[EnvVar], own: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
@@ -182,8 +182,8 @@ class Container:
         return place.kind == "dir" if isinstance(place, Place) else False if place.why == "absent" else None
 
     def _load(self, first: Located, beside: tuple[str, ...] = ()) -> Loaded:
-        facts = first.tree.elf(first.at)
-        if isinstance(facts, Missing):
+        facts = first.elf
+        if facts is None:
             return Loaded((first,), (Failure("unreadable", first.path, None, first.path, why_not(first)),))
         closure = self._closure(first, facts, beside)
         failures = list(closure.missing)
@@ -227,8 +227,8 @@ class Container:
                 if musl is not None and is_own(name):
                     continue
                 found = self._search.find(name, here, last)
-                elf = found.file.tree.elf(found.file.at) if isinstance(found, Hit) else ABSENT
-                if isinstance(found, Failure) or isinstance(elf, Missing):
+                elf = found.file.elf if isinstance(found, Hit) else None
+                if isinstance(found, Failure) or elf is None:
                     names[name] = None
                     missing.append(found if isinstance(found, Failure) else refused(name, here.file.path, found.file))
                     continue
@@ -258,8 +258,8 @@ class Container:
         consumer = program._replace(rpaths=(), runpath=())
         for name in self.preloaded:
             hit = self._search.find(name, consumer)
-            elf = hit.file.tree.elf(hit.file.at) if isinstance(hit, Hit) else ABSENT
-            if isinstance(hit, Hit) and not isinstance(elf, Missing):
+            elf = hit.file.elf if isinstance(hit, Hit) else None
+            if isinstance(hit, Hit) and elf is not None:
                 yield name, self._mapped(hit.file, elf, dirname(hit.file.path), beside)
 
 

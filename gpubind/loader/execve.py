@@ -78,9 +78,8 @@ def is_library(file: Located) -> bool:
     """Return whether *file* is only for dlopen: it has no interpreter and is named as a library. Of a damaged file only
     the name decides.
     """
-    elf = file.tree.elf(file.at)
-    named = _LIBRARY_NAME.search(file.path) is not None
-    return named if isinstance(elf, Missing) else elf.interpreter is None and (named or elf.soname is not None)
+    elf, named = file.elf, _LIBRARY_NAME.search(file.path) is not None
+    return named if elf is None else elf.interpreter is None and (named or elf.soname is not None)
 
 
 def library(container: Container, name: str, file: Located) -> Chain:
@@ -154,8 +153,8 @@ def is_undecided(container: Container, name: str, path: str) -> bool:
 
 def _with_loader(container: Container, names: list[str], file: Located, caller: Caller) -> Chain:
     """Return the chain of the program *file*; it stops at its loader if that may not be executed."""
-    elf = file.tree.elf(file.at)
-    loader = None if isinstance(elf, Missing) or not elf.interpreter else container.locate(elf.interpreter)
+    elf = file.elf
+    loader = None if elf is None or not elf.interpreter else container.locate(elf.interpreter)
     if loader is not None and not caller.may_execute(loader):
         return Chain((*names, loader.path), loader, Stop("mode", f"{names[-1]}: Permission denied (126)"))
     return Chain(tuple(names), file, None)

@@ -275,8 +275,8 @@ def _definitions(container: Container, newer: Mapping[str, ElfFacts]) -> _Define
     def defined(name: str) -> Optional[frozenset[str]]:
         if name not in known:
             found = container.find(name)
-            own = Missing("absent") if found is None else found.tree.elf(found.at)
-            known[name] = None if isinstance(own, Missing) else frozenset(own.version_definitions)
+            own = None if found is None else found.elf
+            known[name] = None if own is None else frozenset(own.version_definitions)
         return known[name]
 
     return defined

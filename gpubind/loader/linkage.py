@@ -17,6 +17,7 @@ from gpubind.loader.container import Closure, Container
 from gpubind.loader.search import FoundBy, Object
 from gpubind.loader.verdict import lacking
 from gpubind.model import Mount, RootedPath
+from gpubind.model.files import or_none
 
 State = Literal["found", "missing", "unknown"]
 Origin = Literal["plan", "image", "user", "host", "left-out"]
@@ -102,16 +103,14 @@ def linked_outside(container: Container, tree: Tree, path: RootedPath) -> Linked
         found = container.find(name)
         if found is None:
             return LinkUse(name, None, "missing"), None
-        provider = found.tree.elf(found.at)
-        return LinkUse(name, found.path), provider if isinstance(provider, ElfFacts) else None
+        return LinkUse(name, found.path), found.elf
 
     return LinkedFile(path, "left-out", _uses(_facts(tree, tree.real(path)), resolve))
 
 
 def _facts(tree: Tree, source: Optional[str]) -> Optional[ElfFacts]:
     at = tree.rooted(source) if source is not None else None
-    elf = tree.elf(at) if at is not None else None
-    return elf if isinstance(elf, ElfFacts) else None
+    return None if at is None else or_none(tree.elf(at))
 
 
 def _origin(here: Object, own: Origin) -> tuple[Origin, Optional[str]]:

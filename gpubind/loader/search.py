@@ -21,6 +21,7 @@ from gpubind.loader.namespace import UserBind
 from gpubind.model import Found, Missing, Mount, RootedPath, Stat, architecture
 from gpubind.model.arch import library_token
 from gpubind.model.cuda import version_key
+from gpubind.model.files import or_none
 
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
@@ -56,6 +57,11 @@ class Located(NamedTuple):
     """The bind of the user, the site or the runtime that provides it. With neither bind it is the image's."""
     real: str = ""
     """The same path with links followed, as in /proc/self/exe."""
+
+    @property
+    def elf(self) -> Optional[ElfFacts]:
+        """The facts of the ELF file; None if it is none that can be read."""
+        return or_none(self.tree.elf(self.at))
 
 
 class Failure(NamedTuple):
@@ -175,8 +181,7 @@ class Loader:
     def facts(self, soname: str) -> Optional[ElfFacts]:
         """Return the ELF facts of the file of *soname*; None if there is none, or it is damaged."""
         path = self.find(soname)
-        facts = Missing("absent") if path is None else self.tree.elf(path)
-        return None if isinstance(facts, Missing) else facts
+        return None if path is None else or_none(self.tree.elf(path))
 
     def paths(self, soname: str) -> Iterator[str]:
         """Yield the paths at which the loader looks for *soname*: of the cache, then of the directories."""

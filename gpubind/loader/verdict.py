@@ -92,7 +92,7 @@ class ImageFit(NamedTuple):
     """The fit of the files of a host with an image."""
 
     facts: ImageFacts
-    unfit: dict[RootedPath, Unfit]
+    unfit: Mapping[RootedPath, Unfit]
     """By the host file's path."""
     own_groups: tuple[tuple[Group, bool], ...]
     """The vendor-neutral groups of which the image has its own copy, each with whether it is for 32-bit programs."""

@@ -6,9 +6,11 @@ import errno
 import stat
 from functools import reduce
 from operator import or_
-from typing import Literal, NewType
+from typing import Literal, NewType, Optional, TypeVar, Union
 
 from gpubind.frozen import NamedTuple
+
+_T = TypeVar("_T")
 
 RootedPath = NewType("RootedPath", str)
 """A path as seen inside a root (driver root, dev root): `/usr/lib64/libcuda.so.1`."""
@@ -124,3 +126,8 @@ class Found(NamedTuple):
     path: RootedPath
     """Resolved: no link is left in it."""
     stat: Stat
+
+
+def or_none(answer: Union[_T, Missing]) -> Optional[_T]:
+    """Return *answer*, or None where it is missing, for whatever reason."""
+    return None if isinstance(answer, Missing) else answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
@@ -60,7 +61,7 @@ class ImageFacts(NamedTuple):
     """Where its loader searches, in order."""
     singularity: bool
     """Whether it has `/.singularity.d/env`, which makes Apptainer and SingularityCE set LD_LIBRARY_PATH."""
-    env: dict[str, str]
+    env: Mapping[str, str]
     """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
     NVIDIA_*, CUDA_VERSION, and the variables that choose GPUs, and their code."""
     undecided: tuple[str, ...]
@@ -93,7 +94,7 @@ class ImageFacts(NamedTuple):
             "arch": self.arch,
             "libc": {"family": self.libc_family, "version": self.libc_version},
             "libstdcxx": self.libstdcxx,
-            "env": self.env,
+            "env": dict(self.env),
             "undecided": list(self.undecided),
             "driver": [library._asdict() for library in self.driver],
             "vendor_neutral": list(self.vendor_neutral),

@@ -9,7 +9,7 @@ from struct import pack, unpack
 from typing import Annotated, Any, Literal, Optional, TypeVar, Union, get_args, get_origin
 
 from gpubind.errors import Format, FormatError, like, one_of
-from gpubind.frozen import types_of
+from gpubind.frozen import FrozenDict, types_of
 
 _Value = TypeVar("_Value")
 _Reader = Callable[[Any, str], Any]
@@ -120,8 +120,8 @@ class Decoder:
             return self._checked(str, arguments)
         if origin is Annotated:
             return self._checked(*arguments)
-        if origin is dict:
-            return self._dict(self._reader(arguments[1]))
+        if origin in (dict, Mapping):
+            return self._dict(self._reader(arguments[1]), dict if origin is dict else FrozenDict)
         if origin is tuple and arguments[-1] is not Ellipsis:
             return self._row(tuple(map(self._reader, arguments)))
         if origin is tuple:
@@ -166,12 +166,12 @@ class Decoder:
 
         return read
 
-    def _dict(self, read_member: _Reader) -> _Reader:
+    def _dict(self, read_member: _Reader, kind: type[dict[str, Any]]) -> _Reader:
         def read(value: Any, place: str) -> Any:
             if type(value) is not dict:
                 raise self._wrong(value, dict, place)
             start = self._at(place, "")
-            return {key: read_member(member, start + key) for key, member in value.items()}
+            return kind({key: read_member(member, start + key) for key, member in value.items()})
 
         return read
 

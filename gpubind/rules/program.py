@@ -10,11 +10,12 @@ from posixpath import basename, dirname
 from typing import Optional
 
 from gpubind.formats.driver.names import DRIVER_SONAMES, driver_section, known
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent
+from gpubind.formats.elf.elf import ElfIdent
 from gpubind.image.cuda import wheels_with
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
 from gpubind.loader.search import Failure, Located
 from gpubind.model import CAPABILITIES, Capability, Finding, Missing, cases_of, finding, named
+from gpubind.model.files import or_none
 from gpubind.model.findings import SEVERITIES
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import (
@@ -40,8 +41,8 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
         return
     left = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
     local = preflight.host.local if name.startswith("/") else None
-    on_machine = Missing("absent") if local is None else local.stat(name)
-    here = not isinstance(on_machine, Missing) and on_machine.kind == "file"
+    on_machine = None if local is None else or_none(local.stat(name))
+    here = on_machine is not None and on_machine.kind == "file"
     is_known = preflight.backend is not None and preflight.own_mounts is not None
     maybe_bound = not is_known and (here or name.startswith(FROM_THE_HOST))
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
@@ -112,8 +113,8 @@ def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
 def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
     """Yield a program whose loader (PT_INTERP) is not in the container: the kernel reports the program as missing."""
     file = _started(preflight)
-    elf = None if file is None else file.tree.elf(file.at)
-    if file is None or not isinstance(elf, ElfFacts) or not elf.interpreter or not elf.interpreter.startswith("/"):
+    elf = None if file is None else file.elf
+    if file is None or elf is None or not elf.interpreter or not elf.interpreter.startswith("/"):
         return  # static, or from the working directory
     loader = preflight.container.locate(elf.interpreter)
     ident = None if loader is None else loader.tree.ident(loader.at)

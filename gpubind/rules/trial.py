@@ -85,8 +85,8 @@ def _of_program(preflight: Preflight) -> Iterator[Prediction]:
         predicted = None if stops and unseen_programs(preflight, name) else not stops
         why = chain.stop.why if stops and chain.stop is not None else ""
         yield Prediction("program", name, (name,), predicted, why)
-    elf = file.tree.elf(file.at) if file is not None and chain.stop is None else None
-    if file is not None and isinstance(elf, ElfFacts):
+    elf = file.elf if file is not None and chain.stop is None else None
+    if file is not None and elf is not None:
         # The loader takes $ORIGIN of the path that it gets; the kernel follows links first.
         path = file.path if is_loaded else file.real or file.path
         loader = _loader(preflight.container, elf.ident.arch) if is_loaded else elf.interpreter
@@ -126,9 +126,8 @@ def _loader(container: Container, arch: Optional[str]) -> Optional[str]:
     """Return the loader for libraries of *arch*: that of the C library, which is a program, too; else musl's."""
     path = container.image.of(arch).find(LIBC)
     libc = container.locate(path) if path is not None else None
-    elf = libc.tree.elf(libc.at) if libc is not None else None
-    if isinstance(elf, ElfFacts):
-        return elf.interpreter
+    if libc is not None and libc.elf is not None:
+        return libc.elf.interpreter
     musl = musl_in(container.tree)
     return f"/lib/{musl}" if musl is not None else None
 

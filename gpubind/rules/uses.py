@@ -10,7 +10,7 @@ from gpubind.image.needs import drivers_libraries, opened_by
 from gpubind.loader.container import Container
 from gpubind.loader.fit import GLVND_CORE
 from gpubind.loader.search import Located
-from gpubind.model import Capability, Missing, Severity
+from gpubind.model import Capability, Severity
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.sides import BY_DEFAULT
 
@@ -49,8 +49,7 @@ def uses_of(image: Image, container: Container, program: Located) -> tuple[Drive
     ]
     own = {opened_by(library.name)[0] for library in libraries if program.path in library.by}
     is_sole = len({library.capability for library in libraries}) == 1 and len(own.difference(CLIENTS)) == 1
-    elf = program.tree.elf(program.at)
-    needed = () if isinstance(elf, Missing) else elf.needed
+    needed = () if program.elf is None else program.elf.needed
     found: dict[str, DriverUse] = {}
     for library in libraries:
         name = opened_by(library.name)[0]
@@ -74,8 +73,8 @@ def _has_other(container: Container, name: str) -> bool:
     """Return whether the loader *name* finds a driver in *container* that is not NVIDIA's."""
     if name in ("libGL.so.1", "libGLX.so.0"):
         own = container.find("libGL.so.1")
-        elf = Missing("absent") if own is None else own.tree.elf(own.at)
-        is_other = not isinstance(elf, Missing) and not GLVND_CORE & set(elf.needed)
+        elf = None if own is None else own.elf
+        is_other = elf is not None and not GLVND_CORE & set(elf.needed)
         return is_other or container.find(MESAS_GLX) is not None
     manifests = (one for directory in OTHERS.get(name, ()) for one in container.tree.names(directory))
     return any("nvidia" not in one for one in manifests)

@@ -30,6 +30,7 @@ from gpubind.host import Host
 from gpubind.host.programs import PROGRAM_DIRECTORIES
 from gpubind.inventory.cdi.specs import ALL, DIRECTORIES, SUFFIXES, LoadedSpec
 from gpubind.model import ABSENT, Finding, Missing, Severity, Vendor, finding
+from gpubind.model.files import or_none
 from gpubind.rules.preflight import Preflight
 
 HOOK, CDI_HOOK = "nvidia-container-runtime-hook", "nvidia-cdi-hook"
@@ -281,8 +282,7 @@ def _is_gone(host: Host, program: str) -> bool:
 
 def _daemon(preflight: Preflight) -> Optional[DaemonSettings]:
     """Return dockerd's settings; None without it, and where they are not known."""
-    settings = preflight.daemon if DOCKER in installed(preflight) else None
-    return None if isinstance(settings, Missing) else settings
+    return or_none(preflight.daemon) if DOCKER in installed(preflight) else None
 
 
 def _toolkit(preflight: Preflight) -> Union[int, Missing, None]:

@@ -18,7 +18,7 @@ from gpubind.image.cuda import wanted_cuda
 from gpubind.image.needs import OPENCL, SYNAPSE, read_intel
 from gpubind.image.synapse import HOME
 from gpubind.inventory.nodes import PCI_DEVICES
-from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing, cases_of, finding
+from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, cases_of, finding
 from gpubind.model.capability import chip_of
 from gpubind.model.cuda import branch_of, minimum_driver, minor_compatible, minor_floor
 from gpubind.planner.compat import RULE
@@ -259,8 +259,8 @@ def _host_note(preflight: Preflight) -> Optional[CudaNote]:
     for mount in preflight.plan.mounts:
         if mount.soname == "libcuda.so.1" and mount.capability != "compat32":
             located = preflight.container.locate(mount.target)
-            elf = Missing("absent") if located is None else located.tree.elf(located.at)
-            return None if isinstance(elf, Missing) else elf.cuda_note
+            elf = None if located is None else located.elf
+            return None if elf is None else elf.cuda_note
     return None
 
 

@@ -111,8 +111,7 @@ def executable_stack(preflight: Preflight) -> Iterator[Finding]:
     """Yield a library of the plan that dlopen refuses, since glibc 2.41, for the executable stack that it asks for."""
     if preflight.has_program and preflight.chain.stop is None and preflight.chain.file is not None:
         started = preflight.container.load(preflight.chain.file.path).files
-        facts = [file.tree.elf(file.at) for file in started]
-        if any(not isinstance(elf, Missing) and elf.executable_stack for elf in facts):
+        if any(file.elf is not None and file.elf.executable_stack for file in started):
             return  # the program's stack is executable from its start
     for cause in _causes(preflight, "stack"):
         yield _refused("executable-stack", cause, ())
