@@ -156,7 +156,7 @@ def execute_line(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
     """
     name = words[0]
-    program, files = named(name, environ)
+    program, files = named(name, environ, system.is_file, lambda path: system.access(path, os.X_OK))
     if program is None:
         code, what = ("not-executable", "may not be executed") if files else ("no-such-command", "is not there")
         where = files[0] if files else name if "/" in name else environ.get("PATH", "")

@@ -1,4 +1,7 @@
-"""What the kernel says of mounted file systems. It imports nothing: the memo may need it before gpubind is loaded."""
+"""What the kernel says of mounted file systems, and the bytes of a file, before most of gpubind is loaded.
+
+It imports nothing, and reports nothing to the memo.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +40,11 @@ def _is_by_root(mount: bytes) -> bool:
     return len(right) == 3 and (not is_fuse or b"user_id=0" in right[2].split(b","))
 
 
-def text_of(path: str) -> bytes:
-    """Return all of a file of /proc. Errors: `OSError`."""
+def text_of(path: str, limit: int = 1 << 30) -> bytes:
+    """Return at least the first *limit* bytes of *path*, which no listener hears. Errors: `OSError`."""
     file, data = posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), b""
     try:
-        while more := posix.read(file, _CHUNK):
+        while len(data) < limit and (more := posix.read(file, _CHUNK)):
             data += more
         return data
     finally:

@@ -12,7 +12,7 @@ import posix
 import sys
 
 from gpubind.memo.files import FORM, open_place, read_memo
-from gpubind.memo.questions import digest, first_change
+from gpubind.memo.questions import ask, digest, first_change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,6 +100,14 @@ def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfini
     finally:
         posix.close(place)
     return why
+
+
+def callers_environ() -> dict[str, str]:
+    """Return the environment of this process without the LC_CTYPE that Python sets for itself, before anything runs."""
+    environ = dict(os.environ)
+    if ask("locale", ""):
+        del environ["LC_CTYPE"]
+    return environ
 
 
 def become(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:

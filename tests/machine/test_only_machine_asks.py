@@ -185,6 +185,14 @@ def test_no_other_module_names_a_function_of_the_operating_system() -> None:
     )
 
 
+def test_what_nobody_hears_is_asked_before_the_memo_or_by_it_alone() -> None:
+    """`machine/mounts.py` reports nothing; `machine/trust.py` reports its answers itself."""
+    paths = (path for path in sorted(Path(PACKAGE).rglob("*.py")) if "machine.mounts" in path.read_text())
+    modules = [path.relative_to(PACKAGE).as_posix() for path in paths]
+    others = [one for one in modules if not one.startswith("memo/")]
+    assert others == ["launch/oci/passing.py", "launch/wrap/passing.py", "machine/trust.py"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

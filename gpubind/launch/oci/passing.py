@@ -6,11 +6,8 @@ the names that every request has; a config.json without one of them is not chang
 
 from __future__ import annotations
 
-import os
-
-from gpubind.machine import system
-from gpubind.memo.answer import become
-from gpubind.memo.questions import ask
+from gpubind.machine.mounts import text_of
+from gpubind.memo.answer import become, callers_environ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +27,8 @@ VALUED = frozenset(
 SWITCHES = frozenset(("?", "debug", "help", "h", "systemd-cgroup", "usage", "version", "v", "V"))
 """Their options without a value, before the subcommand."""
 STARTS = ("create", "run")
-READ_LIMIT, _STEP = 64 << 20, 1 << 20
-"""Bytes of a config.json that are searched, and those of one read."""
+READ_LIMIT = 64 << 20
+"""Bytes of a config.json that are searched."""
 MARKS = (
     *(b"NVIDIA_VISIBLE_DEVICES", b"AMD_VISIBLE_DEVICES", b"DOCKER_RESOURCE_"),
     *(b"CUDA_VERSION", b"cdi.k8s.io/", b"/nvidia-container-devices"),
@@ -116,10 +113,7 @@ def may_request(path: str) -> bool:
     One that does not exist requests nothing: the runtime reports it.
     """
     try:
-        with system.open_file(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) as file:
-            data = file.read(_STEP)
-            while len(data) < READ_LIMIT and (more := file.read(_STEP)):
-                data += more
+        data = text_of(path, READ_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
@@ -136,11 +130,8 @@ def may_request(path: str) -> bool:
 
 def _become(path: str, line: Sequence[str]) -> None:
     """Replace this process by the program *path* with the arguments *line*; return if the kernel refuses."""
-    environ = dict(system.environ())
-    if ask("locale", ""):
-        environ.pop("LC_CTYPE", None)  # Python's own
     try:
-        become(path, (path, *line), environ)
+        become(path, (path, *line), callers_environ())
     except OSError:
         return
 
@@ -148,6 +139,7 @@ def _become(path: str, line: Sequence[str]) -> None:
 def find_runtime(name: str) -> Optional[str]:
     """Return the path of the runtime *name*, or of the first of `RUNTIMES`; None if there is none."""
     from gpubind.launch.execute import find_program
+    from gpubind.machine import system
 
     found = (find_program(each, system.environ()) for each in ((name,) if name else RUNTIMES))
     return next((path for path in found if path is not None), None)

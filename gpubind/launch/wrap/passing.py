@@ -7,14 +7,16 @@ compares with the runtimes.
 
 from __future__ import annotations
 
+import os
+import stat
+
 from gpubind.launch.named import named
-from gpubind.machine import system
-from gpubind.memo.answer import become
+from gpubind.memo.answer import become, callers_environ
 from gpubind.memo.questions import ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Optional
 
 _SWITCHES = ("--check", "--no-check", "--quiet", "--require-gpu", "--verbose", "-q", "-qv", "-v", "-vq", "-vv")
@@ -22,7 +24,7 @@ _SWITCHES = ("--check", "--no-check", "--quiet", "--require-gpu", "--verbose", "
 WITH_SITE = ("apptainer", "singularity")
 SITES = ("/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf")
 """A program called singularity may be either."""
-_SITE_LIMIT = 1 << 20
+SITE_LIMIT = 1 << 20
 WITH_GPU_FLAGS = (*WITH_SITE, "docker", "nerdctl", "podman")
 _BEGINNINGS = ("--nv", "--rocm", "--gpus", "--runtime", "--device")
 """Every word that asks those programs for GPUs begins so. None can be shortened, or share its word with others."""
@@ -40,12 +42,10 @@ def pass_through(argv: Sequence[str]) -> None:
     Return if it may ask for one, or if it cannot be started: who reads it then says why.
     """
     line = _line(argv)
-    if line is None or not asks_for_no_gpu(line, system.environ()) or site_switches(line):
+    environ = callers_environ()
+    if line is None or not asks_for_no_gpu(line, environ) or site_switches(line, _text):
         return
-    environ = dict(system.environ())
-    if ask("locale", ""):
-        del environ["LC_CTYPE"]
-    program, _ = named(line[0], environ)
+    program, _ = named(line[0], environ, _is_file, lambda path: ask("access", (path, os.X_OK, False)) is True)
     if program is not None:
         try:
             become(program, line, environ)
@@ -67,18 +67,17 @@ def asks_for_no_gpu(words: Sequence[str], environ: Mapping[str, str]) -> bool:
     return not any(name in environ for name in VARIABLES) or not _may_start(words)
 
 
-def site_switches(words: Sequence[str]) -> tuple[str, ...]:
+def site_switches(words: Sequence[str], read: Callable[[str], bytes]) -> tuple[str, ...]:
     """Return the GPU flags that Apptainer or SingularityCE adds here (`always use nv = yes`), if *words* start one.
 
-    A file that cannot be read adds none: the program itself will report it.
+    A file that cannot be read adds none: the program itself will report it. *read* is heard while a command runs.
     """
     if not _may_start(words):
         return ()
     names: dict[str, None] = {}
     for path in SITES:
         try:
-            with system.open_file(path) as file:
-                lines = file.read(_SITE_LIMIT).split(b"\n")
+            lines = read(path).split(b"\n")
         except OSError:  # any: the program itself reads the file, too
             continue
         for line in lines:
@@ -86,6 +85,17 @@ def site_switches(words: Sequence[str]) -> tuple[str, ...]:
             if value == b"yes" and directive in (b"always use nv", b"always use rocm"):
                 names[directive.rpartition(b" ")[2].decode()] = None
     return tuple(names)
+
+
+def _is_file(path: str) -> bool:
+    facts = ask("stat", path)
+    return isinstance(facts, tuple) and stat.S_ISREG(facts[0])
+
+
+def _text(path: str) -> bytes:
+    from gpubind.machine.mounts import text_of
+
+    return text_of(path, SITE_LIMIT)
 
 
 def _may_start(words: Sequence[str]) -> bool:

@@ -16,9 +16,10 @@ from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_s
 from gpubind.launch.target import DAMAGE, StartRequest, StartTarget, start_as_written, with_target
 from gpubind.launch.wrap.command import Wrapped, arguments_of, asks_by_flag, moved, parse_command, rewritten
 from gpubind.launch.wrap.gpus import SHOWN, GpuRequest, as_written, with_image
-from gpubind.launch.wrap.passing import site_switches
+from gpubind.launch.wrap.passing import SITE_LIMIT, site_switches
 from gpubind.launch.wrap.unread import without_plan
 from gpubind.machine.listener import has_command
+from gpubind.machine.regular import read_beginning
 from gpubind.model import Gpu, Vendor, by_address, named
 from gpubind.model.notice import Message, Notice
 from gpubind.model.vendors import AMD_MODULE
@@ -44,7 +45,7 @@ def command_of_line(
     """
     as_given = Command(words, environ, changed=False)
     try:
-        line = parse_command(words, environ, site_switches(words))
+        line = parse_command(words, environ, site_switches(words, lambda path: read_beginning(path, SITE_LIMIT)))
     except UsageError as error:
         if asks_by_flag(words):
             raise
