@@ -156,7 +156,7 @@ def table() -> str:
     rows = [
         f"| {MEANS[means]} | " + ", ".join(f"[{code}](#{code})" for code in codes) + " |" for means, codes in by.items()
     ]
-    return "\n".join(["| who mends it, and how | findings |", "| --- | --- |", *rows, ""])
+    return "\n".join(["| who corrects it, and how | findings |", "| --- | --- |", *rows, ""])
 
 
 def test_no_finding_is_made_without_its_text() -> None:
