@@ -62,14 +62,14 @@ def messages_page() -> str:
     lines = [
         "# I saw this message",
         "",
-        "What programs say when a GPU or a library cannot be used, what it means, and what to do. "
-        "`gpubind explain` finds the same in a line or in a whole log, with whatever stands around it:",
+        "Messages of programs that cannot use a GPU or a library, with their meaning and remedy. "
+        "`gpubind explain` finds the same in a line or in a whole log, with any text around it:",
         "",
         '    gpubind explain "version GLIBC_2.34 not found"',
         "    gpubind explain CUDA_ERROR_NO_DEVICE",
         "    gpubind explain job.log",
         "",
-        "`gpubind check` says most of it before the job starts; the findings named here foretell the message. "
+        "`gpubind check` reports most of it before the job starts; the findings named here predict the message. "
         "Versions, numbers and libraries are examples.",
     ]
     for group in dict.fromkeys(row.group for row in messages()):
