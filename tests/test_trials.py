@@ -10,7 +10,7 @@ from typing import Optional
 
 import pytest
 
-from tests.support.trials import BrokenLawError, Case, Engine, Tally, search, tried
+from tests.support.trials import BrokenLawError, Engine, Kinds, Tally, search, tried
 
 
 def seven_or_more(rng: random.Random) -> None:
@@ -20,12 +20,12 @@ def seven_or_more(rng: random.Random) -> None:
 
 
 @contextmanager
-def opened(tally: Tally, options: Namespace) -> Iterator[Case]:
+def opened(tally: Tally, options: Namespace) -> Iterator[Kinds]:
     def case(rng: random.Random) -> None:
         tally.counts["tried"] += 1
         seven_or_more(rng)
 
-    yield case
+    yield {"small": case, "large": case}
 
 
 def ran(number: int, replay: Optional[str] = None) -> Tally:
@@ -49,6 +49,18 @@ def test_the_same_seed_makes_the_same_cases() -> None:
 
     assert len(drawn("1")) == 50
     assert drawn("1") == drawn("1") != drawn("2")
+
+
+def test_each_kind_has_its_share_and_none_begins_when_the_time_is_up() -> None:
+    @contextmanager
+    def two(tally: Tally, options: Namespace) -> Iterator[Kinds]:
+        yield {"rare": lambda _: tally.counts.update(["rare"]), "often": lambda _: tally.counts.update(["often"])}
+
+    engine = Engine("tests.test_trials", None, "cases", 1, two, {"often": 3})
+    options = Namespace(seed="1", job="0", seconds=None, replay=None)
+    assert tried(engine, 40, options).counts == {"rare": 10, "often": 30}
+    options.seconds = 1e-9
+    assert (tried(engine, 40, options).cases, tried(engine, 40, options).broken) == (0, [])
 
 
 def test_an_exception_of_a_case_is_a_broken_law() -> None:

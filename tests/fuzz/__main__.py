@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import itertools
 import os
 import random
 import resource
@@ -18,13 +17,13 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from tests.fuzz.mutate import mutated
 from tests.fuzz.targets import TARGETS, seeds_of, take
 from tests.support.bounded import peak
-from tests.support.trials import BrokenLawError, Case, Engine, Tally, main
+from tests.support.trials import BrokenLawError, Engine, Kinds, Tally, main
 
 SECONDS = 2
 SLOW = 0.2
@@ -35,10 +34,6 @@ FOUND = Path(__file__).parent / "found"
 
 class TooSlow(BaseException):
     """A case takes too long; nothing that catches exceptions catches this."""
-
-
-_NAMES = list(TARGETS)
-_TURNS = list(itertools.accumulate(TARGETS[name].weight for name in _NAMES))
 
 
 @cache
@@ -60,14 +55,12 @@ def run_case(name: str, data: bytes) -> float:
 
 
 @contextmanager
-def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Case]:
+def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Kinds]:
     """Limit this process; a case is one input for one target."""
     FOUND.mkdir(exist_ok=True)
     limit()
 
-    def case(rng: random.Random) -> None:
-        turn = rng.randrange(_TURNS[-1])
-        name = options.target or next(name for name, end in zip(_NAMES, _TURNS) if turn < end)
+    def case(name: str, rng: random.Random) -> None:
         data = mutated(rng, rng.choice(_seeds(name)), _seeds(name), TARGETS[name].words)
         tally.counts[name] += 1
         try:
@@ -79,7 +72,7 @@ def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Case]:
         if seconds >= SLOW:
             tally.largest(f"seconds of {name}", round(seconds, 2))
 
-    yield case
+    yield {name: partial(case, name) for name in ([options.target] if options.target else TARGETS)}
 
 
 def keep(name: str, data: bytes, error: Exception) -> None:
@@ -110,8 +103,9 @@ ENGINE = Engine(
     "cases",
     100_000,
     opened,
+    {name: target.weight for name, target in TARGETS.items()},
     seed=str(random.randrange(10**9)),
-    declare=lambda parser: parser.add_argument("--target", choices=_NAMES),
+    declare=lambda parser: parser.add_argument("--target", choices=TARGETS),
 )
 
 

@@ -28,7 +28,7 @@ from tests.support.changes import CHANGES, Change, a_read_only_mount, why_not_dr
 from tests.support.faults import FAULTS
 from tests.support.memo import IS_ROOT, Bench, Outcome, bench_in
 from tests.support.privileges import leave_mounts, obey_permissions
-from tests.support.trials import BrokenLawError, Case, Engine, Tally, main
+from tests.support.trials import BrokenLawError, Engine, Kinds, Tally, main
 
 STEPS = 8
 """Changes to one command before the next one has its turn."""
@@ -173,7 +173,7 @@ def whole_program(bench: Bench, words: tuple[str, ...], memo: str) -> Outcome:
 
 
 @contextmanager
-def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Case]:
+def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Kinds]:
     """Make a bench; count how often a memo was served, and how often each kind of question found a change.
 
     The kinds of changes that cannot be made here are notes, each with the reason.
@@ -184,7 +184,7 @@ def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Case]:
         if a_read_only_mount not in unable:
             leave_mounts()
         law = Law(bench, [change for change in CHANGES if change not in unable])
-        yield law.case
+        yield {"changes": law.case}
         bench.unmount()
         tally.counts.update({"served": bench.served, **{kind: bench.changes.count(kind) for kind in ASKED}})
         tally.notes.update({change.__name__: why for change, why in unable.items()})

@@ -22,18 +22,19 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import gpubind
 from tests.law.__main__ import _LATE
-from tests.support import amd, trials
+from tests.support import amd
 from tests.support.apart import apart
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, tar
 from tests.support.memo import IMAGE, IS_ROOT, PROGRAMS, Bench, Outcome, bench_in
 from tests.support.trees import Node, make_tree
-from tests.support.trials import BrokenLawError, Engine, Tally, main
+from tests.support.trials import BrokenLawError, Engine, Kinds, Tally, main
 
 SHIM = Path(__file__).parent / "shim.c"
 ERRORS = ("EIO", "EMFILE", "ENFILE", "ENOMEM", "ESTALE", "ETIMEDOUT", "EINTR", "EAGAIN")
@@ -175,24 +176,21 @@ class Errors:
         gc.freeze()
         self.right = {name: self.run(name) for name in self.commands()}
 
-    def calls(self) -> dict[tuple[str, str], list[int]]:
-        """Return the calls of each command and kind: a kind that is rare has its turn as often as any other."""
+    def calls(self) -> dict[str, dict[str, list[int]]]:
+        """Return the calls of each kind and command: each kind has its share of the cases, and each command in it."""
         fakes = tuple(f"{self.bench.base}/bin/{name}" for name in PROGRAMS)  # read by the bench, to answer for them
-        by_kind = {
-            (name, kind): [
-                at
-                for at, line in enumerate(lines, 1)
-                if line.startswith(f"{kind} ") and not (kind in ("open", "read") and line.endswith(fakes))
-            ]
-            for name, (_, lines) in self.right.items()
-            for kind in KINDS
-        }
-        return {key: calls for key, calls in by_kind.items() if calls}
+        found: dict[str, dict[str, list[int]]] = {}
+        for name, (_, lines) in self.right.items():
+            for at, line in enumerate(lines, 1):
+                kind = line.partition(" ")[0]
+                if kind in KINDS and not (kind in ("open", "read") and line.endswith(fakes)):
+                    found.setdefault(kind, {}).setdefault(name, []).append(at)
+        return found
 
-    def drawn(self, rng: random.Random, calls: dict[tuple[str, str], list[int]]) -> Case:
+    def drawn(self, rng: random.Random, kind: str, calls: dict[str, list[int]]) -> Case:
         """Return a case of *calls*."""
-        name, kind = rng.choice(list(calls))
-        call = rng.choice(calls[name, kind])
+        name = rng.choice(list(calls))
+        call = rng.choice(calls[name])
         whats = (*ERRORS, *CUT) if kind == "read" else ERRORS
         if _ATTRIBUTE.search(self.right[name][1][call - 1]):
             whats = ERRORS  # the kernel's attributes have no true size: what a read gives is what there is
@@ -262,22 +260,22 @@ def law_in(place: Path) -> Iterator[Errors]:
 
 
 @contextmanager
-def opened(tally: Tally, options: argparse.Namespace) -> Iterator[trials.Case]:
+def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Kinds]:
     """Count answers that were right, those that said what was not looked at, and how many calls of each kind failed."""
     with tempfile.TemporaryDirectory() as place, law_in(Path(place)) as law:
         calls = law.calls()
         law.bench.settle()
 
-        def case(rng: random.Random) -> None:
-            drawn, with_memo = law.drawn(rng, calls), rng.randrange(WITH_MEMO) == 0
+        def case(kind: str, rng: random.Random) -> None:
+            drawn, with_memo = law.drawn(rng, kind, calls[kind]), rng.randrange(WITH_MEMO) == 0
             came, story = law.try_one(drawn)
             if came == "silent":
                 raise BrokenLawError(story)
             if with_memo and (wrong := law.try_memo(drawn)):
                 raise BrokenLawError(wrong)
-            tally.counts.update([came, story.partition(" ")[0], *(["kept"] if with_memo else [])])
+            tally.counts.update([came, kind, *(["kept"] if with_memo else [])])
 
-        yield case
+        yield {kind: partial(case, kind) for kind in calls}
 
 
 if __name__ == "__main__":

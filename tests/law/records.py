@@ -38,7 +38,7 @@ from gpubind.runtimes import RUNTIMES
 from tests.support.images import GLVND, MUSL, STATIC, glibc, image
 from tests.support.layouts import CDI_DIRECTORY, LIBRARY_PATH, OWN_LIST, Layout, layout
 from tests.support.trees import File, Hidden, Node, Spec, make_tree
-from tests.support.trials import BrokenLawError, Case, Engine, Tally, main
+from tests.support.trials import BrokenLawError, Engine, Kinds, Tally, main
 
 ASKED = 200
 """Questions to each host."""
@@ -210,7 +210,7 @@ def _broken(seed: str, asked: int, place: str) -> str:
 
 
 @contextmanager
-def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Case]:
+def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Kinds]:
     """Return the case: one host, which is asked many things."""
 
     def case(rng: random.Random) -> None:
@@ -218,7 +218,7 @@ def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Case]:
         if fault:
             raise BrokenLawError(fault)
 
-    yield case
+    yield {"host": case}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Optional
 
@@ -33,6 +33,12 @@ _BLOB = re.compile(r"@reproduce_failure\([^,]*, b'([^']*)'\)")
 
 Case = Callable[[random.Random], None]
 """A case makes its choices by the generator that it is given, and raises where the law is broken."""
+Kinds = Mapping[str, Case]
+"""The kinds of cases by name. Each has its share, whatever chance says."""
+
+
+class TimeUpError(BaseException):
+    """No time is left for another case; hypothesis takes it for no fault."""
 
 
 class BrokenLawError(AssertionError):
@@ -73,8 +79,10 @@ class Engine(NamedTuple):
     """What the option of the number counts, as `cases`."""
     number: int
     """The default of that option."""
-    opened: Callable[[Tally, argparse.Namespace], AbstractContextManager[Case]]
-    """Prepare a process, and return its case."""
+    opened: Callable[[Tally, argparse.Namespace], AbstractContextManager[Kinds]]
+    """Prepare a process, and return its cases."""
+    weights: Mapping[str, int] = {}
+    """How many cases a kind has beside one of the others."""
     each: int = 1
     """How many of what is counted one case tries."""
     seed: str = "1"
@@ -145,27 +153,41 @@ def tried(engine: Engine, number: int, options: argparse.Namespace) -> Tally:
     """Return what *number* cases came to in this process."""
     tally = Tally()
     end = time.monotonic() + (options.seconds or float("inf"))
-    with engine.opened(tally, options) as case:
-
-        def counted(rng: random.Random) -> None:
-            if time.monotonic() < end:
-                case(rng)
-                tally.cases += 1
-
-        while tally.cases < number and len(tally.broken) < MOST_BROKEN and time.monotonic() < end:
-            left, seed = min(BATCH, number - tally.cases), f"{options.seed}:{options.job}:{tally.cases}"
-            try:
-                search(counted, seed, left, shrinks=engine.shrinks, replay=options.replay)
-            except Exception as error:  # noqa: BLE001 - whatever breaks a case is a story
-                stories = [_story(one) for one in getattr(error, "exceptions", (error,))]
-                tally.broken += stories
-                sys.stderr.writelines(f"{story}\n" for story in stories)
-            if options.replay is not None:
-                break
+    only, _, blob = (options.replay or "").rpartition(":")
+    with engine.opened(tally, options) as kinds, contextlib.suppress(TimeUpError):
+        total, before = sum(engine.weights.get(kind, 1) for kind in kinds), 0
+        for kind in [only] if blob else kinds:
+            weight = engine.weights.get(kind, 1)
+            share = number * (before + weight) // total - number * before // total
+            before += weight
+            _try(engine, kind, kinds[kind], share, tally, end, f"{options.seed}:{options.job}", blob)
     return tally
 
 
-def search(case: Case, seed: str, number: int, *, shrinks: bool = True, replay: Optional[str] = None) -> None:
+def _try(engine: Engine, kind: str, case: Case, number: int, tally: Tally, end: float, seed: str, blob: str) -> None:
+    """Try *number* cases of a kind, or the one of *blob*."""
+    done = 0
+
+    def counted(rng: random.Random) -> None:
+        nonlocal done
+        if time.monotonic() >= end:
+            raise TimeUpError
+        case(rng)
+        done += 1
+        tally.cases += 1
+
+    while done < number and len(tally.broken) < MOST_BROKEN:
+        try:
+            search(counted, f"{seed}:{kind}:{done}", min(BATCH, number - done), shrinks=engine.shrinks, replay=blob)
+        except Exception as error:  # noqa: BLE001 - whatever breaks a case is a story
+            stories = [_story(one, kind) for one in getattr(error, "exceptions", (error,))]
+            tally.broken += stories
+            sys.stderr.writelines(f"{story}\n" for story in stories)
+        if blob:
+            break
+
+
+def search(case: Case, seed: str, number: int, *, shrinks: bool = True, replay: str = "") -> None:
     """Try *number* cases, or the one of *replay*. Raise what the smallest case raises that breaks the law."""
 
     @hypothesis.seed(seed)
@@ -181,14 +203,14 @@ def search(case: Case, seed: str, number: int, *, shrinks: bool = True, replay: 
     def trial(rng: random.Random) -> None:
         case(rng)
 
-    if replay is not None:
+    if replay:
         trial = hypothesis.reproduce_failure(hypothesis.__version__, replay.encode())(trial)
     trial()
 
 
-def _story(error: BaseException) -> str:
+def _story(error: BaseException, kind: str) -> str:
     story = f"{error}"
     if not isinstance(error, BrokenLawError):
         story = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     blob = _BLOB.search("\n".join(getattr(error, "__notes__", ())))
-    return f"{story}\nagain: --replay {blob[1]}" if blob else story
+    return f"{story}\nagain: --replay {kind}:{blob[1]}" if blob else story

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from random import Random
 from typing import Optional
 
-from tests.support.trials import BrokenLawError, Case, Tally
+from tests.support.trials import BrokenLawError, Kinds, Tally
 from tests.tars.generate import archive
 from tests.tars.readers import by_gnu_tar, by_gpubind, by_tarfile
 
 
 @contextmanager
-def opened(tally: Tally, options: Namespace) -> Iterator[Case]:
+def opened(tally: Tally, options: Namespace) -> Iterator[Kinds]:
     """Return the case: one archive, which all readers read alike."""
     with tempfile.NamedTemporaryFile(suffix=".tar") as file:
 
@@ -24,7 +24,7 @@ def opened(tally: Tally, options: Namespace) -> Iterator[Case]:
             if found is not None:
                 raise BrokenLawError(found)
 
-        yield case
+        yield {"archive": case}
 
 
 def difference(data: bytes, path: str) -> Optional[str]:

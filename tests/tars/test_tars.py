@@ -11,5 +11,5 @@ SAMPLE = 150
 
 
 def test_generated_archives_are_read_as_tarfile_and_gnu_tar_read_them() -> None:
-    with opened(Tally(), Namespace()) as case:
-        search(case, "test", SAMPLE)
+    with opened(Tally(), Namespace()) as kinds:
+        search(kinds["archive"], "test", SAMPLE)
