@@ -343,21 +343,16 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     only_ptx = _only_ptx(code)
     wanted = wanted_cuda(cuda)
     native = minimum_driver(wanted) if wanted else None
-    ptx = _driver_of_ptx(code)
     oldest = (minor_floor(wanted) or native) if wanted and native else None
     compiles = _driver_of_ptx(file for name, files in by_owner(code).items() if name in only_ptx for file in files)
-    unread = {
-        **image.tree.unseen,
-        **looked.unread,
-        **{one.path: one.gpu_code.unread for one in code if one.gpu_code.unread},
-    }
+    unread = {one.path: one.gpu_code.unread for one in code if one.gpu_code.unread}
     return ImageNeeds(
         facts=facts,
         program=program,
         cuda=cuda,
         driver=max(filter(None, (oldest, compiles)), key=version_key, default=None),
         native=native,
-        ptx=ptx,
+        ptx=_driver_of_ptx(code),
         only_ptx=only_ptx,
         requires=tuple(_requirements(facts.env)),
         gpu_code=code,
@@ -369,7 +364,7 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         rocm=looked.rocm,
         intel=intel,
         fabric=fabric,
-        unread=tuple(sorted(unread.items())),
+        unread=tuple(sorted({**image.tree.unseen, **looked.unread, **unread}.items())),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import MIG_MINORS, parse_devices, parse_groups, parse_mig_minors
@@ -154,6 +154,17 @@ def hidden_gpus(devices: Devices) -> tuple[int, ...]:
 def hides_some(devices: Devices) -> bool:
     """Return whether this process can open some of the GPUs, and some not."""
     return 0 < len(hidden_gpus(devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
+
+
+def of_inventory(devices: Devices, every: Devices) -> dict[str, Any]:
+    """Return the fields of an `Inventory` about its *devices*; *every* includes those that were not chosen."""
+    return {
+        "devices": devices.nodes,
+        "gpus": devices.gpus,
+        "confined": hides_some(devices),
+        "hidden": hidden_gpus(every),
+        "forbidden": every.forbidden,
+    }
 
 
 def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, set[int]], list[Finding]]:

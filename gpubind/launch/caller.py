@@ -43,17 +43,15 @@ def begin(
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
-    is_live = host.local is not None
+    tree, is_live = host.local, host.local is not None
     is_here = program is not None and is_live
     if program is not None and program.startswith("/") and runtime.asks_version:
         runtime, version = runtime.identify(probe_version(program))
-        if runtime.site is not None and exists(runtime.site):
-            site = runtime.parse_site(_text(read_file(runtime.site, TEXT_LIMIT)))
+        site = _site(runtime)
     options = runtime.options_of(arguments, environ)
     _need_whole(runtime.line_of(arguments))
     here = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
-    tree = host.local
     nodes = () if tree is None else tuple(tree.real(path) for named in runtime.nodes for path in glob(tree, named))
     caller = CallerFacts(
         environ=environ,
@@ -78,6 +76,13 @@ def begin(
         has_selinux=is_here and _text_if_there("/sys/fs/selinux/enforce") == "1",
     )
     return Start(runtime, caller, known, UserOptions(arguments, options, values, unread, allow_writable))
+
+
+def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
+    """Return the settings of the site for *runtime*; None if it has none."""
+    if runtime.site is None or not exists(runtime.site):
+        return None
+    return runtime.parse_site(_text(read_file(runtime.site, TEXT_LIMIT)))
 
 
 def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:

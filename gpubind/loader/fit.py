@@ -12,7 +12,7 @@ not define. Source: glibc `elf/dl-version.c` (`_dl_check_map_versions`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from posixpath import dirname
 from typing import TYPE_CHECKING, Literal, Optional
 
@@ -81,17 +81,8 @@ def fit_files(
         groups += [(group, True) for group in _own_groups(image.of(architecture(facts.arch).compat32))]
     fit = ImageFit(facts, unfit, tuple(groups))
     for userspace in userspaces:
-        from gpubind.loader.container import Container  # only where one is asked for
-
         shared = [file for file in files if file.group == userspace.group]
-        container = Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
-        own = _own_runtime(userspace, image, container, facts)
-        if own is None and is_for_video(image, userspace):
-            fit = fit._replace(for_video=(*fit.for_video, userspace.group))
-        if own is None and has_one(image, userspace.others) and not has_one(image, userspace.users):
-            fit = fit._replace(for_others=(*fit.for_others, userspace.group))
-        fit = fit._replace(own_userspaces={**fit.own_userspaces, **({userspace.group: own} if own else {})})
-        fit = _fit_userspace(host, shared, image, container, fit, forced=forced, libc=libc)
+        fit = _with_userspace(host, shared, image, userspace, fit, forced=forced, libc=libc)
     return fit
 
 
@@ -213,21 +204,30 @@ class _NeededFile(NamedTuple):
     """Whether the host's copy was asked for, whatever the image has."""
 
 
-def _fit_userspace(
+def _with_userspace(
     host: Tree,
-    files: Iterable[HostFile],
+    files: Sequence[HostFile],
     image: Loader,
-    container: Container,
+    userspace: Userspace,
     fit: ImageFit,
     *,
     forced: bool,
     libc: Iterable[HostFile],
 ) -> ImageFit:
-    """Return *fit* with the *files* of a user space that are the image's, and those that cannot be loaded there.
+    """Return *fit* with the *files* of *userspace* that are the image's, and those that cannot be loaded there.
 
     *forced*: files that are named, and not only needed by others, are the host's in any case.
     """
-    files_of = {name: file for file in files for name in file.names}
+    from gpubind.loader.container import Container  # only where a user space is asked for
+
+    container = Container(image, image.tree, (), (), fit.facts.env.get("LD_LIBRARY_PATH", ""))
+    own = _own_runtime(userspace, image, container, fit.facts)
+    if own is not None:
+        fit = fit._replace(own_userspaces={**fit.own_userspaces, userspace.group: own})
+    elif is_for_video(image, userspace):
+        fit = fit._replace(for_video=(*fit.for_video, userspace.group))
+    if own is None and has_one(image, userspace.others) and not has_one(image, userspace.users):
+        fit = fit._replace(for_others=(*fit.for_others, userspace.group))
     unfit = dict(fit.unfit)
     kept: dict[RootedPath, _NeededFile] = {}
     for file in files:
@@ -241,6 +241,17 @@ def _fit_userspace(
             kept[file.path] = _NeededFile(file, elf, forced and file.named_by != "closure")
     newer = {name: host.lenient.elf(file.path) for file in libc if not file.compat32 for name in file.names}
     defined = _definitions(container, {name: elf for name, elf in newer.items() if not isinstance(elf, Missing)})
+    return _settled(kept, unfit, defined, fit, {name: file for file in files for name in file.names})
+
+
+def _settled(
+    kept: dict[RootedPath, _NeededFile],
+    unfit: dict[RootedPath, Unfit],
+    defined: _Defined,
+    fit: ImageFit,
+    files_of: Mapping[str, HostFile],
+) -> ImageFit:
+    """Return *fit* with the side of each of *kept*; *unfit* do not load, *files_of* are all files by their names."""
     conflicts: list[Conflict] = []
     unneeded: dict[RootedPath, Theirs] = {}
     while True:  # fewer files at each turn: it ends

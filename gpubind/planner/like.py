@@ -138,15 +138,7 @@ def like_plan(host: Host, request: Request) -> Plan:
     list file.
     """
     flavour = flavour_of(request)
-    findings: list[Finding] = []
-    vendors = request.vendors or VENDORS[:1]
-    for vendor in vendors:
-        if vendor not in VENDORS:
-            what = f"{flavour.program} has no flag for the GPUs of vendor `{vendor}`"
-            raise UsageError("like-without-flag", what, hint="leave --like out, or ask for NVIDIA's or AMD's")
-    if len(vendors) > 1 and not flavour.is_apptainers:
-        vendors = VENDORS[:1]
-        findings.append(finding("like-one-vendor", subject="--rocm", program=flavour.program))
+    vendors, findings = _vendors(flavour, request)
     lists = [_List(host, flavour, vendor) for vendor in vendors]
     cache = read_ldcache(host.driver)
     arch = architecture(host.uname.machine)
@@ -186,6 +178,17 @@ def like_plan(host: Host, request: Request) -> Plan:
         findings=tuple(findings),
         digest=digest(ordered, (), env),
     )
+
+
+def _vendors(flavour: Flavour, request: Request) -> tuple[tuple[Vendor, ...], list[Finding]]:
+    """Return the vendors of *request* that *flavour* plans, with a finding if there are more. Errors: `UsageError`."""
+    for vendor in request.vendors:
+        if vendor not in VENDORS:
+            what = f"{flavour.program} has no flag for the GPUs of vendor `{vendor}`"
+            raise UsageError("like-without-flag", what, hint="leave --like out, or ask for NVIDIA's or AMD's")
+    if len(request.vendors) > 1 and not flavour.is_apptainers:
+        return VENDORS[:1], [finding("like-one-vendor", subject="--rocm", program=flavour.program)]
+    return request.vendors or VENDORS[:1], []
 
 
 class _List:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import FormatError
@@ -62,7 +62,6 @@ def make_plan(
     """Return what a container gets of *inventories*, in the image of *fit*; *found* are findings to add.
 
     *environ* is the caller's: it chooses GPUs where *request* does not.
-
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
     """
     layout = with_libdir(layout, request.libdir)
@@ -73,9 +72,6 @@ def make_plan(
     mounts, placed = _placed(pair for share in shares for pair in share.mounts)
     nodes = {node.target: node for share in shares for node in share.devices}  # in WSL one is all vendors'
     devices = tuple(node for _, node in sorted(nodes.items()))
-    findings = [*found, *(one for share in shares for one in share.findings)]
-    if len(inventories) > 1:  # findings that vendors share are kept once
-        findings = list({(one.code, one.subject, one.what): one for one in findings}.values())
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
     compat_env, compat_decisions = _compat(request, inventories, fit, layout)
     env = (
@@ -84,12 +80,8 @@ def make_plan(
         *(variable for inventory in inventories for variable in inventory.env),
         *(variable for _, _, variables in selected for variable in variables),
     )
-    decisions = (
-        *(decision for share in shares for decision in share.decisions),
-        *placed,
-        *(decision for _, left_out, _ in selected for decision in left_out),
-        *compat_decisions,
-    )
+    decisions = [*(one for share in shares for one in share.decisions), *placed]
+    decisions += [*(one for _, left_out, _ in selected for one in left_out), *compat_decisions]
     return Plan(
         request=request,
         layout=layout.name,
@@ -105,10 +97,17 @@ def make_plan(
         decisions=tuple(
             sorted(decisions, key=lambda d: (d.vendor, _VERDICTS[d.verdict], d.subject, d.target or "", d.path or ""))
         ),
-        findings=tuple(sorted(findings, key=finding_order)),
+        findings=_ordered([*found, *(one for share in shares for one in share.findings)], len(inventories) > 1),
         digest=digest(mounts, devices, env, gpus),
         node_digest=node_digest(of_node) if of_node else None,
     )
+
+
+def _ordered(findings: Sequence[Finding], of_several: bool) -> tuple[Finding, ...]:
+    """Return *findings* in the order of a plan; those that several vendors share are kept once."""
+    if of_several:
+        findings = tuple({(one.code, one.subject, one.what): one for one in findings}.values())
+    return tuple(sorted(findings, key=finding_order))
 
 
 class _Share(NamedTuple):

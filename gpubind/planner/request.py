@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Optional, get_args
 
 from gpubind.errors import FormatError, UsageError, one_of
-from gpubind.model import CAPABILITIES, VENDORS, ContainerPath, Request, RootedPath, Side
+from gpubind.model import CAPABILITIES, VENDORS, Capability, ContainerPath, Request, RootedPath, Side
 from gpubind.planner.placement import CDI, SINGULARITY, Layout
 
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
@@ -47,13 +47,7 @@ def checked(
         if vendor not in VENDORS:
             raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=one_of(VENDORS, vendor))
     if request.caps is not None:
-        caps = CAPABILITIES if "all" in request.caps else request.caps
-        unknown = next((cap for cap in caps if cap not in CAPABILITIES), None)
-        if unknown is not None or not caps:
-            what = f"unknown capability `{unknown}`" if unknown else f"{spelled('caps')} names no capability"
-            hint = one_of((*CAPABILITIES, "all"), unknown or "")
-            raise UsageError("unknown-capability", what, hint=hint).about("caps")
-        request = request._replace(caps=tuple(cap for cap in CAPABILITIES if cap in caps))
+        request = request._replace(caps=_known_caps(request.caps, spelled))
     if request.libdir is not None and layout is not None:
         _need_movable(layout, spelled)
     if has_list:
@@ -66,6 +60,17 @@ def checked(
         libdir=None if libdir is None else ContainerPath(_absolute("libdir", libdir, spelled)),
         cdi_directories=tuple(_absolute("cdi_directories", path, spelled) for path in directories),
     )
+
+
+def _known_caps(caps: Sequence[str], spelled: Callable[[str], str]) -> tuple[Capability, ...]:
+    """Return *caps* in order, `all` as every one. Errors: `UsageError` (code `unknown-capability`)."""
+    caps = CAPABILITIES if "all" in caps else caps
+    unknown = next((cap for cap in caps if cap not in CAPABILITIES), None)
+    if unknown is not None or not caps:
+        what = f"unknown capability `{unknown}`" if unknown else f"{spelled('caps')} names no capability"
+        hint = one_of((*CAPABILITIES, "all"), unknown or "")
+        raise UsageError("unknown-capability", what, hint=hint).about("caps")
+    return tuple(cap for cap in CAPABILITIES if cap in caps)
 
 
 def _typed(request: Request) -> Request:

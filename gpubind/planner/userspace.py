@@ -6,7 +6,8 @@ host's. Else the host's goes in, library by library: see `gpubind.loader.fit`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Optional
 
 from gpubind.loader.verdict import Conflict, ImageFit, Unfit
@@ -32,11 +33,9 @@ def with_findings(
     userspace = VENDOR_ROWS[vendor].userspace
     if userspace is None:
         return sided
-    facts = {"vendor": vendor, "name": userspace.name, "fails": userspace.fails}
-
-    def told(code: str, **more: Any) -> Finding:
-        return finding(code, **{"subject": "userspace", **facts, **more})
-
+    told: Callable[..., Finding] = partial(
+        finding, subject="userspace", vendor=vendor, name=userspace.name, fails=userspace.fails
+    )
     group = userspace.group
     members = [file for file in asked if file.group == group]
     if group in sided.images or not any(file.group == group for file in files):
@@ -46,30 +45,31 @@ def with_findings(
             return sided  # the caller does not compute
         case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
         without = _does_without(group, request, fit, has_accelerators)
-        case, severity = (without, "note") if without else (case, "warning")
-        return sided._replace(findings=(*sided.findings, told("userspace-missing", case=case, severity=severity)))
+        found = told("userspace-missing", **{"case": case, "severity": "warning", **_as_note(without)})
+        return sided._replace(findings=(*sided.findings, found))
     alone = _without_library([file for file in sided.files if file.group == group])
     kept = tuple(file for file in sided.files if file not in alone)
     decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]
     findings = [*sided.findings]
     if fit is not None:
-        helps = fit.libc.helps if fit.libc is not None else ()
         left = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
-        helped = len([file for file, _ in left if file.path in helps])
-        facts_left = _left_out(userspace, left, request, helped) if left else {}
         without = _does_without(group, request, fit, has_accelerators)
-        if left and without:
-            facts_left.update(case=without, severity="note")
-        findings += [told("userspace-left-out", **facts_left)] if left else []
+        if left:
+            helped = len([file for file, _ in left if fit.libc is not None and file.path in fit.libc.helps])
+            facts_left = _left_out(userspace, left, request, helped)
+            findings.append(told("userspace-left-out", **{**facts_left, **_as_note(without)}))
         findings += [told("userspace-conflict", **_of_conflict(conflict)) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
-        served: dict[str, str] = {}  # of two files with one name, the first one is bound
-        for file in kept:
-            for name in file.names if file.group == group and file.kind == "library" else ():
-                served.setdefault(name, file.path)
-        count = len(set(served.values()))
+        libraries = [file for file in kept if file.group == group and file.kind == "library"]
+        # Of two files with one name, the first one is bound.
+        count = len({*{name: file.path for file in reversed(libraries) for name in file.names}.values()})
         findings += [told("userspace-unknown", count=count)] if count else []
     return sided._replace(files=kept, decisions=(*sided.decisions, *decisions), findings=tuple(findings))
+
+
+def _as_note(without: Optional[str]) -> dict[str, Any]:
+    """Return what makes a finding a note about an image that does *without* the user space."""
+    return {"case": without, "severity": "note"} if without else {}
 
 
 def _does_without(group: Group, request: Request, fit: ImageFit, has_accelerators: bool) -> Optional[str]:

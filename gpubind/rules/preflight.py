@@ -80,6 +80,17 @@ class Preflight:
     known.
     """
 
+    trial: Optional[Trial] = None
+    """What was seen in the container, if it was tried."""
+    imports: Optional[Imports] = None
+    """Where the program imports from, if it is Python."""
+    imported_cuda: tuple[ImageCuda, ...] = ()
+    """The CUDA of the packages that it imports, the newest first."""
+    uses: tuple[DriverUse, ...] = ()
+    """What the program uses of NVIDIA's driver for graphics and video."""
+    used: Mapping[str, Severity] = MappingProxyType({})
+    """The libraries to which that leads, and how grave it is that one is missing."""
+
     def __init__(
         self,
         host: Host,
@@ -115,21 +126,11 @@ class Preflight:
         """What the host is to have, by the user and the site."""
         self.looks_at_gpu_code = looks_at_gpu_code
         """Whether the GPU code of the image is read."""
-        self.trial: Optional[Trial] = None
-        """What was seen in the container, if it was tried."""
         self._chain = chain
         self._releases: dict[str, Optional[Release]] = {}
         self._registries: dict[tuple[str, ...], Registry] = {}
-        self.imports: Optional[Imports] = None
-        """Where the program imports from, if it is Python."""
-        self.imported_cuda: tuple[ImageCuda, ...] = ()
-        """The CUDA of the packages that it imports, the newest first."""
         self.known_cuda: tuple[ImageCuda, ...] = opened[0].facts.every_cuda if opened is not None else ()
         """The CUDA of the image, and of everything outside its usual places that the program may use."""
-        self.uses: tuple[DriverUse, ...] = ()
-        """What the program uses of NVIDIA's driver for graphics and video."""
-        self.used: Mapping[str, Severity] = MappingProxyType({})
-        """The libraries to which that leads, and how grave it is that one is missing."""
         if chain is not None:
             self._read_program(chain)
         self._is_made = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
@@ -15,6 +15,7 @@ from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
+    from gpubind.api.check import CheckRequest
     from gpubind.api.hosts import HostRef
     from gpubind.model.requirements import Expectation, Policy
     from gpubind.rules.outcome import Report
@@ -27,6 +28,38 @@ def check(
     *,
     image: Texts,
     host: Texts,
+    format_: Optional[str],
+    output: Optional[str],
+    strict: bool,
+    quiet: bool,
+    verbose: int,
+    **asked: Any,
+) -> None:
+    """Say before a job starts what will not work, and what to do.
+
+    Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started, unless
+    --try asks for a container in which the image's own loader and the driver say whether that is so.
+    """
+    from gpubind.api.check import check_each
+    from gpubind.cli.output import progress, report_memo, write_document
+
+    report_memo(wanted=verbose > 1)
+    chosen = _format(format_ or "text", quiet=quiet)
+    is_one = max(len(image or ()), len(host or ())) < 2
+    _need_document(chosen, is_one=is_one)
+    linked = chosen == "html" and is_one
+    request = _request(options, image, host, **asked)._replace(linked=linked, lists_rules=chosen == "junit")
+    with progress(quiet=quiet):
+        reports = check_each(request, image or (None,), _hosts(options, host))
+    write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
+    _exit_on(reports, strict=strict)
+
+
+def _request(
+    options: PlanOptions,
+    image: Texts,
+    host: Texts,
+    *,
     like: Optional[str],
     backend: Optional[str],
     backend_arg: Texts,
@@ -35,33 +68,19 @@ def check(
     try_: bool,
     gpu_code: bool,
     as_user: Optional[str],
-    format_: Optional[str],
-    output: Optional[str],
     only: Texts,
     ignore: Texts,
     expect: Optional[str],
     require: Optional[str],
-    strict: bool,
-    quiet: bool,
-    verbose: int,
-) -> None:
-    """Say before a job starts what will not work, and what to do.
-
-    Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started, unless
-    --try asks for a container in which the image's own loader and the driver say whether that is so.
-    """
-    from gpubind.api.check import CheckRequest, check_each
-    from gpubind.cli.output import progress, report_memo, write_document
+) -> CheckRequest:
+    """Return what is checked, and how. Errors: `UsageError` for options that exclude each other."""
+    from gpubind.api.check import CheckRequest
     from gpubind.cli.settings import ignored_findings, site_severities
     from gpubind.rules.table import known_codes
 
-    report_memo(wanted=verbose > 1)
-    chosen = _format(format_ or "text", quiet=quiet)
-    is_one = max(len(image or ()), len(host or ())) < 2
-    _need_document(chosen, is_one=is_one)
     _need_program(program, image)
     _need_to_try(image, host, like, as_user, tries=try_)
-    request = CheckRequest(
+    return CheckRequest(
         query=query_of(options, like),
         backend=backend,
         arguments=tuple(backend_arg or ()),
@@ -71,17 +90,11 @@ def check(
         only=known_codes(only or ()),
         reasons=ignored_findings(ignore or ()),
         gpu_code=gpu_code,
-        linked=chosen == "html" and is_one,
-        lists_rules=chosen == "junit",
         severities=site_severities(),
         expected=_expected(options, expect, like, is_here=not host) if require is None else (),
         tries=try_,
         policy=_policy(require, image),
     )
-    with progress(quiet=quiet):
-        reports = check_each(request, image or (None,), _hosts(options, host))
-    write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
-    _exit_on(reports, strict=strict)
 
 
 def _hosts(options: PlanOptions, names: Texts) -> list[HostRef]:

@@ -73,10 +73,8 @@ def fleet(
         write_document(_text(outcome, path, verbose=verbose > 0), path)
     elif outcome.comparison is not None:
         write_document(dumps(diff_document(outcome.comparison)) + "\n", None)
-    if outcome.is_interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
-    if not outcome.is_good:
-        raise SystemExit(EXIT_FINDING)
+    if outcome.is_interrupted or not outcome.is_good:
+        raise SystemExit(EXIT_INTERRUPTED if outcome.is_interrupted else EXIT_FINDING)
 
 
 def _show(directory: Optional[str], count: Callable[[], None], json: bool, answer: NodeAnswer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
@@ -16,6 +16,7 @@ from gpubind.machine.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
+    from gpubind.api.render import PrintForm
     from gpubind.host import Host
     from gpubind.model import Finding, Plan
 
@@ -52,11 +53,8 @@ def plan(
     with progress(quiet=quiet):
         host = open_host_of(options)
         opened, query = open_image_of(image, host), query_of(options, like)
-        form = None
-        if chosen in LASTING or chosen in PLAN_FORMATS:
-            from gpubind.api.render import PrintForm
-
-            form = PrintForm(chosen, tuple(backend_arg or ()), allow_writable, quoted, stage_dir, cdi_hook, allow_none)
+        arguments = tuple(backend_arg or ())
+        form = _print_form(chosen, arguments, allow_writable, quoted, stage_dir, cdi_hook, allow_none)
         planned, text = plan_for(host, query, opened, form)
         if form is None:
             text = _render(planned, chosen, output, verbose=bool(verbose))
@@ -72,6 +70,15 @@ def plan(
         if not quiet:
             report(finding for finding in errors if finding not in planned.findings)
         raise SystemExit(EXIT_FINDING)
+
+
+def _print_form(chosen: str, *more: Any) -> Optional[PrintForm]:
+    """Return the form of a plan for another program, *more* are its other fields; None for a document."""
+    if chosen not in LASTING and chosen not in PLAN_FORMATS:
+        return None
+    from gpubind.api.render import PrintForm
+
+    return PrintForm(chosen, *more)
 
 
 def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:

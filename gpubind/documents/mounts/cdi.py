@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from gpubind.documents.mounts.fragment import NO_GPU, fixed_env
@@ -34,21 +34,15 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
     `unsayable-path` for a path that is not UTF-8, `unsayable-value` for such a variable.
     """
-    vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers)) or plan.request.vendors
-    if len(vendors) != 1 or vendors[0] not in KINDS:
-        named = ", ".join(vendors) or "no vendor"
-        why = f"this plan is of {named}; a spec has devices of one kind: {', '.join(KINDS.values())}"
-        by_name = f"name it: {' or '.join(VENDOR_FLAGS)}"
-        hint = "plan for one vendor at a time, and write a file for each" if vendors else by_name
-        raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
+    vendor = _vendor_of(plan)
     if not plan.drivers:
-        return _none(vendors[0])
+        return _none(vendor)
     own = {gpu.index: [n for n in plan.devices if n.gpu == gpu.index] for gpu in plan.gpus if gpu.index is not None}
     # A node of an unknown GPU, such as an excluded one, is not part of another GPU's device.
     strays = [node for node in plan.devices if own and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
     shared = [node for node in plan.devices if node.gpu not in own and node not in strays]
     counted = [gpu for gpu in plan.gpus if gpu.index is not None]
-    numbers = {gpu.index: number for number, gpu in enumerate(by_address(counted))} if vendors[0] == "amd" else {}
+    numbers = {gpu.index: number for number, gpu in enumerate(by_address(counted))} if vendor == "amd" else {}
     devices: dict[str, list[dict[str, Any]]] = {}
     for gpu in plan.gpus:
         if gpu.index is None or not gpu.chosen or not own[gpu.index]:
@@ -70,12 +64,9 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         common["mounts"] = mounts
     if hook is not None:
         common["hooks"] = [_ldconfig(plan, hook)]
-    for variable in fixed_env(plan):
-        if not is_utf8(f"{variable.name}{variable.value}"):
-            raise unsayable_value(variable.name, NOT_UTF8, document="a CDI spec")
-    common["env"] = [f"{v.name}={v.value}" for v in fixed_env(plan)]
+    common["env"] = list(_env(plan))
     spec = {
-        "kind": KINDS[vendors[0]],
+        "kind": KINDS[vendor],
         "devices": [
             *({"name": name, "containerEdits": {"deviceNodes": nodes}} for name, nodes in devices.items()),
             {"name": "all", "containerEdits": everything},
@@ -83,6 +74,25 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         "containerEdits": {key: value for key, value in common.items() if value},
     }
     return _text(spec)
+
+
+def _vendor_of(plan: Plan) -> Vendor:
+    """Return the vendor of all devices of *plan*. Errors: `RuntimeLimitError` (code `cdi-kinds`)."""
+    vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers)) or plan.request.vendors
+    if len(vendors) == 1 and vendors[0] in KINDS:
+        return vendors[0]
+    named = ", ".join(vendors) or "no vendor"
+    why = f"this plan is of {named}; a spec has devices of one kind: {', '.join(KINDS.values())}"
+    by_name = f"name it: {' or '.join(VENDOR_FLAGS)}"
+    hint = "plan for one vendor at a time, and write a file for each" if vendors else by_name
+    raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
+
+
+def _env(plan: Plan) -> Iterator[str]:
+    for variable in fixed_env(plan):
+        if not is_utf8(f"{variable.name}{variable.value}"):
+            raise unsayable_value(variable.name, NOT_UTF8, document="a CDI spec")
+        yield f"{variable.name}={variable.value}"
 
 
 def _none(vendor: Vendor) -> str:

@@ -152,14 +152,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     # A list of a user or site may name any library.
     own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
     if not own and not devices.nodes:
-        missing = "install ROCm with librocdxg" if host.dev.has(DXG) else "load amdgpu"
-        raise NothingToBindError(
-            "nothing-to-bind",
-            "no ROCm library and no AMD device on this host",
-            where=", ".join((*search.places, KFD, TOPOLOGY)),
-            why=f"no file matches, and {_absence(host)}",
-            hint=f"with AMD's GPUs: {missing}, or name ROCm's place with ROCM_PATH or --root",
-        )
+        raise _nothing(host, search)
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
     if own:
@@ -188,6 +181,17 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         hidden=hidden_gpus(devices),
         forbidden=devices.forbidden,
         env=(EnvVar(DETECTION, "default", "1", None, "rocdxg"),) if bridge else (),
+    )
+
+
+def _nothing(host: Host, search: Search) -> NothingToBindError:
+    missing = "install ROCm with librocdxg" if host.dev.has(DXG) else "load amdgpu"
+    return NothingToBindError(
+        "nothing-to-bind",
+        "no ROCm library and no AMD device on this host",
+        where=", ".join((*search.places, KFD, TOPOLOGY)),
+        why=f"no file matches, and {_absence(host)}",
+        hint=f"with AMD's GPUs: {missing}, or name ROCm's place with ROCM_PATH or --root",
     )
 
 

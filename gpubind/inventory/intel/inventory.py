@@ -17,7 +17,7 @@ from gpubind.inventory.intel.devices import DRIVERS, GAUDI, GPUS, IntelDevices, 
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.locate import LocatedFiles, locate
 from gpubind.inventory.needed import needed_files
-from gpubind.inventory.nodes import driver_kind, hidden_gpus, hides_some
+from gpubind.inventory.nodes import driver_kind, of_inventory
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.model import (
     COMPUTE_RUNTIME,
@@ -62,13 +62,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         driver=Driver("intel", None, False, _kernel(host), driver_kind(host), None, host.driver.root),
         source=SourceUsed("liblist", listfile.label),
         files=tuple(_links(host)),
-        devices=found.devices.nodes,
-        gpus=found.devices.gpus,
+        **of_inventory(found.devices, found.devices),
         decisions=found.devices.decisions,
         findings=found.devices.findings,
-        confined=hides_some(found.devices),
-        hidden=hidden_gpus(found.devices),
-        forbidden=found.devices.forbidden,
         tiles=found.tiles,
     )
     if not request.vendors and request.userspace != "host":

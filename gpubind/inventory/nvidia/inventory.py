@@ -20,7 +20,7 @@ from gpubind.inventory.claims import Claim, Serving
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.libraries import Libraries, unmatched
 from gpubind.inventory.locate import locate
-from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, driver_kind, hidden_gpus, hides_some, pci_displays
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, driver_kind, of_inventory, pci_displays
 from gpubind.inventory.nvidia import container_cli
 from gpubind.inventory.nvidia.devices import Kernel, only, read_devices, read_kernel, read_mig_nodes
 from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, read_cache, system_of
@@ -59,10 +59,7 @@ _ANOTHERS = ("cuda-compat", "other-driver-version")
 
 
 def read_inventory(
-    host: Host,
-    request: Request,
-    listfile: Optional[ListFile] = None,
-    cdi: Union[Serving, PassedOver, None] = None,
+    host: Host, request: Request, listfile: Optional[ListFile] = None, cdi: Union[Serving, PassedOver, None] = None
 ) -> Inventory:
     """Return everything of NVIDIA's driver on *host* that *request* may want, for every capability.
 
@@ -90,34 +87,32 @@ def read_inventory(
         raise nothing_to_bind(host, kernel, search, of_modules)
     decisions += [*located.decisions, *unmatched(listed, located.found)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
-    for passed in serving.passed_over:
-        decisions.append(_passed_over(passed))
-        if request.source == passed.source or passed.code == "unreadable":
-            findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
+    decisions += map(_passed_over, serving.passed_over)
+    findings += _about_passed_over(serving, request, listfile, host)
     findings += [*of_modules, *serving.findings, *file_list_findings]
     if windows is not None:
         decisions += windows.decisions
         findings += windows.not_served(nodes, has_libcuda(located.found.files))
     driver = _driver(host, kernel, search.version, kind)
     findings += driver_findings(host, driver, kernel, search, located.found, decisions, in_force.label)
-    mig_nodes = read_mig_nodes(host, devices.gpus)
-    return Inventory(
+    inventory = Inventory(
         driver=driver,
         source=SourceUsed(serving.name, serving.detail, serving.passed_over),
         searched=search.searched,
         beside=search.beside,
         files=(*located.libraries, *located.files),
-        devices=devices.nodes,
-        gpus=devices.gpus,
+        **of_inventory(devices, everything),
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
-        mig_nodes=mig_nodes,
-        mig_names=container_cli.find_mig_names(host, request, mig_nodes, ask=serving.name == container_cli.SOURCE),
-        confined=hides_some(devices),
-        hidden=hidden_gpus(everything),
-        forbidden=everything.forbidden,
         env=serving.env,
     )
+    return _with_mig(host, request, inventory)
+
+
+def _with_mig(host: Host, request: Request, inventory: Inventory) -> Inventory:
+    nodes = read_mig_nodes(host, inventory.gpus)
+    names = container_cli.find_mig_names(host, request, nodes, ask=inventory.source.served == container_cli.SOURCE)
+    return inventory._replace(mig_nodes=nodes, mig_names=names)
 
 
 def _driver(host: Host, kernel: Kernel, version: Optional[str], kind: DriverKind) -> Driver:
@@ -130,6 +125,13 @@ def _passed_over(passed: PassedOver) -> Decision:
     verdict: Verdict = "absent" if passed.code == "absent" else "rejected"
     detail = f"{passed.code}: {passed.why}"
     return Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=detail)
+
+
+def _about_passed_over(serving: Serving, request: Request, listfile: ListFile, host: Host) -> Iterator[Finding]:
+    """Yield the sources that were asked for by name, or could not be read, and do not serve."""
+    for passed in serving.passed_over:
+        if request.source == passed.source or passed.code == "unreadable":
+            yield container_cli.finding_about(passed, listfile.label, host.driver.root)
 
 
 def _makes_a_driver(file: HostFile) -> bool:

@@ -186,10 +186,8 @@ def _oci_request(
     # Capabilities that --gpus names take precedence over the variable.
     caps = next((one.caps for one in requests if one.caps is not None), None)
     if caps is None and has_part:
-        caps = capabilities_of(
-            env.get(CAPS_VARIABLE, ""),
-            assignment(CAPS_VARIABLE, env.get(CAPS_VARIABLE, "")),
-        )
+        value = env.get(CAPS_VARIABLE, "")
+        caps = capabilities_of(value, assignment(CAPS_VARIABLE, value))
     return GpuRequest(
         vendors=_ordered({*(vendor for one in requests for vendor in one.vendors), *([vendor] if vendor else [])}),
         gpus="all" if "all" in lists else None if None in lists or not lists else ",".join(listed),
