@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posix  # `os` may be a recorder's
 import time
 from _signal import (  # type: ignore[import-not-found]  # `signal` is slow
     SIGHUP,
@@ -208,7 +207,7 @@ def _spawn(
 ) -> int:
     """Return the process that becomes *program* with these standard streams, and with no other open file."""
     try:
-        others = [int(name) for name in posix.listdir("/proc/self/fd")]
+        others = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:  # then files that the caller of gpubind has left open stay open there
         others = []
     nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
