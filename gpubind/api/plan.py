@@ -69,7 +69,8 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[R
     express; `OutputError`.
     """
     from gpubind.api.layout import need_layout
-    from gpubind.launch.prepare import Files, layout_of, staged
+    from gpubind.launch.prepare import Files, in_image, layout_of, staged
 
     need_layout(layout_of(start, plan.image), plan, start.runtime.name)
-    return start.runtime.words(plan, staged(plan, start, image, Files()))
+    start = in_image(start, image)
+    return start.runtime.words(plan, start, staged(plan, start, Files()))

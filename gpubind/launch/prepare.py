@@ -14,13 +14,14 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.launch.caller import begin, writable_files
 from gpubind.launch.execute import callers_environ, find_program
-from gpubind.launch.stage import stage, stage_in, stage_skeleton
+from gpubind.launch.stage import stage as stage_files
+from gpubind.launch.stage import stage_in, stage_skeleton
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import CAPABILITIES, ContainerPath, HostPath, ImageFacts, Plan, Request, RootedPath
 from gpubind.planner.placement import Layout
 from gpubind.planner.planning import Query, plan_host, plan_or_empty
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.runtime import Prepared, Runtime, Stage, Start
+from gpubind.runtimes.runtime import NO_STAGE, Prepared, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
@@ -119,7 +120,7 @@ def write_generated(
             why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
             hint="--stage-dir DIR: a directory that only you may write to, that everybody may read, and that stays",
         )
-    return stage(contents, environ)
+    return stage_files(contents, environ)
 
 
 def prepare(
@@ -154,7 +155,7 @@ def plan_start(host: Host, query: Query, start: Start, image: Optional[Image], *
         what = f"{query.spelled('like')} shows what a program would bind, and starts no container"
         raise UsageError("like-in-words", what, hint="leave it out")
     host = host_for(host, start, image)
-    start = start if image is None else start._replace(tree=image.tree)
+    start = in_image(start, image)
     query = query._replace(request=_requested(host, query.request, start))
     return host, (plan_or_empty if or_empty else plan_host)(host, query, image, layout_of(start, image))
 
@@ -171,20 +172,24 @@ def with_words(
     host: Host, plan: Plan, start: Start, image: Optional[Image], files: Files, *, in_line: bool = False
 ) -> Prepared:
     """Return *start* with *plan*, its generated files and its arguments. Errors: as `prepare`."""
-    start = staged(plan, start, image, files)
+    start = in_image(start, image)
+    stage = staged(plan, start, files)
     if host.local is None and start.bundle is not None:
         start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
-    words = (start.runtime.in_line if in_line else start.runtime.words)(plan, start)
+    words = (start.runtime.in_line if in_line else start.runtime.words)(plan, start, stage)
     if words is None:
         what = "the format edits what an image has, and no such image is given"
         raise UsageError("format-without-image", what, hint=f"give --image: {start.runtime.image_hint}")
     return Prepared(words, start, host, plan, image, in_line and start.runtime.reads_line)
 
 
-def staged(plan: Plan, start: Start, image: Optional[Image], files: Files) -> Start:
-    """Return *start* in *image*, with the generated files of the plan and of the runtime."""
-    if image is not None:
-        start = start._replace(tree=image.tree, bundle=image.bundle)
+def in_image(start: Start, image: Optional[Image]) -> Start:
+    """Return *start* with the files of *image*, if it is known."""
+    return start if image is None else start._replace(tree=image.tree, bundle=image.bundle)
+
+
+def staged(plan: Plan, start: Start, files: Files) -> Stage:
+    """Return the generated files of the plan and of the runtime, where *files* says that they are written."""
     contents = {**plan.generated, **start.runtime.generated(plan, start)}
     mount_points = start.runtime.skeleton(plan, start)
     environ = start.caller.environ if files.environ is None else files.environ
@@ -194,7 +199,7 @@ def staged(plan: Plan, start: Start, image: Optional[Image], files: Files) -> St
         skeleton = stage_skeleton(mount_points, environ)
     asks = start.caller.on_host and start.runtime.limits.no_read_only_bind
     writable = writable_files(plan) if asks else frozenset()
-    return start._replace(stage=Stage(places, skeleton, writable))
+    return Stage(places, skeleton, writable)
 
 
 def _need_gpu(plan: Plan) -> None:
@@ -241,9 +246,10 @@ def preflight_on(
         host, plan = plan_start(host, asked, start, image, or_empty=True)
     else:
         plan = plan_or_empty(host, asked, image)
-    name, own_mounts = runtime.name if runtime is not None else None, None
+    name, own_mounts, stage = runtime.name if runtime is not None else None, None, NO_STAGE
     if start is not None:
-        start = _asked(staged(plan, start, image, Files(write=False)), image)
+        start = _asked(in_image(start, image), image)
+        stage = staged(plan, start, Files(write=False))
         own_mounts = start.runtime.own_mounts(plan, start) if host.local is not None else None
     elif runtime is None and host.local is not None and program is not None:
         own_mounts = _usual_mounts(plan, host)
@@ -253,6 +259,7 @@ def preflight_on(
         image,
         backend=name,
         start=start,
+        stage=stage,
         program=program,
         own_mounts=own_mounts,
         limit=_missing_runtime(start) if host.local is not None and start is not None else None,

@@ -59,7 +59,7 @@ from gpubind.planner.plan import requested_capabilities
 from gpubind.rules.uses import DriverUse, used_names, uses_of
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
-from gpubind.runtimes.runtime import Limits, Start, version_in
+from gpubind.runtimes.runtime import NO_STAGE, Limits, Stage, Start, version_in
 
 Needs = Literal["host", "image", "runtime", "program"]
 
@@ -328,6 +328,7 @@ def preflight(
     *,
     backend: Optional[str] = None,
     start: Optional[Start] = None,
+    stage: Stage = NO_STAGE,
     program: Optional[str] = None,
     own_mounts: Optional[OwnMounts] = None,
     words: Optional[RuntimeArguments] = None,
@@ -338,13 +339,13 @@ def preflight(
 ) -> Preflight:
     """Return the start of *program* in *image* with *plan* by *backend*; None stands for anything that is not known.
 
-    *program* is a path, or a name to find in the image's PATH. *words* are made of *start* if they are not given.
+    *program* is a path, or a name to find in the image's PATH. *words* are made of *start* and *stage*, if not given.
     *limit* is why it cannot be started; else what the runtime cannot express. *may_be_library*: nothing is started, and
     a library is checked as one.
     """
     if start is not None and words is None:
         try:
-            words = start.runtime.words(plan, start)
+            words = start.runtime.words(plan, start, stage)
         except RuntimeLimitError as error:
             limit = limit or error
     container, chain = None, None

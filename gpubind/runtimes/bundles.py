@@ -24,7 +24,18 @@ from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line
 from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8
 from gpubind.runtimes.environment import Values, compose, known
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Limits, Prepared, Runtime, StagedFile, Start
+from gpubind.runtimes.runtime import (
+    NO_STAGE,
+    STAGED_DIRECTORY,
+    Call,
+    Command,
+    Limits,
+    Prepared,
+    Runtime,
+    Stage,
+    StagedFile,
+    Start,
+)
 
 CONFIG = "config.json"
 OURS = GPUBIND.libdir.rpartition("/")[0]
@@ -56,7 +67,7 @@ class BundleRuntime(Runtime):
             "root.path names the image's directory"
         )
 
-    def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the config.json of the bundle with *plan* in it; None without a bundle.
 
         Errors: `RuntimeLimitError` for a path or a value that JSON cannot express (`unsayable-path`,
@@ -65,9 +76,7 @@ class BundleRuntime(Runtime):
         bundle, image = start.bundle, start.tree
         if bundle is None or image is None:
             return None
-        edits = edits_of(
-            plan, start.stage.files, obstacle=lambda mount, source: _obstacle(mount, source, bundle, image)
-        )
+        edits = edits_of(plan, stage.files, obstacle=lambda mount, source: _obstacle(mount, source, bundle, image))
         directories = {mount.target for mount in plan.mounts if mount.kind == "directory"}
         mounts = tuple(_mount(bind, bind.target in directories) for bind in edits.binds)
         if any(_inside(bind.target, OURS) for bind in edits.binds):
@@ -215,7 +224,7 @@ class EngineRuntime(BundleRuntime):
         layout = cdi_layout(start.facts.machine or ARCHITECTURES[0].name, self.loader_directories)
         return layout._replace(adds_variables=True)
 
-    def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the config.json with *plan* in it, without variables that choose GPUs: only the nodes do, as with
         NVIDIA's toolkit. A privileged container has all nodes, which are numbered differently.
 
@@ -226,7 +235,7 @@ class EngineRuntime(BundleRuntime):
         devices = plan.devices
         if not any(own.get(name) for name in MIG_VARIABLES):
             devices = tuple(node for node in devices if node.target not in MIG_MANAGERS)
-        return super().words(plan._replace(env=env, devices=devices), start)
+        return super().words(plan._replace(env=env, devices=devices), start, stage)
 
 
 CRUN = BundleRuntime("crun")

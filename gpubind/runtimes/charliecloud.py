@@ -37,7 +37,7 @@ from gpubind.runtimes.edits import (
     unsayable_value,
 )
 from gpubind.runtimes.environment import LIBRARY_PATH, PROGRAM_VARIABLES, Values, compose, is_added_to, known
-from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
+from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageReference
@@ -100,15 +100,15 @@ class Charliecloud(Runtime):
         targets = (mount.target for mount in plan.mounts if mount.kind != "directory")
         return tuple(target for target in targets if _missing_place(start.tree, target))
 
-    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         image = start.tree
         own = own_binds(start.user.options.all("bind"))
-        edits = edits_of(plan, start.stage.files, own, lambda mount, source: _obstacle(mount, source, start))
+        edits = edits_of(plan, stage.files, own, lambda mount, source: _obstacle(mount, source, start))
         _need_places(plan, edits, start)
         targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
         made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
         binds = (
-            *(Bind(f"{start.stage.skeleton}{top}", _place(image, top), True) for top in made if start.stage.skeleton),
+            *(Bind(f"{stage.skeleton}{top}", _place(image, top), True) for top in made if stage.skeleton),
             *(bind._replace(target=targets[bind.target]) for bind in edits.binds),
         )
         overlay = any(not _has(image, top) for top in made)
@@ -121,7 +121,7 @@ class Charliecloud(Runtime):
                 _need_visible(bind.source)
             options += ["-b", f"{bind.source}:{bind.target}"]
         env = _environment(plan, start)
-        findings = (*shared_dev(plan, "always"), *self.write_access(edits, plan, start), *edits.findings)
+        findings = (*shared_dev(plan, "always"), *self.write_access(edits, plan, start, stage), *edits.findings)
         return RuntimeArguments((*options, *_env_words(env, start)), binds, known(env), edits.decisions, findings)
 
     def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:

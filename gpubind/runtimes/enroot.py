@@ -26,7 +26,7 @@ from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_mounts_of, same_place, shared_dev, unsayable_value
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, Values, compose, known
 from gpubind.runtimes.lost_choice import choice_outside
-from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
+from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageReference
@@ -78,11 +78,11 @@ class Enroot(Runtime):
         )
         return bool(split_nvidia_visible(visible)) and not {"all", "compat32"}.isdisjoint(caps.split(","))
 
-    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
         is_restricted = _is_restricted(start)
         edits = edits_of(
-            plan, start.stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)
+            plan, stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)
         )
         values = [PLACE] if any(bind.target.startswith(f"{OURS}/") for bind in edits.binds) else []
         needed = {mount.target for mount in plan.mounts if mount.required}

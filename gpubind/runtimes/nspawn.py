@@ -19,7 +19,7 @@ from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import Plan
 from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_binds, own_mounts_of, unsayable_value
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, Values, compose, known, library_path
-from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
+from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Runtime, Stage, Start
 
 AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
@@ -42,7 +42,7 @@ class Nspawn(Runtime):
         match = re.search(r"systemd (\d+)", text)
         return self, (int(match[1]),) if match else None
 
-    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, and for callers other
         than root (code `not-root`).
         """
@@ -53,7 +53,7 @@ class Nspawn(Runtime):
                 why="it says `Need to be root.`, or that unprivileged operation is not supported",
                 hint="use --backend bwrap, or start it as root",
             )
-        edits = edits_of(plan, start.stage.files, _own_binds(start))
+        edits = edits_of(plan, stage.files, _own_binds(start))
         options = [*_container(start)]
         for bind in edits.binds:
             options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")

@@ -26,7 +26,7 @@ from gpubind.runtimes.edits import (
     source_and_target,
 )
 from gpubind.runtimes.environment import Values, compose, known, library_path
-from gpubind.runtimes.runtime import Call, Command, Limits, Prepared, Runtime, Start, one_line
+from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Prepared, Runtime, Stage, Start, one_line
 
 FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
 
@@ -39,12 +39,12 @@ class Proot(Runtime):
     limits = Limits(no_read_only_bind=True, hides_missing_command=True)
     isolates_dev = False
 
-    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
-        edits = edits_of(plan, start.stage.files, own_binds(start.user.options.all("bind")), _obstacle)
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+        edits = edits_of(plan, stage.files, own_binds(start.user.options.all("bind")), _obstacle)
         why = "PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind"
         options = [word for bind in edits.binds for word in ("-b", source_and_target(bind, why, ("!",)))]
         env = compose(plan.env, Values(callers=start.caller.environ, images=library_path(plan)))
-        findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start))
+        findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start, stage))
         unset = tuple(name for name, value in env.items() if value is None and name in start.caller.environ)
         return RuntimeArguments(tuple(options), edits.binds, known(env), edits.decisions, findings, unset)
 

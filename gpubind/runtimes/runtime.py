@@ -202,6 +202,9 @@ class Stage(NamedTuple):
     """Those sources of the plan that the caller may write; known for a runtime without a read-only bind."""
 
 
+NO_STAGE = Stage()
+
+
 class Start(NamedTuple):
     """One start of a container, as far as the arguments for the runtime depend on it."""
 
@@ -210,7 +213,6 @@ class Start(NamedTuple):
     caller: CallerFacts = CallerFacts()
     facts: RuntimeFacts = RuntimeFacts()
     user: UserOptions = UserOptions()
-    stage: Stage = Stage()
     tree: Optional[Tree] = None
     """The files of the image, if they could be read."""
     bundle: Optional[Bundle] = None
@@ -239,7 +241,6 @@ class Prepared(NamedTuple):
 
     words: RuntimeArguments
     start: Start
-    """With its generated files."""
     host: Host
     """As it is planned for."""
     plan: Plan
@@ -379,12 +380,15 @@ class Runtime(ABC):
         return ()
 
     @abstractmethod
-    def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
-        """Return *plan* in its arguments; None where an image would be needed for that. Errors: `RuntimeLimitError`."""
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
+        """Return *plan* in its arguments, with the files of *stage*; None where an image would be needed for that.
 
-    def in_line(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
+        Errors: `RuntimeLimitError`.
+        """
+
+    def in_line(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return *plan* in arguments for the user's own command line. Errors: `RuntimeLimitError`."""
-        return self.words(plan, start)
+        return self.words(plan, start, stage)
 
     def by_device(self, names: Sequence[str], plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options that give the GPUs of *plan* by CDI devices, which it reads at each start."""
@@ -398,14 +402,14 @@ class Runtime(ABC):
     def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line."""
 
-    def write_access(self, edits: Edits, plan: Plan, start: Start) -> Iterator[Finding]:
+    def write_access(self, edits: Edits, plan: Plan, start: Start, stage: Stage) -> Iterator[Finding]:
         """Yield the finding about files that it binds as writable as they are, having no read-only bind.
 
         A container of an ordinary user's cannot write a driver file that root owns, whatever the bind says. Root's can.
         Errors: `RuntimeLimitError` (code `writable-bind`) for a file that the caller can write, unless that is allowed.
         """
         sources = [bind.source for bind in edits.binds if bind.read_only]
-        writable = [source for source in sources if source in start.stage.writable]
+        writable = [source for source in sources if source in stage.writable]
         if writable and not start.user.allow_writable:
             raise RuntimeLimitError(
                 "writable-bind",

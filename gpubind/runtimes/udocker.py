@@ -26,7 +26,7 @@ from gpubind.runtimes.edits import (
     vendor_of,
 )
 from gpubind.runtimes.environment import Values, compose, known, library_path
-from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
+from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Runtime, Stage, Start
 
 MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
@@ -66,12 +66,12 @@ class Udocker(Runtime):
         """
         return cdi_layout(start.facts.machine or ARCHITECTURES[0].name)._replace(isolated=False)
 
-    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, for an R mode (code
         `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
         """
         own = own_binds(start.user.options.all("volume"))
-        edits = edits_of(plan, start.stage.files, own)
+        edits = edits_of(plan, stage.files, own)
         _need_mode(start.caller.environ.get(MODE, ""), plan, edits)
         # udocker also joins doubled slashes, which no plan has.
         why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"
@@ -81,7 +81,7 @@ class Udocker(Runtime):
             if value != value.strip():
                 raise unsayable_value(name, "udocker takes the white space around a value away")
             options.append(f"--env={name}={value}")
-        findings = (*self._findings(plan, edits, start), *self.write_access(edits, plan, start))
+        findings = (*self._findings(plan, edits, start), *self.write_access(edits, plan, start, stage))
         return RuntimeArguments(tuple(options), edits.binds, known(env), edits.decisions, findings)
 
     def _findings(self, plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:

@@ -72,12 +72,13 @@ from gpubind.image.open import open_image
 from gpubind.image.tar import members
 from gpubind.loader.hwcaps import parse_cpuinfo
 from gpubind.machine.budget import one_command
-from gpubind.model import CudaNote, Plan, Request, finding
+from gpubind.model import CudaNote, HostPath, Plan, Request, finding
 from gpubind.model.data import read_data
 from gpubind.rules.linkage import linkage_of
 from gpubind.rules.outcome import Report
 from gpubind.rules.preflight import preflight
 from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.runtime import Stage
 from tests.fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
 from tests.support.driver import V, cache, kernel, libraries
 from tests.support.elf import elf
@@ -441,14 +442,15 @@ def _write(made: Plan, image: Optional[Image] = None) -> None:
         _encoded(document.render(made, verbose=True))
     for each in made.findings:
         _encoded(render_finding(each))
-    staged = dict.fromkeys(made.generated, "/staged")
+    staged = dict.fromkeys(made.generated, HostPath("/staged"))
     for lasting in LASTING.values():
         if lasting.says == "mounts":
             with contextlib.suppress(GpubindError):
                 _encoded(lasting.document.render(made, staged))
     for name in RUNTIMES:
         with contextlib.suppress(GpubindError):
-            said = RUNTIMES[name].words(made, start_by(name, staged=staged, tree=image.tree if image else None))
+            start = start_by(name, tree=image.tree if image else None)
+            said = RUNTIMES[name].words(made, start, Stage(staged))
             _encoded(" ".join((*said.options, said.document)) if said is not None else "")
 
 

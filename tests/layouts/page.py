@@ -71,7 +71,7 @@ def given(name: str, form: str) -> Given:
             LASTING[form].document.render(plan, write_generated(plan.generated, {}, files))
         else:
             start = gpubind.open_runtime(host_of(name), form)
-            words = start.runtime.words(plan, staged(plan, start, None, files))
+            words = start.runtime.words(plan, start, staged(plan, start, files))
             lost = frozenset(last(decision.subject) for decision in words.decisions) if words else lost
     except GpubindError as error:
         return Given(frozenset(), lost, error.code)

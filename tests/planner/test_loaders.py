@@ -15,13 +15,14 @@ from gpubind import plan
 from gpubind.documents.links import advice
 from gpubind.host.open import open_host
 from gpubind.image.facts import Image
-from gpubind.model import CAPABILITIES, Plan, Request
+from gpubind.model import CAPABILITIES, HostPath, Plan, Request
 from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.runtime import Stage
 from tests.support.commands import HOST
 from tests.support.driver import host, kernel, libraries, rhel
 from tests.support.elf import elf
 from tests.support.images import glibc, image, image_with_bytes, sandbox
-from tests.support.starts import start_by, with_facts
+from tests.support.starts import start_by
 from tests.support.trees import Link, Spec
 
 DEBIAN = "/usr/lib/x86_64-linux-gnu"
@@ -103,8 +104,8 @@ def test_no_form_names_the_plans_backends_without_those_of_the_image(name: str) 
     opened = image_with_bytes(glibc(), sandbox(), libgbm(DEBIAN, f"{DEBIAN}/gbm"))
     begun = start_by(name, tree=opened.tree, version=(1, 4, 5))
     planned = plan(host(rhel(), kernel()), Request(), image=opened, layout=begun.runtime.layout(begun))
-    begun = with_facts(begun, staged={mount.target: "/staged" for mount in planned.mounts if mount.source is None})
-    said = begun.runtime.words(planned, begun)
+    stage = Stage({mount.target: HostPath("/staged") for mount in planned.mounts if mount.source is None})
+    said = begun.runtime.words(planned, begun, stage)
     if said is None:  # the variables of the bundle's config.json are composed of these
         text = "\n".join(f"{one.name}={one.value}" for one in planned.env)
     else:

@@ -21,7 +21,7 @@ from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.bundles import CRUN, NODE_OPTIONS, OURS
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Start
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Stage, Start
 from tests.support.driver import host, kernel, rhel
 from tests.support.forked import run_forked
 from tests.support.images import glibc, image
@@ -55,14 +55,14 @@ def planned(opened: Optional[Image] = None) -> Plan:
 
 
 def start(own: Bundle, **facts: Any) -> Start:
-    return start_by("crun", **{"staged": STAGED, "bundle": own, **facts})
+    return start_by("crun", **{"bundle": own, **facts})
 
 
 def make(
     own: Optional[Bundle] = None, made: Optional[Plan] = None, more: Spec = NOTHING, **facts: Any
 ) -> RuntimeArguments:
     opened = image(glibc(), more)
-    found = CRUN.words(made or planned(opened), start(own or bundle(), tree=opened.tree, **facts))
+    found = CRUN.words(made or planned(opened), start(own or bundle(), tree=opened.tree, **facts), Stage(STAGED))
     assert found is not None
     return found
 

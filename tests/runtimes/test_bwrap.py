@@ -22,11 +22,11 @@ from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.bubblewrap.root import REBUILD_LIMIT
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Call
+from gpubind.runtimes.runtime import Call, Stage
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
 from tests.support.images import glibc, image, sandbox
-from tests.support.starts import start_by, words
+from tests.support.starts import stage_of, start_by, words
 from tests.support.trees import Dir, File, Link, Spec
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
@@ -36,7 +36,8 @@ STAGED = {ICD: HostPath("/cache/icd.json")}
 def make(opened: Optional[Image] = None, **facts: Any) -> RuntimeArguments:
     opened = opened or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
-    return words(made, start_by("bwrap", **{"staged": STAGED, **facts}), opened.tree)
+    stage = stage_of(facts := {"staged": STAGED, **facts})
+    return words(made, start_by("bwrap", **facts), opened.tree, stage)
 
 
 def pairs(made: RuntimeArguments, option: str) -> list[tuple[str, str]]:
@@ -96,7 +97,7 @@ def test_a_variable_that_the_plan_removes_is_removed() -> None:
     opened = image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
     made = made._replace(env=(*made.env, EnvVar("A", "unset", None, None, "gpus")))
-    assert " --unsetenv A " in f"{' '.join(words(made, start_by('bwrap', staged=STAGED), opened.tree).options)} "
+    assert " --unsetenv A " in f"{' '.join(words(made, start_by('bwrap'), opened.tree, Stage(STAGED)).options)} "
 
 
 def test_a_slash_at_the_end_of_the_users_target_changes_nothing() -> None:
@@ -341,7 +342,7 @@ def test_run_starts_the_images_runscript_and_shell_its_shell() -> None:
 def test_the_chosen_gpu_is_said_and_its_node_alone_is_there() -> None:
     opened = image(glibc())
     made = plan(host(rhel(), kernel()), Request(gpus="1"), image=opened, layout=LAYOUT)
-    said = words(made, start_by("bwrap", staged=STAGED), opened.tree)
+    said = words(made, start_by("bwrap"), opened.tree, Stage(STAGED))
     assert ("CUDA_VISIBLE_DEVICES", "0") in pairs(said, "--setenv")
     nodes = [target for _, target in pairs(said, "--dev-bind")]
     assert "/dev/nvidia1" in nodes
@@ -353,5 +354,5 @@ def test_a_variable_that_has_to_go_is_unset() -> None:
     part = {"/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access": ""}
     on = host(rhel(), kernel(), part, environ={"CUDA_VISIBLE_DEVICES": "0"})
     made = plan(on, Request(gpus="all"), image=opened, layout=LAYOUT)
-    options = words(made, start_by("bwrap", staged=STAGED), opened.tree).options
+    options = words(made, start_by("bwrap"), opened.tree, Stage(STAGED)).options
     assert "CUDA_VISIBLE_DEVICES" in [options[i + 1] for i, word in enumerate(options) if word == "--unsetenv"]

@@ -15,7 +15,7 @@ from gpubind.runtimes.bubblewrap.root import in_line
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
-from tests.support.starts import start_by
+from tests.support.starts import stage_of, start_by
 from tests.support.trees import Dir, Spec
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
@@ -32,8 +32,9 @@ def options_of(
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=GPUBIND)
     made = made._replace(env=(*made.env, *env))
     tree = opened.tree if opened else None
-    start = start_by("bwrap", **{"staged": STAGED, "arguments": arguments, "tree": tree, **facts})
-    return tuple(option.words for option in PROGRAMS["bwrap"].read(in_line(made, start).options).options)
+    stage = stage_of(facts := {"staged": STAGED, **facts})
+    start = start_by("bwrap", **{"arguments": arguments, "tree": tree, **facts})
+    return tuple(option.words for option in PROGRAMS["bwrap"].read(in_line(made, start, stage).options).options)
 
 
 def variable(options: tuple[tuple[str, ...], ...], name: str) -> Optional[str]:

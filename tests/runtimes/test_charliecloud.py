@@ -12,10 +12,10 @@ from gpubind.image.facts import Image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.charliecloud import CH_RUN
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Call, Start
+from gpubind.runtimes.runtime import Call, Stage, Start
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
-from tests.support.starts import start_by
+from tests.support.starts import stage_of, start_by
 from tests.support.trees import Dir, Link
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
@@ -28,8 +28,7 @@ def planned(opened: Optional[Image]) -> Plan:
 def started(*arguments: str, **facts: Any) -> Start:
     environ = facts.setdefault("environ", {})
     options = CH_RUN.options_of(arguments, environ)
-    skeleton_at = HostPath("/cache/skeleton")
-    return start_by("ch-run", **{"arguments": arguments, "options": options, "skeleton": skeleton_at, **facts})
+    return start_by("ch-run", **{"arguments": arguments, "options": options, **facts})
 
 
 def make(
@@ -37,7 +36,8 @@ def make(
 ) -> RuntimeArguments:
     opened = opened or image(glibc())
     made = planned(opened)
-    return CH_RUN.words(made._replace(env=(*made.env, *env)), started(*arguments, tree=opened.tree, **facts))
+    stage = stage_of(facts := {"skeleton": HostPath("/cache/skeleton"), **facts})
+    return CH_RUN.words(made._replace(env=(*made.env, *env)), started(*arguments, tree=opened.tree, **facts), stage)
 
 
 def binds(made: RuntimeArguments) -> list[str]:
@@ -176,7 +176,7 @@ def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() 
 
 
 def test_without_an_image_only_our_own_directory_has_a_place() -> None:
-    made = CH_RUN.words(planned(None), started(staged={ICD: "/cache/icd.json"}))
+    made = CH_RUN.words(planned(None), started(), Stage({ContainerPath(ICD): HostPath("/cache/icd.json")}))
     assert {bind.target.split("/")[1] for bind in made.binds} == {".gpubind"}
 
 

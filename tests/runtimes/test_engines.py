@@ -24,7 +24,7 @@ from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.engines.engines import DOCKER, INITS, NERDCTL, PODMAN, mount_word
 from gpubind.runtimes.engines.options import read_env_file, users_mounts
 from gpubind.runtimes.engines.remote import remote_docker
-from gpubind.runtimes.runtime import Call, Command, Start
+from gpubind.runtimes.runtime import Call, Command, Stage, Start
 from tests.support import starts
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
@@ -45,7 +45,7 @@ def with_env(*parts: Spec, **env: str) -> Image:
 
 
 def begun(program: str, *arguments: str, **facts: Any) -> Start:
-    return starts.start(*arguments, program=program, **{"version": None, "staged": STAGED, "uid": 0, **facts})
+    return starts.start(*arguments, program=program, **{"version": None, "uid": 0, **facts})
 
 
 def planned(opened: Optional[Image] = PLAIN, **asked: Any) -> Plan:
@@ -55,7 +55,7 @@ def planned(opened: Optional[Image] = PLAIN, **asked: Any) -> Plan:
 
 def make(start: Start, opened: Optional[Image] = PLAIN, env: tuple[EnvVar, ...] = (), **asked: Any) -> RuntimeArguments:
     made = planned(opened, **asked)
-    return words(made._replace(env=(*made.env, *env)), start, opened.tree if opened else None)
+    return words(made._replace(env=(*made.env, *env)), start, opened.tree if opened else None, Stage(STAGED))
 
 
 def values(made: RuntimeArguments, option: str) -> list[str]:
@@ -108,7 +108,7 @@ def test_a_value_that_cannot_be_composed_is_not_guessed(program: str) -> None:
         make(begun(program, has_unread_env_files=True))
     start = begun(program)
     with pytest.raises(RuntimeLimitError, match="image-needed: "):
-        words(planned()._replace(image=None), start)
+        words(planned()._replace(image=None), start, stage=Stage(STAGED))
 
 
 @BOTH
@@ -327,9 +327,9 @@ def test_a_node_with_a_colon_is_named(program: str) -> None:
     made = planned()
     node = made.devices[0]._replace(source=HostPath("/x:y/nvidia0"))
     with pytest.raises(RuntimeLimitError, match="unsayable-path"):
-        words(made._replace(devices=(node,)), begun(program), PLAIN.tree)
+        words(made._replace(devices=(node,)), begun(program), PLAIN.tree, Stage(STAGED))
     moved = made.devices[0]._replace(source=HostPath("/x/nvidia0"))
-    options = words(made._replace(devices=(moved,)), begun(program), PLAIN.tree)
+    options = words(made._replace(devices=(moved,)), begun(program), PLAIN.tree, Stage(STAGED))
     assert values(options, "--device") == [f"/x/nvidia0:{moved.target}"]
 
 
@@ -341,17 +341,9 @@ def test_what_the_user_mounts_counts(program: str) -> None:
         (ICD, "/usr/share/vulkan/icd.d is bound by you or the site, which takes precedence")
     ]
     assert "/dev/nvidia0" not in values(made, "--device")
-    assert (
-        make(
-            begun(
-                program,
-                "-v",
-                f"/cache:{ICD.rpartition('/')[0]}",
-                staged={ICD: HostPath("/cache/nvidia_icd.x86_64.json")},
-            )
-        ).decisions
-        == ()
-    )
+    same = begun(program, "-v", f"/cache:{ICD.rpartition('/')[0]}")
+    stage = Stage({ICD: HostPath("/cache/nvidia_icd.x86_64.json")})
+    assert words(planned(), same, PLAIN.tree, stage).decisions == ()
 
 
 def test_places_of_the_users_are_read_as_the_programs_read_them() -> None:
@@ -371,7 +363,7 @@ def test_an_ordinary_users_podman_keeps_groups_where_a_node_wants_one() -> None:
     for_group = made._replace(devices=(node,))
 
     def groups(start: Start, chosen: Plan = for_group) -> list[str]:
-        return values(words(chosen, start, PLAIN.tree), "--group-add")
+        return values(words(chosen, start, PLAIN.tree, Stage(STAGED)), "--group-add")
 
     assert groups(begun("podman", uid=1000)) == ["keep-groups"]
     assert groups(begun("podman", uid=1000), made) == []

@@ -16,7 +16,7 @@ from gpubind.runtimes.proot import PROOT
 from gpubind.runtimes.runtime import Call, Prepared
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
-from tests.support.starts import start_by
+from tests.support.starts import stage_of, start_by
 from tests.support.trees import make_tree
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
@@ -29,7 +29,8 @@ def planned(script: str = "") -> Plan:
 
 def make(*, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:
     made = planned(script)
-    return PROOT.words(made._replace(env=(*made.env, *env)), start_by("proot", **facts))
+    stage = stage_of(facts)
+    return PROOT.words(made._replace(env=(*made.env, *env)), start_by("proot", **facts), stage)
 
 
 def test_files_are_bound_and_nodes_need_nothing() -> None:

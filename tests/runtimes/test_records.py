@@ -14,7 +14,7 @@ from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, WRAPPED, runtime_
 from gpubind.runtimes.cmdline.programs import EVERY, OTHERS, PROGRAMS
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Prepared
+from gpubind.runtimes.runtime import NO_STAGE, Prepared
 from tests.documents.printed import HOST, PLAN
 from tests.support.golden import assert_listed, assert_none
 from tests.support.sources import nodes
@@ -89,7 +89,7 @@ def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:
         start.caller.environ,
         start.facts.site,
         start.user.env_files,
-        start.stage.files,
+        NO_STAGE.files,
         Options().values,
         Options().env,
     ):

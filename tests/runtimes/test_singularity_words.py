@@ -15,25 +15,26 @@ from hypothesis import strategies as st
 
 from gpubind import open_host, plan
 from gpubind.errors import RuntimeLimitError
+from gpubind.files import Tree
 from gpubind.image.facts import Image
-from gpubind.model import CAPABILITIES, EnvVar, HostPath, Plan, Request
+from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
 from gpubind.runtimes.apptainer.exports import changes, lines_of, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
 from gpubind.runtimes.apptainer.singularity import APPTAINER, LAYOUT, NO_GPU_FLAGS, SINGULARITY
 from gpubind.runtimes.edits import Bind, RuntimeArguments
-from gpubind.runtimes.runtime import Call, Start, one_line
+from gpubind.runtimes.runtime import Call, Stage, Start, one_line
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start as begin
-from tests.support.starts import with_facts, words
+from tests.support.starts import words as staged_words
 from tests.support.trees import Link
 
 LIBS = "/.singularity.d/libs"
 PREFIXES = ("APPTAINER", "SINGULARITY")
 CONTAINED = ("CONTAIN", "CONTAINALL", "COMPAT")
-STAGED = {"/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": HostPath("/cache/icd.json")}
+STAGED = {ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"): HostPath("/cache/icd.json")}
 
 
 def make(opened: Optional[Image] = None, root: str = "/", **request: Any) -> Plan:
@@ -41,7 +42,13 @@ def make(opened: Optional[Image] = None, root: str = "/", **request: Any) -> Pla
 
 
 def start(*arguments: str, **facts: Any) -> Start:
-    return begin(*arguments, **{"staged": STAGED, **facts})
+    return begin(*arguments, **facts)
+
+
+def words(plan: Plan, start: Start, tree: Optional[Tree] = None, *scripts: ContainerPath) -> RuntimeArguments:
+    """Return *plan* in words, with the file that it generates, and with *scripts*."""
+    staged = {**STAGED, **dict.fromkeys(scripts, HostPath("/cache/script"))}
+    return staged_words(plan, start, tree, Stage(staged))
 
 
 def env(made: RuntimeArguments) -> dict[str, str]:
@@ -287,8 +294,7 @@ def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_
         shell = ["sh", "-euc", f'{script}printf %s "$LD_LIBRARY_PATH"']
         done = subprocess.run(shell, capture_output=True, text=True, check=True, env={"LD_LIBRARY_PATH": before})
         assert done.stdout == after
-    staged = {ENVIRONMENT_SCRIPT: HostPath("/cache/script")}
-    made = words(make(UNDECIDED), with_facts(begun, staged={**begun.stage.files, **staged}))
+    made = words(make(UNDECIDED), begun, None, ENVIRONMENT_SCRIPT)
     assert ("/cache/script", ENVIRONMENT_SCRIPT) in [(b.source, b.target) for b in made.binds]
     assert "LD_LIBRARY_PATH" not in env(made)
     assert "library-path-last" not in [finding.code for finding in made.findings]

@@ -8,7 +8,7 @@ from gpubind.files import Tree
 from gpubind.model import Plan
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Start
+from gpubind.runtimes.runtime import NO_STAGE, Stage, Start
 
 
 def start_by(name: str, **facts: Any) -> Start:
@@ -18,15 +18,22 @@ def start_by(name: str, **facts: Any) -> Start:
 
 
 def with_facts(start: Start, **facts: Any) -> Start:
-    """Return *start* with other *facts*, fields of its parts; `staged` are the files of its stage."""
-    if "staged" in facts:
-        start = start._replace(stage=start.stage._replace(files=facts.pop("staged")))
-    for part in ("caller", "facts", "user", "stage"):
+    """Return *start* with other *facts*, fields of its parts."""
+    for part in ("caller", "facts", "user"):
         value = getattr(start, part)
         fields = {name: facts.pop(name) for name in value._fields if name in facts}
         start = start._replace(**{part: value._replace(**fields)})
     assert not facts, facts
     return start
+
+
+def stage_of(facts: dict[str, Any]) -> Stage:
+    """Return the stage of those of *facts* that are its fields, and take them out; `staged` are its files."""
+    fields = {field: facts.pop(name) for name, field in _OF_STAGE.items() if name in facts}
+    return Stage(**fields)
+
+
+_OF_STAGE = {"staged": "files", "skeleton": "skeleton", "writable": "writable"}
 
 
 def start(*arguments: str, program: str = "apptainer", **facts: Any) -> Start:
@@ -42,8 +49,8 @@ def bringing(*binds: str, options: tuple[str, ...] = (), caller: Optional[dict[s
     return start(*words, *options, **(caller or {}))
 
 
-def words(plan: Plan, start: Start, tree: Optional[Tree] = None) -> RuntimeArguments:
-    """Return *plan* in the words of the runtime of *start*, for an image with the files of *tree*."""
-    made = start.runtime.words(plan, start._replace(tree=tree))
+def words(plan: Plan, start: Start, tree: Optional[Tree] = None, stage: Stage = NO_STAGE) -> RuntimeArguments:
+    """Return *plan* in the words of the runtime of *start* with *stage*, for an image with the files of *tree*."""
+    made = start.runtime.words(plan, start._replace(tree=tree), stage)
     assert made is not None
     return made

@@ -23,7 +23,7 @@ from gpubind.runtimes.apptainer.options import (
 )
 from gpubind.runtimes.cmdline.values import map_word
 from gpubind.runtimes.edits import is_utf8, unsayable_value
-from gpubind.runtimes.runtime import Start
+from gpubind.runtimes.runtime import Stage, Start
 
 LIBDIR = LAYOUT.libdir
 ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
@@ -64,14 +64,14 @@ def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     return {} if isinstance(base, Missing) else {BASE_SCRIPT: f"{base}\n{script}"}
 
 
-def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], list[Finding]]:
+def environment(plan: Plan, start: Start, stage: Stage) -> tuple[tuple[tuple[str, str], ...], list[Finding]]:
     """Return the variables for the options, as the program evaluates them. The user's own values stay."""
     env: list[tuple[str, str]] = []
     for variable in plan.env:
         if variable.name != "LD_LIBRARY_PATH":
             env += _variable(variable, start)
     ours = libraries_of(plan)
-    if not ours or any(script in start.stage.files for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT)):
+    if not ours or any(script in stage.files for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT)):
         return tuple(env), []
     pair, findings = _library_path(plan.image, start, ours)
     return (*env, *([pair] if pair else [])), findings

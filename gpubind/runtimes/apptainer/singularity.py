@@ -35,7 +35,18 @@ from gpubind.runtimes.edits import (
     vendor_of,
 )
 from gpubind.runtimes.lost_choice import choice_of_others, choice_outside
-from gpubind.runtimes.runtime import Call, Command, Limits, Prepared, Runtime, Start, one_line, version_in
+from gpubind.runtimes.runtime import (
+    NO_STAGE,
+    Call,
+    Command,
+    Limits,
+    Prepared,
+    Runtime,
+    Stage,
+    Start,
+    one_line,
+    version_in,
+)
 
 LAYOUT = placement.SINGULARITY
 LIBDIR = LAYOUT.libdir
@@ -80,20 +91,20 @@ class Apptainer(Runtime):
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT._replace(isolated=dev_of(start) == "minimal")
 
-    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options that bring *plan* into a container.
 
         Device binds only where /dev will be minimal: a node that is bound over the whole /dev cannot be opened (nodev).
         An optional file is left out if its place is not there and cannot be made, or lies in what the user or the site
         binds. Errors: `RuntimeLimitError` for a path or a value that no option can say.
         """
-        edits = edits_of(plan, start.stage.files, _own_binds(start), lambda mount, source: _obstacle(mount, start))
-        scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in start.stage.files]
-        files = (*edits.binds, *(Bind(start.stage.files[script], script, True) for script in scripts))
+        edits = edits_of(plan, stage.files, _own_binds(start), lambda mount, source: _obstacle(mount, start))
+        scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in stage.files]
+        files = (*edits.binds, *(Bind(stage.files[script], script, True) for script in scripts))
         nodes = edits.nodes if dev_of(start) == "minimal" else ()
         devices = (Bind(node.source, node.target, False) for node in nodes)
         planned = tuple(_sayable(bind, start) for bind in (*files, *devices))
-        env, env_findings = environment.environment(plan, start)
+        env, env_findings = environment.environment(plan, start, stage)
         line = list(NO_GPU_FLAGS)
         if start.user.options.has("compat32") and is_since(start, (1, 6)):
             line.append("--compat32=false")  # it is served here, and without --nv the program warns of it

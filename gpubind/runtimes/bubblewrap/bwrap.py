@@ -19,7 +19,7 @@ from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.edits import RuntimeArguments, edits_of, same_place
 from gpubind.runtimes.environment import own_variables
-from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start
+from gpubind.runtimes.runtime import NO_STAGE, NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Stage, Start
 
 NETWORK = ("/etc/resolv.conf", "/etc/hosts")
 """Bound whatever the image has there: without them a name such as `localhost` has no address."""
@@ -61,7 +61,7 @@ class Bubblewrap(Runtime):
         given = read_options(start.user.arguments)
         return given.cleared or name in dict(given.env)
 
-    def words(self, plan: Plan, start: Start) -> Optional[RuntimeArguments]:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the options that make a container of *image* with *plan* in it, and the shell for its environment.
 
         The user's own options are among them, after ours: `bwrap WORDS COMMAND`.
@@ -69,7 +69,7 @@ class Bubblewrap(Runtime):
         image, given = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
-        edits = edits_of(plan, start.stage.files, given.binds, lambda mount, _: root.rebuild_obstacle(mount, image))
+        edits = edits_of(plan, stage.files, given.binds, lambda mount, _: root.rebuild_obstacle(mount, image))
         homes = _user_directories(plan, start)
         files = _files(start, image)
         places = [root.place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]

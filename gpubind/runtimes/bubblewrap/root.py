@@ -21,7 +21,7 @@ from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, PROGRAMS
 from gpubind.runtimes.edits import RuntimeArguments, edits_of
 from gpubind.runtimes.environment import Values, compose, known
-from gpubind.runtimes.runtime import Start
+from gpubind.runtimes.runtime import NO_STAGE, Stage, Start
 
 REBUILD_LIMIT = 150
 """Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
@@ -76,7 +76,7 @@ def rebuilt_words(
     return words
 
 
-def in_line(plan: Plan, start: Start) -> RuntimeArguments:
+def in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
     """Return the user's options with *plan* among them, for a start whose image is their root, or whose root is new.
 
     Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no place can be made.
@@ -93,7 +93,7 @@ def in_line(plan: Plan, start: Start) -> RuntimeArguments:
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
     writable = at is None or not options[at].name.startswith("ro-")
     root = image if at is not None else None
-    edits = edits_of(plan, start.stage.files, given.binds, lambda mount, _: _obstacle(mount, image, writable=writable))
+    edits = edits_of(plan, stage.files, given.binds, lambda mount, _: _obstacle(mount, image, writable=writable))
     words: list[str] = []
     targets = [bind.target for bind in edits.binds]
     places = {"/", *(place_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()

@@ -30,7 +30,7 @@ from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, un
 from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, own_variables
-from gpubind.runtimes.runtime import Call, Command, Limits, Pull, Runtime, Start, When, version_in
+from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Pull, Runtime, Stage, Start, When, version_in
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, Store
@@ -89,14 +89,14 @@ class Docker(Runtime):
         """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
         return cdi_layout(start.facts.machine) if is_blind and start.facts.machine is not None else GPUBIND
 
-    def words(self, plan: Plan, start: Start) -> RuntimeArguments:
+    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*: `podman run WORDS IMAGE`.
 
         A node goes by --device: one that is bound is refused by the device cgroup. Errors: `RuntimeLimitError` for a
         path or a value that no option can say, and for a daemon on another machine.
         """
         _need_local(start)
-        edits = edits_of(plan, start.stage.files, users_mounts(start))
+        edits = edits_of(plan, stage.files, users_mounts(start))
         env, unset = environment(plan, start)
         options: list[str] = []
         for bind in edits.binds:
