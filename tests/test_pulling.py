@@ -15,7 +15,7 @@ import pytest
 from gpubind.errors import EXIT_NOT_STARTED
 from gpubind.model.data import HOSTS
 from tests.support.driver import rhel
-from tests.support.forked import run_forked
+from tests.support.forked import run_forked, trusted_programs
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, packed, tar
 from tests.support.trees import make_tree
@@ -54,11 +54,6 @@ version)
 *) exit 3 ;;
 esac
 """
-BEFORE = """
-from gpubind.host import programs
-programs.PROGRAM_DIRECTORIES = ("DIRECTORY/bin", "/usr/bin", "/bin")
-programs.writable_by_others = lambda program: None
-"""
 
 
 class Machine(NamedTuple):
@@ -67,7 +62,7 @@ class Machine(NamedTuple):
     directory: Path
 
     def run(self, *words: str, host: str = "") -> subprocess.CompletedProcess[str]:
-        before = BEFORE.replace("DIRECTORY", str(self.directory))
+        before = trusted_programs(f"{self.directory}/bin")
         environ = {"PATH": f"{self.directory}/bin:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
         environ |= {"GPUBIND_MEMO": "off", "HOME": str(self.directory)}
         driver = str(self.directory / "driver")

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
-import gpubind
 from gpubind.host.directories import LIST_LIMIT
+from tests.support.commands import ask
 from tests.support.trees import Dir, File, Item, Link, make_tree
-
-CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(gpubind.__file__)))
-
-
-def ask(code: str, environ: Mapping[str, str]) -> Any:
-    """What *code* printed as JSON."""
-    whole = {"PATH": "/usr/bin:/bin", "PYTHONPATH": CHECKOUT, **environ}
-    done = subprocess.run([sys.executable, "-c", code], env=whole, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)
 
 
 def places(environ: Mapping[str, str]) -> list[list[str]]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
@@ -20,16 +17,8 @@ from gpubind.host.base import PLAN_VARIABLES
 from gpubind.host.live import LiveHost
 from gpubind.inventory.nvidia.devices import is_asked
 from gpubind.model import Found
+from tests.support.commands import ask
 from tests.support.trees import Dir, Link, make_tree
-
-CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(gpubind.__file__)))
-
-
-def ask(code: str, environ: Mapping[str, str]) -> Any:
-    """What *code* printed as JSON."""
-    whole = {"PATH": "/usr/bin:/bin", "PYTHONPATH": CHECKOUT, **environ}
-    done = subprocess.run([sys.executable, "-c", code], env=whole, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)
 
 
 def environ_variables(environ: Mapping[str, str]) -> Any:

@@ -20,7 +20,7 @@ from gpubind.model import Request
 from gpubind.planner.placement import cdi_layout
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.elf import elf
-from tests.support.forked import run_forked
+from tests.support.forked import run_forked, trusted_programs
 from tests.support.images import glibc
 from tests.support.starts import start
 from tests.support.trees import make_tree
@@ -37,11 +37,6 @@ VERSIONS = {
     "dockerd": "Docker version 28.5.2, build x",
     "podman": "podman version 5.4.2",
 }
-BEFORE = """
-from gpubind.host import programs
-programs.PROGRAM_DIRECTORIES = ("DIRECTORY/bin", "/usr/bin", "/bin")
-programs.writable_by_others = lambda program: None
-"""
 BOTH = pytest.mark.parametrize("engine", ["docker", "podman"])
 
 
@@ -51,7 +46,7 @@ class Machine(NamedTuple):
     directory: Path
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        before = BEFORE.replace("DIRECTORY", str(self.directory))
+        before = trusted_programs(f"{self.directory}/bin")
         environ = {"PATH": f"{self.directory}/bin:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
         roots = ("--root", f"{self.directory}/driver", "--dev-root", f"{self.directory}/host")
         words = (words[0], *roots, *words[1:])

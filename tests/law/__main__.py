@@ -16,7 +16,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -56,11 +56,11 @@ sys.exit(main())
 """gpubind as its console script runs it, with its memos and helper programs below a bench."""
 
 
-def load_modules(bench: Bench) -> None:
-    """Load what commands load, once for all children."""
+def load_modules(bench: Bench, commands: Iterable[tuple[str, ...]]) -> None:
+    """Load what *commands* load, once for all children."""
 
     def loaded() -> list[str]:
-        for words in bench.commands().values():
+        for words in commands:
             bench.without(words)
         return sorted(sys.modules)
 
@@ -179,7 +179,7 @@ def opened(tally: Tally, options: argparse.Namespace) -> Iterator[Kinds]:
     The kinds of changes that cannot be made here are notes, each with the reason.
     """
     with tempfile.TemporaryDirectory() as place, bench_in(Path(place) / "b") as bench:
-        load_modules(bench)
+        load_modules(bench, bench.commands().values())
         unable = why_not_drawn(bench.work)
         if a_read_only_mount not in unable:
             leave_mounts()

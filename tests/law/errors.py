@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import errno
-import gc
-import importlib
 import os
 import random
 import re
@@ -27,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import gpubind
-from tests.law.__main__ import _LATE
+from tests.law.__main__ import load_modules
 from tests.support import amd
 from tests.support.apart import apart
 from tests.support.images import glibc
@@ -162,18 +160,8 @@ class Errors:
         return apart(work)
 
     def load_modules(self) -> None:
-        """Load what commands load, once for all children, and learn their right answers."""
-
-        def loaded() -> list[str]:
-            for words in self.commands().values():
-                self.bench.without(words)
-            return sorted(sys.modules)
-
-        for name in apart(loaded):
-            if not name.startswith(_LATE) and name != "__main__":
-                importlib.import_module(name)
-        gc.collect()
-        gc.freeze()
+        """Load what commands load, and learn their right answers."""
+        load_modules(self.bench, self.commands().values())
         self.right = {name: self.run(name) for name in self.commands()}
 
     def calls(self) -> dict[str, dict[str, list[int]]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from gpubind.model.data import HOSTS
 from tests.support.forked import run_forked
@@ -36,3 +38,10 @@ def images(tmp_path: Path) -> str:
     """A directory with an image for CUDA 99."""
     spec = {**glibc(), "/usr/local/cuda/version.json": '{"cuda": {"version": "99.0.0"}}'}
     return str(make_tree(tmp_path / "image", spec).root)
+
+
+def ask(code: str, environ: Mapping[str, str]) -> Any:
+    """Return the JSON that *code* prints in a new interpreter, whose environment has only *environ*."""
+    whole = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2]), **environ}
+    done = subprocess.run([sys.executable, "-c", code], env=whole, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)

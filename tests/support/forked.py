@@ -43,6 +43,15 @@ def run_forked(
     return subprocess.CompletedProcess(["gpubind", *words], status, *said)
 
 
+def trusted_programs(directory: str) -> str:
+    """Return code for *before*: programs of *directory* are found and run, whoever may change them."""
+    return f"""
+from gpubind.host import programs
+programs.PROGRAM_DIRECTORIES = ({directory!r}, "/usr/bin", "/bin")
+programs.writable_by_others = lambda program: None
+"""
+
+
 @lru_cache(maxsize=1)
 def _server() -> tuple[IO[str], IO[str], str]:
     """Start the server of this process; return where it is asked, where it answers, and where output lies."""

@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Optional, Union
 
-from tests.support.trees import Dir, Fifo, File, Item, Link, Node
+from tests.support.trees import Dir, Fifo, File, Item, Link, Node, file_of
 
 OCI = "application/vnd.oci.image"
 LAYER = f"{OCI}.layer.v1.tar"
@@ -85,11 +85,7 @@ def _header(name: str, item: Union[Item, HardLink, Claim], form: Literal[0, 1, 2
     elif isinstance(item, Claim):
         info.size, data = item.size, item.data
     elif isinstance(item, (bytes, str, File)):
-        file = (
-            item
-            if isinstance(item, File)
-            else File(item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item)
-        )
+        file = file_of(item)
         data, info.mode = file.data, file.mode
         info.size = len(data)
     else:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from gpubind.errors import FormatError
 from gpubind.formats.archive import squashfs as reading
 from gpubind.formats.archive.squashfs_blocks import unpacker
-from tests.support.trees import Dir, Fifo, File, Link, Node, Spec
+from tests.support.trees import Dir, Fifo, File, Link, Node, Spec, file_of
 
 GZIP, LZMA, LZO, XZ, LZ4, ZSTD = 1, 2, 3, 4, 5, 6
 _DIR, _FILE, _LINK, _BLOCK, _CHAR, _FIFO = 1, 2, 3, 4, 5, 6
@@ -127,11 +127,7 @@ def squashfs(
             body = struct.pack("<IIIIHHI", 2, len(listing) + 3, block, 1, 0, offset, 0xFFFFFFFF)
             kind, made = _DIR, header(8, 0o755) + body
         elif isinstance(item, (bytes, str, File)):
-            file = (
-                item
-                if isinstance(item, File)
-                else File(item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item)
-            )
+            file = file_of(item)
             start, words = blocks(file.data)
             kind = _FILE
             made = header(2, file.mode) + struct.pack("<IIII", start, 0xFFFFFFFF, 0, len(file.data)) + words

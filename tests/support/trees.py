@@ -107,7 +107,7 @@ def make_tree(root: Union[str, os.PathLike[str]], spec: Spec) -> LiveTree:
         real = base + path
         os.makedirs(os.path.dirname(real), exist_ok=True)
         if isinstance(item, (bytes, str, File)):
-            file = _file(item)
+            file = file_of(item)
             with open(real, "wb") as stream:
                 stream.write(file.data)
             modes.append((real, file.mode))
@@ -198,7 +198,8 @@ def _parents(path: str) -> Iterator[str]:
         yield "/" + "/".join(parts[: number + 1])
 
 
-def _file(item: Union[bytes, str, File]) -> File:
+def file_of(item: Union[bytes, str, File]) -> File:
+    """Return a regular file as a value with a mode."""
     if isinstance(item, File):
         return item
     return File(item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item)
@@ -224,7 +225,7 @@ _recorded_again = lru_cache(maxsize=4096)(_recorded_file)
 
 def _recorded(item: Item) -> RecordedEntry:
     if isinstance(item, (bytes, str, File)):
-        file = _file(item)
+        file = file_of(item)
         return (_recorded_again if len(file.data) < SMALL else _recorded_file)(file)
     if isinstance(item, Link):
         return RecordedEntry(Stat("link", 0o777, 0, 0, 0), item.target)
