@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import gpubind
+from gpubind.documents.diff.text import diff_document
 from gpubind.documents.notebook import Findings
 from gpubind.errors import FormatError, UsageError
 from gpubind.machine.budget import BOUNDS
@@ -678,3 +679,29 @@ def test_plans_are_compared_by_name() -> None:
     lost = {one.name for one in compared.groups[1].differences if one.field == "presence"}
     assert "libnvoptix.so.1" in lost
     assert "libcuda.so.1" not in lost
+
+
+def test_what_an_image_needs_is_what_the_command_line_prints() -> None:
+    reference = "docs/examples/cuda13.sif"
+    document = json.loads(command("needs", reference, "--json").stdout)
+    with gpubind.open_image(reference) as opened:
+        made = json.loads(json.dumps(gpubind.needs(opened).to_dict()))
+    assert made.items() <= document.items()
+
+
+def test_an_explanation_has_the_decisions_that_the_command_line_prints() -> None:
+    document = json.loads(command("explain", "libcuda.so.1", "--nv", "--host", HOSTS[0], "--json").stdout)
+    made = gpubind.explain(gpubind.plan(HOST, Request(vendors=("nvidia",))), "libcuda.so.1")
+    assert [subject["subject"] for subject in document["subjects"]] == [subject for subject, _ in made.subjects]
+    decisions = [decision for subject in document["subjects"] for decision in subject["decisions"]]
+    assert decisions == [json.loads(json.dumps(one._asdict())) for _, several in made.subjects for one in several]
+    assert document["searched"] == list(made.searched)
+
+
+def test_a_comparison_of_plans_is_that_of_the_command_line(tmp_path: Path) -> None:
+    plans = {f"{number}": gpubind.plan(HOST, Request(gpus=gpus)) for number, gpus in enumerate(("all", "all", "1"))}
+    for name, made in plans.items():
+        (tmp_path / f"{name}.json").write_text(made.to_json())
+    document = json.loads(command("diff", "--json", *(f"{tmp_path}/{name}.json" for name in plans)).stdout)
+    assert diff_document(gpubind.diff(plans)) == document
+    assert [group["hosts"] for group in document["groups"]] == [["0", "1"], ["2"]]
