@@ -19,7 +19,19 @@ from gpubind.frozen import NamedTuple
 from gpubind.loader.hwcaps import Cpu
 from gpubind.loader.musl import is_own, musl_of, system_directories
 from gpubind.loader.namespace import Cover, MountedTree, Namespace, OwnMounts, Place, UserBind
-from gpubind.loader.search import Failure, Glibc, Hit, LibrarySearch, Loader, Located, Object, newest, refused, why_not
+from gpubind.loader.search import (
+    Failure,
+    FoundBy,
+    Glibc,
+    Hit,
+    LibrarySearch,
+    Loader,
+    Located,
+    Object,
+    newest,
+    refused,
+    why_not,
+)
 from gpubind.loader.verdict import lacking
 from gpubind.model import EnvVar, FileKind, Missing, Mount
 from gpubind.model.cuda import version_key
@@ -234,8 +246,8 @@ class Container:
                     continue
                 known = names.get(elf.soname or name)
                 if known is None:
-                    known = self._mapped(found.file, elf, dirname(found.file.path), beside, inherited)
-                    known = known._replace(found_by=found.rule, needed_by=here.file.path)
+                    path, by = found.file.path, (found.rule, here.file.path)
+                    known = self._mapped(found.file, elf, dirname(path), beside, inherited, by)
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
         return Closure(tuple(objects), MappingProxyType(names), tuple(missing), musl)
@@ -246,12 +258,18 @@ class Container:
         return musl_of(first, self.tree, has_glibc=has_glibc)
 
     def _mapped(
-        self, file: Located, elf: ElfFacts, origin: str, beside: tuple[str, ...], inherited: tuple[str, ...] = ()
+        self,
+        file: Located,
+        elf: ElfFacts,
+        origin: str,
+        beside: tuple[str, ...],
+        inherited: tuple[str, ...] = (),
+        by: tuple[Optional[FoundBy], Optional[str]] = (None, None),
     ) -> Object:
         """Return *file* with its search paths: DT_RPATH is ignored if there is a DT_RUNPATH."""
         runpath = self._search.directories(elf.runpath, origin, elf.ident.arch)
         own = () if elf.runpath is not None else self._search.directories(elf.rpath, origin, elf.ident.arch)
-        return Object(file, elf, (*own, *inherited), (*runpath, *beside))
+        return Object(file, elf, (*own, *inherited), (*runpath, *beside), *by)
 
     def _preloads(self, program: Object, beside: tuple[str, ...]) -> Iterator[tuple[str, Object]]:
         """Yield the libraries of LD_PRELOAD; missing ones are ignored."""

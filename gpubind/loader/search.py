@@ -190,7 +190,7 @@ class Loader:
     def locate(self, path: str) -> Optional[Located]:
         """Return the file at *path*; None if there is none."""
         at = self.tree.resolve(path)
-        return None if isinstance(at, Missing) else Located(path, self.tree, at, None)
+        return None if isinstance(at, Missing) else Located(path, self.tree, at, None, None, "")
 
     def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
         """Return the entries of *soname* in the cache."""
@@ -246,32 +246,32 @@ class LibrarySearch:
 
         *musl* are the directories that musl's loader searches last, if that is the loader.
         """
-        if consumer is None and name in self._opened:
-            return self._opened[name]
-        hit = self._first(name, consumer, musl)
-        outcome: Union[Hit, Failure]
-        if hit is not None and isinstance(hit.file.tree.ident(hit.file.at), ElfIdent):
-            outcome = hit
-        else:
-            outcome = refused(name, "" if consumer is None else consumer.file.path, None if hit is None else hit.file)
-        if consumer is None:
-            self._opened[name] = outcome
-        return outcome
+        if consumer is not None:
+            return self._first(name, consumer, musl)
+        if name not in self._opened:
+            self._opened[name] = self._first(name, None, musl)
+        return self._opened[name]
 
-    def _first(self, name: str, consumer: Optional[Object], musl: Optional[tuple[str, ...]]) -> Optional[Hit]:
+    def _first(self, name: str, consumer: Optional[Object], musl: Optional[tuple[str, ...]]) -> Union[Hit, Failure]:
         """Return the first file for *name*; any file that is not ELF ends the search of a program."""
+        needed_by = "" if consumer is None else consumer.file.path
         if "/" in name or not name:
             file = self._locate(name) if name.startswith("/") and not self._distrusts_cache else None
-            return None if file is None else Hit(file, "path")
-        uncertain: list[tuple[str, FoundBy]] = []
-        for path, rule, certain in self.places(name, consumer, musl):
-            if not certain:
-                uncertain.append((path, rule))
-            elif (file := self._usable(path, consumer)) is not None:
-                return Hit(file, rule)
-        # It is found on the right processor, so it is not reported as missing.
-        found = ((self._usable(path, consumer), rule) for path, rule in uncertain)
-        return next((Hit(file, rule, certain=False) for file, rule in found if file is not None), None)
+            is_elf = file is not None and isinstance(file.tree.ident(file.at), ElfIdent)
+            return Hit(file, "path", True) if file is not None and is_elf else refused(name, needed_by, file)
+        uncertain = []
+        for place in self.places(name, consumer, musl):
+            if not place[2]:
+                uncertain.append(place)
+                continue
+            file, is_elf = self._usable(place[0], consumer)
+            if file is not None:
+                return Hit(file, place[1], True) if is_elf else refused(name, needed_by, file)
+        for path, rule, _ in uncertain:  # found on the right processor, and so not reported as missing
+            file, is_elf = self._usable(path, consumer)
+            if file is not None:
+                return Hit(file, rule, False) if is_elf else refused(name, needed_by, file)
+        return refused(name, needed_by, None)
 
     def places(
         self, name: str, consumer: Optional[Object] = None, musl: Optional[tuple[str, ...]] = None
@@ -301,18 +301,20 @@ class LibrarySearch:
         for directory in () if no_defaults else defaults:
             yield from self._in_directory(directory, name, arch, "default")
 
-    def _usable(self, path: str, consumer: Optional[Object]) -> Optional[Located]:
-        """Return the file at *path*; None if the loader skips it, because it is for another machine."""
+    def _usable(self, path: str, consumer: Optional[Object]) -> tuple[Optional[Located], bool]:
+        """Return the file at *path*, None if the loader skips it, as one for another machine; and whether it is ELF."""
         found = self._locate(path) if path.startswith("/") else None
-        ident = Missing("absent") if found is None else found.tree.ident(found.at)
-        if isinstance(ident, NotElf):
-            return None if self._distrusts_cache else found
+        if found is None:
+            return None, False
+        ident = found.tree.ident(found.at)
         if not isinstance(ident, ElfIdent):
-            return None
+            return found if isinstance(ident, NotElf) and not self._distrusts_cache else None, False
         if consumer is None:
-            return found if self._loader.arch in (None, ident.arch) else None
-        like = consumer.elf.ident
-        return found if (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order) else None
+            is_like = self._loader.arch in (None, ident.arch)
+        else:
+            like = consumer.elf.ident
+            is_like = (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order)
+        return found if is_like else None, True
 
     def _there(self, directories: tuple[str, ...]) -> tuple[str, ...]:
         """Return the *directories* that may exist, once for all names: a search path may have thousands."""
@@ -328,7 +330,7 @@ class LibrarySearch:
         A directory with a token for which the loader has no value is ignored.
         """
         found: list[str] = []
-        for part in (search_path or "").split(":"):
+        for part in search_path.split(":") if search_path else ():
             parts = [part]
             for token in dict.fromkeys(match[1] or match[2] for match in _TOKEN.finditer(part)):
                 values = self._values(token, origin, arch)
