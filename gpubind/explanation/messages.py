@@ -23,7 +23,6 @@ with words of AMD or Intel and of no other vendor (`vendor_words` of the data) n
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ from gpubind.explanation.gpu_codes import (
 )
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.frozen import NamedTuple
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 from gpubind.model.host import Vendor
 from gpubind.model.vendors import VENDOR_ROWS
 
@@ -202,15 +201,9 @@ class _Budget:
 
 
 @lru_cache(maxsize=1)
-def _data() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(read_data("model/data/messages.json"))
-    return loaded
-
-
-@lru_cache(maxsize=1)
 def messages() -> tuple[Message, ...]:
     """Return every known message."""
-    rows: list[dict[str, Any]] = _data()["messages"]
+    rows: list[dict[str, Any]] = table("messages")["messages"]
     return tuple(Message(**{name: _frozen(value) for name, value in row.items()}) for row in rows)
 
 
@@ -235,7 +228,7 @@ def folded(text: bytes) -> bytes:
 @lru_cache(maxsize=1)
 def phrases() -> tuple[Phrase, ...]:
     """Return every phrase of every message, and those in which a name or number chooses it."""
-    data = _data()
+    data = table("messages")
     kinds = ("library_forms", "number_forms", "hip_forms", "xid_forms", "code_forms")
     forms = [form for kind in kinds for form in data[kind]]
     for kind, calls in data["calls"].items():
@@ -391,7 +384,7 @@ def vendor_of_lines(lines: Iterable[str]) -> Optional[Vendor]:
 
 @lru_cache(maxsize=1)
 def _vendor_pattern() -> re.Pattern[bytes]:
-    known: dict[str, list[str]] = _data()["vendor_words"]
+    known: dict[str, list[str]] = table("messages")["vendor_words"]
     words = {vendor: "|".join(word.replace("*", "[a-z0-9_]*") for word in words) for vendor, words in known.items()}
     groups = "|".join(f"(?P<{vendor}>{word})" for vendor, word in words.items())
     return re.compile(rf"(?<![a-z0-9_])(?:{groups})(?![a-z0-9_])".encode())
@@ -401,7 +394,7 @@ def _vendor_pattern() -> re.Pattern[bytes]:
 def _instead() -> dict[tuple[Optional[str], str], Message]:
     """Return the message of a vendor that is meant instead of another, by the vendor and the name of that one."""
     by_name = {row.name: row for row in messages()}
-    tables: dict[str, dict[str, list[str]]] = _data()["instead"]
+    tables: dict[str, dict[str, list[str]]] = table("messages")["instead"]
     return {
         (vendor, name): by_name[own] for vendor, rows in tables.items() for own, names in rows.items() for name in names
     }
@@ -487,7 +480,7 @@ def _says_failure(text: bytes, words: frozenset[bytes]) -> bool:
 @lru_cache(maxsize=1)
 def _failure_words() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     """Return the words of failure, and those that may be a part of a word."""
-    known = [word.encode() for word in _data()["failure_words"]]
+    known = [word.encode() for word in table("messages")["failure_words"]]
     return frozenset(word for word in known if b"*" not in word), tuple(
         word.strip(b"*") for word in known if b"*" in word
     )
@@ -559,7 +552,7 @@ def asked_for(seen: str) -> Optional[Message]:
         for like in row.like:
             if like.startswith("=") and _compiled(_phrase(like[1:]).pattern).fullmatch(asked):
                 return row
-    for form in _data()["xid_forms"]:
+    for form in table("messages")["xid_forms"]:
         match = _compiled(_phrase(form[1:]).pattern).fullmatch(asked) if form.startswith("=") else None
         if match is not None:
             return _chosen(match.groupdict())

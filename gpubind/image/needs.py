@@ -7,11 +7,9 @@ files that are looked at are those of the program, or of the frameworks and of t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from itertools import islice
 from posixpath import basename, dirname
 from typing import Any, Literal, Optional
@@ -43,7 +41,7 @@ from gpubind.loader.python import is_python
 from gpubind.loader.search import newest
 from gpubind.model import CAPABILITIES, Capability, ImageCuda, ImageFacts, Missing, Vendor
 from gpubind.model.cuda import cuda_of_isa, minimum_driver, minor_floor, version_key
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 from gpubind.model.gpucode import CodeFile, by_owner, sum_of
 from gpubind.model.plain import plain
 from gpubind.model.rocm import is_rocms, release_with
@@ -298,15 +296,9 @@ class _Looked:
         return newest(self._needs, prefix)
 
 
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(read_data("model/data/needs.json"))
-    return table
-
-
 def _about(name: str) -> Optional[tuple[Literal["nvidia", "amd", "any"], Capability]]:
     """Return whose library *name* is, and its capability; None if it is of none of the vendors."""
-    dispatchers: Mapping[str, Capability] = _table()["dispatchers"]
+    dispatchers: Mapping[str, Capability] = table("needs")["dispatchers"]
     shared = dispatchers.get(_stem(name))
     if shared is not None:
         return "any", shared
@@ -375,7 +367,7 @@ def drivers_libraries(image: Image, tree: Tree, program: str, linked: Iterable[s
     """
     looked = _Looked(image, tree)
     looked.look(program)
-    patterns = tuple(basename(pattern) for pattern in _table()["openers"])
+    patterns = tuple(basename(pattern) for pattern in table("needs")["openers"])
     for path in linked:
         if any(fnmatchcase(basename(path), pattern) for pattern in patterns):
             looked.look(path)
@@ -384,7 +376,7 @@ def drivers_libraries(image: Image, tree: Tree, program: str, linked: Iterable[s
 
 def opened_by(name: str) -> tuple[str, ...]:
     """Return the soname of *name*, and the libraries that it opens for NVIDIA's GPUs if all vendors share it."""
-    return tuple(_table()["opens"].get(_stem(name), (name,)))
+    return tuple(table("needs")["opens"].get(_stem(name), (name,)))
 
 
 def _stem(name: str) -> str:
@@ -446,7 +438,7 @@ def _container(image: Image) -> Container:
 
 def _look_everywhere(looked: _Looked, places: _Places) -> None:
     """Look into what usually opens a driver, and into the frameworks' libraries."""
-    for pattern in _table()["openers"]:
+    for pattern in table("needs")["openers"]:
         for path in places.matching(pattern):
             looked.look(path)
     for framework, directory in frameworks_in(looked.tree, places.packages):
@@ -454,7 +446,7 @@ def _look_everywhere(looked: _Looked, places: _Places) -> None:
         for path in (*framework_libraries(looked.tree, directory, framework), *code):
             looked.look(path)
     for directory in places.packages:
-        for module, library in _table()["modules"].items():
+        for module, library in table("needs")["modules"].items():
             if looked.tree.has(f"{directory}/{module}"):
                 looked.use(library, "opened", f"{directory}/{module}")
 
@@ -490,7 +482,7 @@ def _intel(looked: _Looked, places: _Places, code: Iterable[CodeFile]) -> Iterat
     Files with *code* for them use Level Zero, which SYCL prefers.
     """
     of_code = [file.path for file in code if "intel" in file.gpu_code.vendors]
-    for row in _table()["intel"]:
+    for row in table("needs")["intel"]:
         drivers = (path for pattern in row["drivers"] for path in places.matching(pattern))
         users = [path for pattern in row["users"] for path in places.matching(pattern)]
         users += of_code if row["name"] == LEVEL_ZERO else ()
@@ -506,7 +498,7 @@ def _intel(looked: _Looked, places: _Places, code: Iterable[CodeFile]) -> Iterat
 def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
     """Yield the libraries for RDMA and communication, each file once; and those that are only opened by name."""
     tree = looked.tree
-    for row in _table()["fabric"]:
+    for row in table("needs")["fabric"]:
         seen: dict[str, str] = {}
         for pattern in row["files"]:
             for path in places.matching(pattern):

@@ -5,13 +5,11 @@ The tables are in data/rocm.json, which names their sources.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Any, Optional
+from typing import Optional
 
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 
 _LIBRARY = re.compile(r"lib(?:amd|hip|hsa|roc|rccl|MIOpen|migraphx)[A-Za-z0-9_-]*\.so")
 
@@ -23,19 +21,19 @@ def is_rocms(name: str) -> bool:
 
 def release_with(names: Iterable[str]) -> Optional[str]:
     """Return the major release of ROCm that has the first library of *names* that tells: `libamdhip64.so.7` -> `7`."""
-    releases = {name: release for release, known in _table()["sonames"].items() for name in known}
+    releases = {name: release for release, known in table("rocm")["sonames"].items() for name in known}
     return next((releases[name] for name in names if name in releases), None)
 
 
 def release_of_kernel(version: str) -> Optional[str]:
     """Return the release of ROCm that AMD's package of amdgpu *version* is of: `6.8.5` -> `6.2`; None if unknown."""
-    release: Optional[str] = _table()["kernel"].get(version)
+    release: Optional[str] = table("rocm")["kernel"].get(version)
     return release
 
 
 def bounds_of_kernel(release: str) -> tuple[Optional[str], Optional[str]]:
     """Return the oldest and the newest ROCm that AMD tests with the kernel driver of *release*; None if unknown."""
-    oldest, newest = _table()["tested"].get(release, (None, None))
+    oldest, newest = table("rocm")["tested"].get(release, (None, None))
     return oldest, newest
 
 
@@ -44,9 +42,3 @@ def is_outside(release: str, oldest: Optional[str], newest: Optional[str]) -> bo
     here = tuple(map(int, release.split(".")[:2]))
     before, after = (tuple(map(int, one.split(".")))[: len(here)] if one else here for one in (oldest, newest))
     return not before <= here <= after
-
-
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(read_data("model/data/rocm.json"))
-    return table

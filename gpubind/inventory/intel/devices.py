@@ -6,17 +6,16 @@ intel/intel-resource-drivers-for-kubernetes `pkg/gpu/discovery`, `pkg/gaudi/disc
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Literal, Optional
+from typing import Literal, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory import nodes
 from gpubind.model import Gpu, Missing, RootedPath
-from gpubind.model.data import read_data
+from gpubind.model.data import table
 
 DRIVERS = "/sys/bus/pci/drivers"
 GPUS, GAUDI, NPU = ("i915", "xe"), ("habanalabs",), ("intel_vpu",)
@@ -42,12 +41,6 @@ class IntelDevices(NamedTuple):
     """How many devices Level Zero counts of each GPU, by default; 0 if that is not known."""
     unusable: tuple[tuple[str, str], ...]
     """The PCI addresses of those that no program can use, with the reason: `no-driver`, `no-node`."""
-
-
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(read_data("model/data/intel_gpus.json"))
-    return loaded
 
 
 def addresses(host: Host, drivers: Iterable[str]) -> tuple[str, ...]:
@@ -128,7 +121,7 @@ def platform(host: Host, address: str) -> Optional[str]:
 
 def platforms() -> tuple[str, ...]:
     """Return all platforms, the oldest first."""
-    return tuple(dict.fromkeys(row["platform"] for row in _table()["platforms"]))
+    return tuple(dict.fromkeys(row["platform"] for row in table("intel_gpus")["platforms"]))
 
 
 def release_for(host: Host, address: str, what: Literal["compute", "media"]) -> Optional[tuple[str, str]]:
@@ -150,7 +143,7 @@ def device_ids(before: Optional[str] = None) -> frozenset[str]:
     """Return the device IDs of all GPUs in the table, or of those older than the platform *before*."""
     names = platforms()
     counted = names[: names.index(before)] if before is not None else names
-    rows = (row["devices"] for row in _table()["platforms"] if row["platform"] in counted)
+    rows = (row["devices"] for row in table("intel_gpus")["platforms"] if row["platform"] in counted)
     return frozenset(device for devices in rows for device in devices.split())
 
 
@@ -161,14 +154,18 @@ def also_served_as(name: str) -> tuple[str, ...]:
 
 def lacked_by(build: int) -> tuple[str, ...]:
     """Return the platforms that the compute runtime of *build* certainly does not know, and `xe` if not that driver."""
-    older = (row["older-lack"] for row in _table()["runtimes"] if "older-lack" in row and build <= row["build"])
-    newer = (row["newer-lack"] for row in _table()["runtimes"] if "newer-lack" in row and build >= row["build"])
+    older = (
+        row["older-lack"] for row in table("intel_gpus")["runtimes"] if "older-lack" in row and build <= row["build"]
+    )
+    newer = (
+        row["newer-lack"] for row in table("intel_gpus")["runtimes"] if "newer-lack" in row and build >= row["build"]
+    )
     return tuple(name for names in (*older, *newer) for name in names.split())
 
 
 def _platform(pci_id: str) -> Optional[dict[str, str]]:
     maker, _, device = pci_id.partition(":")
-    rows = _table()["platforms"] if maker == KINDS[0][0][2:] else ()
+    rows = table("intel_gpus")["platforms"] if maker == KINDS[0][0][2:] else ()
     return next((row for row in rows if device in row["devices"].split()), None)
 
 
@@ -180,9 +177,9 @@ def _pci_id(host: Host, address: str) -> str:
 
 def _known(host: Host, address: str) -> tuple[str, int]:
     """Return the name of the device at *address*, and how many tiles it has; its PCI IDs and 0 if it is not known."""
-    pci_id, table = _pci_id(host, address), _table()
+    pci_id, known = _pci_id(host, address), table("intel_gpus")
     maker, row = pci_id.partition(":")[0], _platform(pci_id)
     kind = "Gaudi" if maker == KINDS[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
     unnamed = f"{row['name']} graphics" if row else f"{kind} {pci_id}"
-    is_known = row is not None or pci_id in table["names"]
-    return f"Intel {table['names'].get(pci_id, unnamed)}", table["tiles"].get(pci_id, int(is_known))
+    is_known = row is not None or pci_id in known["names"]
+    return f"Intel {known['names'].get(pci_id, unnamed)}", known["tiles"].get(pci_id, int(is_known))

@@ -6,8 +6,9 @@ The memo signs them as it signs gpubind's own modules: it takes from `READ` whic
 from __future__ import annotations
 
 import errno
+from functools import cache
 from posixpath import dirname, join
-from typing import Optional
+from typing import Any, Optional
 
 from gpubind.errors import UnseenError, UsageError
 from gpubind.model.files import ANSWERS
@@ -36,6 +37,15 @@ def read_data(name: str) -> bytes:
         if data is not None:
             return data
     raise UsageError("no-data", f"gpubind ships no `{name}`", where=_PACKAGE, hint="reinstall gpubind")
+
+
+@cache
+def table(name: str) -> dict[str, Any]:
+    """Return what data/NAME.json holds. All who ask share it: it is not to be changed."""
+    import json  # a memo that serves reads no table
+
+    loaded: dict[str, Any] = json.loads(read_data(f"model/data/{name}.json"))
+    return loaded
 
 
 def _read(path: str) -> Optional[bytes]:
