@@ -184,7 +184,7 @@ def test_a_line_that_cannot_be_read_is_not_started(machine: Machine) -> None:
 def test_an_option_without_its_value_is_to_get_one(machine: Machine) -> None:
     done = machine.run("--", "apptainer", "exec", "--nv", "--bind")
     assert done.returncode == 125
-    assert "  where: argument 4\n  why:   it lacks its value\n  hint:  give it its value\n" in done.stderr
+    assert "  where: argument 4\n  why:   its value is missing\n  hint:  give it its value\n" in done.stderr
 
 
 @pytest.mark.parametrize(

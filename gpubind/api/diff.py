@@ -128,7 +128,7 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
             with open_compared(word, standard_input) as compared:
                 has_plan, roots = has_plan or isinstance(compared.of, Plan), roots + compared.is_root
                 if isinstance(compared.of, Plan) and (flavours or images):
-                    why = "it answers one request, and --like and --image make others"
+                    why = "a plan answers one request, and --like and --image need a new plan of a host"
                     raise UsageError("plan-not-host", "a plan takes the place of a host", where=word, why=why)
                 names.append(compared.name)
                 for asked in queries:

@@ -115,9 +115,9 @@ def write_generated(
     if contents and files.kept_as is not None:
         raise RuntimeLimitError(
             "no-stage-dir",
-            f"the document of --format {files.kept_as} needs generated files, and no place is named where they stay",
+            f"--format {files.kept_as} needs generated files, and --stage-dir does not name a directory for them",
             where=", ".join(sorted(contents)),
-            why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
+            why="the document outlives your cache, which may be cleared and which other users cannot read",
             hint="--stage-dir DIR: a directory that only you may write to, that everybody may read, and that stays",
         )
     return stage_files(contents, environ)
@@ -178,7 +178,7 @@ def with_words(
         start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
     words = (start.runtime.in_line if in_line else start.runtime.words)(plan, start, stage)
     if words is None:
-        what = "the format edits what an image has, and no such image is given"
+        what = "the format edits the configuration of an image, and no image is named"
         raise UsageError("format-without-image", what, hint=f"give --image: {start.runtime.image_hint}")
     return Prepared(words, start, host, plan, image, in_line and start.runtime.reads_line)
 
@@ -292,7 +292,7 @@ def _need_its_host(host: Host, plan: Plan) -> None:
     for mount in plan.mounts:
         path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
         if path is not None and host.lenient.driver.lacks(path):
-            what, why = "the plan is for another host, or for this one as it was", "it does not exist here"
+            what, why = "the plan was made for another host, or before this host changed", "it does not exist here"
             raise UsageError("other-host", what, where=path, why=why, hint="plan again on this host")
 
 

@@ -267,7 +267,7 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
     if has_prefix or (runtime.fetches and not is_directory and (request.dry_run or not _is_missing(image, runtime))):
         if form not in (*FILE_FORMS, "layout", "archive"):
             if request.check:
-                text = f"`{image.text}` is no file here; the host alone is checked"
+                text = f"`{image.text}` is not a file here; only the host is checked"
                 request.report(Notice("warning", "image-not-checked", text))
             return None
         tolerated = (GpubindError,)

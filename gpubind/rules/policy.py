@@ -106,7 +106,7 @@ def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> It
         failing = next((driver for driver, answer in answers.items() if answer is False), None)
         if failing is not None:
             failed = failing.removesuffix(_NEWEST)
-            wants = f"{one.name} of the image wants {f'driver {one.driver}' if one.driver else 'another driver'}"
+            wants = f"{one.name} of the image needs {f'driver {one.driver}' if one.driver else 'another driver'}"
             yield _violated(policy, key, wants, f"hosts may have {failed}")
         elif None in answers.values():
             yield _undecided(policy, key, f"{one.name} of the image depends on the GPU: {one.text[:200]}")

@@ -118,7 +118,7 @@ class BundleRuntime(Runtime):
             argv = (start.shell, *argv)
         for word in (*argv, bundle.directory):
             if not is_utf8(word):
-                raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)
+                raise _unsayable("unsayable-value", "JSON cannot contain this argument", word)
         before, after = self._split(start.user.arguments)
         name = f"gpubind-{call.token}"
         text = for_start(words.document, bundle, argv, call.terminal)
@@ -169,7 +169,7 @@ def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Op
     is_made = any(_inside(mount.target, own.destination.rstrip("/")) for own in (PLACE, *bundle.mounts))
     if bundle.is_writable or is_made or mount.required or image.has(mount.target):
         return None
-    return "the root file system lacks it, and may not be written to"
+    return "the root file system does not have it and is read-only"
 
 
 def _need_place(bundle: Bundle, image: Tree) -> None:
@@ -194,10 +194,10 @@ def _need_utf8(edits: BundleEdits) -> None:
     paths = [path for mount in edits.mounts for path in (mount.source, mount.destination)]
     for path in (*paths, *(node.target for node in edits.nodes)):
         if not is_utf8(path):
-            raise _unsayable("unsayable-path", "a path cannot be said in JSON", path)
+            raise _unsayable("unsayable-path", "JSON cannot contain this path", path)
     for name, value in edits.env:
         if not is_utf8(name) or not is_utf8(value or ""):
-            raise _unsayable("unsayable-value", "a variable cannot be said in JSON", name)
+            raise _unsayable("unsayable-value", "JSON cannot contain this value of a variable", name)
 
 
 def _unsayable(code: str, what: str, where: str) -> RuntimeLimitError:

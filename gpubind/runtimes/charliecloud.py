@@ -199,7 +199,7 @@ def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[str]:
     if top is None:
         return None
     if image is None and top != GPUBIND_ROOT:
-        return "no image is known, so nobody knows whether it has a place for the file"
+        return "the image is unknown, so it may not have a mount point for the file"
     if top == mount.target and mount.kind != "directory":
         return "ch-run makes no mount point for a file in a directory that the image has"
     if _makes_places(start) or _has(image, top):

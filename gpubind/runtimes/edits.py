@@ -151,12 +151,15 @@ def vendor_of(plan: Plan) -> Optional[Vendor]:
     return vendors.pop() if len(vendors) == 1 else None
 
 
+_THIS = "the arguments of this runtime"
+
+
 def unsayable_path(
     path: str, why: str, hint: str = "give the driver root a plainer path", *, document: str = ""
 ) -> RuntimeLimitError:
     """Return the error about a *path* that the arguments of a runtime, or the *document*, cannot hold."""
     hint = f"{hint}, or start with `gpubind exec`" if document else f"use --backend bwrap, or {hint}"
-    what = f"a path cannot be said {_holder(document)}"
+    what = f"{document or _THIS} cannot contain this path"
     return RuntimeLimitError("unsayable-path", what, where=path, why=why, hint=hint)
 
 
@@ -176,12 +179,8 @@ def unsayable_value(
 ) -> RuntimeLimitError:
     """Return the error about a value of variable *name* that the arguments, or the *document*, cannot hold."""
     hint = "leave out the CDI device that sets it" if document else f"use --backend bwrap, or {hint}"
-    what = f"a variable cannot be said {_holder(document)}"
+    what = f"{document or _THIS} cannot contain this value of a variable"
     return RuntimeLimitError("unsayable-value", what, where=name, why=why, hint=hint)
-
-
-def _holder(document: str) -> str:
-    return f"in {document}" if document else "to this program"
 
 
 def is_utf8(text: str) -> bool:

@@ -458,14 +458,14 @@ def one_line(words: RuntimeArguments, program: str, *, quoted: bool, exports: st
         raise RuntimeLimitError(
             "unsayable-unset",
             f"no option of {program} keeps {words.unset[0]} out of the container",
-            why="the plan takes it away, and set to nothing it would hide every GPU",
+            why="the plan takes it away, and an empty value would hide every GPU",
             hint=f"unset it yourself, or use `gpubind exec`{also}",
         )
     for word in words.options if not quoted else ():
         if re.search(_NOT_RAW, word):
             raise RuntimeLimitError(
                 "not-raw",
-                "an argument of this plan does not survive an unquoted substitution",
+                "the shell would split an argument of this plan in an unquoted $(...)",
                 where=word,
                 why="it holds white space, a quote, a backslash or a wildcard",
                 hint=f"use `gpubind exec` or `eval` with `--format {program} --format sh`{also}",

@@ -89,7 +89,7 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
 
     links = links_of(planned)
     if not links:
-        what = "the plan has no library to link to, and the directory stays as it is"
+        what = "the plan has no library, so the directory is not changed"
         raise NothingToBindError("nothing-to-bind", what, where=directory)
     place = system.absolute(directory)  # it may be the working directory, which is then another one
     put_links(links, directory)

@@ -32,8 +32,8 @@ from gpubind.runtimes.runtime import an_option_a_line
 
 _TROUBLES: dict[TroubleKind, str] = {
     "unknown": "it is not an option that gpubind knows, so the next word may or may not belong to it",
-    "ambiguous": "it is the beginning of several options",
-    "no-value": "it lacks its value",
+    "ambiguous": "it abbreviates several options",
+    "no-value": "its value is missing",
     "needless-value": "it takes no value of that form",
     "bad-value": "it is neither true nor false",
 }
@@ -319,7 +319,7 @@ def _unreadable(words: tuple[str, ...], at: int, trouble: Trouble, start: Option
         why=_TROUBLES[trouble.kind],
         hint="give it its value"
         if trouble.kind == "no-value"
-        else "take the GPU flag out, and put in what `gpubind plan --format` prints",
+        else "remove the GPU flag, and insert the output of `gpubind plan --format`",
     )
 
 
@@ -411,7 +411,7 @@ def _need_all(wrapped: Wrapped, program: Program, start: StartCommand) -> None:
         at = wrapped.words.index(":", wrapped.program_at)
         raise UsageError(
             "wrap-several",
-            "a `:` begins another command, and a plan is for one",
+            "`:` begins another command, and gpubind can plan for only one",
             where=argument(at),
             hint=HINT,
         )

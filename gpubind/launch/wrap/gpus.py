@@ -348,7 +348,7 @@ def _of_docker(option: GivenOption) -> GpuRequest:
     request = GpuRequest(vendors, "all", capabilities_of(fields.get("capabilities", ""), option))
     if "device" in fields:
         if "count" in fields:
-            raise _bad_gpus(option, "it has a count and devices")
+            raise _bad_gpus(option, "it gives both a count and a list of devices")
         names = fields["device"].split(",")
         if any(cdi_gpu(name) for name in names):
             if not all(map(cdi_gpu, names)):
