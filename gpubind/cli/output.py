@@ -89,8 +89,11 @@ def table_width(path: Optional[str]) -> int:
 
 def _columns() -> int:
     """Return the columns of the terminal, or the value of COLUMNS; 80 if neither is known."""
-    given = system.environ().get("COLUMNS", "")
-    return min(int(given) if given.isdecimal() and int(given) else system.columns(1), COLUMNS_LIMIT)
+    try:
+        columns = int(system.environ().get("COLUMNS", ""))
+    except ValueError:  # also of more digits than Python converts
+        columns = 0
+    return min(columns if columns > 0 else system.columns(1), COLUMNS_LIMIT)
 
 
 def tables_as_text(tables: Iterable[Table], output: Optional[str], last: str = "") -> str:
