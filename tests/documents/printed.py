@@ -12,7 +12,7 @@ from gpubind.host import Host
 from gpubind.model import HostPath, Plan, Request
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.exports import changes_for, lines_of
-from gpubind.runtimes.runtime import Prepared
+from gpubind.runtimes.runtime import Prepared, Stage
 from tests.support.starts import start_by, words
 
 HOST = gpubind.open_host("debian13-nvidia550")
@@ -23,8 +23,8 @@ PLAN = plan(HOST, Request(), layout=SINGULARITY._replace(isolated=False))
 
 def printed(made: Plan = PLAN, program: str = "apptainer", on: Host = HOST) -> Prepared:
     staged = {target: HostPath(f"/staged{target}") for target in made.generated}
-    start = start_by(program, staged=staged)
-    return Prepared(words(made, start), start, on, made)
+    start = start_by(program)
+    return Prepared(words(made, start, stage=Stage(staged)), start, on, made)
 
 
 def after_exports(environ: Mapping[str, str], item: Prepared) -> dict[str, str]:
