@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _OWN = "/proc/self/"
 """No other process can change its links."""
+_LINKS_LIMIT = 200
+"""Links that a real path follows. The kernel follows 40 (path_resolution(7)), so no longer path can be opened."""
 
 
 def _heard(kind: str, question: Any, query: Callable[[], T]) -> T:
@@ -147,7 +149,7 @@ def _followed(here: str, rest: str, known: dict[str, Optional[str]]) -> tuple[st
             continue
         target = known.get(there)
         if target is None:
-            is_whole = there not in known
+            is_whole = there not in known and len(known) < _LINKS_LIMIT
             if is_whole:
                 known[there] = None
                 target, is_whole = _followed(here, readlink(there), known)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.machine import system
+from tests.support.commands import gpubind
 
 NAMES = ("a", "b", "c", "d")
 TARGETS = (*NAMES, "a/b", "../a", "../../b", "./c/.", "missing/x", "a/../c", "..", "/", "//")
@@ -69,3 +70,12 @@ def test_an_open_file_is_closed_at_the_end_of_its_context(tmp_path: Path) -> Non
         file.read(1)
     with system.open_file(f"{tmp_path}/file").stream() as stream:
         assert stream.read() == b"abc"
+
+
+def test_a_chain_of_links_that_the_kernel_does_not_follow_has_an_end(tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    for number in range(3000):
+        (tmp_path / str(number + 1)).symlink_to(str(number))
+    assert system.real_path(f"{tmp_path}/3000").startswith(f"{tmp_path}/")
+    done = gpubind("plan", "--root", f"{tmp_path}/3000")
+    assert done.stderr.startswith("error: no-root: ")
