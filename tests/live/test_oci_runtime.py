@@ -315,7 +315,7 @@ def test_a_container_without_its_gpu_does_not_start_and_the_engine_shows_why(
 
 def test_an_image_for_a_newer_driver_does_not_start_with_dockers_option(trixie: Machine, place: Path) -> None:
     said = seen(trixie, place, "docker")["require"]
-    assert "error: require-unsatisfied: the image's NVIDIA_REQUIRE_CUDA does not hold here" in said
+    assert "error: require-unsatisfied: this host does not satisfy the image's NVIDIA_REQUIRE_CUDA" in said
     assert said.endswith("started\nexit 0\n")
 
 
