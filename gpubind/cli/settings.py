@@ -11,6 +11,7 @@ from gpubind.errors import FormatError, in_file, one_of
 from gpubind.machine import system
 
 if TYPE_CHECKING:
+    from gpubind.api.check import CheckRequest
     from gpubind.model import Severity
     from gpubind.model.requirements import Expectation
     from gpubind.rules.outcome import Severities
@@ -114,6 +115,13 @@ def site_severities() -> Severities:
         if severity not in SEVERITIES:
             raise _malformed(path, f"`severity.{code}` is `{severity}`", one_of(SEVERITIES, severity))
     return {code_and_subject(code, f"`severity` in {path}"): (given, path) for code, given in configured.items()}
+
+
+def site_check() -> CheckRequest:
+    """Return a check that counts findings as the configuration files say. Errors: as `site_severities`."""
+    from gpubind.api.check import CheckRequest
+
+    return CheckRequest(reasons=ignored_findings(()), severities=site_severities())
 
 
 def site_expectation() -> Optional[Expectation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
@@ -72,13 +72,21 @@ def plan(
         raise SystemExit(EXIT_FINDING)
 
 
-def _print_form(chosen: str, *more: Any) -> Optional[PrintForm]:
-    """Return the form of a plan for another program, *more* are its other fields; None for a document."""
+def _print_form(
+    chosen: str,
+    arguments: tuple[str, ...],
+    allow_writable: bool,
+    quoted: bool,
+    stage_dir: Optional[str],
+    cdi_hook: Optional[str],
+    allow_none: bool,
+) -> Optional[PrintForm]:
+    """Return how a plan in the format *chosen* is printed for another program; None for a document."""
     if chosen not in LASTING and chosen not in PLAN_FORMATS:
         return None
     from gpubind.api.render import PrintForm
 
-    return PrintForm(chosen, *more)
+    return PrintForm(chosen, arguments, allow_writable, quoted, stage_dir, cdi_hook, allow_none)
 
 
 def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
@@ -99,12 +107,11 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
 
 def _errors_of_host(options: PlanOptions, host: Host, planned: Plan) -> list[Finding]:
     """Return the errors that `check` would have about *host*, for the vendors of the plan."""
-    from gpubind.api.check import CheckRequest, errors_of
-    from gpubind.cli.settings import ignored_findings, site_expectation, site_severities
+    from gpubind.api.check import errors_of
+    from gpubind.cli.settings import site_check, site_expectation
 
     site = site_expectation() if options.host is None else None
-    counted = CheckRequest(reasons=ignored_findings(()), severities=site_severities())
-    return errors_of(host, planned, counted if site is None else counted._replace(expected=(site,)))
+    return errors_of(host, planned, site_check()._replace(expected=() if site is None else (site,)))
 
 
 def _format(formats: Sequence[str]) -> tuple[str, bool]:

@@ -40,14 +40,12 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
 
 def _write_expectation(options: PlanOptions, output: str, comment: str) -> None:
     """Write what nodes like this one are to have. Errors: those of a plan; exit code 1 for a node with an error."""
-    from gpubind.api.check import CheckRequest
     from gpubind.api.record import expectation
     from gpubind.cli.output import report, write_document
-    from gpubind.cli.settings import ignored_findings, site_severities
+    from gpubind.cli.settings import site_check
     from gpubind.documents.expectation import render_expectation
 
-    counted = CheckRequest(reasons=ignored_findings(()), severities=site_severities())
-    expected, errors = expectation(open_host_of(options), query_of(options), counted)
+    expected, errors = expectation(open_host_of(options), query_of(options), site_check())
     report(errors)
     if errors:
         raise SystemExit(EXIT_FINDING)
