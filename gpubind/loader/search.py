@@ -109,7 +109,7 @@ class Object(NamedTuple):
     found_by: Optional[FoundBy] = None
     """The rule of the search that led to it; None if it is the first or preloaded."""
     needed_by: Optional[str] = None
-    """The file for which it was searched."""
+    """The file that needs it, and whose search led to it; None as for `found_by`."""
 
 
 class Hit(NamedTuple):
