@@ -55,8 +55,8 @@ class VendorRow(NamedTuple):
     used_beside: str = ""
     """The function that then decides whether they are; empty: they are."""
     waits: bool = False
-    """Whether it is read last where its devices would not be used beside another vendor's: many distributions ship its
-    user space."""
+    """Whether it is read last where its devices would not be used in addition to another vendor's: many distributions
+    ship its user space."""
     userspace: Optional[Userspace] = None
     has_version: bool = True
     """Whether its driver has a version: Intel's is part of the kernel, and of no one user space."""
