@@ -118,7 +118,7 @@ def site_severities() -> Severities:
 
 
 def site_check() -> CheckRequest:
-    """Return a check with the ignored findings and severities of the configuration files. Errors: as `site_severities`."""
+    """Return a check with the ignored findings and the severities that are configured. Errors: as `site_severities`."""
     from gpubind.api.check import CheckRequest
 
     return CheckRequest(reasons=ignored_findings(()), severities=site_severities())
