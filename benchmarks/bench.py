@@ -30,7 +30,7 @@ import gpubind
 from gpubind.documents.text import render_json
 from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.elf.ldcache import ENTRIES_LIMIT, parse_ldcache
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 from tests.support.amd import opt
 from tests.support.elf import elf
 from tests.support.ldcache import build_ldcache, entry
@@ -53,7 +53,7 @@ def main() -> None:
 
 def make_host(root: Path) -> Path:
     """The recorded host as files: directories, links, ELF headers, small texts. Device nodes are left out."""
-    record = json.loads(read_data(f"model/data/hosts/{HOSTS[0]}.json"))
+    record = json.loads(read_data(f"model/data/hosts/{BUNDLED_HOSTS[0]}.json"))
     for directory, content in record["trees"]["driver"]["directories"].items():
         place = root / directory.lstrip("/")
         place.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def commands(root: str, runs: int, scratch: str) -> None:
         "gpubind plan --nv --json": [*plan, "--json"],
         "gpubind plan --nv --like apptainer --json": [*plan, "--json", "--like", "apptainer"],
         "gpubind plan --nv --format table": [*plan, "--format", "table"],
-        "gpubind plan --nv --json --host NAME": [*script, "plan", "--json", "--host", HOSTS[0]],
+        "gpubind plan --nv --json --host NAME": [*script, "plan", "--json", "--host", BUNDLED_HOSTS[0]],
         "gpubind plan --rocm --json": [*script, "plan", "--rocm", "--json", "--root", rocm],
         "gpubind explain libcuda.so.1": [*script, "explain", "libcuda.so.1", "--root", root],
     }
@@ -157,7 +157,8 @@ def ldcache(runs: int) -> None:
     for count in (1_000, 10_000, ENTRIES_LIMIT):
         others = [entry(f"libother{number}.so.{number % 9}") for number in range(count - 20)]
         data = build_ldcache(others + [entry(f"{name}.1") for name in names[:20]])
-        milliseconds = median_ms(lambda data=data: list(parse_ldcache(data).matching(names)), max(3, runs // 5))  # type: ignore[misc]
+        rounds = max(3, runs // 5)
+        milliseconds = median_ms(lambda data=data: list(parse_ldcache(data).entries_with_prefix(names)), rounds)  # type: ignore[misc]
         print(f"{count:<20}{len(data) / 1024:>8.0f}{milliseconds:>8.2f}{milliseconds * 1e3 / count:>13.3f}")
     print(f"peak of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
 

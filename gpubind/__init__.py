@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from gpubind.model.requirements import Expectation as Expectation
     from gpubind.model.trial import Prediction as Prediction
     from gpubind.model.trial import Trial as Trial
-    from gpubind.model.trial import Tried as Tried
+    from gpubind.model.trial import TrialOutcome as TrialOutcome
     from gpubind.planner.placement import Layout as Layout
     from gpubind.rules.outcome import Changed as Changed
     from gpubind.rules.outcome import Checked as Checked
@@ -143,7 +143,7 @@ _NAMES = {
     """,
     "gpubind.model.requirements": "Expectation",
     "gpubind.model.gpucode": "CodeFile CodeModule GpuCode Ptx",
-    "gpubind.model.trial": "Prediction Trial Tried",
+    "gpubind.model.trial": "Prediction Trial TrialOutcome",
     "gpubind.planner.placement": "Layout",
     "gpubind.rules.outcome": "Changed Checked Report",
     "gpubind.runtimes.edits": "Bind RuntimeArguments",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.model.arch import ARCHITECTURES, WITH_DRIVERS, architecture, library_token, of_elf
+from gpubind.model.arch import ARCHITECTURES, DRIVER_ARCHITECTURES, architecture, architecture_of_elf, library_token
 
 PACKAGE = Path(gpubind.__file__).parent
 
@@ -16,22 +16,22 @@ PACKAGE = Path(gpubind.__file__).parent
 def test_each_architecture_is_found_by_every_name_of_its_own() -> None:
     for known in ARCHITECTURES:
         assert {architecture(name) for name in (known.name, *known.aliases)} == {known}
-        assert of_elf(known.machine, known.bits, known.order) == known.name
+        assert architecture_of_elf(known.elf_machine, known.bits, known.byte_order) == known.name
 
 
 def test_no_two_architectures_share_a_name() -> None:
     names = [name for known in ARCHITECTURES for name in (known.name, *known.aliases)]
     assert len(names) == len(set(names))
-    for field in ("triplet", "go"):
+    for field in ("triplet", "goarch"):
         assert len({getattr(known, field) for known in ARCHITECTURES}) == len(ARCHITECTURES)
 
 
 def test_the_class_and_the_order_tell_architectures_of_one_machine_apart() -> None:
-    assert of_elf(62, 64, "little") == "x86_64"
-    assert of_elf(62, 32, "little") == "x32"
-    assert of_elf(21, 64, "little") == "ppc64le"
-    assert of_elf(21, 64, "big") == "ppc64"
-    assert of_elf(9999, 64, "little") == "machine-9999"
+    assert architecture_of_elf(62, 64, "little") == "x86_64"
+    assert architecture_of_elf(62, 32, "little") == "x32"
+    assert architecture_of_elf(21, 64, "little") == "ppc64le"
+    assert architecture_of_elf(21, 64, "big") == "ppc64"
+    assert architecture_of_elf(9999, 64, "little") == "machine-9999"
 
 
 def test_the_32_bit_companion_is_one_of_32_bits() -> None:
@@ -42,7 +42,7 @@ def test_the_32_bit_companion_is_one_of_32_bits() -> None:
 
 
 def test_one_that_nobody_knows_has_its_own_name() -> None:
-    assert architecture("sparc64").name == architecture("sparc64").go == "sparc64"
+    assert architecture("sparc64").name == architecture("sparc64").goarch == "sparc64"
     assert architecture("sparc64").compat32 is None
 
 
@@ -63,11 +63,11 @@ def test_lib_is_where_libc_lies_without_the_prefix(libc: str, token: object) -> 
 
 
 def test_no_other_module_has_a_table_of_architectures() -> None:
-    names = {name for known in ARCHITECTURES for name in (known.name, known.go, known.triplet)} - {"arm", "x32"}
+    names = {name for known in ARCHITECTURES for name in (known.name, known.goarch, known.triplet)} - {"arm", "x32"}
     literal = re.compile("|".join(f'"{re.escape(name)}"' for name in sorted(names)))
     modules = (path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "arch.py")
     assert {path.name for path in modules if literal.search(path.read_text())} == set()
 
 
 def test_those_with_a_driver_are_known() -> None:
-    assert set(WITH_DRIVERS) <= {known.name for known in ARCHITECTURES}
+    assert set(DRIVER_ARCHITECTURES) <= {known.name for known in ARCHITECTURES}

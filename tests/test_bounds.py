@@ -14,7 +14,7 @@ from gpubind.errors import Format, FormatError, GpubindError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, LD_CACHE_LIMIT, read_ldcache, read_ldsoconf
 from gpubind.formats.archive import oci
 from gpubind.formats.archive import squashfs as reader
-from gpubind.formats.archive.squashfs import File, Squashfs, parse_superblock
+from gpubind.formats.archive.squashfs import Squashfs, SquashfsFile, parse_superblock
 from gpubind.formats.archive.squashfs_blocks import unpacker
 from gpubind.formats.driver.cdi import SIZE_LIMIT as CDI_LIMIT
 from gpubind.formats.elf import ldcache
@@ -60,7 +60,7 @@ def cache_of(count: int) -> bytes:
 
 def test_an_ld_cache_of_more_entries_or_bytes_is_damaged() -> None:
     most = parse_ldcache(cache_of(ldcache.ENTRIES_LIMIT))
-    assert len(most.named("liba.so.1")) == ENTRIES_OF_A_NAME
+    assert len(most.entries_named("liba.so.1")) == ENTRIES_OF_A_NAME
     assert why_not(lambda: parse_ldcache(cache_of(ldcache.ENTRIES_LIMIT + 1))).startswith("bad-ldcache")
     large = read_ldcache(recorded_tree({"/etc/ld.so.cache": cache_of(1) + bytes(LD_CACHE_LIMIT)}))
     assert isinstance(large, Missing)
@@ -183,10 +183,10 @@ def test_names_of_squashfs_and_what_one_look_unpacks_are_bounded() -> None:
     made = Squashfs(superblock, lambda offset, size: data[offset : offset + size], unpack)
     root = made.listing(made.inode(made.superblock.root))
     directory = made.inode(root["d"])
-    for _ in range(reader.LISTED_LIMIT // directory.size - 1):
+    for _ in range(reader.ALL_LISTINGS_LIMIT // directory.size - 1):
         assert len(made.listing(directory)) == 10_000
     assert why_not(lambda: [made.listing(directory) for _ in range(3)]).startswith("image-bomb")
-    file = File(made, made.inode(root["f"]))
+    file = SquashfsFile(made, made.inode(root["f"]))
     assert len(file.read_at(0, reader.FILE_UNPACKED_LIMIT)) == reader.FILE_UNPACKED_LIMIT
     assert why_not(lambda: file.read_at(reader.FILE_UNPACKED_LIMIT, 1)).startswith("image-bomb")
 
@@ -226,7 +226,7 @@ def test_cdi_specs_are_bounded_each_and_in_all() -> None:
         for number, size in enumerate(sizes):
             document = {"cdiVersion": "0.6.0", "kind": f"vendor{number}.com/gpu", "devices": [device]}
             specs[f"/etc/cdi/{number}.json"] = json.dumps(document).ljust(size)
-        return list(read_registry(recorded_host({**libraries("/usr/lib64"), **kernel(V, 1), **specs})).broken)
+        return list(read_registry(recorded_host({**libraries("/usr/lib64"), **kernel(V, 1), **specs})).ignored_files)
 
     assert broken(CDI_LIMIT, 100) == []
     assert broken(CDI_LIMIT + 1, 100) == ["/etc/cdi/0.json"]

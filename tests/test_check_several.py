@@ -13,7 +13,7 @@ import pytest
 from referencing import Registry, Resource
 
 from gpubind.host.record import dump_record
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.driver import kernel, rhel
 from tests.support.golden import assert_fits
@@ -21,7 +21,7 @@ from tests.support.images import glibc
 from tests.support.squashfs import squashfs
 from tests.support.trees import make_tree, record
 
-BOTH = ("--host", HOSTS[0], "--host", HOSTS[1])
+BOTH = ("--host", BUNDLED_HOSTS[0], "--host", BUNDLED_HOSTS[1])
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def two(tmp_path: Path) -> tuple[str, ...]:
 def test_the_table_has_a_row_an_image_and_a_column_a_host(two: tuple[str, ...]) -> None:
     done = gpubind("check", "--caps", "compute", *two, *BOTH)
     head, first, second, hint = done.stdout.splitlines()
-    assert head.split() == ["image", *HOSTS]
+    assert head.split() == ["image", *BUNDLED_HOSTS]
     assert first.startswith(two[1])
     assert "error cuda-too-new" in first
     assert second.startswith(two[3])
@@ -63,7 +63,7 @@ def test_a_column_has_the_name_in_the_record_else_that_of_its_file_and_the_path_
 def test_of_one_image_each_host_has_a_row_and_of_no_image_too(tmp_path: Path) -> None:
     for image in ((), ("--image", images(tmp_path))):
         lines = gpubind("check", *image, *BOTH).stdout.splitlines()
-        assert [line.split()[0] for line in lines[:3]] == ["host", *HOSTS]
+        assert [line.split()[0] for line in lines[:3]] == ["host", *BUNDLED_HOSTS]
 
 
 def test_json_is_a_list_and_each_member_is_what_one_check_gives(two: tuple[str, ...]) -> None:
@@ -75,7 +75,7 @@ def test_json_is_a_list_and_each_member_is_what_one_check_gives(two: tuple[str, 
     jsonschema.Draft202012Validator(several, registry=Registry().with_resource("gpubind.check/1", one)).validate(
         members
     )
-    asked = [(image, host) for image in (two[1], two[3]) for host in HOSTS]
+    asked = [(image, host) for image in (two[1], two[3]) for host in BUNDLED_HOSTS]
     assert [(member["checked"]["image"], member["checked"]["host"]) for member in members] == asked
     assert members[0] == json.loads(gpubind("check", "--json", *two[:2], *BOTH[:2]).stdout)
 
@@ -83,18 +83,18 @@ def test_json_is_a_list_and_each_member_is_what_one_check_gives(two: tuple[str, 
 def test_junit_is_one_document_with_a_suite_each(two: tuple[str, ...]) -> None:
     suites = ElementTree.fromstring(gpubind("check", "--format", "junit", *two, *BOTH).stdout)
     assert suites.tag == "testsuites"
-    assert [suite.get("hostname") for suite in suites] == [*HOSTS, *HOSTS]
+    assert [suite.get("hostname") for suite in suites] == [*BUNDLED_HOSTS, *BUNDLED_HOSTS]
     assert suites[0].get("failures") != "0"
 
 
 def test_quietly_there_is_a_line_a_check_and_as_columns_each_is_named(two: tuple[str, ...]) -> None:
     lines = gpubind("check", "-q", *two, *BOTH).stdout.splitlines()
-    assert lines[0].startswith(f"{two[1]} on {HOSTS[0]}: error ")
+    assert lines[0].startswith(f"{two[1]} on {BUNDLED_HOSTS[0]}: error ")
     assert len(lines) == 4
     columns = gpubind("check", "--format", "tsv", *two, *BOTH).stdout.splitlines()
-    assert f"# {two[3]} on {HOSTS[1]}" in columns
+    assert f"# {two[3]} on {BUNDLED_HOSTS[1]}" in columns
     full = gpubind("check", "-v", *two, *BOTH).stdout
-    assert full.startswith(f"{two[1]} on {HOSTS[0]}\nerror: ")
+    assert full.startswith(f"{two[1]} on {BUNDLED_HOSTS[0]}\nerror: ")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_files_and_directories_are_checked_on_each_of_many_hosts_and_compared_wi
         assert "open files" not in done.stdout + done.stderr
         assert len({line.partition(": ")[2] for line in done.stdout.splitlines()}) == 1
         assert done.stdout.count("\n") == len(words) * max(1, len(where))
-    done = with_64_descriptors("diff", "--caps=compute", "live", HOST, HOSTS[1], *words)
+    done = with_64_descriptors("diff", "--caps=compute", "live", HOST, BUNDLED_HOSTS[1], *words)
     assert ("open files" in done.stderr, done.returncode) == (False, 1)
 
 

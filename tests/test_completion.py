@@ -14,7 +14,7 @@ import pytest
 from gpubind.cli.commands.completion import SHELLS
 from gpubind.cli.declarations import COMPLETION
 from gpubind.model import CAPABILITIES
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.commands import gpubind
 from tests.test_help import COMMANDS
 
@@ -22,7 +22,7 @@ CASES = {
     "gpubind ch": ["check"],
     "gpubind ": COMMANDS,
     "gpubind check --host deb": ["debian13-nvidia550"],
-    "gpubind plan --host ": list(HOSTS),
+    "gpubind plan --host ": list(BUNDLED_HOSTS),
     "gpubind plan --caps com": ["compute", "compat32"],
     "gpubind plan --caps compute,ut": ["compute,utility"],
     "gpubind plan --caps ": [*CAPABILITIES, "all"],

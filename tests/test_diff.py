@@ -17,7 +17,7 @@ from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.diff.text import render_diff_text
 from gpubind.fleet.nodes import fold_hosts
 from gpubind.host.record import SIZE_LIMIT, dump_record
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind, images
 from tests.support.driver import V, debian, kernel, libraries, rhel
 from tests.support.elf import elf
@@ -77,7 +77,7 @@ def test_a_different_host_is_told_with_what_differs_and_exits_1(three: tuple[str
 def test_a_host_is_called_by_its_recorded_name_else_as_its_file_else_as_it_was_given(tmp_path: Path) -> None:
     named = recorded(tmp_path / "x.json", debian(), kernel(), hostname="gpu001")
     others = [recorded(tmp_path / name / "y.json", debian(), kernel()) for name in ("1", "2")]
-    assert gpubind("diff", named, others[0], HOSTS[1]).stdout.startswith("gpu001, y: equal (2)\n")
+    assert gpubind("diff", named, others[0], BUNDLED_HOSTS[1]).stdout.startswith("gpu001, y: equal (2)\n")
     assert gpubind("diff", *others).stdout == f"{others[0]}, {others[1]}: equal (2)\n"
 
 

@@ -14,7 +14,7 @@ from gpubind import open_host, plan, record
 from gpubind.documents.expectation import render_expectation
 from gpubind.host.record import dump_record
 from gpubind.model import Finding, Request
-from gpubind.planner.expected import expectation_of
+from gpubind.planner.expected import make_expectation
 from gpubind.rules.outcome import report_of
 from tests.rules.situations import without
 from tests.support import amd
@@ -45,7 +45,7 @@ def lines(tmp_path: Path, good: str) -> str:
     from gpubind.model import Plan
 
     path = tmp_path / "node.toml"
-    path.write_text(render_expectation(expectation_of(Plan.from_dict(plan))))
+    path.write_text(render_expectation(make_expectation(Plan.from_dict(plan))))
     return str(path)
 
 
@@ -106,7 +106,7 @@ def test_another_mode_of_amds_gpus_is_one_error_and_their_number_is_not_compared
     whole.write_text(record(amd.amd_host(amd.opt(), amd.kernel())))
     parts.write_text(record(amd.amd_host(amd.opt(), amd.kernel(gpus=4), *divided)))
     path = tmp_path / "node.toml"
-    path.write_text(render_expectation(expectation_of(plan(open_host(str(whole)), Request()))))
+    path.write_text(render_expectation(make_expectation(plan(open_host(str(whole)), Request()))))
     assert 'partition = "SPX/NPS1"\ngpus = { "AMD Instinct MI300X (gfx942)" = 8 }\n' in path.read_text()
     words = ("check", "--rocm", "--format", "slurm", "--ignore", "userspace-unknown", "--host")
     assert gpubind(*words, str(whole), "--expect", str(path)).stdout == "gpubind: ok\n"

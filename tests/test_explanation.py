@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gpubind import plan
-from gpubind.documents.explanation import render_explanation, unmarked
+from gpubind.documents.explanation import markdown_to_text, render_explanation
 from gpubind.explanation import codes as codes_module
 from gpubind.explanation.codes import codes, errors, explain_code, mentioned, near_names
 from gpubind.explanation.decisions import Explanation, explain
 from gpubind.model import Request
 from gpubind.model.data import read_data
-from gpubind.model.findings import texts
+from gpubind.model.findings import finding_texts
 from tests.support.commands import gpubind
 from tests.support.driver import host, kernel, rhel
 from tests.support.golden import DOCS, assert_golden
@@ -76,13 +76,13 @@ def test_no_page_of_the_docs_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_code_has_what_the_data_says_of_it() -> None:
-    assert {code: kind for code, kind in codes() if code in texts()} == {
-        code: f"{', '.join(text['severity'])}; {text['needs']}" for code, text in texts().items()
+    assert {code: kind for code, kind in codes() if code in finding_texts()} == {
+        code: f"{', '.join(text['severity'])}; {text['needs']}" for code, text in finding_texts().items()
     }
 
 
 def test_the_pages_of_findings_and_errors_are_what_the_data_gives() -> None:
-    sections = "\n".join(f"## {explain_code(code)}" for code in texts())
+    sections = "\n".join(f"## {explain_code(code)}" for code in finding_texts())
     assert_golden(DOCS / "findings.md", f"\n{sections}\n", part="findings")
     rows = [
         f'| <a id="{code}"></a>`{code}` | {error["exit"]} | {error["means"]} |\n' for code, error in errors().items()
@@ -92,7 +92,7 @@ def test_the_pages_of_findings_and_errors_are_what_the_data_gives() -> None:
     assert [*errors()] == sorted(errors())
 
 
-@pytest.mark.parametrize("code", texts())
+@pytest.mark.parametrize("code", finding_texts())
 def test_every_finding_has_its_page(code: str) -> None:
     page = explain_code(code)
     assert page is not None
@@ -106,8 +106,8 @@ def test_near_names_ignore_case_and_come_from_codes_and_names() -> None:
 
 
 def test_a_page_has_no_marks_and_fits_and_commands_stay_whole() -> None:
-    for code in texts():
-        text = unmarked(explain_code(code) or "", 80)
+    for code in finding_texts():
+        text = markdown_to_text(explain_code(code) or "", 80)
         assert "](" not in text, code
         assert "``" not in text, code
         long = [line for line in text.splitlines() if len(line) > 80 and " " in line.strip("`,.;:()")]
@@ -123,7 +123,7 @@ def test_a_page_has_no_marks_and_fits_and_commands_stay_whole() -> None:
     ],
 )
 def test_the_wildcards_of_a_command_are_no_marks(code: str, command: str) -> None:
-    assert command in unmarked(explain_code(code) or "", 200)
+    assert command in markdown_to_text(explain_code(code) or "", 200)
 
 
 def test_a_code_is_found_whatever_its_case() -> None:

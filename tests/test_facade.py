@@ -22,8 +22,8 @@ from gpubind.documents.notebook import Findings
 from gpubind.errors import FormatError, UsageError
 from gpubind.machine.budget import BOUNDS
 from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
-from gpubind.model.data import HOSTS, read_data
-from gpubind.planner.request import checked
+from gpubind.model.data import BUNDLED_HOSTS, read_data
+from gpubind.planner.request import validate_request
 from tests.support.commands import gpubind as command
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
@@ -31,7 +31,7 @@ from tests.support.golden import assert_fits
 from tests.support.images import glibc, image
 from tests.support.trees import File, Spec, make_tree
 
-HOST = gpubind.open_host(HOSTS[0])
+HOST = gpubind.open_host(BUNDLED_HOSTS[0])
 NOTED: Spec = {"/usr/local/cuda/compat/libcuda.so.1": elf("libcuda.so.1", cuda_note=CudaNote("12.8", (535,)))}
 
 
@@ -73,11 +73,11 @@ def test_a_plan_lands_where_its_runtime_has_things() -> None:
 
 
 def test_a_layout_that_is_given_wins_over_the_runtimes() -> None:
-    from gpubind.planner.placement import GPUBIND
+    from gpubind.planner.placement import GPUBIND_LAYOUT
 
     on = host(rhel(), kernel())
-    made = gpubind.plan(on, Request(), layout=GPUBIND, start=gpubind.open_runtime(on, "apptainer"))
-    assert made.libdir == GPUBIND.libdir
+    made = gpubind.plan(on, Request(), layout=GPUBIND_LAYOUT, start=gpubind.open_runtime(on, "apptainer"))
+    assert made.libdir == GPUBIND_LAYOUT.libdir
 
 
 def test_words_name_generated_files_where_they_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_runtime_that_builds_its_container_of_the_image_has_no_words_without_o
 
 
 def test_a_plan_comes_back_from_its_document() -> None:
-    for name in HOSTS:
+    for name in BUNDLED_HOSTS:
         document = gpubind.plan(gpubind.open_host(name), Request(), image=image(glibc(), NOTED)).to_dict()
         assert gpubind.Plan.from_dict(json.loads(json.dumps(document))).to_dict() == document
 
@@ -175,17 +175,17 @@ def test_a_request_that_the_command_line_refuses_is_refused(request_: Request, c
 
 
 def test_a_request_has_the_defaults_of_the_command_line() -> None:
-    request = checked(Request())
+    request = validate_request(Request())
     assert (request.vendors, request.caps_explicit, request.capabilities) == ((), False, DEFAULT_CAPABILITIES)
     assert Request(caps=("compute",)).caps_explicit
     assert Request(caps=("compute",)).caps_named
-    assert checked(Request(cdi_devices=("nvidia.com/gpu=0",))).source == "cdi"
+    assert validate_request(Request(cdi_devices=("nvidia.com/gpu=0",))).source == "cdi"
 
 
 def test_lists_and_doubled_slashes_have_one_form() -> None:
-    request = checked(Request(caps=["utility", "compute"], libdir=ContainerPath("//opt//lib/")))  # type: ignore[arg-type]
+    request = validate_request(Request(caps=["utility", "compute"], libdir=ContainerPath("//opt//lib/")))  # type: ignore[arg-type]
     assert (request.caps, request.libdir) == (("compute", "utility"), "/opt/lib")
-    assert checked(request) == request
+    assert validate_request(request) == request
 
 
 def test_a_plan_is_rendered_as_the_command_line_prints_it() -> None:
@@ -217,7 +217,7 @@ def test_a_start_of_another_runtime_is_refused_and_one_of_the_same_kind_is_not()
 
 @pytest.mark.parametrize("form", ["cdi", "compose", "kubernetes"])
 def test_a_document_of_mounts_is_rendered_as_the_command_line_prints_it(form: str, tmp_path: Path) -> None:
-    words = ("plan", "--nv", "--host", HOSTS[0], "--format", form, "-q")
+    words = ("plan", "--nv", "--host", BUNDLED_HOSTS[0], "--format", form, "-q")
     layout = gpubind.open_layout(HOST, form)
     made = gpubind.plan(HOST, Request(vendors=("nvidia",), gpus="all"), layout=layout)
     assert gpubind.render(made, form) == command(*words).stdout
@@ -257,8 +257,8 @@ def test_the_document_of_a_check_is_that_of_the_command_line() -> None:
     made = gpubind.plan(HOST, Request(vendors=("nvidia",)), image=opened, start=start)
     program = "/opt/app/solve"
     findings = gpubind.check(HOST, made, opened, backend="apptainer", program=program)
-    named = {"host": HOSTS[0], "reference": reference, "program": program, "backend": "apptainer"}
-    words = ("--nv", "--host", HOSTS[0], "--image", reference, "--program", program, "--backend", "apptainer")
+    named = {"host": BUNDLED_HOSTS[0], "reference": reference, "program": program, "backend": "apptainer"}
+    words = ("--nv", "--host", BUNDLED_HOSTS[0], "--image", reference, "--program", program, "--backend", "apptainer")
     assert gpubind.check_document(made, findings, opened, **named) == json.loads(
         command("check", "--json", *words).stdout
     )
@@ -280,7 +280,7 @@ def test_the_report_of_a_check_is_that_of_the_command_line_with_what_a_site_chan
     )
     (tmp_path / "gpubind").mkdir()
     (tmp_path / "gpubind/config.toml").write_text('[severity]\ncuda-too-new = "warning"\n')
-    words = ("--nv", "--host", HOSTS[0], "--image", reference, "--program", program, "--backend", "apptainer")
+    words = ("--nv", "--host", BUNDLED_HOSTS[0], "--image", reference, "--program", program, "--backend", "apptainer")
     more = ("--backend-arg", "--contain", "--ignore", "image-libc")
     document = json.loads(command("check", "--json", *words, *more, env={"XDG_CONFIG_HOME": str(tmp_path)}).stdout)
     for changed in document["changed"]:
@@ -313,7 +313,7 @@ def test_a_start_that_is_not_done_is_that_of_the_command_line() -> None:
         image, ["/opt/app/solve"], backend="apptainer", arguments=["--contain"], host=HOST, dry_run=True
     )
     words = ("--backend", "apptainer", "--backend-arg", "--contain", image, "/opt/app/solve")
-    printed = command("exec", "--host", HOSTS[0], "--dry-run", *words).stdout
+    printed = command("exec", "--host", BUNDLED_HOSTS[0], "--dry-run", *words).stdout
     assert list(made.argv) == shlex.split(printed.replace("\\\n", ""))
 
 
@@ -322,7 +322,7 @@ LINE = ("apptainer", "exec", "--nv", "--contain", "docs/examples/cuda13.sif", "t
 
 def test_a_wrapped_line_is_that_of_the_command_line() -> None:
     made = gpubind.wrap(LINE, host=HOST, dry_run=True)
-    document = json.loads(command("wrap", "--host", HOSTS[0], "--dry-run", "--json", "--", *LINE).stdout)
+    document = json.loads(command("wrap", "--host", BUNDLED_HOSTS[0], "--dry-run", "--json", "--", *LINE).stdout)
     assert_fits(document, "command")
     assert (document["argv"], document["changed"], document["file"]) == (list(made.argv), made.changed, made.file)
     assert [found["code"] for found in document["findings"]] == [found.code for found in made.findings]
@@ -341,7 +341,7 @@ def test_a_check_of_a_line_looks_for_the_command_of_exec_and_for_no_arguments_of
 
 
 def test_the_document_of_a_line_has_the_differences_of_the_environment() -> None:
-    words = ("wrap", "--host", HOSTS[0], "--dry-run", "--json", "--", *LINE)
+    words = ("wrap", "--host", BUNDLED_HOSTS[0], "--dry-run", "--json", "--", *LINE)
     document = json.loads(command(*words, env={"APPTAINER_NV": "1"}).stdout)
     assert (document["set"], document["unset"]) == ({}, ["APPTAINER_NV"])
 
@@ -373,7 +373,7 @@ def test_a_wrapped_line_is_for_one_environment_and_one_machine() -> None:
 
 
 def test_the_environment_of_the_host_is_that_of_a_wrapped_line() -> None:
-    host = gpubind.open_host(HOSTS[0], environ={"CUDA_VISIBLE_DEVICES": "0", "APPTAINER_NV": "1"})
+    host = gpubind.open_host(BUNDLED_HOSTS[0], environ={"CUDA_VISIBLE_DEVICES": "0", "APPTAINER_NV": "1"})
     made = gpubind.wrap(("apptainer", "exec", "-c", "docs/examples/cuda13.sif", "true"), host=host, dry_run=True)
     assert made.changed
     assert "APPTAINER_NV" not in made.environ
@@ -402,9 +402,8 @@ def test_a_gpu_that_is_required_fails_for_the_findings_of_the_error() -> None:
 
 def test_without_a_handler_the_findings_of_a_start_are_not_on_standard_error() -> None:
     start = "gpubind.start('docs/examples/cuda13.sif', backend='apptainer', host=host, check=True, dry_run=True)"
-    code = (
-        f"import gpubind\nhost = gpubind.open_host({HOSTS[0]!r})\ntry: {start}\nexcept gpubind.CheckError: print('end')"
-    )
+    opened = f"import gpubind\nhost = gpubind.open_host({BUNDLED_HOSTS[0]!r})\n"
+    code = f"{opened}try: {start}\nexcept gpubind.CheckError: print('end')"
     for more, is_empty in (("", True), ("import logging; logging.basicConfig()\n", False)):
         done = subprocess.run([sys.executable, "-c", more + code], capture_output=True, text=True)
         assert (done.stdout, done.stderr == "") == ("end\n", is_empty)
@@ -468,7 +467,7 @@ def test_a_notebook_needs_no_package_of_the_reports() -> None:
 import sys
 import gpubind
 sys.modules["jinja2"] = sys.modules["rich"] = None
-host = gpubind.open_host({HOSTS[0]!r})
+host = gpubind.open_host({BUNDLED_HOSTS[0]!r})
 plan = gpubind.plan(host, gpubind.Request())
 print(plan._repr_html_()[:7], gpubind.check(host, plan)._repr_html_()[:7])
 """
@@ -494,7 +493,7 @@ def test_a_start_becomes_the_runtime(tmp_path: Path) -> None:
 
 def test_a_record_may_be_given_as_a_path(tmp_path: Path) -> None:
     record = tmp_path / "node.json"
-    record.write_bytes(read_data(f"model/data/hosts/{HOSTS[0]}.json"))
+    record.write_bytes(read_data(f"model/data/hosts/{BUNDLED_HOSTS[0]}.json"))
     assert gpubind.plan(gpubind.open_host(record), Request()).digest == gpubind.plan(HOST, Request()).digest
     with pytest.raises(gpubind.NothingToBindError):
         gpubind.plan(gpubind.open_host(root=tmp_path, dev_root=tmp_path), Request())
@@ -690,7 +689,7 @@ def test_what_an_image_needs_is_what_the_command_line_prints() -> None:
 
 
 def test_an_explanation_has_the_decisions_that_the_command_line_prints() -> None:
-    document = json.loads(command("explain", "libcuda.so.1", "--nv", "--host", HOSTS[0], "--json").stdout)
+    document = json.loads(command("explain", "libcuda.so.1", "--nv", "--host", BUNDLED_HOSTS[0], "--json").stdout)
     made = gpubind.explain(gpubind.plan(HOST, Request(vendors=("nvidia",))), "libcuda.so.1")
     assert [subject["subject"] for subject in document["subjects"]] == [subject for subject, _ in made.subjects]
     decisions = [decision for subject in document["subjects"] for decision in subject["decisions"]]

@@ -14,7 +14,7 @@ from gpubind.documents.check.text import THEMES
 from gpubind.explanation.codes import explain_code
 from gpubind.formats.driver.names import COMPANIONS
 from gpubind.model import VENDORS
-from gpubind.model.findings import MENDED_BY, finding, pages, texts
+from gpubind.model.findings import REMEDIES, finding, finding_texts, pages
 from gpubind.rules.subjects import SUBJECTS
 from tests.support.golden import DOCS, assert_golden, assert_listed, assert_none
 from tests.support.sources import PACKAGE, modules, nodes
@@ -42,15 +42,15 @@ FIELDS = {*TOLD, "needs", "severity", "by", "theme", "support", "follows", "of",
 
 
 def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
-    assert_listed(texts(), sorted(texts()), add="", order=DATA)
-    for code, text in texts().items():
+    assert_listed(finding_texts(), sorted(finding_texts()), add="", order=DATA)
+    for code, text in finding_texts().items():
         of, severities, row = text.get("vendor"), text.get("severity", ()), f"{DATA}, `{code}`: "
         assert_listed(text, sorted(REQUIRED), add=f"{row}add the field `{{}}`")
         assert_listed(FIELDS, text, add=f"{row}remove the field `{{}}`, which gpubind/model/findings.py does not know")
         assert text["needs"] in ("host", "image", "runtime", "program"), f"{row}`needs`"
         assert {*severities} <= {"error", "warning", "note"} and severities, f"{row}`severity`"
         assert text.get("when", "wsl") in SUBJECTS, f"{row}`when` is no key of SUBJECTS in gpubind/rules/subjects.py"
-        assert text["by"] in MENDED_BY, f"{row}`by` is not in MENDED_BY of gpubind/model/findings.py"
+        assert text["by"] in REMEDIES, f"{row}`by` is not in MENDED_BY of gpubind/model/findings.py"
         assert {*(of if isinstance(of, list) else [of])} <= {None, *VENDORS}, f"{row}`vendor`"
         assert (text.get("theme") in THEMES) == ("note" in severities), (
             f"{row}a code that may be a note, and no other, has a `theme` of THEMES in gpubind/documents/check/text.py"
@@ -60,7 +60,9 @@ def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
 
 
 def test_every_code_has_its_page_and_nothing_else_has_one() -> None:
-    assert_listed(pages(), texts(), add=f"{PAGES}: write the page of `{{}}`", remove=f"{PAGES}: remove `{{}}`, no code")
+    assert_listed(
+        pages(), finding_texts(), add=f"{PAGES}: write the page of `{{}}`", remove=f"{PAGES}: remove `{{}}`, no code"
+    )
 
 
 def variants(text: dict[str, Any]) -> list[dict[str, Any]]:
@@ -68,12 +70,12 @@ def variants(text: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 # A code whose finding is still written out where it is made has no sentence here yet.
-TOLD_HERE = sorted(code for code, text in texts().items() if {*text} & {*TOLD, "cases"})
+TOLD_HERE = sorted(code for code, text in finding_texts().items() if {*text} & {*TOLD, "cases"})
 
 
 @pytest.mark.parametrize("code", TOLD_HERE)
 def test_every_text_says_what_and_what_to_do(code: str) -> None:
-    for variant in variants(texts()[code]):
+    for variant in variants(finding_texts()[code]):
         for field in ("what", "hint"):
             assert variant.get(field), f"{DATA}, `{code}`: write `{field}`"
 
@@ -98,10 +100,12 @@ def test_every_fact_of_a_text_is_given_where_the_finding_is_made() -> None:
         given = {keyword.arg for keyword in call.keywords if keyword.arg} | {"where"}
         if any(keyword.arg is None for keyword in call.keywords):
             continue  # **facts: the tests of that rule tell
-        for code in [code for code in constants(call.args[0]) if code in texts()]:
+        for code in [code for code in constants(call.args[0]) if code in finding_texts()]:
             cases = next((constants(k.value) for k in call.keywords if k.arg == "case"), [])
-            named = [texts()[code]["cases"][case] for case in cases if case in texts()[code].get("cases", {})]
-            for variant in [{**texts()[code], **case} for case in named] or [texts()[code]]:
+            named = [
+                finding_texts()[code]["cases"][case] for case in cases if case in finding_texts()[code].get("cases", {})
+            ]
+            for variant in [{**finding_texts()[code], **case} for case in named] or [finding_texts()[code]]:
                 fields = {f for told in TOLD for _, f, _, _ in string.Formatter().parse(variant.get(told) or "") if f}
                 assert {field.split(".")[0].split("[")[0] for field in fields} <= given, (
                     f"gpubind/{place}: give `finding` all that the texts of `{code}` name: {sorted(fields)}"
@@ -133,16 +137,16 @@ def test_every_case_is_named_in_the_code() -> None:
         for node in nodes(module)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     } | {companion.name for companion in COMPANIONS}
-    for code, text in texts().items():
+    for code, text in finding_texts().items():
         remove = f"{DATA}, `{code}`: remove the case `{{}}`, or make a finding with it: no code names it"
         assert_listed(written, text.get("cases", {}), add=remove)
 
 
-@pytest.mark.parametrize("code", sorted(texts()))
+@pytest.mark.parametrize("code", sorted(finding_texts()))
 def test_a_codes_page_begins_with_what_its_findings_may_be(code: str) -> None:
     page = explain_code(code)
     assert page is not None
-    severities, needs = ", ".join(texts()[code]["severity"]), texts()[code]["needs"]
+    severities, needs = ", ".join(finding_texts()[code]["severity"]), finding_texts()[code]["needs"]
     assert page.split("\n")[2] == f"*{severities}; {needs}*"
 
 
@@ -152,7 +156,7 @@ def test_the_page_says_for_each_code_what_mends_it() -> None:
 
 def table() -> str:
     """What mends it, and the codes that it mends."""
-    by = {means: [code for code, text in texts().items() if text["by"] == means] for means in MENDED_BY}
+    by = {means: [code for code, text in finding_texts().items() if text["by"] == means] for means in REMEDIES}
     rows = [
         f"| {MEANS[means]} | " + ", ".join(f"[{code}](#{code})" for code in codes) + " |" for means, codes in by.items()
     ]
@@ -177,7 +181,7 @@ def _sentences_of(text: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def test_a_hint_begins_with_an_imperative() -> None:
     assert_none(
         f"{DATA}, `{code}`: begin the hint with an imperative; IMPERATIVES of this test has those in use: {said}"
-        for code, text in texts().items()
+        for code, text in finding_texts().items()
         for field, said in _sentences_of(text)
         if field == "hint" and not re.match(rf"(\{{near\}})?({IMPERATIVES})\b|\{{hint\}}$", said)
     )
@@ -186,7 +190,7 @@ def test_a_hint_begins_with_an_imperative() -> None:
 def test_no_sentence_of_a_finding_has_more_than_30_words() -> None:
     assert_none(
         f"{DATA}, `{code}`, `{field}`: divide the sentence: {sentence}"
-        for code, text in texts().items()
+        for code, text in finding_texts().items()
         for field, said in _sentences_of(text)
         for sentence in re.split(r"[.;:] ", said)
         if len(sentence.split()) > 30

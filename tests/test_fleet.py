@@ -18,9 +18,9 @@ from gpubind.cli.asking import words_for
 from gpubind.cli.commands import command_of
 from gpubind.documents.fleet import (
     AnswerGroups,
+    CheckedNode,
     NodeAnswer,
     NodeError,
-    NodeState,
     answer_line,
     answers_table,
     render_answer,
@@ -28,7 +28,7 @@ from gpubind.documents.fleet import (
 from gpubind.errors import UsageError
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.model import Finding
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 from tests.support.commands import BARE, HOST, gpubind
 from tests.support.fleet import GOOD, FakeCluster
 from tests.support.golden import assert_fits
@@ -47,7 +47,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def fleet(cluster: FakeCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    return gpubind("fleet", *words, "--engine=clustershell", f"--nodes={','.join(HOSTS)}", env=cluster.environ)
+    return gpubind("fleet", *words, "--engine=clustershell", f"--nodes={','.join(BUNDLED_HOSTS)}", env=cluster.environ)
 
 
 def test_nodes_get_the_options_and_all_their_gpus() -> None:
@@ -88,7 +88,7 @@ def test_no_variable_of_this_machine_changes_what_nodes_are_asked(cluster: FakeC
 def test_a_check_of_hosts_is_that_of_each(cluster: FakeCluster) -> None:
     done = fleet(cluster, "check", "--host=%h")
     rows = {line.split()[0]: line.split()[2] for line in done.stdout.splitlines()[1:3]}
-    for name in HOSTS:
+    for name in BUNDLED_HOSTS:
         assert rows[name] == gpubind("check", "-q", "--host", name, "--gpus=all").stdout.split()[0]
 
 
@@ -136,17 +136,17 @@ def test_differences_are_those_of_diff(cluster: FakeCluster) -> None:
     cluster.program("gpubind", script)
     done = fleet(cluster, "diff", "--caps=%h")
     assert done.returncode == 1
-    assert done.stdout.startswith(gpubind("diff", *HOSTS).stdout)
+    assert done.stdout.startswith(gpubind("diff", *BUNDLED_HOSTS).stdout)
     *answers, last = [json.loads(line) for line in fleet(cluster, "diff", "--caps=%h", "--json").stdout.splitlines()]
-    assert sorted(one["node"] for one in answers) == sorted(HOSTS)
-    assert last == json.loads(gpubind("diff", *HOSTS, "--json").stdout)
+    assert sorted(one["node"] for one in answers) == sorted(BUNDLED_HOSTS)
+    assert last == json.loads(gpubind("diff", *BUNDLED_HOSTS, "--json").stdout)
 
 
 def test_a_page_has_every_node_and_records_have_none(cluster: FakeCluster, tmp_path: Path) -> None:
     done = fleet(cluster, "check", "--host=%h", "--format=html", "-o", str(tmp_path / "fleet.html"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     text = (tmp_path / "fleet.html").read_text()
-    assert all(name in text for name in HOSTS)
+    assert all(name in text for name in BUNDLED_HOSTS)
     for words in (("record", "-o", str(tmp_path / "records"), "--format=html"), ("check", "--json", "--format=html")):
         assert fleet(cluster, *words).returncode == 2
     assert not (tmp_path / "records").exists()
@@ -251,7 +251,7 @@ def test_a_terminal_shows_how_many_nodes_have_answered(cluster: FakeCluster) -> 
 
 def answer(node: str, *codes: str, digest: str = "d") -> NodeAnswer:
     findings = tuple(Finding(code, "error", None, "x", "what") for code in codes)
-    return NodeAnswer(node, "answered", int(bool(codes)), "", {}, NodeState(digest, (), findings))
+    return NodeAnswer(node, "answered", int(bool(codes)), "", {}, CheckedNode(digest, (), findings))
 
 
 def test_answers_fold_by_digest_and_findings() -> None:
@@ -285,7 +285,7 @@ def test_rows_that_differ_only_in_notes_name_them() -> None:
     answers = []
     for node, codes in notes.items():
         found = tuple(Finding(code, "note", None, "x", "what") for code in codes)
-        answers.append(NodeAnswer(node, "answered", 0, "", {}, NodeState("d", (), found)))
+        answers.append(NodeAnswer(node, "answered", 0, "", {}, CheckedNode("d", (), found)))
     assert [row[::2] for row in rows(*answers)[1:]] == [
         ("n[1,4]", "ok; note b (x)"),
         ("n2", "ok"),
@@ -305,7 +305,7 @@ def test_an_error_document_is_never_ok() -> None:
 
 def test_what_is_wrong_twice_with_one_subject_is_named_once() -> None:
     twice = (Finding("stale-cdi", "warning", None, "/etc/cdi/x.json", what) for what in ("one", "two"))
-    answer = NodeAnswer("n1", "answered", 0, "", {}, NodeState(findings=tuple(twice)))
+    answer = NodeAnswer("n1", "answered", 0, "", {}, CheckedNode(findings=tuple(twice)))
     assert answer_line(answer) == "warning stale-cdi (/etc/cdi/x.json)"
 
 

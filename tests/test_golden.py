@@ -13,7 +13,7 @@ from gpubind.documents.explanation import render_explanation
 from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.documents.text import render_json, render_paths, render_tsv
 from gpubind.model import CAPABILITIES, Plan, Request
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 from gpubind.planner.placement import cdi_layout
 from tests.support.golden import (
     GOLDEN,
@@ -47,8 +47,8 @@ AMD: dict[str, Request] = {
     "like-apptainer-1.5": Request(vendors=("amd",), like="apptainer-1.5"),
     "like-singularity": Request(vendors=("amd",), like="singularity"),
 }
-REQUESTS: dict[str, dict[str, Request]] = {host: NVIDIA if "nvidia" in host else AMD for host in HOSTS}
-CASES = [(host, name) for host in HOSTS for name in REQUESTS[host]]
+REQUESTS: dict[str, dict[str, Request]] = {host: NVIDIA if "nvidia" in host else AMD for host in BUNDLED_HOSTS}
+CASES = [(host, name) for host in BUNDLED_HOSTS for name in REQUESTS[host]]
 
 
 def make(host: str, name: str) -> Plan:
@@ -59,7 +59,7 @@ def document(host: str, name: str) -> Any:
     return json.loads(render_json(make(host, name)))
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", BUNDLED_HOSTS)
 def test_the_default_plan_is_what_its_golden_file_says(host: str) -> None:
     text = render_json(make(host, "default")).replace(f'"gpubind": "{gpubind.__version__}"', '"gpubind": "VERSION"')
     assert_golden(GOLDEN / host / "default.json", text)
@@ -92,7 +92,7 @@ def test_no_two_mounts_share_a_target_and_all_are_read_only_but_sockets(host: st
     assert all("ro" in mount.options for mount in plan.mounts if mount.kind not in ("socket", "directory"))
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", BUNDLED_HOSTS)
 @pytest.mark.parametrize(
     ("form", "name"),
     [("text", "default"), ("paths", "default"), ("text", "like-apptainer"), ("explain", "default")],
@@ -109,12 +109,12 @@ def test_a_text_document_is_what_its_golden_file_says(host: str, form: str, name
     assert_golden(GOLDEN / host / f"{name}.{form}", text)
 
 
-@pytest.mark.parametrize("host", [host for host in HOSTS if REQUESTS[host] is not AMD])
+@pytest.mark.parametrize("host", [host for host in BUNDLED_HOSTS if REQUESTS[host] is not AMD])
 def test_the_digest_is_the_same_whichever_source_served(host: str) -> None:
     assert make(host, "default").digest == make(host, "driver").digest
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", BUNDLED_HOSTS)
 def test_the_digest_is_another_for_another_request(host: str) -> None:
     other = "utility" if REQUESTS[host] is AMD else "compute-utility"
     assert make(host, "default").digest != make(host, other).digest
@@ -131,10 +131,10 @@ def test_the_schema_is_a_schema_and_knows_every_key() -> None:
     for part in ("properties", "required"):
         place = f"gpubind/model/data/plan.schema.json, `{part}`"
         add, remove = f"{place}: add `{{}}`", f"{place}: remove `{{}}`"
-        assert_listed(schema[part], document(HOSTS[0], "default"), add=add, remove=remove)
+        assert_listed(schema[part], document(BUNDLED_HOSTS[0], "default"), add=add, remove=remove)
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", BUNDLED_HOSTS)
 def test_a_cdi_spec_is_what_its_golden_file_says(host: str) -> None:
     recorded = gpubind.open_host(host)
     text = render_cdi(gpubind.plan(recorded, Request(vendors=()), layout=cdi_layout(recorded.uname.machine)), {})

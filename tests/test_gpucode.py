@@ -12,7 +12,7 @@ from gpubind.model.gpucode import (
     Share,
     arch_of_capability,
     arch_of_override,
-    arch_order,
+    arch_sort_key,
     best_share,
     gpu_code,
 )
@@ -75,8 +75,8 @@ def shuffled(names: list[str]) -> list[str]:
 def test_architectures_stand_in_the_order_of_their_numbers() -> None:
     nvidia = ["sm_50", "sm_90", "sm_90a", "sm_100", "sm_120"]
     amd = ["gfx803", "gfx90a", "gfx90a:xnack-", "gfx942", "gfx1030", "gfx1100", "gfx9-generic", "gfx10-3-generic"]
-    assert sorted(shuffled(nvidia), key=arch_order) == nvidia
-    assert sorted(shuffled(amd), key=arch_order) == amd
+    assert sorted(shuffled(nvidia), key=arch_sort_key) == nvidia
+    assert sorted(shuffled(amd), key=arch_sort_key) == amd
 
 
 def test_a_compute_capability_names_an_architecture() -> None:

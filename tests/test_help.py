@@ -11,7 +11,7 @@ import pytest
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import GROUPS, HELP
 from gpubind.cli.help import Page, overview, page_of, render_page
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.commands import gpubind
 from tests.support.golden import GOLDEN, assert_golden
 
@@ -136,4 +136,4 @@ def test_the_summary_of_a_command_is_one_whole_line_and_the_hosts_that_ship_are_
     rows = text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     assert [row.split()[0] for row in rows] == COMMANDS
     assert all(row.endswith(".") for row in rows)
-    assert all(host in text for host in HOSTS)
+    assert all(host in text for host in BUNDLED_HOSTS)

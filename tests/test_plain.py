@@ -13,8 +13,8 @@ from gpubind.model.plain import Decoder, go_text
 
 FORMAT = Format("bad-test", "malformed")
 PLAIN = Decoder(FORMAT)
-STRICT = Decoder(FORMAT, prefix="key ", keys={"deep": "a.b.c"}, members=2, has_nul=False)
-GO = Decoder(FORMAT, keys={"deep": "closID"}, has_nul=False, is_go=True)
+STRICT = Decoder(FORMAT, prefix="key ", keys={"deep": "a.b.c"}, members_limit=2, allows_nul=False)
+GO = Decoder(FORMAT, keys={"deep": "closID"}, allows_nul=False, follows_go=True)
 
 
 class Point(NamedTuple):
@@ -39,22 +39,22 @@ class Example(NamedTuple):
 
 def why_not(decoder: Decoder, value: Any) -> tuple[str, str]:
     with pytest.raises(FormatError) as caught:
-        decoder.value(Example, value)
+        decoder.decode(Example, value)
     assert caught.value.code == "bad-test"
     return caught.value.place, caught.value.why
 
 
 def test_a_value_comes_back() -> None:
     value = {"text": "y", "texts": ["a", "b"], "pair": [1, "z"], "named": {"n": 1}, "points": [{"x": 1}], "later": 1}
-    made = PLAIN.value(Example, value)
+    made = PLAIN.decode(Example, value)
     assert made == Example("y", texts=("a", "b"), pair=(1, "z"), named={"n": 1}, points=(Point(1),))
-    assert STRICT.value(Example, {"a": {"b": {"c": "deep"}}}).deep == "deep"
+    assert STRICT.decode(Example, {"a": {"b": {"c": "deep"}}}).deep == "deep"
 
 
 @pytest.mark.parametrize("value", [{}, {"text": None, "texts": None, "point": None}])
 def test_null_is_as_good_as_absent(value: Any) -> None:
-    assert PLAIN.value(Example, value) == Example()
-    assert STRICT.value(Example, {**value, "a": {"b": None}}) == Example()
+    assert PLAIN.decode(Example, value) == Example()
+    assert STRICT.decode(Example, {**value, "a": {"b": None}}) == Example()
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_a_wrong_type_is_named_with_the_one_that_is_wanted(key: str, value: Any,
 def test_places_begin_with_the_prefix() -> None:
     assert why_not(STRICT, []) == ("the whole document", "an object is wanted, not a list")
     with pytest.raises(FormatError) as caught:
-        STRICT.value(tuple[Point, ...], [{"x": 1}, {}])
+        STRICT.decode(tuple[Point, ...], [{"x": 1}, {}])
     assert caught.value.place == "key [1].x"
 
 
 def test_gos_decoder_knows_no_case_and_refuses_what_it_does_not_know() -> None:
-    made = GO.value(Example, {"oneOf": "b", "CLOSid": True, "NUMBER": 1.0, "text": 1.5})
+    made = GO.decode(Example, {"oneOf": "b", "CLOSid": True, "NUMBER": 1.0, "text": 1.5})
     assert made == Example("1.5", one_of="b", deep="true", number=1)
     assert why_not(GO, {"one_of": "b"}) == ("one_of", "unknown field")
     assert why_not(GO, {"text": "a", "Text": "b"}) == ("text", "written twice")

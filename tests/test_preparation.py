@@ -23,7 +23,7 @@ from gpubind.launch.choose import choose_runtime, read_start
 from gpubind.launch.prepare import host_for, layout_of, plan_start, start_on
 from gpubind.launch.target import need_form
 from gpubind.model import Request
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.runtime import Start
 from tests.support.commands import HOST, gpubind
@@ -285,7 +285,7 @@ def test_an_edited_bundle_is_the_same_whoever_makes_it(tmp_path: Path, monkeypat
     for euid, may_write in ((0, True), (1000, False)):
         monkeypatch.setattr("os.geteuid", lambda euid=euid: euid)
         monkeypatch.setattr("os.access", lambda path, mode, may=may_write, **_: may)
-        _, text = print_plan(PrintForm("oci"), open_host(HOST), Query(), open_image(tmp_path))
+        _, text = print_plan(PrintForm("oci"), open_host(HOST), PlanQuery(), open_image(tmp_path))
         texts.add(text)
     assert len(texts) == 1
 
@@ -371,7 +371,7 @@ def test_apptainers_words_for_32_bit_libraries_bring_them(begun: Start, wanted: 
     node = host(rhel(), libraries("/usr/lib", machine=3, bits=32), kernel())
     asked = Request(vendors=("nvidia",))
     for request, expected in ((asked, wanted), (asked._replace(caps=("compute",)), False)):
-        _, made = plan_start(node, Query(request), begun, None, or_empty=False)
+        _, made = plan_start(node, PlanQuery(request), begun, None, or_empty=False)
         assert ("/.gpubind/libs32/libcuda.so.1" in {mount.target for mount in made.mounts}) is expected
 
 
@@ -379,8 +379,8 @@ def test_where_the_site_has_apptainers_own_flag_look_the_driver_is_found() -> No
     there, gone = "/opt/driver/lib", "/opt/driver/lib32"
     node = host(libraries(there), kernel())
     for value, found in ((f"{there}, {gone}", True), (f"{gone},opt/driver/lib", False)):
-        begun = start(site={"gpu library path": (value,)})
-        _, made = plan_start(node, Query(Request(vendors=("nvidia",))), begun, None, or_empty=False)
+        begun = start(site_config={"gpu library path": (value,)})
+        _, made = plan_start(node, PlanQuery(Request(vendors=("nvidia",))), begun, None, or_empty=False)
         assert (f"{there}/libcuda.so.{V}" in {mount.source for mount in made.mounts}) is found
         assert "unlisted-directory" not in {one.code for one in made.findings}
 

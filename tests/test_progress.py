@@ -16,7 +16,7 @@ import pytest
 
 from gpubind.cli.progress import line_of
 from gpubind.machine.budget import tell, watched_by
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.images import glibc
 from tests.support.trees import make_tree
 
@@ -78,7 +78,7 @@ def shown(*words: str, terminal: bool = True, **environ: str) -> tuple[int, byte
 
 
 def test_a_long_read_is_told_on_a_terminal_and_the_line_is_taken_away(archive: str) -> None:
-    _, said = shown("check", "--image", archive, "--host", HOSTS[0])
+    _, said = shown("check", "--image", archive, "--host", BUNDLED_HOSTS[0])
     size = f" of {os.path.getsize(archive) / 2**20:.1f} MiB"
     assert said.startswith(ERASE + b"reading ")
     assert size.encode() in said
@@ -98,7 +98,7 @@ def test_a_long_read_is_told_on_a_terminal_and_the_line_is_taken_away(archive: s
 )
 def test_each_command_that_reads_an_image_tells_it(archive: str, words: tuple[str, ...]) -> None:
     image = (archive, "true") if words[0] == "exec" else ("--image", archive)
-    _, said = shown(*words, "--host", HOSTS[0], *image)
+    _, said = shown(*words, "--host", BUNDLED_HOSTS[0], *image)
     assert said.startswith(ERASE + b"reading ")
     last = said.rpartition(ERASE)[2]
     assert b"reading" not in last
@@ -110,14 +110,14 @@ def test_each_command_that_reads_an_image_tells_it(archive: str, words: tuple[st
     ids=["quiet", "log", "dumb"],
 )
 def test_nobody_else_is_told(archive: str, words: tuple[str, ...], terminal: bool, term: str) -> None:
-    _, said = shown("check", "--image", archive, "--host", HOSTS[0], *words, terminal=terminal, TERM=term)
+    _, said = shown("check", "--image", archive, "--host", BUNDLED_HOSTS[0], *words, terminal=terminal, TERM=term)
     assert said == b""
 
 
 def test_an_error_stands_on_a_clean_line(archive: str, tmp_path: Path) -> None:
     torn = tmp_path / "torn.tar.gz"
     torn.write_bytes(Path(archive).read_bytes()[:-100])
-    status, said = shown("check", "--image", str(torn), "--host", HOSTS[0])
+    status, said = shown("check", "--image", str(torn), "--host", BUNDLED_HOSTS[0])
     assert status == 5
     assert ERASE + b"error: bad-archive: " in said
     assert b"reading" not in said.rpartition(ERASE)[2]

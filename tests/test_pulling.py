@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from gpubind.errors import EXIT_NOT_STARTED
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.driver import rhel
 from tests.support.forked import run_forked, trusted_programs
 from tests.support.images import glibc
@@ -358,7 +358,7 @@ def test_a_dry_run_on_a_machine_without_runtime_or_image_prints_every_line(
     monkeypatch.setenv("GPUBIND_MEMO", "off")
     refused = []
     for line in lines():
-        host = "mi300x-rocm62" if "rocm" in line or "amd" in line else HOSTS[0]
+        host = "mi300x-rocm62" if "rocm" in line or "amd" in line else BUNDLED_HOSTS[0]
         status = main(["wrap", "-q", "--dry-run", "--caps=utility", "--host", host, "--", *shlex.split(line)])
         made = capfd.readouterr()
         by_line = "--device=/dev/kfd" in line or "--device /dev/kfd" in line

@@ -19,7 +19,7 @@ from gpubind.host.live import LiveHost
 from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Missing, Request, RootedPath
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.model.layouts import library_directories
 from tests.law.records import broken
 from tests.support.driver import V, cache, debian, host, kernel, libraries, rhel, ubuntu
@@ -74,7 +74,7 @@ def test_a_record_of_a_real_layout_can_be_planned_checked_and_asked_for_its_gpus
         assert [mount for mount in made.mounts if "libcuda.so.1" in mount.target]
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", BUNDLED_HOSTS)
 def test_a_record_can_be_made_of_a_record_and_answers_the_same(name: str) -> None:
     shipped = gpubind.open_host(name)
     assert gpubind.plan(again(shipped), Request()).to_json() == gpubind.plan(shipped, Request()).to_json()

@@ -20,7 +20,7 @@ from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.launch.wrap.gpus import GpuRequest
 from gpubind.launch.wrap.start import prepare_gpus
 from gpubind.model import Plan
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from gpubind.runtimes import RUNTIMES
 from tests.support.amd import mi300x
 from tests.support.changes import CDI
@@ -88,7 +88,7 @@ def _plan(on: Host, request: Request, image: Image) -> Plan:
 
 
 def _target(on: Host, request: Request, image: Image) -> tuple[StartRequest, StartTarget]:
-    asked = StartRequest(lambda: on, Query(request), on.environ, elsewhere=True, dry_run=True)
+    asked = StartRequest(lambda: on, PlanQuery(request), on.environ, elsewhere=True, dry_run=True)
     return asked, StartTarget(RUNTIMES["bwrap"], "bwrap", on, image)
 
 

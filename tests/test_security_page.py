@@ -104,7 +104,11 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "records before a member of an archive": (str(archives.RECORDS_LIMIT),),
     "the map of a sparse file in an archive": (f"{archives.PIECES_LIMIT:,}",),
     "unpacking one blob": ("200", "64 MiB"),
-    "squashfs": (f"{squashfs.NAMES_LIMIT:,}", _bytes(squashfs.LISTED_LIMIT), _bytes(squashfs.FILE_UNPACKED_LIMIT)),
+    "squashfs": (
+        f"{squashfs.NAMES_LIMIT:,}",
+        _bytes(squashfs.ALL_LISTINGS_LIMIT),
+        _bytes(squashfs.FILE_UNPACKED_LIMIT),
+    ),
     "links on the way to a file": (str(LINKS_LIMIT),),
     "directories that one pattern lists": (f"{GLOB_LIMIT:,}",),
     "directories that stay open": (str(live.DIRECTORIES_LIMIT),),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.golden import assert_none
 
 HEAVY = {
@@ -47,14 +47,22 @@ def assert_light(heavy: set[str]) -> None:
 
 
 def test_plan_json_loads_nothing_heavy() -> None:
-    loaded = modules_after("plan", "--nv", "--json", "--host", HOSTS[0])
+    loaded = modules_after("plan", "--nv", "--json", "--host", BUNDLED_HOSTS[0])
     assert_light(loaded & HEAVY)
     assert len(loaded) < MODULES["plan"]
 
 
 def test_a_start_of_an_image_that_is_pulled_loads_nothing_that_reads_images() -> None:
     loaded = modules_after(
-        "exec", "-q", "--dry-run", "--host", HOSTS[0], "--backend", "apptainer", "docker://registry.example.org/x", "ls"
+        "exec",
+        "-q",
+        "--dry-run",
+        "--host",
+        BUNDLED_HOSTS[0],
+        "--backend",
+        "apptainer",
+        "docker://registry.example.org/x",
+        "ls",
     )
     assert_light(loaded & {*HEAVY, "gpubind.image.open", "gpubind.rules", "gpubind.formats.text.shell"})
     assert len(loaded) < MODULES["exec"]
@@ -62,7 +70,7 @@ def test_a_start_of_an_image_that_is_pulled_loads_nothing_that_reads_images() ->
 
 def test_rich_is_loaded_for_a_table_alone(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
-    host, backend = ("--host", HOSTS[0]), ("--backend", "apptainer")
+    host, backend = ("--host", BUNDLED_HOSTS[0]), ("--backend", "apptainer")
     assert "rich" in modules_after("plan", "--nv", "-q", *host)
     assert "rich" not in modules_after("check", "-q", *host)
     assert "rich" not in modules_after("exec", "-q", "--dry-run", *host, *backend, str(tmp_path / "image"), "ls")
@@ -71,7 +79,7 @@ def test_rich_is_loaded_for_a_table_alone(tmp_path: Path) -> None:
 
 def test_what_chooses_gpus_is_loaded_where_somebody_chooses_them() -> None:
     def is_loaded(*arguments: str) -> bool:
-        return "gpubind.planner.gpus" in modules_after("plan", "--nv", "--json", "--host", HOSTS[0], *arguments)
+        return "gpubind.planner.gpus" in modules_after("plan", "--nv", "--json", "--host", BUNDLED_HOSTS[0], *arguments)
 
     assert not is_loaded()
     assert is_loaded("--gpus", "0")
@@ -89,7 +97,8 @@ def test_every_name_of_the_facade_loads() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--version"], ["--help"], ["exec", "--help"], ["plan", "-qv", "--host", HOSTS[0]], ["plan", "--bogus"]]
+    "words",
+    [["--version"], ["--help"], ["exec", "--help"], ["plan", "-qv", "--host", BUNDLED_HOSTS[0]], ["plan", "--bogus"]],
 )
 def test_only_a_shell_that_completes_needs_typer(words: list[str]) -> None:
     assert "typer" not in modules_after(*words)

@@ -12,7 +12,7 @@ import pytest
 from gpubind import open_host, plan
 from gpubind.cli.tables import render_tables
 from gpubind.documents.gpus import gpus_table, list_gpus
-from gpubind.documents.tables import Column, Heading, Row, plan_tables, table_of
+from gpubind.documents.tables import Column, Row, RowHeading, make_table, plan_tables
 from gpubind.errors import HostReadError
 from gpubind.model import Plan, Request
 from gpubind.planner.gpus.selection import select
@@ -20,7 +20,7 @@ from tests.planner.gpus.hosts import HOSTS
 from tests.support.commands import BARE, HOST
 from tests.support.driver import uuid
 
-COLUMNS = (Column("name"), Column("size", right=True), Column("mode"), Column("path"))
+COLUMNS = (Column("name"), Column("size", align_right=True), Column("mode"), Column("path"))
 ROWS = (("a", "1", "0666", "/dev/a"), ("bb", "22", "0666", "/dev/b b"))
 PLANS = [plan(open_host(host), Request()) for host in ("debian13-nvidia550", "mi300x-rocm62")]
 
@@ -37,8 +37,8 @@ def test_without_rich_a_table_is_refused_by_name_and_json_needs_none() -> None:
     assert subprocess.run([sys.executable, "-c", code, "--json"], capture_output=True, env=BARE).returncode == 0
 
 
-def laid_out(*rows: Union[Row, Heading], width: int) -> list[str]:
-    return render_tables([table_of(COLUMNS, rows)], width).splitlines()
+def laid_out(*rows: Union[Row, RowHeading], width: int) -> list[str]:
+    return render_tables([make_table(COLUMNS, rows)], width).splitlines()
 
 
 def test_columns_are_as_wide_as_what_is_in_them() -> None:
@@ -77,7 +77,7 @@ def test_a_number_stays_with_its_unit() -> None:
 
 def test_rows_stand_below_their_heading_which_widens_no_column() -> None:
     long = "second, which is longer than all"
-    assert laid_out(Heading("first"), ROWS[0], Heading(long), ROWS[1], width=40)[:5] == [
+    assert laid_out(RowHeading("first"), ROWS[0], RowHeading(long), ROWS[1], width=40)[:5] == [
         "name    size  path",
         "first",
         "  a        1  /dev/a",
@@ -87,8 +87,8 @@ def test_rows_stand_below_their_heading_which_widens_no_column() -> None:
 
 
 def test_colour_is_ours_and_changes_no_word() -> None:
-    plain = render_tables([table_of(COLUMNS, ROWS)], 40, "end")
-    coloured = render_tables([table_of(COLUMNS, ROWS)], 40, "end", colour=True)
+    plain = render_tables([make_table(COLUMNS, ROWS)], 40, "end")
+    coloured = render_tables([make_table(COLUMNS, ROWS)], 40, "end", colour=True)
     assert coloured.startswith("\x1b[1mname")
     stripped = re.sub(r"\x1b\[[0-9]*m", "", coloured)
     assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
@@ -102,8 +102,8 @@ def test_the_environment_turns_no_colour_on(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_table_without_rows_has_no_lines_and_tables_stand_apart() -> None:
     assert laid_out(width=40) == []
-    one = table_of(COLUMNS[:1], [("a",)])
-    assert render_tables([table_of(COLUMNS, ()), one, one], 40, "end") == "name\na\n\nname\na\n\nend\n"
+    one = make_table(COLUMNS[:1], [("a",)])
+    assert render_tables([make_table(COLUMNS, ()), one, one], 40, "end") == "name\na\n\nname\na\n\nend\n"
 
 
 @pytest.mark.parametrize("made", PLANS, ids=["nvidia", "amd"])

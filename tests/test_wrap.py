@@ -18,7 +18,7 @@ import pytest
 
 from gpubind import record, wrap
 from gpubind.host import Host
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.layouts.families.windows import STORE, store, wsl
 from tests.support.amd import amd_host, drm_device, kernel, kfd_node, merged, opt
 from tests.support.commands import gpubind
@@ -29,7 +29,7 @@ from tests.support.forked import run_forked
 from tests.support.images import glibc
 from tests.support.trees import Spec, make_tree
 
-HOST = HOSTS[0]
+HOST = BUNDLED_HOSTS[0]
 ROOT = Path(__file__).parents[1]
 TESTS = Path(__file__).parent
 RECORDER = """#!/bin/sh

@@ -13,7 +13,7 @@ from typing import Optional
 import pytest
 
 import gpubind
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 
 PACKAGE = Path(gpubind.__file__).parent
 PACKAGING = PACKAGE.parent / "packaging"
@@ -59,7 +59,7 @@ def test_one_file_finds_its_modules_and_data_however_it_is_named(packed: Path, h
     }[how]
     site = os.pathsep.join(path for path in sys.path if path not in ("", str(PACKAGE.parent)))
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": site, "GPUBIND_MEMO": "off"}
-    words = [sys.executable, name, "check", "-q", "--nv", "--host", HOSTS[0]]
+    words = [sys.executable, name, "check", "-q", "--nv", "--host", BUNDLED_HOSTS[0]]
     done = subprocess.run(words, capture_output=True, text=True, cwd=at, env=environ)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 

@@ -6,18 +6,18 @@ from contextlib import suppress
 
 from gpubind.errors import NothingToBindError
 from gpubind.host import Host
-from gpubind.inventory.cdi.listing import Listing, list_cdi
+from gpubind.inventory.cdi.listing import CdiListing, list_cdi
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import Inventory
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 
 
-def cdi(host: Host, query: Query) -> Listing:
+def cdi(host: Host, query: PlanQuery) -> CdiListing:
     """Return the CDI devices in the directories of *query*, compared with the driver and the GPUs of *host*.
 
     Errors: `HostReadError`, `NotRecordedError`.
     """
-    request = query.checked()
+    request = query.validated_request()
     for directory in request.cdi_directories:
         host.dev.list(directory)  # a record that does not cover it cannot answer
     inventories: tuple[Inventory, ...] = ()

@@ -18,13 +18,13 @@ from gpubind.image.reference import ImageReference, parse_reference
 from gpubind.launch.prepare import environ_of, layout_of, preflight_on
 from gpubind.machine.budget import renew
 from gpubind.model import Finding, Plan, finding
-from gpubind.model.findings import SEVERITIES, texts
+from gpubind.model.findings import SEVERITIES, finding_texts
 from gpubind.model.requirements import Expectation, Policy
 from gpubind.planner import finding_order
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from gpubind.rules import table
 from gpubind.rules.outcome import Checked, Reasons, Report, Severities, checked_in, report_of
-from gpubind.runtimes import known_runtime
+from gpubind.runtimes import get_runtime
 from gpubind.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class CheckRequest(NamedTuple):
     """What is asked of each check."""
 
-    query: Query = Query()
+    query: PlanQuery = PlanQuery()
     backend: Optional[str] = None
     """The name of a runtime, or `auto`."""
     arguments: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
 def _named(request: CheckRequest, host: HostRef, image: Optional[str]) -> dict[str, Optional[str]]:
     """Return what is checked, with the members of `Checked`: *image* on *host*, or with a policy."""
     policy = request.policy
-    there = {"host": host.label, "user": request.user} if policy is None else {"policy": policy.origin}
+    there = {"host": host.label, "user": request.user} if policy is None else {"policy": policy.source_file}
     return {**there, "image": image, "program": request.program}
 
 
@@ -144,7 +144,7 @@ def _start(
 
         line = read_trial(image or "", request.backend, environ_of(host))
         return line.runtime, line.image
-    runtime = known_runtime(request.backend, "auto") if request.backend not in (None, "auto") else None
+    runtime = get_runtime(request.backend, "auto") if request.backend not in (None, "auto") else None
     if request.backend == "auto" and named.name is None:
         from gpubind.launch.choose import choose_runtime
 
@@ -157,7 +157,7 @@ def _start(
 def _begun(
     request: CheckRequest,
     host: Host,
-    asked: Union[Query, Plan],
+    asked: Union[PlanQuery, Plan],
     image: Optional[Image],
     runtime: Optional[Runtime],
     tried: Optional[ImageReference],
@@ -188,7 +188,7 @@ def _outcome(
 ) -> Report:
     """Return what the rules find in *found*, called as *named* says."""
     rules = [(rule.code, rule.needs) for rule in table.applying(found)] if request.lists_rules else ()
-    expected = " and ".join(one.origin for one in request.expected) or None
+    expected = " and ".join(one.source_file for one in request.expected) or None
     report = report_of(
         found.plan,
         table.check(found),
@@ -221,7 +221,7 @@ def _compare(request: CheckRequest, named_image: str, policy: Policy, opened: Op
         subjects.append((checked_in(image, **_named(request, HostRef(), named_image)), image.facts, needs.gpu_code))
         found.update(dict.fromkeys(judge(needs, policy if arch is None else policy._replace(arch=(arch,)))))
     checked, facts, gpu_code = subjects[0]
-    rules = ((code, text["needs"]) for code, text in texts().items() if text.get("of") == "policy")
+    rules = ((code, text["needs"]) for code, text in finding_texts().items() if text.get("of") == "policy")
     made = report_of(
         None,
         sorted(found, key=finding_order),
@@ -318,7 +318,7 @@ def _of_plan(request: CheckRequest, host: Host, plan: Plan, image: Optional[Imag
     """Return what the rules inspect of *plan*. Errors: as `check`."""
     if request.program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
-    runtime = known_runtime(request.backend) if request.backend is not None else None
+    runtime = get_runtime(request.backend) if request.backend is not None else None
     if not request.tries:
         return _begun(request, host, plan, image, runtime, None)
     from gpubind.launch.trial import need_to_try, read_trial

@@ -28,9 +28,9 @@ from gpubind.launch.prepare import preflight_on
 from gpubind.machine.answers import exists, is_directory
 from gpubind.machine.budget import renew
 from gpubind.model import Plan
-from gpubind.model.data import HOSTS
-from gpubind.model.plain import PLAN
-from gpubind.planner.planning import Query
+from gpubind.model.data import BUNDLED_HOSTS
+from gpubind.model.plain import DOCUMENT_DECODER
+from gpubind.planner.planning import PlanQuery
 from gpubind.rules.table import check
 
 LIVE, STDIN = "live", "-"
@@ -73,7 +73,7 @@ def open_compared(given: str, standard_input: bytes = b"") -> Compared:
         return Compared(given, LiveHost())
     if given != STDIN and is_directory(given):
         return Compared(given, LiveHost(given, given), is_root=True)
-    if given != STDIN and (given in HOSTS or not exists(given)):
+    if given != STDIN and (given in BUNDLED_HOSTS or not exists(given)):
         return Compared(given, open_host(given))
     with in_file("standard input" if given == STDIN else given):
         return Compared(given, parsed(given, standard_input if given == STDIN else read_file(given, SIZE_LIMIT)))
@@ -82,7 +82,7 @@ def open_compared(given: str, standard_input: bytes = b"") -> Compared:
 def parsed(given: str, data: bytes) -> Union[Host, Plan]:
     """Return the plan or the recorded host in *data*, called *given*. Errors: `FormatError`."""
     if _IS_PLAN.search(data) is not None:
-        return Plan.from_dict(parse_json(data, SIZE_LIMIT, PLAN.format, keeps_halves=True))
+        return Plan.from_dict(parse_json(data, SIZE_LIMIT, DOCUMENT_DECODER.format, allow_surrogates=True))
     return RecordedHost(parse_record(data), basename(given))
 
 
@@ -91,7 +91,7 @@ class DiffRequest(NamedTuple):
 
     names: tuple[str, ...]
     """As `open_compared` takes them."""
-    query: Query = Query()
+    query: PlanQuery = PlanQuery()
     flavours: tuple[str, ...] = ()
     """The programs of `--like`, as each of which each host is seen; empty for gpubind's own plan."""
     images: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ def _called(words: Sequence[str], names: Sequence[str], views: Sequence[Optional
     return [name if len(views) == 1 else f"{name} ({view or OWN})" for name in unique for view in views]
 
 
-def _snapshot(of: Union[Host, Plan], query: Query, images: Sequence[str], opened: OpenImages) -> Snapshot:
+def _snapshot(of: Union[Host, Plan], query: PlanQuery, images: Sequence[str], opened: OpenImages) -> Snapshot:
     if isinstance(of, Plan):
         return snapshot_of("", of)
     if images:
@@ -165,13 +165,13 @@ def without_job(host: Host) -> Host:
     return other
 
 
-def take_snapshot(name: str, host: Host, query: Query) -> Snapshot:
+def take_snapshot(name: str, host: Host, query: PlanQuery) -> Snapshot:
     """Return the snapshot of *host*, called *name*, with what a check of it finds. Errors: as `plan_host`."""
     found = preflight_on(without_job(host), query)
     return snapshot_of(name, found.plan, check(found), host.uname.release)
 
 
-def check_images(name: str, host: Host, query: Query, images: Iterable[tuple[str, Image]]) -> Snapshot:
+def check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tuple[str, Image]]) -> Snapshot:
     """Return what a check says of *host*, and what in addition of each of *images*, taken one after the other.
 
     Errors: as `plan_host`.

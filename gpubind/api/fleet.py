@@ -17,7 +17,7 @@ from gpubind.documents.fleet import (
     read_document,
 )
 from gpubind.fleet.answers import FleetRequest
-from gpubind.fleet.ask import ask
+from gpubind.fleet.ask import query_nodes
 from gpubind.frozen import NamedTuple
 from gpubind.host.record import dump_record, parse_record
 
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 def ask_fleet(request: FleetRequest, on_answer: Callable[[NodeAnswer], None], *, records: bool = False) -> Outcome:
     """Ask the nodes, and give each answer to *on_answer* as it comes. *records*: they answer with a record.
 
-    An interrupt ends it with the answers so far. Errors: as `ask`.
+    An interrupt ends it with the answers so far. Errors: as `query_nodes`.
     """
     groups, bad, is_interrupted = AnswerGroups(), list[str](), False
 
@@ -48,7 +48,7 @@ def ask_fleet(request: FleetRequest, on_answer: Callable[[NodeAnswer], None], *,
             bad.append(answer.node)
 
     try:
-        ask(request, add, _read_record if records else read_document)
+        query_nodes(request, add, _read_record if records else read_document)
     except KeyboardInterrupt:
         is_interrupted = True
     found = groups.groups()

@@ -7,13 +7,13 @@ from typing import Optional
 from gpubind.documents.gpus import ListedGpu, list_gpus
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.inventory.asked import with_asked_gpus
+from gpubind.inventory.asked import with_gpus_of_smi
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import Finding
-from gpubind.model.layouts import ALL_GPUS
+from gpubind.model.layouts import ALL_GPU_NODES
 from gpubind.planner.gpus.selection import select
 from gpubind.planner.plan import findings_that_matter
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 
 
 class Gpus(NamedTuple):
@@ -25,17 +25,17 @@ class Gpus(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def gpus(host: Host, query: Query) -> Gpus:
+def gpus(host: Host, query: PlanQuery) -> Gpus:
     """Return the GPUs of *host*. Those that *query* requests are marked as chosen.
 
     Errors: `NothingToBindError`, `HostReadError`; `UsageError` for a GPU that does not exist.
     """
-    request = query.checked()
+    request = query.validated_request()
     found = read_inventories(host, request)
     selections = select(found.inventories, request.gpus, host.environ, isolated=True)
-    inventories = with_asked_gpus(host, found.inventories)
+    inventories = with_gpus_of_smi(host, found.inventories)
     if inventories != found.inventories:
         selections = select(inventories, None, host.environ, isolated=True)
     about_gpus = (each for selection in selections for each in findings_that_matter(selection.inventory, request))
-    shared = (node.target for inventory in inventories for node in inventory.devices if node.target in ALL_GPUS)
+    shared = (node.target for inventory in inventories for node in inventory.devices if node.target in ALL_GPU_NODES)
     return Gpus(list_gpus(inventories, selections), next(shared, None), (*found.findings, *about_gpus))

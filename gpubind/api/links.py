@@ -18,7 +18,7 @@ from gpubind.loader.linkage import LinkedFile, LinkUse, linked_files
 from gpubind.loader.namespace import OwnMounts
 from gpubind.loader.search import Loader
 from gpubind.model import ContainerPath, EnvVar, Missing, finding
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from gpubind.rules.preflight import search_path
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class LinksRequest(NamedTuple):
     program: str
     """A name, or a path."""
     host: Host
-    query: Query = Query()
+    query: PlanQuery = PlanQuery()
     """The plan that is in place in the image."""
     image: Optional[Image] = None
     """None for a program of the host."""

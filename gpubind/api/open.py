@@ -24,9 +24,9 @@ def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
 
     `render` prints a plan with this layout in that form. Errors: `UsageError` (code `unknown-format`).
     """
-    from gpubind.documents import LASTING
+    from gpubind.documents import PERSISTENT_DOCUMENTS
 
-    known = [name for name, lasting in LASTING.items() if lasting.says == "mounts"]
+    known = [name for name, lasting in PERSISTENT_DOCUMENTS.items() if lasting.content == "mounts"]
     if form not in known:
         what = f"`{form}` is not a document with a layout of its own"
         raise UsageError("unknown-format", what, hint=one_of(known, form))
@@ -42,6 +42,6 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     runtime, or for arguments that end in the middle of an option; `HostReadError`.
     """
     from gpubind.launch.prepare import start_on
-    from gpubind.runtimes import known_runtime
+    from gpubind.runtimes import get_runtime
 
-    return start_on(host, known_runtime(backend), tuple(arguments))
+    return start_on(host, get_runtime(backend), tuple(arguments))

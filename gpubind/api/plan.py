@@ -9,7 +9,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.model import Plan, Request
 from gpubind.planner.placement import Layout
-from gpubind.planner.planning import Query, plan_host
+from gpubind.planner.planning import PlanQuery, plan_host
 
 if TYPE_CHECKING:
     from gpubind.api.render import PrintForm
@@ -25,7 +25,7 @@ class Planned(NamedTuple):
     text: str = ""
 
 
-def plan_for(host: Host, query: Query, image: Optional[Image] = None, form: Optional[PrintForm] = None) -> Planned:
+def plan_for(host: Host, query: PlanQuery, image: Optional[Image] = None, form: Optional[PrintForm] = None) -> Planned:
     """Return the plan for containers of *image* on *host*, in *form*: with the layout and the text of that.
 
     Errors: as `plan_host`; with *form* as `print_plan`.
@@ -56,7 +56,7 @@ def plan(
         from gpubind.launch.prepare import host_for, layout_of
 
         host, layout = host_for(host, start, image), layout or layout_of(start, image)
-    return plan_host(host, Query(request, listfile), image, layout)
+    return plan_host(host, PlanQuery(request, listfile), image, layout)
 
 
 @verb
@@ -73,4 +73,4 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[R
 
     need_layout(layout_of(start, plan.image), plan, start.runtime.name)
     start = in_image(start, image)
-    return start.runtime.words(plan, start, staged(plan, start, Files()))
+    return start.runtime.arguments(plan, start, staged(plan, start, Files()))

@@ -38,20 +38,20 @@ from gpubind.launch.prepare import preflight_on
 from gpubind.machine.budget import renew
 from gpubind.model import CAPABILITIES, VENDORS, Finding, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 from gpubind.model.requirements import Expectation
 from gpubind.planner import empty_plan, like
-from gpubind.planner.expected import expectation_of
+from gpubind.planner.expected import make_expectation
 from gpubind.planner.like import FLAVOURS
-from gpubind.planner.placement import GPUBIND
-from gpubind.planner.planning import Query, plan_host
-from gpubind.planner.request import SOURCES, checked
+from gpubind.planner.placement import GPUBIND_LAYOUT
+from gpubind.planner.planning import PlanQuery, plan_host
+from gpubind.planner.request import SOURCES, validate_request
 from gpubind.rules.table import check
 from gpubind.runtimes import RUNTIMES
 
 FIRST_USER = 1000
 """The users below are the system's. Source: login.defs(5), UID_MIN."""
-COMMON_TEXTS = ("findings", "errors", "names", "plan.schema", *(f"hosts/{name}" for name in HOSTS))
+COMMON_TEXTS = ("findings", "errors", "names", "plan.schema", *(f"hosts/{name}" for name in BUNDLED_HOSTS))
 """Data with the words that gpubind and drivers use: none of them names a user or a machine."""
 RECORD_TIMES = 10
 """Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
@@ -84,7 +84,7 @@ def record(
     `home-in-record`) for such a directory in a home; `FormatError` for a malformed list file; `HostReadError` (code
     `unfaithful-record`) where the record would answer otherwise.
     """
-    request = checked(request)
+    request = validate_request(request)
     if listfile is not None:
         parse_liblist(listfile.data, listfile.label)
     for path in (*request.library_path, *request.cdi_directories):
@@ -115,10 +115,10 @@ def record(
     return text
 
 
-def expectation(host: Host, query: Query, counted: CheckRequest) -> tuple[Expectation, list[Finding]]:
+def expectation(host: Host, query: PlanQuery, counted: CheckRequest) -> tuple[Expectation, list[Finding]]:
     """Return what nodes like *host* are to have, and the errors of its check, as *counted*. Errors: as `plan_host`."""
     plan = plan_host(without_job(host), query)
-    return expectation_of(plan), errors_of(host, plan, counted)
+    return make_expectation(plan), errors_of(host, plan, counted)
 
 
 def redaction_of(host: Host, record: Record) -> Redaction:
@@ -181,10 +181,10 @@ def _answer(host: Host, question: Question) -> str:
     """Return the answer of *host* as a text. Errors: `BoundError`; `HostReadError` for a host that cannot be read."""
     renew(RECORD_TIMES)
     try:
-        plan = plan_host(host, Query(question.request, question.listfile), question.image)
+        plan = plan_host(host, PlanQuery(question.request, question.listfile), question.image)
         texts = [plan.to_json()]
     except NothingToBindError as error:
-        plan = empty_plan(GPUBIND, None, question.request.vendors)
+        plan = empty_plan(GPUBIND_LAYOUT, None, question.request.vendors)
         texts = [_told(error)]
     except GpubindError as error:
         if isinstance(error, BoundError) or error.code == "unreadable-file":
@@ -216,6 +216,6 @@ def _directories(names: Iterable[str]) -> dict[str, RecordedEntry]:
 
 
 def _libc(machine: Architecture) -> RecordedEntry:
-    ident = ElfIdent(machine.bits, machine.order, machine.machine, 3)  # type: ignore[arg-type]  # as in its table
+    ident = ElfIdent(machine.bits, machine.byte_order, machine.elf_machine, 3)  # type: ignore[arg-type]  # as in its table
     facts = ElfFacts(ident, "libc.so.6", (), None, None, None, (), ("libc.so.6", "GLIBC_2.0"))
     return RecordedEntry(Stat("file", 0o755, 0, 0, 1), ident=ident, elf=facts)

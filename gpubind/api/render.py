@@ -7,7 +7,7 @@ from typing import Optional
 
 from gpubind.api.layout import need_layout, other_layout
 from gpubind.api.verb import verb
-from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
+from gpubind.documents import FORMATS, PERSISTENT_DOCUMENTS, PLAN_DOCUMENTS
 from gpubind.errors import UsageError, unknown_format
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
@@ -17,10 +17,17 @@ from gpubind.launch.caller import begin
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.prepare import Files, layout_of, prepare, start_on, with_words, without_choice, write_generated
 from gpubind.model import ContainerPath, Finding, HostPath, Plan
-from gpubind.planner.placement import CDI, cdi_layout
-from gpubind.planner.planning import Query, plan_host, plan_or_empty
-from gpubind.runtimes import BY_VARIABLES, KEPT, PLAN_FORMATS, RUNTIMES, is_of_kind, runtime_of_format
-from gpubind.runtimes.runtime import Prepared, Start
+from gpubind.planner.placement import CDI_LAYOUT_NAME, cdi_layout
+from gpubind.planner.planning import PlanQuery, plan_host, plan_or_empty
+from gpubind.runtimes import (
+    DOCUMENT_FORMATS,
+    ENV_RUNTIMES,
+    PLAN_FORMATS,
+    RUNTIMES,
+    format_fits_runtime,
+    runtime_of_format,
+)
+from gpubind.runtimes.runtime import PreparedStart, Start
 
 _PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME")
 """Where generated files are written: the caller's, whichever host is planned for."""
@@ -30,7 +37,7 @@ class PrintForm(NamedTuple):
     """How a plan is printed for another program."""
 
     name: str
-    """The format, of `PLAN_FORMATS` or `LASTING`."""
+    """The format, of `PLAN_FORMATS` or `PERSISTENT_DOCUMENTS`."""
     arguments: tuple[str, ...] = ()
     """The user's own, for the runtime."""
     allow_writable: bool = False
@@ -44,11 +51,11 @@ class PrintForm(NamedTuple):
     """Whether a host without a GPU has a document that brings nothing."""
 
 
-def print_plan(form: PrintForm, host: Host, query: Query, image: Optional[Image]) -> tuple[Plan, str]:
+def print_plan(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Image]) -> tuple[Plan, str]:
     """Return the plan, and its text. Errors: as `prepare` and `render_start`."""
     if form.name in PLAN_FORMATS:
         return _for_runtime(form, host, query, image)
-    if LASTING[form.name].says == "variables":
+    if PERSISTENT_DOCUMENTS[form.name].content == "variables":
         return _as_variables(form, host, query, image)
     layout = cdi_layout(host.uname.machine, image.facts.loader_directories if image is not None else None)
     if form.cdi_hook is not None:
@@ -59,58 +66,62 @@ def print_plan(form: PrintForm, host: Host, query: Query, image: Optional[Image]
     return plan, render_mounts(form, plan)
 
 
-def _for_runtime(form: PrintForm, host: Host, query: Query, image: Optional[Image]) -> tuple[Plan, str]:
+def _for_runtime(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Image]) -> tuple[Plan, str]:
     runtime = runtime_of_format(form.name)
     callers = callers_environ()
     if host.local is None:  # the text for a recorded host is the same for every caller
         callers = {name: value for name, value in callers.items() if name in _PLACES}
-    environ = runtime.environ_of(form.name, callers)
+    environ = runtime.render_environ(form.name, callers)
     program = find_program(runtime.name, environ) if host.local is not None else None
     start = begin(runtime, program, form.arguments, environ, host, allow_writable=form.allow_writable)
     return render_start(form, prepare(host, query, start, image, files_of(form)))
 
 
-def render_start(form: PrintForm, prepared: Prepared) -> tuple[Plan, str]:
+def render_start(form: PrintForm, prepared: PreparedStart) -> tuple[Plan, str]:
     """Return the plan of *prepared* with all findings, and its text for a runtime. Errors: as `Runtime.render`."""
     runtime = runtime_of_format(form.name)  # that of the start may be another program of the same kind
-    prepared = _with_findings(prepared, runtime.findings_of(form.name, prepared))
+    prepared = _with_findings(prepared, runtime.format_findings(form.name, prepared))
     return prepared.plan, runtime.render(form.name, prepared, quoted=form.quoted)
 
 
-def _with_findings(prepared: Prepared, more: Iterable[Finding] = ()) -> Prepared:
+def _with_findings(prepared: PreparedStart, more: Iterable[Finding] = ()) -> PreparedStart:
     plan = prepared.plan
-    return prepared._replace(plan=plan._replace(findings=(*plan.findings, *prepared.words.findings, *more)))
+    return prepared._replace(plan=plan._replace(findings=(*plan.findings, *prepared.arguments.findings, *more)))
 
 
 def render_mounts(form: PrintForm, plan: Plan) -> str:
     """Return *plan* as a document of mounts. Its libraries are where every loader searches: it can add no directory."""
     more = (HostPath(form.cdi_hook),) if form.cdi_hook is not None else ()
-    return LASTING[form.name].document.render(plan, write_generated(plan.generated, {}, files_of(form)), *more)
+    return PERSISTENT_DOCUMENTS[form.name].document.render(
+        plan, write_generated(plan.generated, {}, files_of(form)), *more
+    )
 
 
 def files_of(form: PrintForm) -> Files:
     """Return where the generated files of a text in *form* are written."""
-    if form.name in KEPT or (form.name in LASTING and LASTING[form.name].is_kept):
+    if form.name in DOCUMENT_FORMATS or (
+        form.name in PERSISTENT_DOCUMENTS and PERSISTENT_DOCUMENTS[form.name].outlives_command
+    ):
         return Files(kept_as=form.name, stage_dir=form.stage_dir)
-    return Files(stage_dir=form.stage_dir if form.name in LASTING else None)
+    return Files(stage_dir=form.stage_dir if form.name in PERSISTENT_DOCUMENTS else None)
 
 
-def _as_variables(form: PrintForm, host: Host, query: Query, image: Optional[Image]) -> tuple[Plan, str]:
+def _as_variables(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Image]) -> tuple[Plan, str]:
     """Return the plan for the Apptainer or SingularityCE of this host, and the variables that it reads."""
-    row = LASTING[form.name]
+    row = PERSISTENT_DOCUMENTS[form.name]
     callers = callers_environ()
-    programs = {name: find_program(name, callers) for name in BY_VARIABLES if host.local is not None}
-    name = next((name for name, program in programs.items() if program), BY_VARIABLES[0])
+    programs = {name: find_program(name, callers) for name in ENV_RUNTIMES if host.local is not None}
+    name = next((name for name, program in programs.items() if program), ENV_RUNTIMES[0])
     # A module is for every caller: it depends on no variable of this one's.
-    environ = {} if row.is_kept else RUNTIMES[name].environ_of(f"{name}-env", callers)
+    environ = {} if row.outlives_command else RUNTIMES[name].render_environ(f"{name}-env", callers)
     start = begin(RUNTIMES[name], programs.get(name), (), environ, host)
-    if row.is_kept:
+    if row.outlives_command:
         query, host = _for_every_job(query), without_choice(host)  # each job keeps its own
     prepared = _with_findings(prepare(host, query, start, image, files_of(form)._replace(environ=callers)))
     return prepared.plan, row.document.render(prepared, callers)
 
 
-def _for_every_job(query: Query) -> Query:
+def _for_every_job(query: PlanQuery) -> PlanQuery:
     """Return *query* for a document for every job: the variables that choose GPUs for this one are ignored."""
     request = query.request
     if request.gpus is not None or request.cdi_devices:
@@ -139,15 +150,15 @@ def render(
     """
     if form in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[form].render(plan)
-    if form in LASTING and LASTING[form].says == "mounts":
-        if plan.layout != CDI:
+    if form in PERSISTENT_DOCUMENTS and PERSISTENT_DOCUMENTS[form].content == "mounts":
+        if plan.layout != CDI_LAYOUT_NAME:
             raise other_layout(plan, f"a document `{form}` has", f"layout=open_layout(host, {form!r})")
         return render_mounts(PrintForm(form, stage_dir=stage_dir), plan)
     if form not in PLAN_FORMATS:
         raise _not_rendered(form)
     host = host or open_host()
     runtime = runtime_of_format(form)
-    if start is not None and not is_of_kind(start.runtime.name, form):
+    if start is not None and not format_fits_runtime(start.runtime.name, form):
         what = f"`{form}` is not a format of {start.runtime.name}, which the start is by"
         hint = f"plan and render with start=open_runtime(host, {runtime.name!r})"
         raise UsageError("other-runtime", what, hint=hint)
@@ -162,5 +173,5 @@ def _not_rendered(form: str) -> UsageError:
         why = "it is for people" if form == "table" else "it depends on the environment of the caller"
         hint = "`tsv` has the same in columns" if form == "table" else f"`gpubind plan --format {form}`"
         return UsageError("unknown-format", f"`{form}` is printed only by the command line", why=why, hint=hint)
-    mounts = (name for name, lasting in LASTING.items() if lasting.says == "mounts")
+    mounts = (name for name, lasting in PERSISTENT_DOCUMENTS.items() if lasting.content == "mounts")
     return unknown_format(form, (*PLAN_DOCUMENTS, *mounts, *PLAN_FORMATS))

@@ -9,11 +9,11 @@ from gpubind.host.open import read_file
 from gpubind.host.record import SIZE_LIMIT
 from gpubind.model import Plan
 from gpubind.model.requirements import Expectation, Policy
-from gpubind.planner.expected import expectation_of
-from gpubind.planner.planning import Query, plan_host
+from gpubind.planner.expected import make_expectation
+from gpubind.planner.planning import PlanQuery, plan_host
 
 
-def read_expectation(path: str, query: Query) -> Expectation:
+def read_expectation(path: str, query: PlanQuery) -> Expectation:
     """Return what the file *path* expects of a node: a few lines of TOML, or a plan or record of a good node.
 
     A record is planned for the vendors and by the sources of *query*. Errors: `FormatError` (codes `bad-expectation`,
@@ -22,7 +22,7 @@ def read_expectation(path: str, query: Query) -> Expectation:
     data = read_file(path, SIZE_LIMIT)
     if not data.lstrip().startswith(b"{"):
         with in_file(path):
-            return parse_expectation(data)._replace(origin=path)
+            return parse_expectation(data)._replace(source_file=path)
     from gpubind.api.diff import parsed, without_job
 
     with in_file(path):
@@ -30,11 +30,11 @@ def read_expectation(path: str, query: Query) -> Expectation:
     if not isinstance(good, Plan):
         request = query.request._replace(gpus=None, like=None)
         good = plan_host(without_job(good), query._replace(request=request))
-    return expectation_of(good, path)
+    return make_expectation(good, path)
 
 
 def read_policy(path: str) -> Policy:
     """Return the policy in the file *path*. Errors: `HostReadError`, `FormatError` (code `bad-policy`)."""
     data = read_file(path, POLICY_LIMIT)
     with in_file(path):
-        return parse_policy(data)._replace(origin=path)
+        return parse_policy(data)._replace(source_file=path)

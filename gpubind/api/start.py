@@ -10,7 +10,7 @@ from gpubind.errors import GpubindError, UsageError
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
 from gpubind.model import Finding, Request
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 
 if TYPE_CHECKING:
     from gpubind.launch.target import StartRequest
@@ -49,7 +49,7 @@ def start(
     host = host or open_host()
     asked, found = _asked(
         host,
-        Query(request, listfile),
+        PlanQuery(request, listfile),
         dry_run=dry_run,
         arguments=tuple(arguments),
         require_gpu=require_gpu,
@@ -95,7 +95,7 @@ def wrap(
     host = host or open_host(environ=environ)
     asked, found = _asked(
         host,
-        Query(request, listfile),
+        PlanQuery(request, listfile),
         dry_run=dry_run,
         require_gpu=require_gpu,
         check=check,
@@ -114,7 +114,7 @@ def wrap(
     return result._replace(argv=result.argv if dry_run else written(result), findings=tuple(found))
 
 
-def _asked(host: Host, query: Query, *, dry_run: bool, **more: Any) -> tuple[StartRequest, list[Finding]]:
+def _asked(host: Host, query: PlanQuery, *, dry_run: bool, **more: Any) -> tuple[StartRequest, list[Finding]]:
     """Return the request for a start on *host*, and the list to which its messages go as findings.
 
     Errors: `UsageError` (code `host-to-start`).

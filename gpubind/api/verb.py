@@ -74,7 +74,7 @@ def _maps_strings_to(value: object, kind: str) -> bool:
 
 _KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "Any": ("anything", lambda value: True),
-    "Path": ("a string or a path", lambda value: isinstance(value, str) or hasattr(value, "__fspath__")),
+    "StrPath": ("a string or a path", lambda value: isinstance(value, str) or hasattr(value, "__fspath__")),
     "Sequence[Finding]": ("a list of findings", lambda value: _are(value, "Finding")),
     "Sequence[str]": ("a list of strings", lambda value: _are(value, "str")),
     "Mapping[str, Plan]": ("a mapping of strings to plans", lambda value: _maps_strings_to(value, "Plan")),

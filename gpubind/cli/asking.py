@@ -9,7 +9,7 @@ from gpubind.cli.commands import command_of
 from gpubind.cli.declarations import Option, Origin
 from gpubind.errors import UsageError
 from gpubind.fleet.answers import Engine, FleetRequest
-from gpubind.fleet.ask import engine_here
+from gpubind.fleet.ask import default_engine
 from gpubind.fleet.nodes import parse_nodes
 
 ANSWERS = {
@@ -33,7 +33,7 @@ def fleet_request(
     is_sent: bool,
 ) -> FleetRequest:
     """Return what the options ask of the nodes. Errors: `UsageError`, `HostReadError` (code `missing-package`)."""
-    chosen = engine or engine_here()
+    chosen = engine or default_engine()
     return FleetRequest(
         parse_nodes(nodes),
         words_for(action, {name: value for name, value in values.items() if origins[name] == "line"}),

@@ -7,7 +7,7 @@ from typing import Any, Literal, Optional, Union, get_args
 
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, Request, Side
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.planner.request import SOURCES
 from gpubind.runtimes import RUNTIMES
 
@@ -217,7 +217,7 @@ PLAN_OPTIONS = (
         preset="settings",
         is_expert=True,
     ),
-    Option("--host FILE|NAME", HOST_HELP, "Which host", choices=HOSTS),
+    Option("--host FILE|NAME", HOST_HELP, "Which host", choices=BUNDLED_HOSTS),
     Option("--root DIR", "Where the driver's user space is. [/]", "Which host", preset="settings"),
     Option(
         "--dev-root DIR",

@@ -9,7 +9,7 @@ from typing import Union
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import EXIT_CODES, GROUPS, HELP, STARTS_CODES, VERSION, Argument, Option, Rows, Subcommand
 from gpubind.frozen import NamedTuple
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 
 LEFT = 26
 """Columns of the names before their sentences."""
@@ -67,10 +67,10 @@ def overview() -> Page:
         sections=(
             ("Commands", rows),
             ("Options", (_row(VERSION), _row(HELP))),
-            ("Bundled hosts, for --host", tuple(zip(HOSTS, about))),
+            ("Bundled hosts, for --host", tuple(zip(BUNDLED_HOSTS, about))),
         ),
         examples=(
-            ("see a plan, on any machine", f"gpubind plan --nv --host {HOSTS[0]}"),
+            ("see a plan, on any machine", f"gpubind plan --nv --host {BUNDLED_HOSTS[0]}"),
             ("ask whether an image will run here", "gpubind check --nv --image app.sif"),
             ("start a program", "gpubind exec --nv app.sif python train.py"),
             ("what a message means", "gpubind explain CUDA_ERROR_NO_DEVICE"),

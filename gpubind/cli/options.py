@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpubind.host import Host, ListFile
     from gpubind.host.base import Untrusted
     from gpubind.image.facts import Image
-    from gpubind.planner.planning import Query
+    from gpubind.planner.planning import PlanQuery
 
 
 def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> None:
@@ -138,11 +138,11 @@ def open_image_of(image: Optional[str], host: Host) -> Optional[Image]:
     return open_image(image, host.uname.machine)
 
 
-def query_of(options: PlanOptions, like: Optional[str] = None) -> Query:
+def query_of(options: PlanOptions, like: Optional[str] = None) -> PlanQuery:
     """Return what the options ask of a plan."""
-    from gpubind.planner.planning import Query
+    from gpubind.planner.planning import PlanQuery
 
-    return Query(options.request._replace(like=like), options.listfile, _option, options.by_site)
+    return PlanQuery(options.request._replace(like=like), options.listfile, _option, options.by_site)
 
 
 def _option(field: str) -> str:

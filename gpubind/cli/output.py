@@ -17,7 +17,7 @@ from gpubind.machine.listener import cannot_sign, why_not_served, wrote
 from gpubind.model import Finding
 
 if TYPE_CHECKING:
-    from gpubind.documents import Document, Made
+    from gpubind.documents import Made, Renderer
     from gpubind.documents.tables import Table
     from gpubind.model.notice import Message
 
@@ -42,7 +42,7 @@ def write_document(text: str, path: Optional[str]) -> None:
         _to_file(data, path)
 
 
-def page_options(document: Document) -> dict[str, Made]:
+def page_options(document: Renderer) -> dict[str, Made]:
     """Return what the renderer of *document* takes of this machine: where and when a page is made.
 
     Errors: `UsageError` for a SOURCE_DATE_EPOCH that is malformed.
@@ -188,7 +188,7 @@ def reporter(*, quiet: bool, verbose: bool) -> Callable[[Message], None]:
 
 def report_folded(findings: Iterable[Finding]) -> None:
     """Write findings to standard error, notes in one line with their codes."""
-    from gpubind.model.findings import counted
+    from gpubind.model.findings import with_count
 
     notes: dict[str, int] = {}
     for finding in findings:
@@ -198,7 +198,7 @@ def report_folded(findings: Iterable[Finding]) -> None:
             complain(render_finding(finding))
     if notes:
         codes = ", ".join(f"{code} ({number})" if number > 1 else code for code, number in notes.items())
-        complain(f"{counted(sum(notes.values()), 'note')}, in full with -v: {codes}\n")
+        complain(f"{with_count(sum(notes.values()), 'note')}, in full with -v: {codes}\n")
 
 
 def _to_stdout(data: bytes) -> None:

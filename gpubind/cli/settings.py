@@ -136,7 +136,7 @@ def site_expectation() -> Optional[Expectation]:
 
     path = file_of("require")
     with in_file(path):
-        return expectation_of_table(table, "require.")._replace(origin=path)
+        return expectation_of_table(table, "require.")._replace(source_file=path)
 
 
 def _words(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from textwrap import TextWrapper
 from typing import Optional
 
-from gpubind.documents.tables import Column, Heading, Table
+from gpubind.documents.tables import Column, RowHeading, Table
 from gpubind.errors import missing_package
 
 try:
@@ -72,8 +72,8 @@ def _block(table: Table, console: Console) -> str:
             _list(table, console)
         else:
             _grid(table, widths, console)
-        if table.same:
-            _say("each: " + ", ".join(table.same), console)
+        if table.common_values:
+            _say("each: " + ", ".join(table.common_values), console)
     return "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
 
 
@@ -85,10 +85,10 @@ def _widths(table: Table, width: int) -> Optional[list[int]]:
     indent = _indent(table)
     whole, least = [], []
     for at, column in enumerate(table.columns):
-        cells = [column.title, *(row[at] for row in table.rows if not isinstance(row, Heading))]
+        cells = [column.title, *(row[at] for row in table.rows if not isinstance(row, RowHeading))]
         more = indent if at == 0 else 0
         whole.append(more + max(map(cell_len, cells)))
-        words = cells if column.right else [word for cell in cells for word in cell.split()]
+        words = cells if column.align_right else [word for cell in cells for word in cell.split()]
         least.append(more + max(map(cell_len, words)))
     spare = width - sum(least) - GAP * (len(least) - 1)
     if spare < 0:
@@ -102,14 +102,14 @@ def _widths(table: Table, width: int) -> Optional[list[int]]:
 
 def _indent(table: Table) -> int:
     """Return how far rows stand to the right of their headings."""
-    return GAP if any(isinstance(row, Heading) for row in table.rows) else 0
+    return GAP if any(isinstance(row, RowHeading) for row in table.rows) else 0
 
 
 def _grid(table: Table, widths: Sequence[int], console: Console) -> None:
     """Print a grid for the rows below each heading, all of the same widths, with the titles above the first."""
     grid = _columns(table.columns, widths, show_header=True)
     for row in table.rows:
-        if isinstance(row, Heading):
+        if isinstance(row, RowHeading):
             _print_grid(grid, console)
             grid = _columns(table.columns, widths, show_header=False)
             _say(row.text, console, style=HEADING)
@@ -121,7 +121,7 @@ def _grid(table: Table, widths: Sequence[int], console: Console) -> None:
 def _columns(columns: Sequence[Column], widths: Sequence[int], *, show_header: bool) -> Grid:
     grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_header=show_header)
     for column, width in zip(columns, widths):
-        grid.add_column(Text(column.title), justify="right" if column.right else "left", width=width)
+        grid.add_column(Text(column.title), justify="right" if column.align_right else "left", width=width)
     return grid
 
 
@@ -133,7 +133,7 @@ def _print_grid(grid: Grid, console: Console) -> None:
 def _list(table: Table, console: Console) -> None:
     indent = " " * _indent(table)
     for row in table.rows:
-        if isinstance(row, Heading):
+        if isinstance(row, RowHeading):
             _say(row.text, console, style=HEADING)
             continue
         _say(row[0], console, indent)

@@ -23,12 +23,12 @@ class Made(NamedTuple):
     """In UTC: `2026-11-26 13:05 UTC`."""
 
 
-class Document(NamedTuple):
+class Renderer(NamedTuple):
     """A renderer, by module and name: the module is loaded when the document is requested."""
 
     module: str
     function: str
-    of_one: bool = False
+    is_single: bool = False
     """Whether it is the form of one check: several have no place in it."""
     is_page: bool = False
     """Whether it shows where and when it was made: its renderer takes a `Made` by the name `made`."""
@@ -51,78 +51,78 @@ class Document(NamedTuple):
         return self.load()(*values, **options)
 
 
-class Lasting(NamedTuple):
+class PersistentDocument(NamedTuple):
     """A persistent document: it provides a plan to containers that gpubind does not start."""
 
-    document: Document
-    says: Literal["mounts", "variables"]
+    document: Renderer
+    content: Literal["mounts", "variables"]
     """`mounts`: files and nodes, for a runtime without search paths; its renderer takes the plan and the places of
-    generated files. `variables`: the environment of Apptainer or SingularityCE; its renderer takes a `Prepared` and the
-    caller's environment."""
-    is_kept: bool = True
+    generated files. `variables`: the environment of Apptainer or SingularityCE; its renderer takes a `PreparedStart`
+    and the caller's environment."""
+    outlives_command: bool = True
     """Set if it outlives the command: then it may name no private and no temporary file."""
 
 
 PLAN_DOCUMENTS = {
-    "tsv": Document("text", "render_tsv"),
-    "json": Document("text", "render_json"),
-    "paths": Document("text", "render_paths"),
-    "links": Document("links", "render_links"),
+    "tsv": Renderer("text", "render_tsv"),
+    "json": Renderer("text", "render_json"),
+    "paths": Renderer("text", "render_paths"),
+    "links": Renderer("links", "render_links"),
 }
 """Of a `Plan` and *verbose*: whether to show also what was left out."""
 
-LASTING = {
-    "cdi": Lasting(Document("mounts.cdi", "render_cdi"), "mounts"),
-    "compose": Lasting(Document("mounts.compose", "render_compose"), "mounts"),
-    "kubernetes": Lasting(Document("mounts.kubernetes", "render_kubernetes"), "mounts"),
-    "lmod": Lasting(Document("modules", "render_lmod"), "variables"),
-    "tcl": Lasting(Document("modules", "render_tcl"), "variables"),
-    "taskprolog": Lasting(Document("modules", "render_taskprolog"), "variables", is_kept=False),
+PERSISTENT_DOCUMENTS = {
+    "cdi": PersistentDocument(Renderer("mounts.cdi", "render_cdi"), "mounts"),
+    "compose": PersistentDocument(Renderer("mounts.compose", "render_compose"), "mounts"),
+    "kubernetes": PersistentDocument(Renderer("mounts.kubernetes", "render_kubernetes"), "mounts"),
+    "lmod": PersistentDocument(Renderer("modules", "render_lmod"), "variables"),
+    "tcl": PersistentDocument(Renderer("modules", "render_tcl"), "variables"),
+    "taskprolog": PersistentDocument(Renderer("modules", "render_taskprolog"), "variables", outlives_command=False),
 }
 """Each has its own layout, and is planned for in `gpubind/api/render.py`."""
 
-WITH_NONE = ("cdi", "compose")
+ALLOW_NONE_FORMATS = ("cdi", "compose")
 """Those that can be of a host without a GPU, so that one command serves all nodes."""
 
-FORMATS = ("table", *PLAN_DOCUMENTS, *LASTING)
+FORMATS = ("table", *PLAN_DOCUMENTS, *PERSISTENT_DOCUMENTS)
 """The table is for people, in tables.py."""
 
 CHECK_DOCUMENTS = {
-    "text": Document("check.text", "render_check_text"),
-    "tsv": Document("check.report", "render_check_tsv"),
-    "json": Document("check.report", "render_check_json"),
-    "junit": Document("check.junit", "render_junit"),
-    "github": Document("check.report", "render_check_github"),
-    "sarif": Document("check.sarif", "render_sarif"),
-    "markdown": Document("check.markdown", "render_markdown"),
-    "slurm": Document("check.slurm", "render_slurm", of_one=True),
-    "prometheus": Document("check.prometheus", "render_prometheus", of_one=True),
-    "html": Document("report.check", "render_check_html", is_page=True),
+    "text": Renderer("check.text", "render_check_text"),
+    "tsv": Renderer("check.report", "render_check_tsv"),
+    "json": Renderer("check.report", "render_check_json"),
+    "junit": Renderer("check.junit", "render_junit"),
+    "github": Renderer("check.report", "render_check_github"),
+    "sarif": Renderer("check.sarif", "render_sarif"),
+    "markdown": Renderer("check.markdown", "render_markdown"),
+    "slurm": Renderer("check.slurm", "render_slurm", is_single=True),
+    "prometheus": Renderer("check.prometheus", "render_prometheus", is_single=True),
+    "html": Renderer("report.check", "render_check_html", is_page=True),
 }
 """Of a `Report`."""
-SEVERAL_DOCUMENTS = {
-    "html": Document("report.matrix", "render_matrix_html", is_page=True),
-    "sarif": Document("check.sarif", "render_sarif_of"),
+MATRIX_DOCUMENTS = {
+    "html": Renderer("report.matrix", "render_matrix_html", is_page=True),
+    "sarif": Renderer("check.sarif", "render_sarif_of"),
 }
 """Of a sequence of `Report`s, where the form of several is not made of those of one."""
 NEEDS_DOCUMENTS = {
-    "tsv": Document("needs", "render_needs_tsv"),
-    "json": Document("needs", "render_needs_json"),
-    "markdown": Document("needs", "render_needs_markdown"),
+    "tsv": Renderer("needs", "render_needs_tsv"),
+    "json": Renderer("needs", "render_needs_json"),
+    "markdown": Renderer("needs", "render_needs_markdown"),
 }
 """Of an `ImageNeeds` and the name of the image; the table is for people."""
 DIFF_DOCUMENTS = {
-    "text": Document("diff.text", "render_diff_text"),
-    "json": Document("diff.text", "render_diff_json"),
-    "markdown": Document("diff.markdown", "render_diff_markdown"),
-    "html": Document("report.diff", "render_diff_html", is_page=True),
+    "text": Renderer("diff.text", "render_diff_text"),
+    "json": Renderer("diff.text", "render_diff_json"),
+    "markdown": Renderer("diff.markdown", "render_diff_markdown"),
+    "html": Renderer("report.diff", "render_diff_html", is_page=True),
 }
 """Of a `Comparison`, and a function that writes several hosts as one set."""
 TREE_DOCUMENTS = {
-    "text": Document("tree", "render_tree_text"),
-    "json": Document("tree", "render_tree_json"),
-    "dot": Document("tree", "render_tree_dot"),
+    "text": Renderer("tree", "render_tree_text"),
+    "json": Renderer("tree", "render_tree_json"),
+    "dot": Renderer("tree", "render_tree_dot"),
 }
 """Of a `LinkageTree`."""
-FLEET_DOCUMENTS = {"html": Document("report.fleet", "render_fleet_html", is_page=True)}
+FLEET_DOCUMENTS = {"html": Renderer("report.fleet", "render_fleet_html", is_page=True)}
 """Of a sequence of `NodeGroup`s, what they were asked, and a function that writes several nodes as one set."""

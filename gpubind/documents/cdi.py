@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from gpubind import __version__
 from gpubind.documents.gpus import UNKNOWN
-from gpubind.documents.tables import Column, Row, Table, table_of
+from gpubind.documents.tables import Column, Row, Table, make_table
 from gpubind.documents.text import printable
-from gpubind.inventory.cdi.listing import ListedCdiDevice, Listing
-from gpubind.model.plain import plain, text_of
+from gpubind.inventory.cdi.listing import CdiListing, ListedCdiDevice
+from gpubind.model.plain import dump_document, to_json_value
 
 SCHEMA = "gpubind.cdi/1"
-_COLUMNS = tuple(Column(name, kept=True) for name in ("device", "file", "format", "version", "state"))
+_COLUMNS = tuple(Column(name, always_shown=True) for name in ("device", "file", "format", "version", "state"))
 
 
-def render_cdi_json(listing: Listing) -> str:
+def render_cdi_json(listing: CdiListing) -> str:
     """Return the document."""
-    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, **listing._asdict()}))
+    return dump_document(to_json_value({"schema": SCHEMA, "gpubind": __version__, **listing._asdict()}))
 
 
-def cdi_table(listing: Listing) -> Table:
+def cdi_table(listing: CdiListing) -> Table:
     """Return a row for each device, and for each file that cannot be used, in the order of the files."""
     files = {file.path: file for file in listing.files}
     rows: dict[str, list[Row]] = {path: [] for path in files}
@@ -30,7 +30,7 @@ def cdi_table(listing: Listing) -> Table:
         place = file.path if device.line is None else f"{file.path}:{device.line}"
         known = (file.format or UNKNOWN, file.version or UNKNOWN)
         rows[file.path].append((device.name, place, *known, _state(device, file.gone)))
-    return table_of(_COLUMNS, [row for path in rows for row in rows[path]])
+    return make_table(_COLUMNS, [row for path in rows for row in rows[path]])
 
 
 def _state(device: ListedCdiDevice, common: tuple[str, ...]) -> str:
@@ -44,6 +44,6 @@ def _state(device: ListedCdiDevice, common: tuple[str, ...]) -> str:
     return f"{device.state}: {named} not exist"
 
 
-def stale_lines(listing: Listing) -> str:
+def stale_lines(listing: CdiListing) -> str:
     """Return a line for each way in which a file is stale."""
     return "".join(f"stale: {printable(text)}\n" for file in listing.files for text in file.stale)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpubind import __version__
-from gpubind.model.plain import plain, text_of
+from gpubind.model.plain import dump_document, to_json_value
 from gpubind.runtimes.runtime import Command
 
 SCHEMA = "gpubind.command/1"
@@ -22,4 +22,4 @@ def render_command_json(command: Command, environ: Mapping[str, str]) -> str:
         "changed": command.changed,
         "findings": [finding.to_dict() for finding in command.findings],
     }
-    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, **members}))
+    return dump_document(to_json_value({"schema": SCHEMA, "gpubind": __version__, **members}))

@@ -14,15 +14,15 @@ from gpubind.explanation.decisions import Explanation
 from gpubind.explanation.gpu_codes import Rank
 from gpubind.explanation.messages import FoundMessage, example, heading
 from gpubind.model import Decision
-from gpubind.model.plain import plain, text_of
+from gpubind.model.plain import dump_document, to_json_value
 
 SCHEMA = "gpubind.explain/1"
 _MARKS = re.compile(r"(`+)(.+?)\1|(?<![\w*])\*([^* `][^*`]*)\*(?![\w*])")
 """Code, then emphasis: in code, an asterisk stays."""
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
-_AS_IT_IS = ("|", "    ", "```")
+_VERBATIM_STARTS = ("|", "    ", "```")
 """The beginnings of lines of tables and of code."""
-_STAY = "\x00"  # stands for a space at which no line may end: commands are copied
+_KEEP_MARK = "\x00"  # stands for a space at which no line may end: commands are copied
 _NAMED_BY = {
     "cdi": "a CDI spec",
     "closure": "a library that loads it",
@@ -62,7 +62,7 @@ _ALONE: dict[Rank, str] = {
 def render_text(answer: Answer, width: int, *, verbose: bool = False) -> str:
     """Return *answer* for people, in lines of *width* columns; with *verbose* every message of a log in full."""
     if answer.page is not None:
-        return unmarked(answer.page, width)
+        return markdown_to_text(answer.page, width)
     if answer.messages and not verbose and (len(answer.messages) > 1 or answer.asked is None):
         return _log_text(answer, width)
     if answer.messages:
@@ -79,7 +79,7 @@ def _log_text(answer: Answer, width: int) -> str:
     first, *others = answer.messages
     known = first.message
     text = _wrapped(_FIRST[known.rank].format(line=first.line), width) + "\n" + _head(first, width)
-    text += unmarked(f"\n{known.means}\n\n{known.do}\n", width)
+    text += markdown_to_text(f"\n{known.means}\n\n{known.do}\n", width)
     if known.codes:
         text += _wrapped(f"findings about it: {', '.join(known.codes)}", width)
     rest: list[str] = []
@@ -117,7 +117,7 @@ def _messages_text(answer: Answer, width: int) -> Iterator[str]:
     for found in answer.messages:
         known = found.message
         text = (f"line {found.line}: " if is_log else "") + _head(found, width)
-        text += unmarked(f"\n{_ALONE[known.rank]}{known.means}\n\n{known.do}\n", width)
+        text += markdown_to_text(f"\n{_ALONE[known.rank]}{known.means}\n\n{known.do}\n", width)
         if known.codes:
             text += "\nfindings about it; `gpubind explain CODE` has more:\n" + _codes_text(known.codes)
         yield text
@@ -165,7 +165,7 @@ def render_json(answer: Answer) -> str:
         ],
         "searched": () if explained is None else explained.searched,
     }
-    return text_of(plain(document))
+    return dump_document(to_json_value(document))
 
 
 def _folded(tree: str, width: int) -> str:
@@ -178,25 +178,30 @@ def _folded(tree: str, width: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def unmarked(page: str, width: int) -> str:
+def markdown_to_text(page: str, width: int) -> str:
     """Return *page* without the marks of Markdown, its paragraphs wrapped; tables and code stay as they are."""
     wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
     lines = []
     for line in _paragraphs(page):
-        if line.startswith(_AS_IT_IS):
+        if line.startswith(_VERBATIM_STARTS):
             lines.append(line)
             continue
         line = _MARKS.sub(_quoted, _LINK.sub(r"\1", line))
         wrapper.subsequent_indent = "  " if line.startswith(("- ", "1. ")) else ""
         lines += wrapper.wrap(line) or [""]
-    return "".join(printable(line.replace(_STAY, " ")) + "\n" for line in lines)
+    return "".join(printable(line.replace(_KEEP_MARK, " ")) + "\n" for line in lines)
 
 
 def _paragraphs(page: str) -> list[str]:
     paragraphs: list[str] = []
     for line in page.splitlines():
         before = paragraphs[-1] if paragraphs else ""
-        if before and line and not before.startswith(_AS_IT_IS) and not line.startswith((*_AS_IT_IS, "- ", "1. ")):
+        if (
+            before
+            and line
+            and not before.startswith(_VERBATIM_STARTS)
+            and not line.startswith((*_VERBATIM_STARTS, "- ", "1. "))
+        ):
             paragraphs[-1] = f"{before} {line.strip()}"
         else:
             paragraphs.append(line)
@@ -208,7 +213,7 @@ def _quoted(match: re.Match[str]) -> str:
     if match.group(3):
         return match.group(3)
     inside = match.group(2).strip()
-    return f"`{inside}`".replace(" ", _STAY) if " " in inside else inside
+    return f"`{inside}`".replace(" ", _KEEP_MARK) if " " in inside else inside
 
 
 def render_explanation(explanation: Explanation) -> str:

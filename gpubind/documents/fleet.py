@@ -11,13 +11,13 @@ from gpubind import __version__
 from gpubind.documents.check.report import folded
 from gpubind.documents.diff.comparison import Comparison, Fold, compare_hosts
 from gpubind.documents.diff.snapshot import Snapshot
-from gpubind.documents.tables import Column, Row, Table, table_of
+from gpubind.documents.tables import Column, Row, Table, make_table
 from gpubind.documents.text import printable, render_error, render_finding
 from gpubind.errors import Format, FormatError, GpubindError
 from gpubind.formats.text.json import parse_json
 from gpubind.frozen import NamedTuple
-from gpubind.inventory.nodes import natural
-from gpubind.model import Finding, named
+from gpubind.inventory.nodes import natural_sort_key
+from gpubind.model import Finding, shorten_list
 from gpubind.model.plain import Decoder
 from gpubind.rules.outcome import verdict
 
@@ -43,7 +43,7 @@ class NodeDriver(NamedTuple):
     version: Optional[str] = None
 
 
-class NodeState(NamedTuple):
+class CheckedNode(NamedTuple):
     """What a node says of itself, by which equal nodes are found."""
 
     digest: Optional[str] = None
@@ -77,7 +77,7 @@ class NodeRecord(NamedTuple):
 
 _Found = tuple[str, str, str]
 """Severity, code and subject of a finding."""
-Result = Union[NodeState, NodeError, NodeRecord, Snapshot]
+Result = Union[CheckedNode, NodeError, NodeRecord, Snapshot]
 
 
 class NodeAnswer(NamedTuple):
@@ -107,7 +107,7 @@ class NodeAnswer(NamedTuple):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings of the node; none if it did not send its state."""
-        return self.result.findings if isinstance(self.result, NodeState) else ()
+        return self.result.findings if isinstance(self.result, CheckedNode) else ()
 
 
 _KIND = Format("bad-answer", "this is not the answer of a node")
@@ -115,9 +115,9 @@ _CODE = re.compile("[a-z0-9-]{1,80}")
 _CHECK = Decoder(_KIND, keys={"digest": "plan", "drivers": "checked.drivers"})
 _PLAIN = Decoder(_KIND)
 _READERS: dict[str, Callable[[object], Result]] = {
-    "gpubind.check/1": lambda document: _CHECK.value(NodeState, document),
-    "gpubind.plan/1": lambda document: _PLAIN.value(NodeState, document),
-    "gpubind.error/1": lambda document: _PLAIN.value(NodeError, document),
+    "gpubind.check/1": lambda document: _CHECK.decode(CheckedNode, document),
+    "gpubind.plan/1": lambda document: _PLAIN.decode(CheckedNode, document),
+    "gpubind.error/1": lambda document: _PLAIN.decode(NodeError, document),
     "gpubind.snapshot/1": Snapshot.from_dict,
 }
 
@@ -128,7 +128,7 @@ def read_document(data: bytes) -> tuple[dict[str, Any], Result]:
     Errors: `FormatError` (codes `bad-answer`, `bad-snapshot`), `ValueError`.
     """
     try:
-        document = parse_json(data, len(data), _KIND, keeps_halves=True)
+        document = parse_json(data, len(data), _KIND, allow_surrogates=True)
     except FormatError as error:
         raise ValueError("it is not JSON") from error
     json.dumps(document, allow_nan=False)  # it goes on as a line of JSON, which does not have them
@@ -137,7 +137,7 @@ def read_document(data: bytes) -> tuple[dict[str, Any], Result]:
         raise _KIND.damaged(f"its schema is `{schema[:60]}`", "schema")
     result = _READERS[schema](document)
     codes = [result.code] if isinstance(result, NodeError) else []
-    codes += [finding.code for finding in result.findings] if isinstance(result, NodeState) else []
+    codes += [finding.code for finding in result.findings] if isinstance(result, CheckedNode) else []
     if not all(map(_CODE.fullmatch, codes)):  # it is shown as it is
         raise _KIND.damaged("a code is not one", "code")
     return document, result
@@ -149,7 +149,7 @@ def with_exit(answer: NodeAnswer, error: str) -> NodeAnswer:
     *error*: what it wrote to standard error about an error, if anything.
     """
     result = answer.result
-    if isinstance(result, NodeState):
+    if isinstance(result, CheckedNode):
         of_plan = (0, 1) if result.worst == "error" else (0,)
         is_meant = answer.exit in (of_plan if result.verdict is None else _EXITS[result.worst])
     else:
@@ -189,15 +189,17 @@ class AnswerGroups:
 
     def groups(self) -> list[NodeGroup]:
         """Return the groups, the largest first; those that did not answer are the last."""
-        found = [NodeGroup(tuple(sorted(nodes, key=natural)), answer) for nodes, answer in self._groups.values()]
+        found = [
+            NodeGroup(tuple(sorted(nodes, key=natural_sort_key)), answer) for nodes, answer in self._groups.values()
+        ]
         return sorted(
-            found, key=lambda group: (group.answer.result is None, -len(group.nodes), natural(group.nodes[0]))
+            found, key=lambda group: (group.answer.result is None, -len(group.nodes), natural_sort_key(group.nodes[0]))
         )
 
 
 def _key(answer: NodeAnswer) -> object:
     result = answer.result
-    if isinstance(result, NodeState):
+    if isinstance(result, CheckedNode):
         return answer.exit, answer.gpubind, result.digest, result.drivers, result.worst, _found(answer)
     if isinstance(result, Snapshot):
         return result.digest, result.driver
@@ -212,7 +214,11 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
 
     Rows that would be equal name the findings by which their nodes differ.
     """
-    columns = (Column("nodes", kept=True), Column("number", right=True, kept=True), Column("answer", kept=True))
+    columns = (
+        Column("nodes", always_shown=True),
+        Column("number", align_right=True, always_shown=True),
+        Column("answer", always_shown=True),
+    )
     listed = [(group, _cells(group)) for group in groups]
     common: dict[Row, frozenset[_Found]] = {}
     for group, cells in listed:
@@ -221,9 +227,9 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
     rows = []
     for group, cells in listed:
         own = sorted(_found(group.answer) - common[cells])
-        more = "; " + named([f"{severity} {code} ({subject})" for severity, code, subject in own]) if own else ""
+        more = "; " + shorten_list([f"{severity} {code} ({subject})" for severity, code, subject in own]) if own else ""
         rows.append((fold(group.nodes), str(len(group.nodes)), cells[0] + more, *cells[1:]))
-    return table_of((*columns, Column("driver"), Column("digest"), Column("gpubind")), rows)
+    return make_table((*columns, Column("driver"), Column("digest"), Column("gpubind")), rows)
 
 
 def _cells(group: NodeGroup) -> Row:
@@ -238,7 +244,7 @@ def _found(answer: NodeAnswer) -> frozenset[_Found]:
 
 def driver_and_digest(result: object) -> tuple[str, str]:
     """Return the drivers of a node and the beginning of its plan's digest, if *result* is the state of one."""
-    if not isinstance(result, NodeState):
+    if not isinstance(result, CheckedNode):
         return "", ""
     drivers = (f"{driver.vendor} {driver.version or 'of unknown version'}" for driver in result.drivers)
     return ", ".join(drivers), (result.digest or "")[:12]
@@ -287,7 +293,7 @@ def summary_of(groups: Iterable[NodeGroup]) -> str:
     numbers: dict[str, int] = {}
     for nodes, answer in groups:
         result = answer.result
-        kind: str = result.worst if isinstance(result, NodeState) else "ok" if answer.is_good else "failed"
+        kind: str = result.worst if isinstance(result, CheckedNode) else "ok" if answer.is_good else "failed"
         kind = kind if result is not None or answer.status == "failed" else "without an answer"
         numbers[kind] = numbers.get(kind, 0) + len(nodes)
     return f"{sum(numbers.values())} nodes: " + ", ".join(f"{number} {kind}" for kind, number in numbers.items())

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.documents.tables import Column, Row, Table, table_of
+from gpubind.documents.tables import Column, Row, Table, make_table
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode, Gpu, Inventory, MigDevice
-from gpubind.model.plain import plain, text_of
-from gpubind.planner.gpus.selection import Selection
+from gpubind.model.plain import dump_document, to_json_value
+from gpubind.planner.gpus.selection import SelectedInventory
 
 SCHEMA = "gpubind.gpus/1"
 _COLUMNS = (
-    Column("GPU", kept=True),
+    Column("GPU", always_shown=True),
     Column("vendor"),
-    Column("model", kept=True),
-    Column("UUID", kept=True),
-    Column("address", kept=True),
+    Column("model", always_shown=True),
+    Column("UUID", always_shown=True),
+    Column("address", always_shown=True),
     Column("render node"),
-    Column("access", kept=True),
-    Column("chosen", kept=True),
+    Column("access", always_shown=True),
+    Column("chosen", always_shown=True),
 )
 _PARTITION = Column("partition")
 """After the model, where a GPU has such a mode."""
@@ -53,7 +53,7 @@ class ListedGpu(NamedTuple):
         return {**self.gpu._asdict(), "mig": mig, "access": self.access, "nodes": nodes}
 
 
-def list_gpus(inventories: Sequence[Inventory], selections: Sequence[Selection]) -> tuple[ListedGpu, ...]:
+def list_gpus(inventories: Sequence[Inventory], selections: Sequence[SelectedInventory]) -> tuple[ListedGpu, ...]:
     """Return every GPU of *inventories*, marked as chosen or not by the *selections* made of them."""
     return tuple(
         ListedGpu(gpu._replace(mig=whole.mig), gpu.mig if gpu.chosen else (), _nodes(inventory, gpu))
@@ -68,7 +68,9 @@ def _nodes(inventory: Inventory, gpu: Gpu) -> tuple[DeviceNode, ...]:
 
 def render_gpus_json(gpus: Sequence[ListedGpu]) -> str:
     """Return the document."""
-    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, "gpus": [listed.to_dict() for listed in gpus]}))
+    return dump_document(
+        to_json_value({"schema": SCHEMA, "gpubind": __version__, "gpus": [listed.to_dict() for listed in gpus]})
+    )
 
 
 def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
@@ -89,4 +91,4 @@ def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
             about = ("MIG device", part.uuid or UNKNOWN, "", "", "")
             row(f"{name}:{part.gi}/{part.ci}", gpu, *about, _YES_NO[part in listed.mig])
     columns = (*_COLUMNS[:3], *((_PARTITION,) if divided else ()), *_COLUMNS[3:])
-    return table_of(columns, rows)
+    return make_table(columns, rows)

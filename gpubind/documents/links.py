@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gpubind.documents.text import printable
 from gpubind.model import HostPath, Plan
-from gpubind.model.findings import counted
+from gpubind.model.findings import with_count
 
 LIBRARIES_32 = "lib32"
 """The subdirectory of 32-bit libraries: a loader ignores those of another machine, but only after opening them."""
@@ -35,15 +35,15 @@ def render_links(plan: Plan, *, verbose: bool = False) -> str:
     """Return a line for each link: its name and its target, separated by a tab; then `# ` and how many there are."""
     links = links_of(plan)
     lines = "".join(f"{printable(name)}\t{printable(target)}\n" for name, target in links.items())
-    return f"{lines}# {counted(len(links), 'link')}\n"
+    return f"{lines}# {with_count(len(links), 'link')}\n"
 
 
-def advice(plan: Plan, directory: str) -> str:
+def usage_text(plan: Plan, directory: str) -> str:
     """Return how programs find the libraries in *directory*: options of a linker, and variables for a shell."""
     from shlex import quote
 
     lines = [
-        f"{directory}: {counted(len(links_of(plan)), 'link')}",
+        f"{directory}: {with_count(len(links_of(plan)), 'link')}",
         "when you link a program (libraries that the driver itself opens are found by DT_RPATH, not by DT_RUNPATH):",
         f"  -Wl,--disable-new-dtags,-rpath,{quote(directory)}",
         "for a program that is linked:",

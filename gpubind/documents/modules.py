@@ -16,26 +16,26 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Optional
 
-from gpubind.documents.mounts.fragment import heading, need_sayable_path, need_sayable_value
+from gpubind.documents.mounts.fragment import heading, require_supported_path, require_supported_value
 from gpubind.documents.text import printable
 from gpubind.errors import RuntimeLimitError
 from gpubind.runtimes.apptainer.binds import needs_mount
-from gpubind.runtimes.apptainer.exports import Change, changes_for, older_name
-from gpubind.runtimes.edits import unsayable_path
-from gpubind.runtimes.runtime import Prepared
+from gpubind.runtimes.apptainer.exports import VariableChange, changes_for, older_name
+from gpubind.runtimes.edits import unsupported_path
+from gpubind.runtimes.runtime import PreparedStart
 
 WHAT = "a list of binds in a variable"
 LINE_LENGTH = 4094
 """Bytes of a line with its end: `fgets` gets one less than the buffer, and keeps one for the end of the string."""
 
 
-def render_lmod(prepared: Prepared, environ: Mapping[str, str]) -> str:
+def render_lmod(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
     """Return the plan as a module in Lua. *environ* is ignored: a module is for every caller.
 
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
     lines = [f"whatis({_lua(_title(prepared))})"]
-    for change in lasting_changes(prepared):
+    for change in module_changes(prepared):
         words = [change.name, change.value]
         if change.op == "append":
             words.append(change.separator)
@@ -44,37 +44,37 @@ def render_lmod(prepared: Prepared, environ: Mapping[str, str]) -> str:
     return heading(prepared.plan, "--") + _text(lines)
 
 
-def render_tcl(prepared: Prepared, environ: Mapping[str, str]) -> str:
+def render_tcl(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
     """Return the plan as a module in Tcl, which Lmod reads, too. Errors: as `render_lmod`."""
     lines = [f"module-whatis {_tcl(_title(prepared))}"]
-    for change in lasting_changes(prepared):
+    for change in module_changes(prepared):
         command = "setenv" if change.op == "set" else f"append-path -d {_tcl(change.separator)}"
         lines.append(f"{command} {change.name} {_tcl(change.value)}")
     return "#%Module1.0\n" + heading(prepared.plan, "#") + _text(lines)
 
 
-def lasting_changes(prepared: Prepared) -> Iterator[Change]:
+def module_changes(prepared: PreparedStart) -> Iterator[VariableChange]:
     """Yield the changes of a module. Errors: `RuntimeLimitError` for a value that a module cannot express."""
-    need_plain_binds(prepared)
+    require_plain_binds(prepared)
     for change in changes_for(prepared):
         if change.op != "unset":
-            need_sayable_value(change.name, change.value, "a module")
+            require_supported_value(change.name, change.value, "a module")
             yield change
 
 
-def need_plain_binds(prepared: Prepared) -> None:
+def require_plain_binds(prepared: PreparedStart) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`) for a bind that needs a variable of several lines."""
-    for bind in prepared.words.binds:
+    for bind in prepared.arguments.binds:
         for path in (bind.source, bind.target):
-            need_sayable_path(path, WHAT)
+            require_supported_path(path, WHAT)
         if needs_mount(bind):
             path = next(p for p in (bind.source, bind.target) if needs_mount(bind._replace(source=p, target=p)))
-            raise unsayable_path(
+            raise unsupported_path(
                 path, "it has a space, a comma, a colon, a quote, a backslash or a `^` in it", document=WHAT
             )
 
 
-def _title(prepared: Prepared) -> str:
+def _title(prepared: PreparedStart) -> str:
     return printable(f"GPU driver for {prepared.start.runtime.title}: {prepared.plan.summary}")
 
 
@@ -91,13 +91,13 @@ def _tcl(text: str) -> str:
     return '"' + re.sub(r'[\\"$\[\]{}]', r"\\\g<0>", text) + '"'
 
 
-def render_taskprolog(prepared: Prepared, environ: Mapping[str, str]) -> str:
+def render_taskprolog(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
     """Return the lines for a task whose environment is *environ*: values of its variables stay, and come first.
 
     Error findings are printed at the beginning of the task's output: a TaskProlog has no standard error.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`, `long-line`).
     """
-    need_plain_binds(prepared)
+    require_plain_binds(prepared)
     lines = []
     for change in changes_for(prepared):
         if change.op == "unset":
@@ -106,28 +106,28 @@ def render_taskprolog(prepared: Prepared, environ: Mapping[str, str]) -> str:
             continue
         value = _new_value(change, environ)
         if value is not None:
-            need_sayable_value(change.name, value, "a line of a TaskProlog")
-            lines.append(_fitting(f"export {change.name}={value}", change.name))
+            require_supported_value(change.name, value, "a line of a TaskProlog")
+            lines.append(_require_line_length(f"export {change.name}={value}", change.name))
     errors = [finding for finding in prepared.plan.findings if finding.severity == "error"]
     lines += [f"print gpubind: error: {finding.code}: {printable(finding.what)}" for finding in errors]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _new_value(change: Change, environ: Mapping[str, str]) -> Optional[str]:
+def _new_value(change: VariableChange, environ: Mapping[str, str]) -> Optional[str]:
     """Return the new value of the variable; None if it contains the change already."""
     if change.op == "set":
         return None if environ.get(change.name) == change.value else change.value
     older = older_name(change.name)
     first = environ.get(change.name, environ.get(older, "") if older else "")
-    if change.value in first or (change.behind and change.behind in first):
+    if change.value in first or (change.value_after_user and change.value_after_user in first):
         return None
     for reference in change.references:
         if reference in first:
             return first.replace(reference, change.value, 1)
-    return f"{first}{change.separator}{change.behind or change.value}" if first else change.value
+    return f"{first}{change.separator}{change.value_after_user or change.value}" if first else change.value
 
 
-def _fitting(line: str, name: str) -> str:
+def _require_line_length(line: str, name: str) -> str:
     """Errors: `RuntimeLimitError` (code `long-line`) for a *line* that Slurm would cut."""
     size = len(line.encode()) + 1
     if size > LINE_LENGTH:

@@ -11,16 +11,16 @@ from typing import Any
 
 from gpubind import __version__
 from gpubind.documents.check.markdown import as_code, as_text
-from gpubind.documents.tables import Column, Row, Table, table_of
+from gpubind.documents.tables import Column, Row, Table, make_table
 from gpubind.documents.text import printable
 from gpubind.image.needs import SYNAPSE, DriverLibrary, ImageNeeds, IntelRuntime
-from gpubind.model import counted
+from gpubind.model import with_count
 from gpubind.model.cuda import version_key
-from gpubind.model.gpucode import CodeFile, Share, best_share, by_owner, sum_of
-from gpubind.model.plain import text_of
+from gpubind.model.gpucode import CodeFile, Share, best_share, main_files_by_owner, merge_gpu_code
+from gpubind.model.plain import dump_document
 
 SCHEMA = "gpubind.needs/1"
-_COLUMNS = (Column("need", kept=True), Column("what", kept=True), Column("from", kept=True))
+_COLUMNS = (Column("need", always_shown=True), Column("what", always_shown=True), Column("from", always_shown=True))
 _NOTHING = "no file that was looked at uses one"
 _SHOWN = 120
 """Characters of a requirement that are shown."""
@@ -33,7 +33,7 @@ def needs_document(needs: ImageNeeds, reference: str) -> dict[str, Any]:
 
 def render_needs_json(needs: ImageNeeds, reference: str) -> str:
     """Return the document as text."""
-    return text_of(needs_document(needs, reference))
+    return dump_document(needs_document(needs, reference))
 
 
 def render_needs_tsv(needs: ImageNeeds, reference: str) -> str:
@@ -51,7 +51,7 @@ def render_needs_markdown(needs: ImageNeeds, reference: str) -> str:
 
 def needs_table(needs: ImageNeeds) -> Table:
     """Return the needs as a table for people."""
-    return table_of(_COLUMNS, tuple(_rows(needs)))
+    return make_table(_COLUMNS, tuple(_rows(needs)))
 
 
 def _rows(needs: ImageNeeds) -> Iterator[Row]:
@@ -69,7 +69,7 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
         yield "linked with ROCm", f"{release}: {soname}", by
     for one in needs.intel:
         yield one.name, _intel(one), one.by
-    for name, mains in by_owner(needs.gpu_code, "the program").items():
+    for name, mains in main_files_by_owner(needs.gpu_code, "the program").items():
         for files in _by_vendor(mains):
             yield f"GPU code: {name}", _code(files), _paths([file.path for file in files])
         yield from _of_parts(needs, name, mains)
@@ -142,7 +142,7 @@ def _driver(needs: ImageNeeds) -> Iterator[Row]:
 
 def _code(files: Sequence[CodeFile]) -> str:
     """Return the architectures of *files*; those of a few modules are by themselves, with the number of these."""
-    whole = sum_of(files)
+    whole = merge_gpu_code(files)
     shares = {arch: best_share(files, arch) for arch in whole.code}
     enough = [arch for arch, share in shares.items() if share.is_enough or arch[-1] in "af"]
     few: dict[Share, list[str]] = {}
@@ -180,4 +180,4 @@ def _library(library: DriverLibrary) -> Iterator[Row]:
 def _paths(paths: Sequence[str]) -> str:
     """Return the first of *paths*, and how many others there are."""
     more = len(paths) - 1
-    return f"{paths[0]} and {counted(more, 'other file')}" if more else paths[0]
+    return f"{paths[0]} and {with_count(more, 'other file')}" if more else paths[0]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from gpubind.documents.tables import Column, Heading, Table, plan_tables, table_of
+from gpubind.documents.tables import Column, RowHeading, Table, make_table, plan_tables
 from gpubind.documents.text import printable, without_surrogates
 from gpubind.model import Finding, Plan
 
-_FINDINGS = tuple(Column(title, kept=True) for title in ("severity", "code", "subject", "what", "hint", "command"))
+_FINDINGS = tuple(
+    Column(title, always_shown=True) for title in ("severity", "code", "subject", "what", "hint", "command")
+)
 
 
 class Findings(tuple[Finding, ...]):
@@ -20,7 +22,7 @@ class Findings(tuple[Finding, ...]):
 
     def _repr_html_(self) -> str:
         rows = [(f.severity, f.code, f.subject, f.what, f.hint or "", f.command or "") for f in self]
-        return _html([table_of(_FINDINGS, rows)], "" if rows else "no findings")
+        return _html([make_table(_FINDINGS, rows)], "" if rows else "no findings")
 
 
 def plan_html(plan: Plan) -> str:
@@ -37,11 +39,11 @@ def _html(tables: Iterable[Table], last: str) -> str:
 def _table(table: Table) -> str:
     rows = [
         f'<tr><th colspan="{len(table.columns)}">{_text(row.text)}</th></tr>'
-        if isinstance(row, Heading)
+        if isinstance(row, RowHeading)
         else _row("td", row)
         for row in table.rows
     ]
-    caption = f"<caption>each: {_text(', '.join(table.same))}</caption>" if table.same else ""
+    caption = f"<caption>each: {_text(', '.join(table.common_values))}</caption>" if table.common_values else ""
     return "\n".join(["<table>" + caption, _row("th", [column.title for column in table.columns]), *rows, "</table>"])
 
 

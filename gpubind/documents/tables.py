@@ -7,21 +7,21 @@ from typing import Union
 
 from gpubind.documents.text import printable
 from gpubind.frozen import NamedTuple
-from gpubind.inventory.nodes import natural
-from gpubind.model import CAPABILITIES, Kind, Mount, Plan
+from gpubind.inventory.nodes import natural_sort_key
+from gpubind.model import CAPABILITIES, FileRole, Mount, Plan
 
 
 class Column(NamedTuple):
     """A column of a table."""
 
     title: str
-    right: bool = False
+    align_right: bool = False
     """Numbers stand to the right."""
-    kept: bool = False
+    always_shown: bool = False
     """Shown also where every row has the same."""
 
 
-class Heading(NamedTuple):
+class RowHeading(NamedTuple):
     """A line between rows, about those below it."""
 
     text: str
@@ -34,31 +34,33 @@ class Table(NamedTuple):
     """The content of a table; every text in it is printable."""
 
     columns: tuple[Column, ...]
-    rows: tuple[Union[Row, Heading], ...]
-    same: tuple[str, ...] = ()
+    rows: tuple[Union[Row, RowHeading], ...]
+    common_values: tuple[str, ...] = ()
     """The values that all rows share: `mode 0666`."""
 
 
-def table_of(columns: Sequence[Column], rows: Sequence[Union[Row, Heading]]) -> Table:
+def make_table(columns: Sequence[Column], rows: Sequence[Union[Row, RowHeading]]) -> Table:
     """Return the table of *rows*. A column with one value in all rows is left out, and listed in `same`."""
-    cells = [row for row in rows if not isinstance(row, Heading)]
+    cells = [row for row in rows if not isinstance(row, RowHeading)]
     equal = [
         at
         for at, column in enumerate(columns)
-        if len(cells) > 1 and at > 0 and not column.kept and len({row[at] for row in cells}) == 1
+        if len(cells) > 1 and at > 0 and not column.always_shown and len({row[at] for row in cells}) == 1
     ]
     shown = [at for at in range(len(columns)) if at not in equal]
     return Table(
         tuple(columns[at]._replace(title=printable(columns[at].title)) for at in shown),
         tuple(
-            Heading(printable(row.text)) if isinstance(row, Heading) else tuple(printable(row[at]) for at in shown)
+            RowHeading(printable(row.text))
+            if isinstance(row, RowHeading)
+            else tuple(printable(row[at]) for at in shown)
             for row in rows
         ),
         tuple(printable(f"{columns[at].title} {cells[0][at]}") for at in equal if cells[0][at]),
     )
 
 
-PLURALS: dict[Kind, str] = {
+PLURALS: dict[FileRole, str] = {
     "library": "libraries",
     "binary": "programs",
     "file": "files",
@@ -67,33 +69,38 @@ PLURALS: dict[Kind, str] = {
     "directory": "directories",
 }
 KINDS = tuple(PLURALS)
-BUNDLED = ("library", "binary")
+GROUPED_KINDS = ("library", "binary")
 """Kinds of files that the container has in one directory, whatever directory they come from."""
-_BINDS = (Column("name in the container", kept=True), Column("size", right=True), Column("listed by"), Column("host"))
+_BINDS = (
+    Column("name in the container", always_shown=True),
+    Column("size", align_right=True),
+    Column("listed by"),
+    Column("host"),
+)
 _NODES = (
-    Column("device node", kept=True),
-    Column("number", kept=True),
+    Column("device node", always_shown=True),
+    Column("number", always_shown=True),
     Column("mode"),
     Column("group"),
     Column("access"),
     Column("GPU"),
     Column("for"),
 )
-_VARIABLES = (Column("variable"), Column("operation"), Column("value", kept=True), Column("for"))
+_VARIABLES = (Column("variable"), Column("operation"), Column("value", always_shown=True), Column("for"))
 _LEFT_OUT = (Column("not in the plan"), Column("verdict"), Column("rule"), Column("why"))
 
 
 def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
     """Return the plan as tables: binds, devices, environment; *verbose*: also what is not in the plan."""
-    bundled = [mount for mount in plan.mounts if mount.kind in BUNDLED]
-    others = [mount for mount in plan.mounts if mount.kind not in BUNDLED]
+    bundled = [mount for mount in plan.mounts if mount.kind in GROUPED_KINDS]
+    others = [mount for mount in plan.mounts if mount.kind not in GROUPED_KINDS]
     tables = [
-        table_of(_BINDS, _binds(bundled)),
-        table_of(_BINDS, _binds(others)),
-        table_of(_NODES, _nodes(plan)),
-        table_of(_VARIABLES, [(one.name, one.op, one.value or "", one.rule) for one in plan.env]),
+        make_table(_BINDS, _binds(bundled)),
+        make_table(_BINDS, _binds(others)),
+        make_table(_NODES, _nodes(plan)),
+        make_table(_VARIABLES, [(one.name, one.op, one.value or "", one.rule) for one in plan.env]),
     ]
-    return [*tables, table_of(_LEFT_OUT, _left_out(plan))] if verbose else tables
+    return [*tables, make_table(_LEFT_OUT, _left_out(plan))] if verbose else tables
 
 
 class BindGroup(NamedTuple):
@@ -112,7 +119,7 @@ def bind_groups(mounts: Iterable[Mount]) -> list[BindGroup]:
     for mount in mounts:
         capability = CAPABILITIES.index(mount.capability) if mount.capability else -1
         place = mount.source or f"({mount.target}, rewritten)"
-        directory = place.rpartition("/")[0] + "/" if mount.kind in BUNDLED else ""
+        directory = place.rpartition("/")[0] + "/" if mount.kind in GROUPED_KINDS else ""
         group = groups.setdefault((KINDS.index(mount.kind), capability, directory), {})
         group.setdefault(place[len(directory) :], []).append(mount)
     found = []
@@ -124,10 +131,10 @@ def bind_groups(mounts: Iterable[Mount]) -> list[BindGroup]:
     return found
 
 
-def _binds(mounts: list[Mount]) -> list[Union[Row, Heading]]:
-    rows: list[Union[Row, Heading]] = []
+def _binds(mounts: list[Mount]) -> list[Union[Row, RowHeading]]:
+    rows: list[Union[Row, RowHeading]] = []
     for title, directory, files in bind_groups(mounts):
-        rows.append(Heading(f"{title}{', from ' + directory if directory else ''}"))
+        rows.append(RowHeading(f"{title}{', from ' + directory if directory else ''}"))
         for place, same in files:
             names = [mount.target.rpartition("/")[2] if directory else mount.target for mount in same]
             shown = "rewritten" if same[0].source is None else "the same" if names == [place] else place
@@ -135,16 +142,16 @@ def _binds(mounts: list[Mount]) -> list[Union[Row, Heading]]:
     return rows
 
 
-def _nodes(plan: Plan) -> list[Union[Row, Heading]]:
-    rows: list[Union[Row, Heading]] = []
-    for node in sorted(plan.devices, key=lambda node: natural(node.target)):
+def _nodes(plan: Plan) -> list[Union[Row, RowHeading]]:
+    rows: list[Union[Row, RowHeading]] = []
+    for node in sorted(plan.devices, key=lambda node: natural_sort_key(node.target)):
         gpu = "" if node.gpu is None else str(node.gpu)
         group, number = node.group or str(node.gid), f"{node.major}:{node.minor}"
         rows.append((node.target, number, f"{node.mode:04o}", group, node.access, gpu, node.capability or "all"))
     return rows
 
 
-def _left_out(plan: Plan) -> list[Union[Row, Heading]]:
+def _left_out(plan: Plan) -> list[Union[Row, RowHeading]]:
     return [
         (decision.subject, decision.verdict, decision.rule, decision.detail or "")
         for decision in plan.decisions

@@ -10,15 +10,15 @@ from gpubind.model import Finding, Plan, Severity
 from gpubind.model.findings import page_of
 from gpubind.model.message import message_lines
 from gpubind.model.message import printable as printable  # noqa: PLC0414 - every document has it from here
-from gpubind.model.plain import text_of
+from gpubind.model.plain import dump_document
 
 
-def quotable(text: str) -> str:
+def escape_for_quotes(text: str) -> str:
     """Return *text*, `printable`, for a place in double quotes where a backslash escapes."""
     return printable(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def unicode_lines(text: str) -> str:
+def with_valid_unicode(text: str) -> str:
     """Return *text*, whose lines are `printable`, as XML and every JSON reader take it: without lone surrogates."""
     return without_surrogates("\n".join(printable(line) for line in text.split("\n")))
 
@@ -78,7 +78,7 @@ def render_error_json(error: GpubindError) -> str:
     """Return the document `gpubind.error/1` (data/error.schema.json), which replaces the JSON that was requested."""
     members = {name: getattr(error, name) or None for name in ("code", "what", "where", "why", "hint")}
     about = {"docs": page_of(error.code), "exit": error.exit_code}
-    return text_of({"schema": "gpubind.error/1", "gpubind": __version__, **members, **about})
+    return dump_document({"schema": "gpubind.error/1", "gpubind": __version__, **members, **about})
 
 
 def render_line(finding: Finding) -> str:

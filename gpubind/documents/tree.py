@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
-from gpubind.documents.text import printable, quotable
+from gpubind.documents.text import escape_for_quotes, printable
 from gpubind.frozen import NamedTuple
-from gpubind.model.findings import counted
-from gpubind.model.plain import plain, text_of
+from gpubind.model.findings import with_count
+from gpubind.model.plain import dump_document, to_json_value
 
 if TYPE_CHECKING:
     from gpubind.loader.linkage import LinkedFile, LinkUse
@@ -48,7 +48,7 @@ class LinkageTree(NamedTuple):
     """In the loader's order; the first is the program."""
 
 
-class _Branch(NamedTuple):
+class _TreeLine(NamedTuple):
     """A line below a file."""
 
     text: str
@@ -60,7 +60,7 @@ def render_tree_text(tree: LinkageTree) -> str:
     """Return the tree for people: a line for each library of each file, then how many there are and what is missing."""
     branches, first = _branches(tree), tree.files[0]
     lines = [" -> ".join((*tree.names[:-1], f"{first.path} ({first.origin}){_more(first)}"))]
-    stack: list[tuple[str, Iterator[_Branch], int]] = [("", iter(branches[first.path]), len(branches[first.path]))]
+    stack: list[tuple[str, Iterator[_TreeLine], int]] = [("", iter(branches[first.path]), len(branches[first.path]))]
     while stack:  # a crafted chain is deeper than Python recurses
         indent, rest, left = stack.pop()
         branch = next(rest, None)
@@ -76,23 +76,23 @@ def render_tree_text(tree: LinkageTree) -> str:
     return "".join(printable(line) + "\n" for line in (*lines, *_summary(tree)))
 
 
-def _branches(tree: LinkageTree) -> dict[str, list[_Branch]]:
+def _branches(tree: LinkageTree) -> dict[str, list[_TreeLine]]:
     """Return the lines below each file; each file is expanded below the first that needs it."""
     files = {file.path: file for file in tree.files}
     seen = {tree.files[0].path}
-    found: dict[str, list[_Branch]] = {}
+    found: dict[str, list[_TreeLine]] = {}
     for file in tree.files:
         here = found.setdefault(file.path, [])
         for use in file.uses:
             if use.path is None or use.path in seen:
-                here.append(_Branch(_repeated(use)))
+                here.append(_TreeLine(_repeated(use)))
             else:
                 seen.add(use.path)
-                here.append(_Branch(_expanded(use.name, use, files.get(use.path)), use.path))
+                here.append(_TreeLine(_expanded(use.name, use, files.get(use.path)), use.path))
     first = found[tree.files[0].path]
     for path, file in files.items():
         if path not in seen:
-            first.append(_Branch(_expanded(path.rpartition("/")[2], None, file), path))
+            first.append(_TreeLine(_expanded(path.rpartition("/")[2], None, file), path))
     return found
 
 
@@ -123,7 +123,7 @@ def _missing(tree: LinkageTree) -> list[str]:
 def _summary(tree: LinkageTree) -> Iterator[str]:
     whose = Counter(file.origin for file in tree.files)
     origins = ", ".join(f"{number} {origin}" for origin, number in sorted(whose.items()))
-    yield f"{counted(len(tree.files), 'file')}: {origins}"
+    yield f"{with_count(len(tree.files), 'file')}: {origins}"
     missing = _missing(tree)
     if missing:
         yield f"not found: {', '.join(missing)}"
@@ -131,7 +131,9 @@ def _summary(tree: LinkageTree) -> Iterator[str]:
 
 def render_tree_json(tree: LinkageTree) -> str:
     """Return the tree as the document `gpubind.tree/1`: its files with what each of them needs."""
-    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, **tree._asdict(), "missing": _missing(tree)}))
+    return dump_document(
+        to_json_value({"schema": SCHEMA, "gpubind": __version__, **tree._asdict(), "missing": _missing(tree)})
+    )
 
 
 def render_tree_dot(tree: LinkageTree) -> str:
@@ -155,4 +157,4 @@ def render_tree_dot(tree: LinkageTree) -> str:
 
 def _quoted(*lines: str) -> str:
     """Return *lines* as a string of DOT, in which `\\n` ends a line of a label."""
-    return '"' + "\\n".join(map(quotable, lines)) + '"'
+    return '"' + "\\n".join(map(escape_for_quotes, lines)) + '"'

@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Any, Optional
 
 from gpubind.model.data import read_data
-from gpubind.model.findings import pages, texts
+from gpubind.model.findings import finding_texts, pages
 
 
 def explain_code(code: str) -> Optional[str]:
     """Return what *code*, of a finding or an error, means, in Markdown; None if there is no such code."""
     code = code.lower()
-    if code in texts():
+    if code in finding_texts():
         return "\n\n".join((code, f"*{_kind(code)}*", *pages()[code])) + "\n"
     error = errors().get(code)
     return None if error is None else f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}\n"
@@ -37,14 +37,14 @@ def mentioned(seen: str) -> tuple[str, ...]:
     seen = " ".join(seen.split())
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
     quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
-    searched = texts() if is_quotable and len(seen) >= 3 else {}
+    searched = finding_texts() if is_quotable and len(seen) >= 3 else {}
     return tuple(code for code in searched if quoted.search((explain_code(code) or "").replace("`", "")))
 
 
 def codes() -> tuple[tuple[str, str], ...]:
     """Return every code of a finding or an error, sorted, with its kind: `error, warning; image`, `exit 2`."""
     kinds = {code: f"exit {error['exit']}" for code, error in errors().items()}
-    return tuple(sorted({**kinds, **{code: _kind(code) for code in texts()}}.items()))
+    return tuple(sorted({**kinds, **{code: _kind(code) for code in finding_texts()}}.items()))
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -58,5 +58,5 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 def _kind(code: str) -> str:
     """Return the severities of the finding *code*, and what it needs: `error, warning; image`."""
-    text = texts()[code]
+    text = finding_texts()[code]
     return f"{', '.join(text['severity'])}; {text['needs']}"

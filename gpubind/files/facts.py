@@ -10,7 +10,7 @@ from gpubind.machine.budget import spend
 from gpubind.model import Missing
 
 if TYPE_CHECKING:
-    from gpubind.formats.elf.named import NamedLibraries
+    from gpubind.formats.elf.named import DlopenNames
     from gpubind.model.gpucode import GpuCode
 
 T_co = TypeVar("T_co", covariant=True)
@@ -66,7 +66,7 @@ def _parse_gpu_code(stream: BinaryIO) -> GpuCode:
     return parse_gpu_code(stream, lambda cost: spend("codes", cost))
 
 
-def _parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
+def _parse_named_libraries(stream: BinaryIO) -> DlopenNames:
     from gpubind.formats.elf.named import parse_named_libraries
 
     return parse_named_libraries(stream)
@@ -98,7 +98,7 @@ STUB: FileFact[bool] = FileFact("stub", is_stub, lambda _: 0, 0, head=STUB_LIMIT
 """Whether a file of at most `STUB_LIMIT` bytes is a stub of libcuda or NVML by what it holds."""
 GPU_CODE: FileFact[GpuCode] = FileFact("gpu_code", _parse_gpu_code, lambda _: FILE_COST, FILE_COST, is_kept=True)
 """The GPU code in an ELF file."""
-NAMED_LIBRARIES: FileFact[NamedLibraries] = FileFact(
+NAMED_LIBRARIES: FileFact[DlopenNames] = FileFact(
     "named_libraries", _parse_named_libraries, lambda named: FILE_COST + named.size // TEXT_STEP
 )
 """The libraries that an ELF file has as texts, to open them."""

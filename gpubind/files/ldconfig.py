@@ -48,7 +48,7 @@ def matching(cache: LdCache, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
 
     Errors: `BoundError`.
     """
-    for entry in cache.matching(prefixes):
+    for entry in cache.entries_with_prefix(prefixes):
         spend("texts", len(entry.name) + len(entry.path))
         yield entry
 

@@ -99,7 +99,7 @@ class LiveTree(OpenedTree):
         place, name = self._place_of(path)
         found = place.lstat(name)
         rdev = (os.major(found.st_rdev), os.minor(found.st_rdev)) if found.st_rdev else (0, 0)
-        facts = Stat.of(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
+        facts = Stat.from_lstat(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
         return facts._replace(acl=self._acl(path)) if facts.kind in self.with_acls else facts
 
     def _acl(self, path: str) -> str:
@@ -232,7 +232,7 @@ class PermittedTree(LiveTree):
     def _may(self, bit: int, path: str) -> bool:
         """Return whether *bit* is allowed on *path*, or *path* does not exist."""
         found = self._lstat(path)
-        return isinstance(found, Missing) or bool(found.bits_for(self._uid, self._groups) & bit)
+        return isinstance(found, Missing) or bool(found.permission_bits(self._uid, self._groups) & bit)
 
     def _may_search(self, directory: str) -> bool:
         """Return whether the user may enter *directory* and all directories above it, below the root."""

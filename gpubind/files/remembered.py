@@ -38,7 +38,7 @@ _KINDS = {
     "CudaNote": "gpubind.model.image",
     "Missing": "gpubind.model.files",
     "Stat": "gpubind.model.files",
-    "NamedLibraries": "gpubind.formats.elf.named",
+    "DlopenNames": "gpubind.formats.elf.named",
 }
 """The modules of the frozen values that an answer is made of."""
 

@@ -11,7 +11,7 @@ from gpubind.files.facts import ELF, IDENT, RECORDED, STUB, FileFact
 from gpubind.formats.elf.elf import STUB_LIMIT, ElfFacts, ElfIdent, NotElf
 from gpubind.machine.answers import ATTRIBUTES, OF_DEVICES
 from gpubind.machine.budget import LINKS_LIMIT, spend
-from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
+from gpubind.model import HostPath, Missing, ResolvedFile, RootedPath, Stat
 from gpubind.model.files import ABSENT, LOOP, noun_of
 
 T = TypeVar("T")
@@ -94,13 +94,13 @@ class Tree:
         here = self.resolve(path)
         return here if isinstance(here, Missing) else self._stat(here)
 
-    def find(self, path: str) -> Union[Found, Missing]:
+    def find(self, path: str) -> Union[ResolvedFile, Missing]:
         """Return the resolved path of *path*, and its facts."""
         here = self.resolve(path)
         if isinstance(here, Missing):
             return here
         found = self._stat(here)
-        return found if isinstance(found, Missing) else Found(here, found)
+        return found if isinstance(found, Missing) else ResolvedFile(here, found)
 
     def has(self, path: str) -> bool:
         """Return whether *path* surely exists, with links followed."""

@@ -23,9 +23,9 @@ _EXCERPT = 100
 _ERROR_LIMIT = 4096
 """Bytes of standard error that are kept: the last."""
 _NOT_FOUND = 127
-_GRACE_S = 5
+_KILL_AFTER_S = 5
 _STATUS = re.compile(rb"[0-9]{1,3}")
-_KILLED = (137, 143)
+_KILLED_STATUSES = (137, 143)
 """Of a shell, for SIGKILL and SIGTERM."""
 _MOST = 255
 """The greatest exit status of a program."""
@@ -54,17 +54,17 @@ class FleetRequest(NamedTuple):
     """What is asked of which nodes, and how."""
 
     nodes: tuple[str, ...]
-    words: tuple[str, ...]
+    args: tuple[str, ...]
     """The command line of gpubind on each node."""
     engine: Engine
     timeout_s: int
     fanout: Optional[int]
     """How many nodes are asked at once; None is the engine's own number."""
-    is_sent: bool
+    sends_gpubind: bool
     """Whether nodes have no gpubind, and are sent this one."""
 
 
-class FleetCall(NamedTuple):
+class EngineCommand(NamedTuple):
     """What an engine starts."""
 
     request: FleetRequest
@@ -85,7 +85,7 @@ def command_on_nodes(words: Iterable[str], nonce: str, timeout_s: int, *, is_sen
     script = (
         _ANSWER.replace("PROGRAM", program)
         .replace("LIMIT", str(ANSWER_LIMIT))
-        .replace("TIME", str(timeout_s + _GRACE_S))
+        .replace("TIME", str(timeout_s + _KILL_AFTER_S))
     )
     return ("sh", "-c", (_BOOTSTRAP if is_sent else "") + script, nonce, *words)
 
@@ -98,12 +98,12 @@ def new_nonce() -> str:
 class _Output:
     """What a node has printed so far."""
 
-    __slots__ = ("error", "is_begun", "is_named", "is_whole", "rest", "text")
+    __slots__ = ("error", "has_begun", "is_named", "is_whole", "rest", "text")
 
     def __init__(self) -> None:
         self.text = bytearray()
         self.error = b""
-        self.is_begun = False
+        self.has_begun = False
         self.is_named = False
         self.is_whole = False
         """Whether all of the answer has been printed; what follows is not kept."""
@@ -111,7 +111,7 @@ class _Output:
         """Bytes of what follows."""
 
 
-class Listener:
+class AnswerCollector:
     """Makes an answer of what each node prints. Each node has one: the first that is complete."""
 
     def __init__(
@@ -162,19 +162,19 @@ class Listener:
         output.text += chunk
         output.is_named = is_named
         self._held += len(chunk)
-        output.is_begun = output.is_begun or output.text.find(self._begin, start) >= 0
-        if len(output.text) > (ANSWER_LIMIT if output.is_begun else NOISE_LIMIT) or self._held > HELD_LIMIT:
+        output.has_begun = output.has_begun or output.text.find(self._begin, start) >= 0
+        if len(output.text) > (ANSWER_LIMIT if output.has_begun else NOISE_LIMIT) or self._held > HELD_LIMIT:
             self._finish(NodeAnswer(node, "garbled", None, self._excerpt(output.text)))
-        elif output.is_begun and output.text.find(self._end, start) >= 0:
+        elif output.has_begun and output.text.find(self._end, start) >= 0:
             output.is_whole = True
             answer = self._complete(node, output)
             # Its standard error, which says why a program failed, may come later than the answer. And a step that ends
             # early kills gpubind before the shell that says so: the node may be asked again.
-            if not (answer.status in ("crashed", "failed") or (is_named and answer.exit in _KILLED)):
+            if not (answer.status in ("crashed", "failed") or (is_named and answer.exit in _KILLED_STATUSES)):
                 self._finish(answer)
         return node in self._outputs
 
-    def end(self, node: str, status: Optional[int], why: str = "", kind: Optional[Status] = None) -> None:
+    def finish_node(self, node: str, status: Optional[int], why: str = "", kind: Optional[Status] = None) -> None:
         """End *node*, whose command ended with *status*; *why* there is no answer, if that is known."""
         output = self._outputs.get(node)
         if output is None:
@@ -212,12 +212,12 @@ class Listener:
         if output.is_named and name != node.encode():
             return NodeAnswer(node, "garbled", status, f"it answers as `{name[:_EXCERPT].decode('utf-8', 'replace')}`")
         if not body:
-            return NodeAnswer(node, "crashed", status, _crash(status, output.error))
+            return NodeAnswer(node, "crashed", status, _crash_reason(status, output.error))
         try:
             document, result = self._read(body)
         except (FormatError, ValueError, RecursionError) as error:
             if status > 1:
-                return NodeAnswer(node, "crashed", status, _crash(status, output.error))
+                return NodeAnswer(node, "crashed", status, _crash_reason(status, output.error))
             why = f"{error.what}: {error.why} ({error.where})" if isinstance(error, FormatError) else _excerpt(body)
             return NodeAnswer(node, "garbled", status, why)
         return with_exit(NodeAnswer(node, "answered", status, "", document, result), _error_of(output.error))
@@ -229,7 +229,7 @@ def _excerpt(text: Union[bytes, bytearray]) -> str:
     return f"it prints `{shown[:_EXCERPT]}`{more}"
 
 
-def _crash(status: int, error: bytes) -> str:
+def _crash_reason(status: int, error: bytes) -> str:
     if status > 128:
         return f"gpubind was killed by signal {status - 128}"
     if status == _NOT_FOUND:

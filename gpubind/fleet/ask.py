@@ -8,18 +8,26 @@ from typing import Optional
 
 from gpubind.documents.fleet import NodeAnswer, read_document
 from gpubind.errors import UsageError
-from gpubind.fleet.answers import Engine, FleetCall, FleetRequest, Listener, Reader, command_on_nodes, new_nonce
+from gpubind.fleet.answers import (
+    AnswerCollector,
+    Engine,
+    EngineCommand,
+    FleetRequest,
+    Reader,
+    command_on_nodes,
+    new_nonce,
+)
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.machine import system
 from gpubind.machine.answers import is_file
 
 
-def engine_here() -> Engine:
+def default_engine() -> Engine:
     """Return the engine of this machine: Slurm if `srun` is in PATH."""
     return "slurm" if find_program("srun", callers_environ()) is not None else "clustershell"
 
 
-def ask(
+def query_nodes(
     request: FleetRequest,
     on_answer: Callable[[NodeAnswer], None],
     reader: Reader = read_document,
@@ -31,12 +39,12 @@ def ask(
     Errors: `UsageError` (code `not-one-file`), `RuntimeLimitError` (code `no-engine`).
     """
     nonce = new_nonce()
-    argv = command_on_nodes(request.words, nonce, request.timeout_s, is_sent=request.is_sent)
-    listener = Listener(nonce, request.nodes, on_answer, reader=reader)
+    argv = command_on_nodes(request.args, nonce, request.timeout_s, is_sent=request.sends_gpubind)
+    listener = AnswerCollector(nonce, request.nodes, on_answer, reader=reader)
     try:
-        _heed_ends()
-        with _sent(request) as program:
-            call = FleetCall(request, argv, program)
+        _interrupt_on_signals()
+        with _bootstrap_file(request) as program:
+            call = EngineCommand(request, argv, program)
             if request.engine == "slurm":
                 from gpubind.fleet.slurm import ask_slurm
 
@@ -51,7 +59,7 @@ def ask(
     _end_waiting(listener, "the engine says nothing about it")
 
 
-def _heed_ends() -> None:
+def _interrupt_on_signals() -> None:
     """Let the signals that ask a program to end interrupt it, unless the caller ignores them, as nohup does."""
     import signal
 
@@ -60,23 +68,23 @@ def _heed_ends() -> None:
             signal.signal(number, signal.default_int_handler)
 
 
-def _end_waiting(listener: Listener, why: str) -> None:
+def _end_waiting(listener: AnswerCollector, why: str) -> None:
     for node in listener.waiting:
-        listener.end(node, None, why, "not-asked")
+        listener.finish_node(node, None, why, "not-asked")
 
 
 @contextmanager
-def _sent(request: FleetRequest) -> Iterator[Optional[str]]:
+def _bootstrap_file(request: FleetRequest) -> Iterator[Optional[str]]:
     """Yield the file that nodes are sent, if any: the sources of this one, an eighth of it.
 
     To compile them takes a node less time than to send the byte code takes the machine that sends it to all.
     """
-    if not request.is_sent:
+    if not request.sends_gpubind:
         yield None
         return
     from zipfile import ZIP_DEFLATED, ZipFile
 
-    with system.named_temporary_file(".pyz") as sources, ZipFile(own_file()) as own:
+    with system.named_temporary_file(".pyz") as sources, ZipFile(running_zipapp()) as own:
         with ZipFile(sources, "w", ZIP_DEFLATED) as archive:
             for member in own.infolist():
                 if not member.filename.startswith("bytecode/"):
@@ -85,7 +93,7 @@ def _sent(request: FleetRequest) -> Iterator[Optional[str]]:
         yield sources.name
 
 
-def own_file() -> str:
+def running_zipapp() -> str:
     """Return the one file that this gpubind is. Errors: `UsageError` (code `not-one-file`)."""
     archive: Optional[str] = getattr(globals().get("__loader__"), "archive", None)
     if archive is None or not is_file(archive):

@@ -9,14 +9,14 @@ import shlex
 from typing import Any
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.fleet.answers import FleetCall, Listener
+from gpubind.fleet.answers import AnswerCollector, EngineCommand
 from gpubind.machine import system
 
 WORKERS = ("ssh", "rsh", "exec")
 """Those that start a program for each node; others start one for many nodes."""
 
 
-def ask_clustershell(call: FleetCall, listener: Listener) -> None:
+def ask_clustershell(call: EngineCommand, listener: AnswerCollector) -> None:
     """Ask the nodes of *call*, and give what they print to *listener*.
 
     Errors: `RuntimeLimitError` (code `no-engine`).
@@ -44,10 +44,10 @@ def ask_clustershell(call: FleetCall, listener: Listener) -> None:
     def close(self: Any, abort: bool, timeout: bool) -> None:
         client._close(self, abort, timeout)
         if timeout:
-            listener.end(str(self.key), None, f"no answer within {call.request.timeout_s:g} s", "timed-out")
+            listener.finish_node(str(self.key), None, f"no answer within {call.request.timeout_s:g} s", "timed-out")
 
     def hung_up(self: Any, worker: Any, node: Any, status: int) -> None:
-        listener.end(str(node), status)
+        listener.finish_node(str(node), status)
 
     node_client = type("NodeClient", (client,), {"_handle_read": read, "_close": close})
     node_worker = type("NodeWorker", (kind,), {"SHELL_CLASS": node_client})

@@ -10,9 +10,9 @@ from functools import lru_cache
 from gpubind.errors import RuntimeLimitError, UsageError, missing_package
 from gpubind.machine import system
 from gpubind.machine.trust import acts_as_root, is_obeyed, obeyed_environ
-from gpubind.model import named
+from gpubind.model import shorten_list
 
-_PLACES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
+_CONFIG_VARIABLES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
 """Where ClusterShell looks for its configuration."""
 NODES_LIMIT = 100_000
 _SET_LIMIT = 200
@@ -45,20 +45,20 @@ def _parsed(text: str) -> tuple[str, ...]:
 
     spans = [NODES_LIMIT + 1 if len(last) > 9 else int(last) - int(first[:9]) for first, last in _RANGE.findall(text)]
     if sum(max(0, span) for span in spans) > NODES_LIMIT:
-        raise _bad(text, f"more than {NODES_LIMIT} nodes")
+        raise _bad_nodes_error(text, f"more than {NODES_LIMIT} nodes")
     try:
         found = NodeSet(text)
         number = len(found)  # a product of ranges is counted, and not made
     except (NodeSetException, GroupResolverError, ValueError, RecursionError) as error:
-        raise _bad(text, str(error)) from error
+        raise _bad_nodes_error(text, str(error)) from error
     except OverflowError as error:
-        raise _bad(text, f"more than {NODES_LIMIT} nodes") from error
+        raise _bad_nodes_error(text, f"more than {NODES_LIMIT} nodes") from error
     if not 0 < number <= NODES_LIMIT:
-        raise _bad(text, f"more than {NODES_LIMIT} nodes" if number else "there is no node in it")
+        raise _bad_nodes_error(text, f"more than {NODES_LIMIT} nodes" if number else "there is no node in it")
     names = tuple(map(str, found))
     wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
     if wrong is not None:
-        raise _bad(text, f"`{wrong[:200]}` is not the name of a node")
+        raise _bad_nodes_error(text, f"`{wrong[:200]}` is not the name of a node")
     return names
 
 
@@ -76,39 +76,39 @@ def fold_hosts(names: tuple[str, ...]) -> str:
     That is so without ClusterShell, and for a name that is none of a node, such as the path of a file.
     """
     if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
-        return named(names)
+        return shorten_list(names)
     from configparser import Error as ConfigurationError
 
-    _leave_what_root_obeys()
+    _remove_untrusted_variables()
     try:
         from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
     except (ImportError, ConfigurationError):  # it is not installed, or reads a damaged file
-        return named(names)
+        return shorten_list(names)
     folded = str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
-    return folded if "[" in folded and len(folded) <= _SET_LIMIT else named(names)
+    return folded if "[" in folded and len(folded) <= _SET_LIMIT else shorten_list(names)
 
 
 def need_clustershell() -> None:
     """Errors: `HostReadError` (code `missing-package`) if ClusterShell is not installed."""
-    _leave_what_root_obeys()
+    _remove_untrusted_variables()
     try:
         import ClusterShell  # noqa: F401
     except ImportError as error:
         raise missing_package("ClusterShell", "sets of nodes") from error
 
 
-def _leave_what_root_obeys() -> None:
+def _remove_untrusted_variables() -> None:
     """Remove from the environment the places that others can change, if this is root.
 
     ClusterShell runs programs of PATH, and the commands for groups that its configuration names.
     """
     if not acts_as_root():
         return
-    for name in _PLACES.difference(obeyed_environ(_PLACES)):
+    for name in _CONFIG_VARIABLES.difference(obeyed_environ(_CONFIG_VARIABLES)):
         system.set_variable(name, None)
     path = system.environ().get("PATH", os.defpath).split(":")
     system.set_variable("PATH", ":".join(place for place in path if place.startswith("/") and is_obeyed(place)))
 
 
-def _bad(text: str, why: str) -> UsageError:
+def _bad_nodes_error(text: str, why: str) -> UsageError:
     return UsageError("bad-nodes", "this is not a set of nodes", where=text[:200], why=why[:400], hint=_HINT)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.fleet.answers import FleetCall, Listener
+from gpubind.fleet.answers import AnswerCollector, EngineCommand
 from gpubind.fleet.nodes import fold_nodes, parse_nodes
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.machine import system
@@ -31,7 +31,7 @@ _LIST_LIMIT = 120_000
 """Bytes of the list of nodes of one step. Source: Linux, MAX_ARG_STRLEN."""
 _UNUSABLE = ("down", "drain", "fail", "error", "unknown", "powered_down", "powering_down", "reboot", "inval", "future")
 """The beginnings of states in which a node starts nothing. Source: sinfo(1), NODE STATE CODES."""
-_FULL = "allocated"
+_ALLOCATED = "allocated"
 _COMPLETING = "completing"
 """Of a node where a job has ended, and its processes or an epilog still run: Slurm gives no part of it."""
 _COMPLETE_S = 5
@@ -39,26 +39,26 @@ _COMPLETE_S = 5
 _READY = (("idle", "mixed"), ("idle",))
 """The beginnings of states of nodes that are asked for again after Slurm has given no allocation, in each try."""
 _OTHERWISE = "ask by --engine clustershell"
-_NOT_SENT = ("SLURM_HOSTFILE", "GPUBIND_")
+_UNEXPORTED_PREFIXES = ("SLURM_HOSTFILE", "GPUBIND_")
 """srun reads the first, and exports all others to the nodes, where gpubind would read the second."""
 
 
-def ask_slurm(call: FleetCall, listener: Listener) -> None:
+def ask_slurm(call: EngineCommand, listener: AnswerCollector) -> None:
     """Ask the nodes of *call*, and give what they print to *listener*.
 
     Errors: `RuntimeLimitError` (code `no-engine`).
     """
-    environ = {name: value for name, value in callers_environ().items() if not name.startswith(_NOT_SENT)}
-    programs = {name: _need(name, environ) for name in ("srun", "sinfo", "salloc")}
+    environ = {name: value for name, value in callers_environ().items() if not name.startswith(_UNEXPORTED_PREFIXES)}
+    programs = {name: _require_program(name, environ) for name in ("srun", "sinfo", "salloc")}
     allocation = environ.get("SLURM_JOB_ID")
     if allocation is not None:
         inside = frozenset(parse_nodes(environ.get("SLURM_JOB_NODELIST", "")))
         for node in call.request.nodes:
             if node not in inside:
-                listener.end(node, None, f"it is not in the allocation of job {allocation}", "not-asked")
+                listener.finish_node(node, None, f"it is not in the allocation of job {allocation}", "not-asked")
     states = _states(programs["sinfo"], listener.waiting, environ)
-    for node, why in _unusable(listener.waiting, states, may_be_full=allocation is not None):
-        listener.end(node, None, why, "unreachable")
+    for node, why in _unusable_nodes(listener.waiting, states, may_be_full=allocation is not None):
+        listener.finish_node(node, None, why, "unreachable")
 
     def steps(job: str) -> None:
         waiting = listener.waiting
@@ -83,21 +83,23 @@ def ask_slurm(call: FleetCall, listener: Listener) -> None:
             if _end_others(programs["sinfo"], listener, environ, ready, refusal) and listener.waiting:
                 refusal = allocate(call.request.timeout_s)
         for node in listener.waiting if refusal is not None else ():
-            listener.end(node, None, f"Slurm gave no allocation: {refusal}; {_OTHERWISE}", "unreachable")
+            listener.finish_node(node, None, f"Slurm gave no allocation: {refusal}; {_OTHERWISE}", "unreachable")
 
 
-def _end_others(sinfo: str, listener: Listener, environ: Mapping[str, str], ready: tuple[str, ...], why: str) -> bool:
+def _end_others(
+    sinfo: str, listener: AnswerCollector, environ: Mapping[str, str], ready: tuple[str, ...], why: str
+) -> bool:
     """End the nodes whose states are not *ready*, after Slurm gave no allocation; return whether there are any."""
     states = _states(sinfo, listener.waiting, environ) or {}
     others = {node: state for node, (state, _) in states.items() if not state.startswith(ready)}
     ended = [node for node in listener.waiting if node in others]
     for node in ended:
         text = f"Slurm says {others[node]}, and gave no allocation: {why}; {_OTHERWISE}"
-        listener.end(node, None, text, "unreachable")
+        listener.finish_node(node, None, text, "unreachable")
     return bool(ended)
 
 
-def _need(name: str, environ: Mapping[str, str]) -> str:
+def _require_program(name: str, environ: Mapping[str, str]) -> str:
     program = find_program(name, environ)
     if program is None:
         hint = "load Slurm's module, or ask the nodes by ssh: --engine clustershell"
@@ -120,7 +122,7 @@ def _states(sinfo: str, nodes: Sequence[str], environ: Mapping[str, str]) -> Opt
     return {line[0]: (line[1], line[2].strip()) for line in lines if len(line) == 3} if status == 0 else None
 
 
-def _unusable(
+def _unusable_nodes(
     nodes: Sequence[str], states: Optional[Mapping[str, tuple[str, str]]], *, may_be_full: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield each of *nodes* on which Slurm starts nothing, with the reason. What Slurm cannot say is tried."""
@@ -130,16 +132,16 @@ def _unusable(
         state, reason = states.get(node, ("", ""))
         if not state:
             yield node, "Slurm does not know it"
-        elif state.startswith(_UNUSABLE) or state.endswith("*") or (state.startswith(_FULL) and not may_be_full):
+        elif state.startswith(_UNUSABLE) or state.endswith("*") or (state.startswith(_ALLOCATED) and not may_be_full):
             full = "jobs have all of it; ask within an allocation, or by --engine clustershell"
-            why = full if state.startswith(_FULL) else reason if reason.lower() != "none" else ""
+            why = full if state.startswith(_ALLOCATED) else reason if reason.lower() != "none" else ""
             yield node, f"Slurm says {state}" + (f": {why}" if why else "")
 
 
 def _within_allocation(
     salloc: str,
     nodes: Sequence[str],
-    call: FleetCall,
+    call: EngineCommand,
     environ: Mapping[str, str],
     work: Callable[[str], None],
     wait_s: int,
@@ -186,14 +188,19 @@ def _within_allocation(
 
 
 def _ask_batch(
-    srun: str, call: FleetCall, listener: Listener, nodes: Iterable[str], job: str, environ: Mapping[str, str]
+    srun: str,
+    call: EngineCommand,
+    listener: AnswerCollector,
+    nodes: Iterable[str],
+    job: str,
+    environ: Mapping[str, str],
 ) -> None:
     """Ask *nodes* within *job*, again without those that a step does not reach: each has an answer, or a reason."""
     deadline = time.monotonic() + call.request.timeout_s
     asked = set(nodes)
     while waiting := [node for node in listener.waiting if node in asked]:
         left_s = max(0.0, deadline - time.monotonic())
-        step = _Step(waiting, listener)
+        step = _SrunStep(waiting, listener)
         is_late = False
         try:
             step.run(srun, call, job, left_s, environ)
@@ -202,22 +209,24 @@ def _ask_batch(
         except OSError as error:
             step.errors.append(str(error))
         for node, why in step.unreached.items():
-            listener.end(node, None, why, "unreachable")
+            listener.finish_node(node, None, why, "unreachable")
         waiting = [node for node in waiting if node in listener.waiting]
         if step.unreached and not is_late:
             listener.reset(waiting)
             continue
         for node in waiting:
             if is_late:
-                listener.end(node, None, f"no answer within {call.request.timeout_s:g} s", "timed-out")
+                listener.finish_node(node, None, f"no answer within {call.request.timeout_s:g} s", "timed-out")
             else:
-                listener.end(node, None, _last_error([one for one in step.errors if node in one] or step.errors))
+                listener.finish_node(
+                    node, None, _last_error([one for one in step.errors if node in one] or step.errors)
+                )
 
 
-class _Step:
+class _SrunStep:
     """One `srun`, whose task N runs on the Nth node."""
 
-    def __init__(self, nodes: Sequence[str], listener: Listener) -> None:
+    def __init__(self, nodes: Sequence[str], listener: AnswerCollector) -> None:
         self.nodes = nodes
         self.unreached: dict[str, str] = {}
         """The nodes on which nothing was started, with the reason."""
@@ -226,7 +235,7 @@ class _Step:
         self._listener = listener
         self._rest = {False: b"", True: b""}
 
-    def run(self, srun: str, call: FleetCall, job: str, timeout_s: float, environ: Mapping[str, str]) -> None:
+    def run(self, srun: str, call: EngineCommand, job: str, timeout_s: float, environ: Mapping[str, str]) -> None:
         """Errors: `TimeoutError`, `OSError`."""
         number = len(self.nodes)
         argv = (

@@ -9,7 +9,7 @@ from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.frozen import NamedTuple
-from gpubind.model import VENDOR_ROWS, Finding, Found, Missing, Severity, Stat, finding
+from gpubind.model import VENDOR_ROWS, Finding, Missing, ResolvedFile, Severity, Stat, finding
 from gpubind.model.data import read_data
 
 _AnyHost = TypeVar("_AnyHost")
@@ -201,10 +201,10 @@ class Host:
 
     def granted(self, node: Stat) -> str:
         """Return the rights to a device node that its mode and access control list give the user: as `access`."""
-        bits = 6 if self.identity.euid == 0 else node.bits_for(*self.identity)
+        bits = 6 if self.identity.euid == 0 else node.permission_bits(*self.identity)
         return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
 
-    def access(self, node: Found) -> str:
+    def access(self, node: ResolvedFile) -> str:
         """Return the user's rights to a device node of `dev`: `rw`, `r`, `w` or `none`.
 
         Of this process the kernel knows them, with its device cgroups. A record describes a host without a job.

@@ -15,7 +15,7 @@ from gpubind.machine import system
 from gpubind.machine.answers import may
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.trust import acts_as_root
-from gpubind.model import Found, Missing
+from gpubind.model import Missing, ResolvedFile
 from gpubind.model.layouts import DXG
 
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", DXG)
@@ -81,7 +81,7 @@ class LiveHost(Host):
         except KeyError:
             return None
 
-    def access(self, node: Found) -> str:
+    def access(self, node: ResolvedFile) -> str:
         if self.identity.euid != system.effective_user():
             return super().access(node)  # the kernel cannot be asked for another user
         # access(2) respects the device cgroup (fs/namei.c inode_permission), and opens nothing.

@@ -10,17 +10,17 @@ from gpubind.errors import UsageError, in_file, one_of
 from gpubind.host.base import Host, ListFile
 from gpubind.machine.answers import could_not_look, exists
 from gpubind.machine.regular import read_regular
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 
 FILE_LIMIT = 1 << 20
 
-Path = Union[str, os.PathLike[str]]
+StrPath = Union[str, os.PathLike[str]]
 
 
 def open_host(
-    host: Optional[Path] = None,
-    root: Optional[Path] = None,
-    dev_root: Optional[Path] = None,
+    host: Optional[StrPath] = None,
+    root: Optional[StrPath] = None,
+    dev_root: Optional[StrPath] = None,
     *,
     environ: Optional[Mapping[str, str]] = None,
 ) -> Host:
@@ -42,11 +42,11 @@ def open_host(
     from gpubind.host.record import SIZE_LIMIT, parse_record
     from gpubind.host.recorded import RecordedHost
 
-    if host in HOSTS:
+    if host in BUNDLED_HOSTS:
         return RecordedHost(parse_record(read_data(f"model/data/hosts/{host}.json")), host, environ)
     if not exists(host) and "/" not in host:
         why = "there is no such file, and no record of that name ships"
-        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=one_of(HOSTS, host))
+        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=one_of(BUNDLED_HOSTS, host))
     with in_file(host):
         return RecordedHost(parse_record(read_file(host, SIZE_LIMIT)), os.path.basename(host), environ)
 

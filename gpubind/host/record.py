@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from gpubind.errors import Format, FormatError
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
-from gpubind.formats.text.json import STRAY_HALVES, parse_json, with_whole_characters
+from gpubind.formats.text.json import NON_ESCAPE_SURROGATES, parse_json, replace_surrogates
 from gpubind.frozen import NamedTuple
 from gpubind.model import HostPath, Missing, Stat
 from gpubind.model.plain import Decoder
@@ -197,8 +197,8 @@ def parse_record(data: bytes) -> Record:
 
     Errors: `FormatError`: `newer-record` for a schema newer than this code, `bad-record` with the key for the rest.
     """
-    value = parse_json(data, SIZE_LIMIT, _FORMAT, keeps_halves=True)
-    schema = _DECODER.value(str, _DECODER.value(_OBJECT, value).get("schema"), "schema")
+    value = parse_json(data, SIZE_LIMIT, _FORMAT, allow_surrogates=True)
+    schema = _DECODER.decode(str, _DECODER.decode(_OBJECT, value).get("schema"), "schema")
     match = _SCHEMA.fullmatch(schema)
     if match is None:
         why = f"`{schema[:60]}` is not a record of a host"
@@ -211,7 +211,7 @@ def parse_record(data: bytes) -> Record:
             why=f"this gpubind reads schemas up to `{SCHEMA}`",
             hint="use the gpubind that made it, or a newer one",
         )
-    record = _DECODER.value(Record, value)
+    record = _DECODER.decode(Record, value)
     for number, entry in enumerate(record.lists):
         try:
             entry.text.encode("utf-8", "surrogateescape")
@@ -219,7 +219,9 @@ def parse_record(data: bytes) -> Record:
             why = f"character {error.start} stands for no byte"
             raise _FORMAT.damaged(why, f"lists[{number}].text") from error
     try:
-        has_half = b"\\u" in data and with_whole_characters(value, STRAY_HALVES) != value  # no surrogate escape is one
+        has_half = (
+            b"\\u" in data and replace_surrogates(value, NON_ESCAPE_SURROGATES) != value
+        )  # no surrogate escape is one
     except RecursionError as error:
         raise _FORMAT.damaged("nested too deeply") from error
     if has_half:
@@ -228,17 +230,17 @@ def parse_record(data: bytes) -> Record:
 
 
 def _parse_directory(value: Any, place: str) -> RecordedDirectory:
-    directory = _DECODER.value(_OBJECT, value, place)
+    directory = _DECODER.decode(_OBJECT, value, place)
     path = place.partition("directories.")[2]
     entries = {}
-    for name, entry in _DECODER.value(_OBJECT, directory.get("entries") or {}, f"{place}.entries").items():
+    for name, entry in _DECODER.decode(_OBJECT, directory.get("entries") or {}, f"{place}.entries").items():
         if not name or "/" in name:
             raise _FORMAT.damaged(f"`{name}` is not a file name", f"{place}.entries")
         entries[name] = _parse_entry(entry, f"{path}/{name}")
-    others = _DECODER.value(_STRINGS, directory.get("others") or (), f"{place}.others")
+    others = _DECODER.decode(_STRINGS, directory.get("others") or (), f"{place}.others")
     listed = directory.get("listed", False)
     kind: Any = bool if isinstance(listed, bool) else Missing
-    return RecordedDirectory(entries, others, _DECODER.value(kind, listed, f"{place}.listed"))
+    return RecordedDirectory(entries, others, _DECODER.decode(kind, listed, f"{place}.listed"))
 
 
 def _parse_entry(value: Any, place: str) -> RecordedEntry:
@@ -246,15 +248,15 @@ def _parse_entry(value: Any, place: str) -> RecordedEntry:
         return RecordedEntry(Missing("absent"))
     if isinstance(value, str):
         return RecordedEntry(Stat("link", 0o777, 0, 0, 0), link=value)
-    entry = _DECODER.value(_Entry, value, place)
+    entry = _DECODER.decode(_Entry, value, place)
     if entry.missing is not None:
         return RecordedEntry(entry.missing)
     facts: Union[ElfFacts, Missing, None] = entry.no_elf
     if facts is None and value.get("elf") is not None:
         if entry.ident is None:
             raise _FORMAT.damaged("`elf` without `ident`", place)
-        elf = _DECODER.value(_OBJECT, value["elf"], f"{place}.elf")
-        facts = _DECODER.value(ElfFacts, {**elf, "ident": value["ident"]}, f"{place}.elf")
+        elf = _DECODER.decode(_OBJECT, value["elf"], f"{place}.elf")
+        facts = _DECODER.decode(ElfFacts, {**elf, "ident": value["ident"]}, f"{place}.elf")
     mode = _DEFAULT_MODES.get(entry.type, 0) if entry.mode is None else int(entry.mode, 8)
     rdev = entry.rdev if entry.type in ("char", "block") else (0, 0)  # nothing else has numbers, and none are written
     return RecordedEntry(
@@ -281,7 +283,7 @@ def _body(entry: _Entry, place: str) -> Union[bytes, Missing, None]:
 
 
 def _parse_needs(value: Any, place: str) -> tuple[VersionNeed, ...]:
-    return tuple(starmap(VersionNeed, _DECODER.value(_VERSIONS, value, place).items()))
+    return tuple(starmap(VersionNeed, _DECODER.decode(_VERSIONS, value, place).items()))
 
 
 _DECODER = Decoder(
@@ -294,6 +296,6 @@ _DECODER = Decoder(
         "driver": "trees.driver",
         "dev": "trees.dev",
     },
-    rows=(Missing, ElfIdent, NotElf),
+    list_types=(Missing, ElfIdent, NotElf),
     readers={RecordedDirectory: _parse_directory, tuple[VersionNeed, ...]: _parse_needs},
 )

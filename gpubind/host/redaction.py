@@ -12,12 +12,12 @@ from typing import Any
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.host.record import Record, RecordedRoot
 from gpubind.model import Missing, Stat
-from gpubind.model.layouts import NOBODYS_HOME
+from gpubind.model.layouts import GKE_HOME_NAME
 
 _AS_IT_IS = (Stat, ElfIdent, NotElf, Missing)
 """Values whose strings are gpubind's own."""
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_IN_A_HOME = rf"(?:(?<=/home/)|(?<=/users/))(?!{NOBODYS_HOME}(?![\w.-]))[^/\s:;,\"'\\\0*?$\[{{]+"
+_IN_A_HOME = rf"(?:(?<=/home/)|(?<=/users/))(?!{GKE_HOME_NAME}(?![\w.-]))[^/\s:;,\"'\\\0*?$\[{{]+"
 _SERIAL = re.compile(r"serial(?:[ _-]?(?:number|no))?[\"']?\s*[:=]\s*[\"']?([0-9a-z][0-9a-z-]{4,})", re.IGNORECASE)
 _OWN_GROUP = re.compile(r"(?m)^([^:\n]+):[^:\n]*:[1-9][0-9]{3,}:")
 """A line of /etc/group about a group of users, often of one."""

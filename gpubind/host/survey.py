@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_PATH, read_ldcache, read_ldsoconf
 from gpubind.files.wsl import driver_stores
-from gpubind.formats.driver.engines import PROGRAMS as PROGRAMS_OF_ENGINES
+from gpubind.formats.driver.engines import ENGINE_PROGRAMS as PROGRAMS_OF_ENGINES
 from gpubind.formats.driver.engines import version_command
 from gpubind.formats.driver.nvidia_cli import list_argv
-from gpubind.formats.driver.nvidia_smi import CAPABILITIES, GPUS
-from gpubind.formats.elf.elf import CONVERTERS, PROGRAMS, is_member
+from gpubind.formats.driver.nvidia_smi import COMPUTE_CAPABILITY_QUERY, GPU_QUERY
+from gpubind.formats.elf.elf import GCONV_DIRECTORY, PROGRAMS, is_glibc_file
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host
 from gpubind.host.surveyed import CPUINFO, GROUPS, SurveyedHost, SurveyedTree
 from gpubind.model import Missing, layouts
-from gpubind.model.arch import WITH_DRIVERS
+from gpubind.model.arch import DRIVER_ARCHITECTURES
 from gpubind.model.data import read_data
 
 RUN_TIMEOUT_S = 30.0
@@ -54,7 +54,7 @@ def library_places(tree: Tree, machine: str) -> tuple[str, ...]:
     *machine* is the host's architecture, which may be an unknown one.
     """
     places = [*layouts.CONTAINER_LIBRARIES, *(f"/opt/rocm/{name}" for name in layouts.ROCM_LIBRARIES)]
-    for arch in (*WITH_DRIVERS, machine):
+    for arch in (*DRIVER_ARCHITECTURES, machine):
         places += [*layouts.library_directories(arch), *layouts.amdgpu_directories(arch)]
     for base in _MULTIARCH_BASES:
         triplets = [name for name in tree.names(base) if "-linux-gnu" in name]
@@ -76,8 +76,8 @@ def _each(pattern: str) -> list[str]:
 
 def _data(libraries: tuple[str, ...]) -> Iterator[str]:
     """Yield the directories of a driver's data that belong to *libraries*, directories."""
-    for place in layouts.OF_DRIVERS:
-        for standard, own in layouts.data_places(place, libraries):
+    for place in layouts.DRIVER_DATA_PREFIXES:
+        for standard, own in layouts.data_prefix_pairs(place, libraries):
             yield f"{own}{place[len(standard) :]}".rstrip("/")
 
 
@@ -87,7 +87,7 @@ def look_around(host: SurveyedHost) -> None:
     for tree in trees:
         assert isinstance(tree, SurveyedTree)
         _Survey(tree).look(host)
-    in_windows = (GPUS, CAPABILITIES) if host.lenient.dev.has(layouts.DXG) else ()
+    in_windows = (GPU_QUERY, COMPUTE_CAPABILITY_QUERY) if host.lenient.dev.has(layouts.DXG) else ()
     for argv in (list_argv(host.driver.root), *in_windows, *map(version_command, PROGRAMS_OF_ENGINES)):
         host.run(argv, RUN_TIMEOUT_S)
 
@@ -120,7 +120,7 @@ class _Survey:
             for sub in BELOW_LIBRARIES:
                 self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")
         on_path = [path for path in host.variable("PATH").split(":") if path.startswith("/")]
-        beside = [place for directory in libraries for place in layouts.programs_beside(directory)]
+        beside = [place for directory in libraries for place in layouts.program_directories_of(directory)]
         for directory in dict.fromkeys((*PROGRAM_DIRECTORIES, *beside, *on_path)):
             self.list(directory)
         self.list("/dev")
@@ -182,7 +182,7 @@ class _Survey:
                 asked.add(soname)
                 places = [f"{there.rstrip('/')}/{soname}" for there, names in self.listed.items() if soname in names]
                 if isinstance(cache, LdCache):
-                    places += [entry.path for entry in cache.named(soname) if entry.path[:1] == "/"]
+                    places += [entry.path for entry in cache.entries_named(soname) if entry.path[:1] == "/"]
                 for place in dict.fromkeys(places):
                     self.tree.look_at(place, elf=True)
                     todo.append(place)
@@ -191,9 +191,9 @@ class _Survey:
         """Record ELF facts of the C library, its programs and converters, which a container may use."""
         for directory, names in sorted(self.listed.items()):
             for name in names:
-                if is_member(name):
+                if is_glibc_file(name):
                     self.tree.look_at(f"{directory.rstrip('/')}/{name}", elf=True)
-                elif name == CONVERTERS or (name in PROGRAMS and directory.endswith("bin")):
+                elif name == GCONV_DIRECTORY or (name in PROGRAMS and directory.endswith("bin")):
                     self.tree.look_at(f"{directory.rstrip('/')}/{name}")
 
     def walk(self, directory: str, depth: int = 0) -> None:

@@ -14,8 +14,8 @@ from gpubind.files import Tree
 from gpubind.files.facts import ELF, STUB, FileFact
 from gpubind.files.ldconfig import LD_CACHE_LIMIT, LD_CACHE_PATH
 from gpubind.files.tree import TEXT_LIMIT, FactsTree
-from gpubind.formats.driver.engines import DAEMON_FILE, kept_of_daemon
-from gpubind.formats.driver.names import STUBBED
+from gpubind.formats.driver.engines import DAEMON_FILE, redact_daemon_config
+from gpubind.formats.driver.names import STUB_PREFIXES
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident, split_library_path
 from gpubind.host import record
 from gpubind.host.base import LIBRARY_PATH, LIST_FILES, Host, ListFile, RunResult
@@ -44,7 +44,7 @@ _TEXT_NAME = re.compile(
     r"|container_use_devices|container_use_xserver_devices|enforce)$"
 )
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd|xpu)")
-_HOME = re.compile(rf"/root(/|$)|.*/(home|users)(?!/{layouts.NOBODYS_HOME}(/|$))(/|$)", re.IGNORECASE)
+_HOME = re.compile(rf"/root(/|$)|.*/(home|users)(?!/{layouts.GKE_HOME_NAME}(/|$))(/|$)", re.IGNORECASE)
 _RUNTIME_CONF = re.compile(r"/(apptainer|singularity)\.conf$")
 _DIRECTIVES = re.compile(
     rb"^\s*(mount dev|enable overlay|enable underlay|always use nv|always use rocm|user bind control)\s*="
@@ -127,7 +127,7 @@ class SurveyedTree(FactsTree):
             return
         if isinstance(self.ident(real), ElfIdent) and (elf or GPU_NAME.search(name) or "nvidia" in real):
             self.elf(real)
-        if name.startswith(STUBBED):
+        if name.startswith(STUB_PREFIXES):
             self.is_stub(real)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
@@ -195,7 +195,7 @@ class SurveyedTree(FactsTree):
             return self._tree.read(path, LD_CACHE_LIMIT)
         if path == self.lenient.resolve(DAEMON_FILE):
             body = self._tree.read(path, TEXT_LIMIT)
-            return body if isinstance(body, Missing) else kept_of_daemon(body)
+            return body if isinstance(body, Missing) else redact_daemon_config(body)
         if path == CPUINFO:
             return _lines(self._tree.read(path, CPUINFO_LIMIT), _PROCESSOR, within=b"\n\n")
         body = self._tree.read(path, TEXT_LIMIT)

@@ -7,17 +7,17 @@ import os
 from gpubind.errors import HostReadError, UnseenError, in_file
 from gpubind.files.blob import closed_on_error
 from gpubind.files.live import LiveTree
-from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
+from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, absolute_path, parse_bundle
 from gpubind.host.open import read_file
 from gpubind.image.facts import Image, read_image
-from gpubind.image.reference import CONFIG
+from gpubind.image.reference import BUNDLE_CONFIG
 from gpubind.machine import system
 from gpubind.machine.answers import may
 
 
 def read_bundle(directory: str) -> Bundle:
     """Return the bundle in *directory*. Errors: `HostReadError` (`unreadable-file`), `FormatError` (`bad-bundle`)."""
-    path = f"{directory.rstrip('/')}/{CONFIG}"
+    path = f"{directory.rstrip('/')}/{BUNDLE_CONFIG}"
     with in_file(path):
         bundle = parse_bundle(read_file(path, SIZE_LIMIT))
     return in_directory(bundle, directory)
@@ -26,7 +26,7 @@ def read_bundle(directory: str) -> Bundle:
 def in_directory(bundle: Bundle, directory: str) -> Bundle:
     """Return *bundle*, which is in *directory*."""
     bundle = bundle._replace(directory=system.absolute(directory))
-    root = absolute(bundle, bundle.root)
+    root = absolute_path(bundle, bundle.root)
     return bundle._replace(is_writable=may(root, os.W_OK | os.X_OK))
 
 
@@ -40,14 +40,14 @@ def open_bundle(directory: str, label: str) -> Image:
 
 def image_of(bundle: Bundle, label: str) -> Image:
     """Return the image in *bundle*. Errors: `HostReadError` (code `no-image`) without a root file system."""
-    root = absolute(bundle, bundle.root)
+    root = absolute_path(bundle, bundle.root)
     try:
         tree = LiveTree(root)
     except HostReadError as error:
         if isinstance(error, UnseenError):
             raise
         what = "the root file system of the bundle cannot be read"
-        hint = f"root.path of {CONFIG} names it"
+        hint = f"root.path of {BUNDLE_CONFIG} names it"
         raise HostReadError("no-image", what, where=root, why=error.why, hint=hint) from error
     image = closed_on_error(tree, lambda: read_image(tree, label, "bundle", bundle.variables))
     return image._replace(bundle=bundle)

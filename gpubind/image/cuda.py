@@ -32,11 +32,11 @@ EASYBUILD = ("/opt/easybuild/software", "/easybuild/software", "/app/software", 
 DIRECTORIES_LIMIT = 256
 """Prefixes, and directories of Spack, that are listed: an image with thousands of them must not take minutes."""
 
-Find = Callable[[str], object]
+FindLibrary = Callable[[str], object]
 """Return where the loader finds a soname; None if nowhere."""
 
 
-def read_cuda(tree: Tree, variable: Optional[str], path: str, find: Find) -> tuple[ImageCuda, ...]:
+def read_cuda(tree: Tree, variable: Optional[str], path: str, find: FindLibrary) -> tuple[ImageCuda, ...]:
     """Return the versions, the newest first; of equal ones of one origin, the first that is found.
 
     *variable* is the value of CUDA_VERSION in the image's environment, *path* that of PATH.
@@ -52,14 +52,14 @@ def newest_first(found: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
     return tuple(sorted(first.values(), key=lambda cuda: version_key(cuda.version)[:2], reverse=True))
 
 
-def cuda_below(tree: Tree, prefixes: Iterable[str], find: Find) -> Iterator[ImageCuda]:
+def cuda_below(tree: Tree, prefixes: Iterable[str], find: FindLibrary) -> Iterator[ImageCuda]:
     """Yield the versions of Python's packages and conda's records in *prefixes*."""
     for prefix in prefixes:
-        yield from cuda_of_packages(tree, _each_once(tree, site_packages(tree, prefix)), find)
+        yield from cuda_of_packages(tree, _unique_directories(tree, site_packages(tree, prefix)), find)
         yield from cuda_of_records(tree, prefix)
 
 
-def cuda_of_packages(tree: Tree, directories: Iterable[str], find: Find) -> Iterator[ImageCuda]:
+def cuda_of_packages(tree: Tree, directories: Iterable[str], find: FindLibrary) -> Iterator[ImageCuda]:
     """Yield the versions in the names of the packages in *directories*, and those of frameworks."""
     for packages in directories:
         for name in tree.names(packages):
@@ -73,13 +73,13 @@ def cuda_of_packages(tree: Tree, directories: Iterable[str], find: Find) -> Iter
 
 def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
     """Yield the versions of conda's records in *prefix*."""
-    return _named(tree, f"{prefix}/conda-meta", "conda")
+    return _versions_in_names(tree, f"{prefix}/conda-meta", "conda")
 
 
 def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
     """Return the directories of packages of the Pythons of an image with that PATH."""
     places = (place for prefix in prefixes_of(tree, path) for place in site_packages(tree, prefix))
-    return tuple(_each_once(tree, places))
+    return tuple(_unique_directories(tree, places))
 
 
 def frameworks_in(tree: Tree, packages: Iterable[str]) -> Iterator[tuple[Framework, str]]:
@@ -95,7 +95,7 @@ def framework_libraries(tree: Tree, packages: str, framework: Framework) -> dict
     """
     patterns = [(module, pattern) for module, patterns in framework.imports.items() for pattern in patterns]
     every = (*patterns, *((None, pattern) for pattern in framework.libraries))
-    found = {path: module for module, pattern in every for path in matching(tree, packages, pattern)}
+    found = {path: module for module, pattern in every for path in glob_below(tree, packages, pattern)}
     opened = opened_of(tree, packages, framework, found)
     return found if opened is None else {path: found[path] for path in opened}
 
@@ -126,7 +126,7 @@ def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:
     """Return the directories of libraries of NVIDIA's wheels in *packages*, and of AMD's."""
     names = tree.names(f"{packages}/nvidia")
     nvidias = tuple(place for name in names if tree.names(place := f"{packages}/nvidia/{name}/lib"))
-    return (*nvidias, *matching(tree, packages, "_rocm_sdk_*/lib"))
+    return (*nvidias, *glob_below(tree, packages, "_rocm_sdk_*/lib"))
 
 
 def directories_for(framework: Framework, packages: str, wheels: Iterable[str]) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def directories_for(framework: Framework, packages: str, wheels: Iterable[str]) 
     return (*own, *wheels, dirname(dirname(packages)))
 
 
-def wheels_with(tree: Tree, path: str, soname: str) -> Optional[str]:
+def wheel_directory_of(tree: Tree, path: str, soname: str) -> Optional[str]:
     """Return the directory of a vendor's wheels that has *soname*: `.../site-packages/nvidia/cudnn/lib`. *path*: PATH.
 
     Only programs with an RPATH find it there.
@@ -161,13 +161,15 @@ def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
     # Spack has its packages below a platform; before 1.0 also below a compiler.
     platforms = [f"{root}/{name}" for root in SPACK for name in tree.names(root)]
     compilers = (f"{platform}/{name}" for platform in platforms for name in tree.names(platform) if "cuda-" not in name)
-    for directory in _each_once(tree, (*platforms, *islice(compilers, DIRECTORIES_LIMIT))):
-        yield from _named(tree, directory, "spack")
+    for directory in _unique_directories(tree, (*platforms, *islice(compilers, DIRECTORIES_LIMIT))):
+        yield from _versions_in_names(tree, directory, "spack")
     for root in EASYBUILD:
-        yield from _named(tree, f"{root}/CUDA", "easybuild")
+        yield from _versions_in_names(tree, f"{root}/CUDA", "easybuild")
 
 
-def _named(tree: Tree, directory: str, origin: Literal["conda", "spack", "easybuild"]) -> Iterator[ImageCuda]:
+def _versions_in_names(
+    tree: Tree, directory: str, origin: Literal["conda", "spack", "easybuild"]
+) -> Iterator[ImageCuda]:
     """Yield the versions in the names of the packages that *origin* has installed in *directory*."""
     for name in tree.names(directory):
         version = cuda_of_package(name, origin)
@@ -190,7 +192,7 @@ def _toolkit(tree: Tree) -> Optional[str]:
     return match.group(1) if match else None
 
 
-def _of_framework(tree: Tree, packages: str, framework: Framework, find: Find) -> Iterator[ImageCuda]:
+def _of_framework(tree: Tree, packages: str, framework: Framework, find: FindLibrary) -> Iterator[ImageCuda]:
     """Yield the CUDA of *framework*, if the libraries that it opens by name exist."""
     cuda = _built_for(tree, packages, framework)
     if cuda is None:
@@ -217,12 +219,12 @@ def _built_for(tree: Tree, packages: str, framework: Framework) -> Optional[Imag
     return None
 
 
-def matching(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
+def glob_below(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
     """Yield the paths below *directory* that match *pattern*, whose components may have a `*`."""
     head, _, rest = pattern.partition("/")
     for name in tree.names(directory):
         if fnmatchcase(name, head):
-            yield from matching(tree, f"{directory}/{name}", rest) if rest else (f"{directory}/{name}",)
+            yield from glob_below(tree, f"{directory}/{name}", rest) if rest else (f"{directory}/{name}",)
 
 
 def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
@@ -231,10 +233,10 @@ def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
     in_opt = (f"/opt/{name}" for name in tree.names("/opt"))
     above = tuple(dict.fromkeys(prefix for prefix in (*of_path, *PREFIXES, *in_opt) if prefix))
     below = (f"{prefix}/envs/{name}" for prefix in above for name in tree.names(f"{prefix}/envs"))
-    return _each_once(tree, (*above, *below))
+    return _unique_directories(tree, (*above, *below))
 
 
-def _each_once(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
+def _unique_directories(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
     """Yield the *directories* that exist, up to the limit, without links to one of them."""
     seen: dict[str, None] = {}
     for directory in directories:
@@ -246,7 +248,7 @@ def _each_once(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
             return
 
 
-def wanted_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
+def needed_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
     """Return the CUDA that an image with *every* one of these needs, `12.6`; the newest is first. None: none."""
     match = re.match(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)(\.|$)", every[0].version) if every else None
     return match.group(1) if match else None

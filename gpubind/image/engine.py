@@ -18,7 +18,7 @@ from gpubind.files import Tree
 from gpubind.files.blob import FileBlob, closed_on_error
 from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.files.remembered import Answers, RememberedTree
-from gpubind.formats.archive.oci import DOCUMENT_LIMIT, Inspected, parse_inspected, variables
+from gpubind.formats.archive.oci import DOCUMENT_LIMIT, InspectedImage, parse_env_lines, parse_inspected
 from gpubind.formats.text.json import parse_json
 from gpubind.host.programs import ENVIRON, find_program
 from gpubind.image.facts import Image, read_image
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ANSWER_S = 60.0  # a store on a slow file system, with many images
-SAVE_S = 1800.0
+QUERY_TIMEOUT_S = 60.0  # a store on a slow file system, with many images
+SAVE_TIMEOUT_S = 1800.0
 VERSION_S = 10.0
 MESSAGE_LIMIT = 2000
 VARIABLES = (
@@ -77,7 +77,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     """
     if not NAME.fullmatch(name):
         raise bad_name(store, reference)
-    inspected = _call(store, ("image", "inspect", name), reference)
+    inspected = _run_store_command(store, ("image", "inspect", name), reference)
     with in_file(f"{store} image inspect {name}"):
         found = parse_inspected(inspected)
 
@@ -89,7 +89,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     def keep(key: str, answers: Answers) -> None:
         with suppress(GpubindError, OSError):
             # An image that is being removed loses its files after its name: until now it had all of them.
-            if _call(store, ("image", "inspect", name), reference) == inspected:
+            if _run_store_command(store, ("image", "inspect", name), reference) == inspected:
                 keep_content(key, answers)
 
     key = _key(store, found, arch)
@@ -99,10 +99,10 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         known = known_content(key)
         opened = None if known else whole()
         tree = RememberedTree(HostPath(reference), known, lambda: opened or _later(whole), partial(keep, key))
-    return closed_on_error(tree, lambda: read_image(tree, reference, store, variables(found.env)))
+    return closed_on_error(tree, lambda: read_image(tree, reference, store, parse_env_lines(found.env)))
 
 
-def _key(store: Store, found: Inspected, arch: Architecture) -> Optional[str]:
+def _key(store: Store, found: InspectedImage, arch: Architecture) -> Optional[str]:
     """Return the name under which the content of an image is remembered; None where the store names no content.
 
     Another store, which may lie about its images, has other names.
@@ -142,12 +142,12 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Opene
 
     with system.temporary_file() as file:
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
-        _call(store, words, reference, file)
+        _run_store_command(store, words, reference, file)
         blob = FileBlob(system.same_file(file, reference), reference)
     return closed_on_error(blob, lambda: archive_tree(blob, HostPath(reference), store, None, arch))[0]
 
 
-def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
+def _run_store_command(store: Store, args: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
     """Return what the program of *store* prints for *words*; empty if it prints *into* a file.
 
     Errors: `HostReadError` (codes `no-image-store`, `image-store`), `NotStoredError`.
@@ -156,11 +156,11 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
     if isinstance(program, Missing):
         what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
         raise HostReadError("no-image-store", what, where=reference, why=program.detail)
-    answer = _answer(program, store, words, reference, ANSWER_S if into is None else SAVE_S, into)
+    answer = _answer(program, store, args, reference, QUERY_TIMEOUT_S if into is None else SAVE_TIMEOUT_S, into)
     if isinstance(answer, bytes):
         return answer
     hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
-    kind = NotStoredError if is_absence(answer) else HostReadError
+    kind = NotStoredError if reports_missing_image(answer) else HostReadError
     raise kind("image-store", f"{store} does not give the image", where=reference, why=answer, hint=hint)
 
 
@@ -186,7 +186,7 @@ def cdi_directories_of_daemon(store: Store) -> tuple[str, ...]:
 def _answer(
     program: str,
     store: Store,
-    words: tuple[str, ...],
+    args: tuple[str, ...],
     reference: str,
     time_s: float,
     into: Optional[IO[bytes]] = None,
@@ -197,8 +197,8 @@ def _answer(
     try:
         status, printed, message = ask(
             program,
-            (store, *words),
-            f"`{store} {words[0]}`",
+            (store, *args),
+            f"`{store} {args[0]}`",
             time_s,
             {**environ, **ENVIRON},
             limit=DOCUMENT_LIMIT,
@@ -209,7 +209,7 @@ def _answer(
         cannot_sign(f"`{store}` does not answer")
         return reason(error)
     if status == 0 and into is None:
-        printed_by(program, (store, *words), tuple(environ), tuple(ENVIRON.items()), printed)
+        printed_by(program, (store, *args), tuple(environ), tuple(ENVIRON.items()), printed)
         return printed
     cannot_sign(f"`{store}` was asked")
     if status == 0:
@@ -224,6 +224,6 @@ def parse_reason(message: str) -> str:
     return " ".join([line for line in lines if not _WARNING.match(line)] or lines)
 
 
-def is_absence(reason: str) -> bool:
+def reports_missing_image(reason: str) -> bool:
     """Return whether *reason* is that the store does not have the image."""
     return _ABSENT.search(reason) is not None

@@ -10,10 +10,10 @@ from gpubind.model import Missing
 if TYPE_CHECKING:
     from gpubind.formats.text.shell import Exports
 
-ENVIRONMENT = "/.singularity.d/env"
+ENVIRONMENT_DIRECTORY = "/.singularity.d/env"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What Apptainer and SingularityCE set before an image's own files."""
-OWN_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
+SINGULARITY_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
 """Environment files of Singularity. 91-environment.sh is the image's: `%post` writes to it."""
 DOCKER_FILES = ("10-docker.sh", "10-docker2singularity.sh")
 SEARCH_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH"))
@@ -30,18 +30,18 @@ def read_environment(tree: Tree) -> Exports:
 
     exports = Exports({"PATH": None})
     files, left = 0, BYTES_LIMIT
-    for name in tree.names(ENVIRONMENT):
-        path = f"{ENVIRONMENT}/{name}"
+    for name in tree.names(ENVIRONMENT_DIRECTORY):
+        path = f"{ENVIRONMENT_DIRECTORY}/{name}"
         found = tree.stat(path)
-        if not name.endswith(".sh") or name in OWN_FILES or isinstance(found, Missing) or found.kind != "file":
+        if not name.endswith(".sh") or name in SINGULARITY_FILES or isinstance(found, Missing) or found.kind != "file":
             continue
         if name == "90-environment.sh" and exports.env.get("PATH", "") is None:
             exports = exports.with_value("PATH", DEFAULT_PATH)
         files, left = files + 1, left - found.size
         if files > FILES_LIMIT or left < 0:
-            return exports.with_nothing_known()
+            return exports.with_all_unknown()
         text = tree.read_text(path)
-        exports = exports.with_nothing_known() if isinstance(text, Missing) else parse_exports(text, exports)
+        exports = exports.with_all_unknown() if isinstance(text, Missing) else parse_exports(text, exports)
         own = exports.env.get("PATH")
         if name in DOCKER_FILES and own is not None:
             directories = own.split(":") if own else []
@@ -50,7 +50,7 @@ def read_environment(tree: Tree) -> Exports:
     return exports
 
 
-def of_interest(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
+def select_variables(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what *exports* says of the variables that concern a plan, and which of them it does not know.
 
     Singularity's own files export PATH and LD_LIBRARY_PATH, wherever they are set.
@@ -62,5 +62,5 @@ def of_interest(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
     }
     if env.get("PATH") == DEFAULT_PATH:
         del env["PATH"]
-    names = exports.unknown | (SEARCH_PATHS if exports.lost else frozenset())
+    names = exports.unknown | (SEARCH_PATHS if exports.is_unknown else frozenset())
     return env, tuple(sorted(name for name in names if name not in exports.env))

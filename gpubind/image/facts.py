@@ -12,7 +12,7 @@ from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES,
 from gpubind.formats.elf.elf import LIBC, ElfIdent, NotElf, split_library_path
 from gpubind.frozen import FrozenDict, NamedTuple
 from gpubind.image.cuda import prefixes_of, read_cuda
-from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
+from gpubind.image.environment import ENVIRONMENT_DIRECTORY, read_environment, select_variables
 from gpubind.image.rocm import read_rocm
 from gpubind.loader.search import Loader, newest, own_prefixes
 from gpubind.model import ABSENT, ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, architecture
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
 
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
-COMPAT = tuple(
+COMPAT_PATTERNS = tuple(
     f"/usr/local/{toolkit}/compat{below}/libcuda.so.1"
     for toolkit in ("cuda", "cuda-*")
     for below in ("", "/lib.real", "/lib")
@@ -71,7 +71,7 @@ class Image(NamedTuple):
         self.tree.close()
 
 
-ROOT = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))
+ROOT_DIRECTORY_NAMES = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))
 """Names of which every root file system has some."""
 
 
@@ -94,7 +94,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     libstdcxx = loader.facts("libstdc++.so.6")
     undecided: tuple[str, ...] = ()
     if env is None:
-        env, undecided = of_interest(read_environment(tree))
+        env, undecided = select_variables(read_environment(tree))
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
     libraries = (image_library(tree, soname, loader.find(soname) or "") for soname in DRIVER_SONAMES)
     cuda = read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""), loader.find)
@@ -107,7 +107,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         libc_version=version,
         libstdcxx=newest(libstdcxx.version_definitions, "GLIBCXX") if libstdcxx else None,
         loader_directories=loader.directories,
-        singularity=not isinstance(tree.list(ENVIRONMENT), Missing),
+        singularity=not isinstance(tree.list(ENVIRONMENT_DIRECTORY), Missing),
         env=FrozenDict(env),
         undecided=tuple(name for name in undecided if _VARIABLE.fullmatch(name)),
         driver=tuple(library for library in libraries if library is not None),
@@ -118,7 +118,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         rocm_runtime=rocm_runtime,
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
         every_cuda=cuda,
-        has_root=kind != "directory" or isinstance(names, Missing) or not ROOT.isdisjoint(names),
+        has_root=kind != "directory" or isinstance(names, Missing) or not ROOT_DIRECTORY_NAMES.isdisjoint(names),
         libc_fault=_libc_fault(tree, loader) if family == "none" else None,
     )
     return Image(tree, loader, facts)
@@ -172,7 +172,7 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
     """Yield each compat libcuda that is libcuda.so.1 in its directory."""
-    paths = [path for pattern in COMPAT for path in glob_or_note(tree, pattern)]
+    paths = [path for pattern in COMPAT_PATTERNS for path in glob_or_note(tree, pattern)]
     for real in dict.fromkeys(tree.resolve(path) for path in paths[:COMPAT_LIMIT]):
         if isinstance(real, Missing):
             continue

@@ -16,10 +16,10 @@ from gpubind.files import Tree, glob_or_note
 from gpubind.files.facts import GPU_CODE
 from gpubind.formats.driver.cuda_packages import cuda_of_library
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import frameworks_in, matching, newest_first, opened_of, packages_of
+from gpubind.image.cuda import frameworks_in, glob_below, newest_first, opened_of, packages_of
 from gpubind.image.facts import Image
 from gpubind.model import ImageCuda, Missing
-from gpubind.model.cuda import cuda_of_isa, frameworks, frameworks_elsewhere, version_key
+from gpubind.model.cuda import cuda_of_isa, frameworks, system_frameworks, version_key
 from gpubind.model.gpucode import CodeFile, GpuCode
 
 FILES_LIMIT = 768
@@ -34,7 +34,7 @@ _LIBRARY = re.compile(rb'^"?([^",\n]{1,400}\.so[.0-9]{0,40})"?,[^,\n]{0,200},([0
 """A library in a RECORD, and its size. Source: PyPA, "Recording installed projects"."""
 
 
-class _Place(NamedTuple):
+class _CodePath(NamedTuple):
     path: str
     framework: Optional[str]
     is_main: bool
@@ -82,7 +82,7 @@ def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...
 
 def _owner(path: str) -> Optional[str]:
     """Return the framework of which *path* is a main library: by its whole path, else by its name."""
-    elsewhere = ((pattern, one.name) for one in frameworks_elsewhere() for pattern in one.code)
+    elsewhere = ((pattern, one.name) for one in system_frameworks() for pattern in one.code)
     mains = ((f"*/{basename(pattern)}", one.name) for one in frameworks().values() for pattern in one.code)
     return next((name for pattern, name in (*elsewhere, *mains) if fnmatchcase(path, pattern)), None)
 
@@ -117,16 +117,16 @@ def with_code(tree: Tree, every: Sequence[ImageCuda], files: Iterable[CodeFile])
     return newest_first(cuda for cuda in found if cuda.origin != "code" or cuda.version not in exact)
 
 
-def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_Place]:
+def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_CodePath]:
     for framework, directory in frameworks_in(tree, packages):
-        code = [path for pattern in framework.code for path in matching(tree, directory, pattern)]
+        code = [path for pattern in framework.code for path in glob_below(tree, directory, pattern)]
         opened = opened_of(tree, directory, framework, code)
-        yield from (_Place(path, framework.name, True) for path in (code if opened is None else opened))
-        more = (path for pattern in framework.more_code for path in matching(tree, directory, pattern))
-        yield from (_Place(path, framework.name, False) for path in more)
+        yield from (_CodePath(path, framework.name, True) for path in (code if opened is None else opened))
+        more = (path for pattern in framework.more_code for path in glob_below(tree, directory, pattern))
+        yield from (_CodePath(path, framework.name, False) for path in more)
 
 
-def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_Place]:
+def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_CodePath]:
     """Yield the largest libraries of the packages that are not in data/cuda.json, and not of NVIDIA's own."""
     listed = (pattern for one in frameworks().values() for pattern in (*one.code, *one.more_code))
     known = {*frameworks(), *(pattern.partition("/")[0] for pattern in listed), "nvidia"}
@@ -140,7 +140,7 @@ def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_Place]:
             package = name.partition("-")[0]
             if isinstance(data, Missing):
                 if data.why != "absent":
-                    yield _Place(record, package, False, data.detail or data.why)
+                    yield _CodePath(record, package, False, data.detail or data.why)
                 continue
             room -= len(data)
             for match in _LIBRARY.finditer(data):
@@ -148,15 +148,15 @@ def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_Place]:
                 if size >= LEAST_SIZE and path[:1] not in "/." and not is_known(path.partition("/")[0]):
                     found.append((-size, f"{directory}/{path}", package))
     for _, path, package in sorted(found)[:LIBRARIES_LIMIT]:
-        yield _Place(path, package, True)
+        yield _CodePath(path, package, True)
     left = len(found) - LIBRARIES_LIMIT
     if left > 0:
         why = f"{LIBRARIES_LIMIT} libraries of packages are examined, not the {left} smallest"
-        yield _Place(packages[0], None, False, why)
+        yield _CodePath(packages[0], None, False, why)
 
 
-def _elsewhere(tree: Tree) -> Iterator[_Place]:
-    for framework in frameworks_elsewhere():
+def _elsewhere(tree: Tree) -> Iterator[_CodePath]:
+    for framework in system_frameworks():
         for pattern in (*framework.code, *framework.more_code):
             for path in glob_or_note(tree, pattern):
-                yield _Place(path, framework.name, pattern in framework.code)
+                yield _CodePath(path, framework.name, pattern in framework.code)

@@ -34,7 +34,7 @@ IDENT_SIZE = 20  # bytes of an ELF file that parse_ident needs
 PARENTS_KEPT = 4096
 
 
-def listed(blob: Blob) -> Iterator[Member]:
+def members_with_ident(blob: Blob) -> Iterator[Member]:
     """Yield the members of the layer in *blob*. Errors: `FormatError` (`bad-archive`, `image-bomb`), `BoundError`."""
     for member in members(blob):
         spend("entries")
@@ -43,8 +43,8 @@ def listed(blob: Blob) -> Iterator[Member]:
         yield member._replace(ident=_ident(blob.read_at(member.data, IDENT_SIZE))) if may_be_elf else member
 
 
-def kept(found: Iterable[Member]) -> list[Member]:
-    """Return all of *found*. Errors: as `listed`."""
+def collect_members(found: Iterable[Member]) -> list[Member]:
+    """Return all of *found*. Errors: as `members_with_ident`."""
     listing = []
     for one in found:
         spend("texts", len(one.header.name) + len(one.header.link))
@@ -52,7 +52,7 @@ def kept(found: Iterable[Member]) -> list[Member]:
     return listing
 
 
-_MADE = Stat("dir", 0o755, 0, 0, 0)
+_IMPLIED_DIRECTORY = Stat("dir", 0o755, 0, 0, 0)
 
 
 def _stat(header: TarHeader) -> Stat:
@@ -91,13 +91,13 @@ class Directory(Entry):
 
     __slots__ = ("children", "parent")
 
-    def __init__(self, layer: int, parent: Optional[Directory], stat: Stat = _MADE) -> None:
+    def __init__(self, layer: int, parent: Optional[Directory], stat: Stat = _IMPLIED_DIRECTORY) -> None:
         super().__init__(stat, layer)
         self.children: dict[str, Entry] = {}
         self.parent = parent or self
 
 
-class Layers:
+class LayerIndex:
     """An index of the files of layers, which `add` gets from the lowest to the uppermost."""
 
     def __init__(self, *, whiteouts: bool = True) -> None:
@@ -115,7 +115,7 @@ class Layers:
         self.blobs.append(blob)
         for member in found:
             header = member.header
-            self._counted(header.name.count("/") + header.link.count("/"))
+            self._count_steps(header.name.count("/") + header.link.count("/"))
             if header.kind is None or len(header.name) > PATH_LIMIT or len(header.link) > PATH_LIMIT:
                 continue
             path = normpath("/" + header.name.lstrip("/"))  # `..` stops at the root
@@ -162,7 +162,7 @@ class Layers:
         else:
             new = self._made(member, parent)
         spend("texts", len(name) + len(header.link))
-        self._change(parent, name, new)
+        self._replace_entry(parent, name, new)
 
     def _made(self, member: Member, parent: Directory) -> Entry:
         """Return the entry of *member*, which is in *parent*."""
@@ -204,9 +204,9 @@ class Layers:
     def _remove(self, parent: Directory, name: str, entry: Entry) -> None:
         """Remove *entry*, unless it, or an entry in it, is of this layer."""
         if entry.layer < self._layer and not (isinstance(entry, Directory) and entry.children):
-            self._change(parent, name, None)
+            self._replace_entry(parent, name, None)
 
-    def _change(self, parent: Directory, name: str, new: Optional[Entry]) -> None:
+    def _replace_entry(self, parent: Directory, name: str, new: Optional[Entry]) -> None:
         """Replace the entry *name* by *new*; remove it if that is None."""
         old = parent.children.pop(name, None)
         if old is not None and old.stat.kind in ("dir", "link"):  # a path that led through it leads elsewhere now
@@ -246,10 +246,10 @@ class Layers:
             return found
         spend("entries")
         made = Directory(self._layer, parent)
-        self._change(parent, name, made)
+        self._replace_entry(parent, name, made)
         return made
 
-    def _counted(self, steps: int) -> None:
+    def _count_steps(self, steps: int) -> None:
         self._steps += steps
         if self._steps > STEPS_LIMIT:
             raise FormatError(
@@ -266,7 +266,7 @@ KEPT_LIMIT = 64 << 20
 FILES_LIMIT = 4096
 """Files that are kept at a time, of `KEPT_LIMIT` bytes in all."""
 
-USUAL = (
+COMMON_DIRECTORIES = (
     "/etc",
     "/etc/ld.so.conf.d",
     "/lib",
@@ -278,18 +278,18 @@ USUAL = (
 """Directories of which nearly every command reads a file."""
 
 
-class Near:
+class NeighbourCache:
     """The small files of a directory, read at once in the order of the archive.
 
     Going back in a packed archive unpacks all of it again, seconds for each GiB; a command that reads one library of a
     directory usually reads others of it, too.
     """
 
-    def __init__(self, layers: Layers) -> None:
+    def __init__(self, layers: LayerIndex) -> None:
         self._layers = layers
         self._kept: dict[tuple[int, int], bytes] = {}
         self._size = 0
-        self._begun: set[int] = set()
+        self._read_layers: set[int] = set()
 
     def read(self, path: str, entry: Entry) -> Optional[bytes]:
         """Return the bytes of *entry*, which is at *path*; None if it is too large."""
@@ -308,8 +308,8 @@ class Near:
             layers = {number for number, blob in enumerate(blobs) if blob.place}
         else:
             layers = {asked.source}
-        directories = (directory,) if layers <= self._begun else (directory, *USUAL)
-        self._begun |= layers
+        directories = (directory,) if layers <= self._read_layers else (directory, *COMMON_DIRECTORIES)
+        self._read_layers |= layers
         near = (entry for each in directories for entry in self._files(each, layers))
         wanted = {(entry.source, entry.offset): entry for entry in (*near, asked)}
         for entry in sorted(wanted.values(), key=lambda entry: (blobs[entry.source].place, entry.offset)):
@@ -336,10 +336,10 @@ class Near:
 class LayeredTree(OpenedTree):
     """The files in *layers*; *root* only names the image. *near*: whether to read files with their neighbours."""
 
-    def __init__(self, layers: Layers, root: HostPath, *, near: bool = True) -> None:
+    def __init__(self, layers: LayerIndex, root: HostPath, *, near: bool = True) -> None:
         super().__init__(root)
         self._layers = layers
-        self._near = Near(layers) if near else None
+        self._near = NeighbourCache(layers) if near else None
         self.restarts = any(blob.restarts for blob in layers.blobs)
 
     def close(self) -> None:

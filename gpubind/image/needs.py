@@ -19,16 +19,16 @@ from gpubind.files import Tree, glob_or_note
 from gpubind.files.facts import NAMED_LIBRARIES
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.formats.driver.names import driver_section, rocm_section
-from gpubind.formats.driver.require import least_driver, requirements_of
-from gpubind.formats.elf.elf import ElfFacts, is_member, split_library_path
+from gpubind.formats.driver.require import first_sufficient_driver, requirements_of
+from gpubind.formats.elf.elf import ElfFacts, is_glibc_file, split_library_path
 from gpubind.frozen import NamedTuple
 from gpubind.image.cuda import (
     directories_for,
     framework_libraries,
     frameworks_in,
-    matching,
+    glob_below,
+    needed_cuda,
     packages_of,
-    wanted_cuda,
     wheel_directories,
 )
 from gpubind.image.environment import DEFAULT_PATH
@@ -40,10 +40,10 @@ from gpubind.loader.execve import Caller, follow
 from gpubind.loader.python import is_python
 from gpubind.loader.search import newest
 from gpubind.model import CAPABILITIES, Capability, ImageCuda, ImageFacts, Missing, Vendor
-from gpubind.model.cuda import cuda_of_isa, minimum_driver, minor_floor, version_key
+from gpubind.model.cuda import cuda_of_isa, first_native_driver, minor_compatible_driver, version_key
 from gpubind.model.data import table
-from gpubind.model.gpucode import CodeFile, by_owner, sum_of
-from gpubind.model.plain import plain
+from gpubind.model.gpucode import CodeFile, main_files_by_owner, merge_gpu_code
+from gpubind.model.plain import to_json_value
 from gpubind.model.rocm import is_rocms, release_with
 
 FILES_LIMIT = 512
@@ -180,29 +180,29 @@ class ImageNeeds(NamedTuple):
         return {
             "image": facts.to_dict(),
             "program": self.program,
-            "cuda": plain(self.cuda),
+            "cuda": to_json_value(self.cuda),
             "driver": {
                 "oldest": self.driver,
                 "native": self.native,
                 "ptx": self.ptx,
                 "only_ptx": list(self.only_ptx),
             },
-            "requires": plain(self.requires),
+            "requires": to_json_value(self.requires),
             "gpu_code": [one.to_dict() for one in self.gpu_code],
             "glibc": self.glibc,
             "libstdcxx": self.libstdcxx,
             "capabilities": [{"name": one, "sure": sure, "by": by} for one, sure, by in self.capabilities],
-            "libraries": plain(self.libraries),
+            "libraries": to_json_value(self.libraries),
             "missing": list(self.missing),
             "lacking": [{"name": name, "by": by} for name, by in self.lacking],
             "rocm": dict(zip(("release", "library", "by"), self.rocm)) if self.rocm else None,
-            "intel": plain(self.intel),
-            "fabric": plain(self.fabric),
+            "intel": to_json_value(self.intel),
+            "fabric": to_json_value(self.fabric),
             "unread": [{"path": path, "why": why} for path, why in self.unread],
         }
 
 
-class _Looked:
+class _NeedsCollector:
     """What is found in the files that are looked at."""
 
     def __init__(self, image: Image, tree: Optional[Tree] = None) -> None:
@@ -221,7 +221,7 @@ class _Looked:
         self._rocms: dict[str, str] = {}
         """The first file that is linked with a library of ROCm's, by its name."""
 
-    def look(self, path: str) -> None:
+    def inspect(self, path: str) -> None:
         """Look into the file *path*, once: what it is linked with, and which libraries it names."""
         real = self.tree.resolve(path)
         if isinstance(real, Missing) or real in self._seen:
@@ -255,7 +255,7 @@ class _Looked:
                 self._rocms.setdefault(name, path)
         for need in elf.version_needs:
             self._versions.setdefault(need.library, {}).update(dict.fromkeys(need.versions))
-            if not is_member(elf.soname or ""):
+            if not is_glibc_file(elf.soname or ""):
                 self._needs += need.versions
 
     def use(self, name: str, use: Strength, path: str) -> None:
@@ -263,7 +263,7 @@ class _Looked:
 
         HIP and AMD's OpenCL open libGL for programs that share buffers with it: that says nothing of the image.
         """
-        about = _about(name)
+        about = _vendor_and_capability(name)
         is_for_sharing = about is not None and about[0] == "any" and use == "opened" and is_rocms(basename(path))
         if about is not None and not is_for_sharing and not basename(path).startswith(name):
             self._uses.setdefault((name, use), {})[path] = None
@@ -275,7 +275,7 @@ class _Looked:
         An image for CUDA does without those of ROCm that it opens by name, as Triton does.
         """
         for (name, use), paths in sorted(self._uses.items()):
-            about = _about(name)
+            about = _vendor_and_capability(name)
             if about is None or (use == "opened" and (name, "linked") in self._uses):
                 continue
             vendor, capability = about
@@ -296,7 +296,7 @@ class _Looked:
         return newest(self._needs, prefix)
 
 
-def _about(name: str) -> Optional[tuple[Literal["nvidia", "amd", "any"], Capability]]:
+def _vendor_and_capability(name: str) -> Optional[tuple[Literal["nvidia", "amd", "any"], Capability]]:
     """Return whose library *name* is, and its capability; None if it is of none of the vendors."""
     dispatchers: Mapping[str, Capability] = table("needs")["dispatchers"]
     shared = dispatchers.get(_stem(name))
@@ -314,29 +314,31 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     Errors: `HostReadError` (code `program-not-found`) for a program that the image does not have, or that does not run.
     """
     facts = image.facts
-    looked, places = _Looked(image), _Places(image)
+    looked, places = _NeedsCollector(image), _LibraryPaths(image)
     code: tuple[CodeFile, ...] = ()
     missing: tuple[str, ...] = ()
     is_for_all = program is None
     if program is not None:
         closure, missing, is_for_all = _closure(image, program)
         for path in closure:
-            looked.look(path)
+            looked.inspect(path)
         code = gpu_code_of_program(closure, image.tree)
     if is_for_all:
         code = (*code, *read_gpu_code(image))
-        _look_everywhere(looked, places)
+        _inspect_image(looked, places)
     for file in code:
         if isinstance(image.tree.list(file.path), Missing):
-            looked.look(file.path)
+            looked.inspect(file.path)
     fabric = tuple(_fabric(looked, places)) if is_for_all else ()
     intel = tuple(_intel(looked, places, code)) if is_for_all else ()
     cuda = with_code(image.tree, facts.every_cuda, code)
     only_ptx = _only_ptx(code)
-    wanted = wanted_cuda(cuda)
-    native = minimum_driver(wanted) if wanted else None
-    oldest = (minor_floor(wanted) or native) if wanted and native else None
-    compiles = _driver_of_ptx(file for name, files in by_owner(code).items() if name in only_ptx for file in files)
+    wanted = needed_cuda(cuda)
+    native = first_native_driver(wanted) if wanted else None
+    oldest = (minor_compatible_driver(wanted) or native) if wanted and native else None
+    compiles = _driver_of_ptx(
+        file for name, files in main_files_by_owner(code).items() if name in only_ptx for file in files
+    )
     unread = {one.path: one.gpu_code.unread for one in code if one.gpu_code.unread}
     return ImageNeeds(
         facts=facts,
@@ -365,12 +367,12 @@ def drivers_libraries(image: Image, tree: Tree, program: str, linked: Iterable[s
 
     The result has also the libraries that files of *linked* use, if those files usually open a driver.
     """
-    looked = _Looked(image, tree)
-    looked.look(program)
+    looked = _NeedsCollector(image, tree)
+    looked.inspect(program)
     patterns = tuple(basename(pattern) for pattern in table("needs")["openers"])
     for path in linked:
         if any(fnmatchcase(basename(path), pattern) for pattern in patterns):
-            looked.look(path)
+            looked.inspect(path)
     return tuple(looked.libraries)
 
 
@@ -395,7 +397,7 @@ def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ..
     closure = container.closure(chain.file.path)
     if closure is None:
         return (chain.file.path,), (), is_python(chain.file)
-    missing = (one.name for one in closure.missing if _about(one.name) is None)
+    missing = (one.name for one in closure.missing if _vendor_and_capability(one.name) is None)
     files = tuple(here.file.path for here in closure.objects)
     return files, tuple(sorted(set(missing))), is_python(chain.file)
 
@@ -415,13 +417,17 @@ def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) ->
         directories = directories_for(framework, packages, wheels)
         for library in framework_libraries(tree, packages, framework):
             for failure in container.load_beside(library, directories).failures:
-                if failure.kind == "missing" and _about(failure.name) is None:
+                if failure.kind == "missing" and _vendor_and_capability(failure.name) is None:
                     found.setdefault(failure.name, library)
     directories = (*beside(places), *wheels)
     for vendor, is_theirs in NEEDED_BY_CODE:
         for path in (file.path for file in code if vendor in file.gpu_code.vendors):
             for failure in container.load_beside(path, directories).failures:
-                if failure.kind == "missing" and is_theirs(failure.name) and _about(failure.name) is None:
+                if (
+                    failure.kind == "missing"
+                    and is_theirs(failure.name)
+                    and _vendor_and_capability(failure.name) is None
+                ):
                     found.setdefault(failure.name, path)
     yield from sorted(found.items())
 
@@ -436,22 +442,22 @@ def _container(image: Image) -> Container:
     return Container(image.loader, image.tree, (), (), image.facts.env.get("LD_LIBRARY_PATH", ""))
 
 
-def _look_everywhere(looked: _Looked, places: _Places) -> None:
+def _inspect_image(looked: _NeedsCollector, places: _LibraryPaths) -> None:
     """Look into what usually opens a driver, and into the frameworks' libraries."""
     for pattern in table("needs")["openers"]:
-        for path in places.matching(pattern):
-            looked.look(path)
+        for path in places.paths_of_pattern(pattern):
+            looked.inspect(path)
     for framework, directory in frameworks_in(looked.tree, places.packages):
-        code = (path for pattern in framework.code for path in matching(looked.tree, directory, pattern))
+        code = (path for pattern in framework.code for path in glob_below(looked.tree, directory, pattern))
         for path in (*framework_libraries(looked.tree, directory, framework), *code):
-            looked.look(path)
+            looked.inspect(path)
     for directory in places.packages:
         for module, library in table("needs")["modules"].items():
             if looked.tree.has(f"{directory}/{module}"):
                 looked.use(library, "opened", f"{directory}/{module}")
 
 
-class _Places:
+class _LibraryPaths:
     """Where libraries are in an image, for the patterns of data/needs.json."""
 
     def __init__(self, image: Image) -> None:
@@ -460,34 +466,34 @@ class _Places:
         self.libraries = tuple(dict.fromkeys((*(p for p in own if p.startswith("/")), *image.loader.directories)))
         self.packages = packages_of(image.tree, image.facts.env.get("PATH", ""))
 
-    def matching(self, pattern: str) -> Iterator[str]:
+    def paths_of_pattern(self, pattern: str) -> Iterator[str]:
         """Yield the paths of *pattern*: absolute, below the packages of Python after `site:`, else below libraries."""
         if pattern.startswith("/"):
             yield from glob_or_note(self.tree, pattern)
             return
         below = self.packages if pattern.startswith(_SITE) else self.libraries
         for directory in below:
-            found = matching(self.tree, directory, pattern.removeprefix(_SITE))
+            found = glob_below(self.tree, directory, pattern.removeprefix(_SITE))
             yield from islice(found, FILES_LIMIT + 1)  # one more than is looked at, to say so
 
 
 def read_intel(image: Image, code: Iterable[CodeFile]) -> tuple[IntelRuntime, ...]:
     """Return each way in which *image*, which has GPU *code*, may use Intel's GPUs or Gaudi accelerators."""
-    return tuple(_intel(_Looked(image), _Places(image), code))
+    return tuple(_intel(_NeedsCollector(image), _LibraryPaths(image), code))
 
 
-def _intel(looked: _Looked, places: _Places, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
+def _intel(looked: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
     """Yield each way in which the image may use Intel's GPUs, and its driver for that; look into what does.
 
     Files with *code* for them use Level Zero, which SYCL prefers.
     """
     of_code = [file.path for file in code if "intel" in file.gpu_code.vendors]
     for row in table("needs")["intel"]:
-        drivers = (path for pattern in row["drivers"] for path in places.matching(pattern))
-        users = [path for pattern in row["users"] for path in places.matching(pattern)]
+        drivers = (path for pattern in row["drivers"] for path in places.paths_of_pattern(pattern))
+        users = [path for pattern in row["users"] for path in places.paths_of_pattern(pattern)]
         users += of_code if row["name"] == LEVEL_ZERO else ()
         for path in users:
-            looked.look(path)
+            looked.inspect(path)
         driver = next(drivers, None)
         by = next(iter(users), driver)
         if by is not None:
@@ -495,18 +501,18 @@ def _intel(looked: _Looked, places: _Places, code: Iterable[CodeFile]) -> Iterat
             yield IntelRuntime(row["name"], by, driver, synapse and synapse.release)
 
 
-def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
+def _fabric(looked: _NeedsCollector, places: _LibraryPaths) -> Iterator[Fabric]:
     """Yield the libraries for RDMA and communication, each file once; and those that are only opened by name."""
     tree = looked.tree
     for row in table("needs")["fabric"]:
         seen: dict[str, str] = {}
         for pattern in row["files"]:
-            for path in places.matching(pattern):
+            for path in places.paths_of_pattern(pattern):
                 at = tree.resolve(path)
                 if not isinstance(at, Missing):
                     seen.setdefault(at, path)
         for real, path in list(seen.items())[:FILES_LIMIT]:
-            looked.look(path)
+            looked.inspect(path)
             match = _VERSION.search(real)
             yield Fabric(row["name"], looked.nccl.get(real) or (match.group(1) if match else None), path, row["host"])
         opener = next((looked.opened[name] for name in row["files"] if name in looked.opened), None)
@@ -516,7 +522,7 @@ def _fabric(looked: _Looked, places: _Places) -> Iterator[Fabric]:
 
 def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:
     """Return the frameworks, or the program, whose files have PTX for NVIDIA's GPUs, and no machine code."""
-    whole = {name: sum_of(files) for name, files in by_owner(code).items() if files[0].is_main}
+    whole = {name: merge_gpu_code(files) for name, files in main_files_by_owner(code).items() if files[0].is_main}
     return tuple(name for name, one in whole.items() if one.isas and not one.code and not one.unread)
 
 
@@ -524,12 +530,12 @@ def _driver_of_ptx(code: Iterable[CodeFile]) -> Optional[str]:
     """Return the first driver that compiles all PTX of *code*; None without any, or of an unknown version."""
     isas = (isa for file in code for isa in file.gpu_code.isas)
     cuda = max(filter(None, map(cuda_of_isa, isas)), key=version_key, default=None)
-    return minimum_driver(cuda) if cuda else None
+    return first_native_driver(cuda) if cuda else None
 
 
 def _requirements(env: Mapping[str, str]) -> Iterator[Requirement]:
     for name, text in requirements_of(env).items():
         try:
-            yield Requirement(name, text, least_driver(text), None)
+            yield Requirement(name, text, first_sufficient_driver(text), None)
         except FormatError as error:
             yield Requirement(name, text, None, f"{error.why} ({error.place})")

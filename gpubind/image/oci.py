@@ -16,9 +16,9 @@ from gpubind.files.compressed import unpacked
 from gpubind.files.live import LiveTree
 from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive import oci
-from gpubind.formats.archive.magic import NOT_UNPACKED
+from gpubind.formats.archive.magic import UNSUPPORTED_COMPRESSIONS
 from gpubind.image.facts import Image, read_image
-from gpubind.image.layers import LayeredTree, Layers, kept, listed
+from gpubind.image.layers import LayeredTree, LayerIndex, collect_members, members_with_ident
 from gpubind.image.tar import Member
 from gpubind.machine.answers import real_path
 from gpubind.model import HostPath, ImageKind, Missing
@@ -35,7 +35,7 @@ INDEXES_LIMIT = 16
 TAGS_SHOWN = 8
 
 
-class Blobs:
+class OciLayout:
     """The files of a layout, in a directory or in an archive."""
 
     def __init__(self, tree: OpenedTree, label: str) -> None:
@@ -54,39 +54,39 @@ class Blobs:
         found = self.tree.find("/" + path)
         return not isinstance(found, Missing) and found.stat.kind == "file"
 
-    def parsed(self, path: str, parse: Callable[[bytes], T], wanted: Optional[oci.OciDescriptor] = None) -> T:
+    def read_document(self, path: str, parse: Callable[[bytes], T], expected: Optional[oci.OciDescriptor] = None) -> T:
         """Return the document *path*. Errors: `FormatError` (`bad-oci`) if it is missing, too large or not *wanted*."""
         data = self.tree.read("/" + path, oci.DOCUMENT_LIMIT)
         if isinstance(data, Missing):
             raise oci.damaged(str(data), path).in_file(self.label)
-        if wanted is not None:
-            self._measured(path, len(data), wanted.size)
-            Verified(Bytes(data), wanted.digest, f"{self.label}: {path}").finish()
+        if expected is not None:
+            self._measured(path, len(data), expected.size)
+            VerifiedBlob(Bytes(data), expected.digest, f"{self.label}: {path}").finish()
         with in_file(f"{self.label}: {path}"):
             return parse(data)
 
-    def layer(self, path: str, wanted: Optional[oci.OciDescriptor]) -> Blob:
+    def layer(self, path: str, expected: Optional[oci.OciDescriptor]) -> Blob:
         """Return the layer *path*, unread. Errors: as `parsed`. `Verified.finish` checks its digest."""
         found = self.tree.find("/" + path)
         if isinstance(found, Missing) or found.stat.kind != "file":
             why = str(found) if isinstance(found, Missing) else "it is not a regular file"
             raise oci.damaged(why, path).in_file(self.label)
-        if wanted is not None:
-            self._measured(path, found.stat.size, wanted.size)
+        if expected is not None:
+            self._measured(path, found.stat.size, expected.size)
         blob = self.tree.open(found.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
             raise oci.damaged(str(blob), path).in_file(self.label)
         self._layers.append(blob)
-        return blob if wanted is None else Verified(blob, wanted.digest, blob.label)
+        return blob if expected is None else VerifiedBlob(blob, expected.digest, blob.label)
 
-    def _measured(self, path: str, size: int, wanted: int) -> None:
-        if wanted != size:
-            raise oci.damaged(f"{size} bytes instead of {wanted}", path).in_file(self.label)
+    def _measured(self, path: str, size: int, expected: int) -> None:
+        if expected != size:
+            raise oci.damaged(f"{size} bytes instead of {expected}", path).in_file(self.label)
 
 
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
     """Return the image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
-    blobs, root = Blobs(LiveTree(path), path), HostPath(real_path(path))
+    blobs, root = OciLayout(LiveTree(path), path), HostPath(real_path(path))
     tree, env = closed_on_error(blobs, lambda: _from_index(blobs, root, tag, arch))
     image = closed_on_error(tree, lambda: read_image(tree, label, "oci-layout", env))
     blobs.tree.close()  # the layers are files that stay open
@@ -116,9 +116,9 @@ def archive_tree(
     if kind is None and plain.read_at(257, 5) != b"ustar":
         why = "it is compressed, and what is in it is not a tar archive"
         raise FormatError("unknown-image", "this is not an image", where=blob.label, why=why)
-    index = Layers(whiteouts=False)
-    index.add(plain, listed(plain))
-    blobs = Blobs(LayeredTree(index, root, near=False), blob.label)  # its files are layers
+    index = LayerIndex(whiteouts=False)
+    index.add(plain, members_with_ident(plain))
+    blobs = OciLayout(LayeredTree(index, root, near=False), blob.label)  # its files are layers
     is_docker, is_oci = blobs.has("manifest.json"), blobs.has("index.json")
     if kind is None and not is_docker and not is_oci:
         what = "an archive that holds no image"
@@ -126,29 +126,29 @@ def archive_tree(
         hint = "an image is saved by `docker save` or `podman save`, not by `docker export`"
         raise FormatError("unknown-image", what, where=blob.label, why=why, hint=hint)
     if kind in ("docker-archive", "podman", "docker") or (kind is None and is_docker):
-        images = blobs.parsed("manifest.json", oci.parse_docker_manifest)
-        image = _tagged(images, [image.tags for image in images], tag, blobs.label)
-        env = blobs.parsed(image.config, oci.parse_oci_config)
-        tree = _layered(blobs, root, [(layer, None) for layer in image.layers])
+        images = blobs.read_document("manifest.json", oci.parse_docker_manifest)
+        image = _find_tagged(images, [image.tags for image in images], tag, blobs.label)
+        env = blobs.read_document(image.config, oci.parse_oci_config)
+        tree = _layered_tree(blobs, root, [(layer, None) for layer in image.layers])
         return tree, env, kind or "docker-archive"
     return *_from_index(blobs, root, tag, arch), "oci-archive"
 
 
 def _from_index(
-    blobs: Blobs, root: HostPath, tag: Optional[str], arch: Architecture
+    blobs: OciLayout, root: HostPath, tag: Optional[str], arch: Architecture
 ) -> tuple[OpenedTree, dict[str, str]]:
-    descriptors = blobs.parsed("index.json", oci.parse_oci_index)
+    descriptors = blobs.read_document("index.json", oci.parse_oci_index)
     images = [d for d in descriptors if d.media_type in (*oci.INDEX_TYPES, *oci.MANIFEST_TYPES, "")]
     if not images and descriptors:
         raise _unsupported(f"its parts are of type {descriptors[0].media_type[:100]!r}", blobs.label)
     if tag is None and len({names for names in (d.names for d in images) if names}) <= 1:
         chosen = images  # of one name, or none: platforms
     else:
-        chosen = [_tagged(images, [image.names for image in images], tag, blobs.label)]
+        chosen = [_find_tagged(images, [image.names for image in images], tag, blobs.label)]
         chosen = [image for image in images if image.names == chosen[0].names]
     manifests = _manifests(blobs, chosen)
-    descriptor = _fitting(manifests, arch, blobs.label)
-    manifest = blobs.parsed(descriptor.path, oci.parse_oci_manifest, descriptor)
+    descriptor = _choose_platform(manifests, arch, blobs.label)
+    manifest = blobs.read_document(descriptor.path, oci.parse_oci_manifest, descriptor)
     # Old registries name no type in schema 2.
     is_unnamed = (manifest.config.media_type, descriptor.media_type) == ("application/octet-stream", oci.SCHEMA_2)
     if manifest.config.media_type not in oci.CONFIG_TYPES and not is_unnamed:
@@ -160,19 +160,21 @@ def _from_index(
             )
         if not oci.is_layer_type(layer.media_type):
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
-    env = blobs.parsed(manifest.config.path, oci.parse_oci_config, manifest.config)
+    env = blobs.read_document(manifest.config.path, oci.parse_oci_config, manifest.config)
     layers = [(layer.path, layer) for layer in manifest.layers]
-    return _layered(blobs, root, layers), env
+    return _layered_tree(blobs, root, layers), env
 
 
-def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[oci.OciDescriptor]]]) -> OpenedTree:
+def _layered_tree(
+    blobs: OciLayout, root: HostPath, layers: Sequence[tuple[str, Optional[oci.OciDescriptor]]]
+) -> OpenedTree:
     """Return the tree of *layers*. Layers in a packed archive are listed in the order of the archive.
 
     `docker save` writes them in the order of their digests: going back to each would unpack the archive as often.
     """
     if len(layers) > LAYERS_LIMIT:
         raise oci.damaged(f"{len(layers)} layers", "layers").in_file(blobs.label)
-    index = Layers()
+    index = LayerIndex()
     opened = {path: blobs.layer(path, wanted) for path, wanted in layers}
     unread = iter(sorted(opened, key=lambda path: opened[path].place))
     read: dict[str, tuple[Blob, Iterable[Member]]] = {}
@@ -180,7 +182,7 @@ def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[
         while path not in read:
             following = next(unread, path)  # a layer that comes twice is read twice
             plain, found = _read_layer(opened[following])
-            read[following] = plain, found if following == path else kept(found)
+            read[following] = plain, found if following == path else collect_members(found)
         index.add(*read.pop(path))
     return LayeredTree(index, root)
 
@@ -192,20 +194,20 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Member]]:
     Errors: `HostReadError` (code `unsupported-image`); those of `listed`, of `Verified.finish`.
     """
     head = blob.read_at(0, 512)
-    for compression, magic in NOT_UNPACKED.items():
+    for compression, magic in UNSUPPORTED_COMPRESSIONS.items():
         if head.startswith(magic) and head[257:262] != b"ustar":
             raise _unsupported(f"a layer is compressed with {compression}; gzip and zstd can be read", blob.label)
     plain = unpacked(blob)
 
     def members() -> Iterator[Member]:
-        yield from listed(plain)
-        if plain is not blob and isinstance(blob, Verified):
+        yield from members_with_ident(plain)
+        if plain is not blob and isinstance(blob, VerifiedBlob):
             blob.finish()
 
     return plain, members()
 
 
-def _manifests(blobs: Blobs, descriptors: Sequence[oci.OciDescriptor]) -> list[oci.OciDescriptor]:
+def _manifests(blobs: OciLayout, descriptors: Sequence[oci.OciDescriptor]) -> list[oci.OciDescriptor]:
     """Return the manifests in *descriptors* and their indexes, in order."""
     found = []
     todo = [(descriptor, 0) for descriptor in reversed(descriptors)]
@@ -216,23 +218,23 @@ def _manifests(blobs: Blobs, descriptors: Sequence[oci.OciDescriptor]) -> list[o
             opened += 1
             if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
                 raise oci.damaged("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
-            inner = blobs.parsed(descriptor.path, oci.parse_oci_index, descriptor)
+            inner = blobs.read_document(descriptor.path, oci.parse_oci_index, descriptor)
             todo.extend((item, depth + 1) for item in reversed(inner))
         elif descriptor.media_type in (*oci.MANIFEST_TYPES, ""):
             found.append(descriptor)
     return found
 
 
-def _fitting(manifests: Sequence[oci.OciDescriptor], arch: Architecture, label: str) -> oci.OciDescriptor:
+def _choose_platform(manifests: Sequence[oci.OciDescriptor], arch: Architecture, label: str) -> oci.OciDescriptor:
     """Return the first manifest for Linux on *arch*; else the first for Linux: check reports its architecture."""
     linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
     if not linux:
         platforms = sorted({f"{manifest.os}/{manifest.arch}" for manifest in manifests})
         raise _unsupported(f"no image for Linux is in it, but {', '.join(platforms[:TAGS_SHOWN]) or 'nothing'}", label)
-    return next((manifest for manifest in linux if manifest.arch in (None, arch.go)), linux[0])
+    return next((manifest for manifest in linux if manifest.arch in (None, arch.goarch)), linux[0])
 
 
-def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
+def _find_tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
     """Return the image with *tag*; without a tag the only one."""
     if not images:
         raise oci.damaged("no image is in it", "byte 0").in_file(label)
@@ -257,7 +259,7 @@ def _unsupported(why: str, label: str) -> HostReadError:
     return HostReadError("unsupported-image", "this kind of image cannot be looked at", where=label, why=why)
 
 
-class Verified(BlobPart):
+class VerifiedBlob(BlobPart):
     """*blob*, which should have *digest* (`sha256:...`). Its digest is computed while it is read from its start."""
 
     def __init__(self, blob: Blob, digest: str, label: str) -> None:

@@ -10,7 +10,7 @@ from typing import Optional, Union
 from gpubind.errors import FormatError, GpubindError, HostReadError, UnseenError, UsageError, like
 from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.files.live import LiveTree
-from gpubind.formats.archive.magic import HEAD_SIZE, is_sif, is_squashfs, meaning_of
+from gpubind.formats.archive.magic import HEAD_SIZE, describe_header, is_sif, is_squashfs
 from gpubind.image.facts import Image, read_image
 from gpubind.image.reference import FILE_ENDINGS, NAME, ImageReference, is_bundle, parse_reference
 from gpubind.machine import system
@@ -28,7 +28,7 @@ PREFIXES: dict[str, ImageKind] = {
     "oci-archive": "oci-archive",
     "docker-archive": "docker-archive",
 }
-STORED_ELSEWHERE = {
+FOREIGN_TRANSPORTS = {
     "docker-daemon": "docker:NAME",
     "containers-storage": "podman:NAME",
     "dir": "podman:NAME",
@@ -42,10 +42,10 @@ ENVIRONMENTS = {
 OPEN_LIMIT = 4
 """Images that several checks keep open: each has files and directories open, of which a process may have few."""
 
-Path = Union[str, os.PathLike[str]]
+StrPath = Union[str, os.PathLike[str]]
 
 
-def open_image(reference: Path, machine: Optional[str] = None) -> Image:
+def open_image(reference: StrPath, machine: Optional[str] = None) -> Image:
     """Return the image that *reference* names: the path of an `ACCEPTED` kind of file, or kind and name, `oci:DIR:TAG`.
 
     An image for several architectures is opened for *machine*, `Host.uname.machine` of the host of the plan; by
@@ -124,9 +124,9 @@ def open_reference(image: ImageReference, machine: Optional[str] = None) -> Imag
         return open_stored(image.store, image.name, image.label, arch)
     if image.form in ("registry", "source"):
         raise _unpulled(image)
-    if image.prefix in STORED_ELSEWHERE:
+    if image.prefix in FOREIGN_TRANSPORTS:
         why = f"it has no images of the kind `{image.prefix}`"
-        hint = f"`{STORED_ELSEWHERE[image.prefix]}` takes an image from the program's own store"
+        hint = f"`{FOREIGN_TRANSPORTS[image.prefix]}` takes an image from the program's own store"
         raise _no_image(image.text, why, hint)
     kind = PREFIXES.get(image.prefix)
     path, tag = (image.text, None) if kind is None else _path_and_tag(image.name)
@@ -140,7 +140,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         answer = answer_in(error)
         if answer is None:
             raise could_not_look(label, error, WHAT) from error
-        hint = nearest(path) or _in_stores(label) if answer == ABSENT else ""
+        hint = suggest_path(path) or _in_stores(label) if answer == ABSENT else ""
         raise _no_image(label, refusal(error), hint) from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
@@ -189,7 +189,7 @@ def _read_file(
         return open_archive(blob, root, label, kind, tag, arch)
     if not head:
         raise FormatError("unknown-image", "this is not an image", where=label, why="the file is empty")
-    why, remedy = meaning_of(head)
+    why, remedy = describe_header(head)
     hint = remedy or f"an image is {ACCEPTED}"
     raise FormatError("unknown-image", "this is not an image", where=label, why=why, hint=hint)
 
@@ -220,7 +220,7 @@ def _in_stores(label: str) -> str:
     return f"name the store of an image that is in one: `podman:{label}` or `docker:{label}`"
 
 
-def nearest(path: str) -> str:
+def suggest_path(path: str) -> str:
     """Return the question whether a file next to *path*, which does not exist, was meant; empty if none is similar."""
     directory, slash, name = path.rpartition("/")
     try:

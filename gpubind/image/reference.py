@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
         name: str
         title: str
-        images: tuple[ImageForm, ...]
+        image_forms: tuple[ImageForm, ...]
         store: Optional[Store]
 
 
@@ -48,7 +48,7 @@ FILE_ENDINGS = (".sif", ".sqsh", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 """No image of a store is meant by a name that ends so."""
 _BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 
-CONFIG = "config.json"
+BUNDLE_CONFIG = "config.json"
 _SYSTEM = ("usr", "bin", "etc")
 """Names in a root file system, which may have a config.json, too, but not in a bundle."""
 
@@ -83,14 +83,14 @@ class ImageReference(NamedTuple):
         return self.text.startswith(("/", "."))
 
     @property
-    def is_here(self) -> bool:
+    def is_local_file(self) -> bool:
         """Whether it is the path of a file or a directory of this machine."""
         return self.form in (*DIRECTORY_FORMS, *FILE_FORMS)
 
 
 def is_bundle(directory: str) -> bool:
     """Return whether *directory* is a bundle, by the names in it."""
-    if not is_file(f"{directory}/{CONFIG}"):
+    if not is_file(f"{directory}/{BUNDLE_CONFIG}"):
         return False
     return not any(is_directory(f"{directory}/{name}") for name in _SYSTEM)
 
@@ -126,7 +126,7 @@ def native_reference(text: str, runtime: Optional[Starter] = None) -> ImageRefer
     image = _parts(text)
     if runtime is None or runtime.store is None or image.is_path:
         return image
-    if image.form in ("layout", "archive", "registry") and image.form in runtime.images:
+    if image.form in ("layout", "archive", "registry") and image.form in runtime.image_forms:
         return image
     return ImageReference(text, "reference", "", text, runtime.store)
 

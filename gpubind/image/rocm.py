@@ -12,10 +12,10 @@ from typing import Optional
 
 from gpubind.files import Tree, glob_or_note
 from gpubind.formats.elf.elf import ElfIdent
-from gpubind.image.cuda import matching, version_in
+from gpubind.image.cuda import glob_below, version_in
 from gpubind.loader.python import site_packages
 from gpubind.model import RootedPath
-from gpubind.model.layouts import ROCM, ROCM_LIBRARIES
+from gpubind.model.layouts import ROCM_LIBRARIES, ROCM_PREFIXES
 
 RUNTIME = "libhsa-runtime64.so*"
 """The library that all of ROCm needs: an image that has it has its own ROCm."""
@@ -37,20 +37,22 @@ def read_rocm(tree: Tree, prefixes: Iterable[str]) -> tuple[Optional[str], Optio
 
 
 def _runtimes(tree: Tree, prefixes: Iterable[str], packages: Iterable[str]) -> Iterator[str]:
-    for release in ROCM:
+    for release in ROCM_PREFIXES:
         for directory in (*ROCM_LIBRARIES, "hsa/lib"):
             yield from glob_or_note(tree, f"{release}/{directory}/{RUNTIME}")
     for prefix in prefixes:
-        if any(matching(tree, f"{prefix}/lib", HIP)):  # other packages bring only the runtime
-            yield from matching(tree, f"{prefix}/lib", RUNTIME)
+        if any(glob_below(tree, f"{prefix}/lib", HIP)):  # other packages bring only the runtime
+            yield from glob_below(tree, f"{prefix}/lib", RUNTIME)
     for place in packages:
         for directory in IN_PACKAGES:
-            yield from matching(tree, place, f"{directory}/{RUNTIME}")
+            yield from glob_below(tree, place, f"{directory}/{RUNTIME}")
 
 
 def _releases(tree: Tree, packages: Iterable[str]) -> Iterator[str]:
     """Yield the releases as AMD's packages, the wheels of rocm-sdk and PyTorch record them."""
-    texts = [version_in(tree, path) for release in ROCM for path in glob_or_note(tree, f"{release}/.info/version")]
+    texts = [
+        version_in(tree, path) for release in ROCM_PREFIXES for path in glob_or_note(tree, f"{release}/.info/version")
+    ]
     for place in packages:
         texts += [match[1] for match in map(_WHEEL.match, tree.names(place)) if match]
         built = _BUILT.search(tree.text(f"{place}/torch/version.py") or "")

@@ -80,7 +80,7 @@ class SquashfsTree(OpenedTree):
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         with in_file(self._label):
-            return _SquashfsFile(squashfs.File(self._image, self._inodes[path]), label or self._label)
+            return _SquashfsFile(squashfs.SquashfsFile(self._image, self._inodes[path]), label or self._label)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         parent, _, name = path.rpartition("/")
@@ -110,7 +110,7 @@ class SquashfsTree(OpenedTree):
 class _SquashfsFile(Blob):
     """A regular file in the image."""
 
-    def __init__(self, file: squashfs.File, label: str) -> None:
+    def __init__(self, file: squashfs.SquashfsFile, label: str) -> None:
         self.label = label
         self._file = file
 
@@ -123,7 +123,7 @@ class _SquashfsFile(Blob):
             return self._file.read_at(offset, size)
 
     def let_read_all(self) -> None:
-        self._file.left += self._file.size
+        self._file.unpack_allowance += self._file.size
 
 
 def _superblock(blob: Blob) -> squashfs.Superblock:

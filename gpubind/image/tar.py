@@ -62,27 +62,27 @@ def members(archive: Blob, start: int = 0) -> Iterator[Member]:
             data = at + BLOCK
             if header.record:
                 records += 1
-                if header.stored > tar.RECORD_LIMIT or records > RECORDS_LIMIT:
-                    raise damaged(f"record {records} before a member has {header.stored} bytes")
+                if header.data_size > tar.RECORD_LIMIT or records > RECORDS_LIMIT:
+                    raise damaged(f"record {records} before a member has {header.data_size} bytes")
                 parsed = data
-                attributes.update(_attributes(header, archive.read_at(data, header.stored)))
-                at = data + _padded(header.stored)
+                attributes.update(_attributes(header, archive.read_at(data, header.data_size)))
+                at = data + _padded(header.data_size)
                 continue
-            header = tar.completed(header, attributes)
+            header = tar.apply_pax(header, attributes)
         except FormatError as error:
             raise error.behind(parsed).in_file(archive.label) from error
         attributes = {}
         records = 0
         yield Member(header, start, data)
-        if header.more:
+        if header.has_more_map:
             data += BLOCK * sum(1 for _ in _map_blocks(archive, data))
-        at = data + _padded(header.stored)
-        start, end = at, data + header.stored
+        at = data + _padded(header.data_size)
+        start, end = at, data + header.data_size
 
 
 def _attributes(record: TarHeader, body: bytes) -> dict[str, str]:
     """Return what a record specifies of the next member, under pax's names."""
-    if len(body) < record.stored:
+    if len(body) < record.data_size:
         raise damaged("truncated record")
     if record.record == "pax":
         return tar.parse_pax(body)
@@ -105,7 +105,7 @@ def _map_blocks(archive: Blob, offset: int) -> Iterator[bytes]:
     raise damaged("the map of a sparse file has no end", offset).in_file(archive.label)
 
 
-class Sparse(Blob):
+class SparseBlob(Blob):
     """A file of *size* bytes with *pieces*, (offset, length) each, whose data begins at *start* in *archive*."""
 
     def __init__(self, archive: Blob, start: int, size: int, pieces: Sequence[tuple[int, int]], label: str) -> None:
@@ -136,7 +136,7 @@ class Sparse(Blob):
         return bytes(data)
 
 
-def open_sparse(archive: Blob, start: int, label: str) -> Sparse:
+def open_sparse(archive: Blob, start: int, label: str) -> SparseBlob:
     """Return the sparse file whose header, or the first record before that, is at *start* of *archive*.
 
     Errors: `FormatError` (code `bad-archive`): a damaged map, or one of more than `PIECES_LIMIT` pieces.
@@ -150,20 +150,20 @@ def open_sparse(archive: Blob, start: int, label: str) -> Sparse:
         ends = [0, *(offset + length for offset, length in pieces)]
         if len(pieces) > PIECES_LIMIT or any(offset < end for (offset, _), end in zip(pieces, ends)):
             raise damaged(_NO_MAP)
-    return Sparse(archive, data, member.header.size, pieces, label)
+    return SparseBlob(archive, data, member.header.size, pieces, label)
 
 
 def _map(archive: Blob, header: TarHeader, at: int) -> tuple[list[int], int]:
     """Return the numbers of the map of *header*, which ends at *at*, and where the data starts."""
     if header.old_sparse:
         numbers = tar.parse_sparse_block(archive.read_at(at - BLOCK, BLOCK)[386:482])
-        for block in _map_blocks(archive, at) if header.more else ():
+        for block in _map_blocks(archive, at) if header.has_more_map else ():
             if len(block) < BLOCK:
                 raise damaged(_NO_MAP)
             numbers += tar.parse_sparse_block(block[:504])
             at += BLOCK
         return numbers, at
-    if header.map:
-        return tar.parse_sparse_map(header.map), at
-    numbers, length = tar.parse_sparse_text(archive.read_at(at, min(header.stored, MAP_TEXT_LIMIT)))
+    if header.sparse_map:
+        return tar.parse_sparse_map(header.sparse_map), at
+    numbers, length = tar.parse_sparse_text(archive.read_at(at, min(header.data_size, MAP_TEXT_LIMIT)))
     return numbers, at + _padded(length)

@@ -11,7 +11,7 @@ from typing import Optional
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.amd.devices import read_processors
-from gpubind.inventory.asked import asked_capabilities
+from gpubind.inventory.asked import query_capabilities
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import Gpu
 from gpubind.model.capability import compute_capability
@@ -48,7 +48,7 @@ def architectures(host: Host, gpus: Iterable[Gpu]) -> tuple[GpuArch, ...]:
 def _nvidias(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
     found = {gpu: compute_capability(host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") or "") for gpu in gpus}
     if None in found.values():
-        told = asked_capabilities(host)
+        told = query_capabilities(host)
         found = {gpu: known or told.get(gpu.pci or "") for gpu, known in found.items()}
     for gpu, capability in found.items():
         yield GpuArch(gpu, arch_of_capability(capability or ""))

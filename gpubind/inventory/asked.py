@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpubind.formats.driver.nvidia_smi import CAPABILITIES, GPUS, parse_capabilities, parse_gpus
+from gpubind.formats.driver.nvidia_smi import COMPUTE_CAPABILITY_QUERY, GPU_QUERY, parse_capabilities, parse_gpu_rows
 from gpubind.host import Host
 from gpubind.model import ABSENT, Gpu, Inventory, Missing
 
 TIMEOUT_S = 10.0
 
 
-def with_asked_gpus(host: Host, inventories: Iterable[Inventory]) -> tuple[Inventory, ...]:
+def with_gpus_of_smi(host: Host, inventories: Iterable[Inventory]) -> tuple[Inventory, ...]:
     """Return *inventories*; NVIDIA's with the GPUs of nvidia-smi, where it has devices and no file names a GPU."""
     return tuple(_asked(host, inventory) for inventory in inventories)
 
@@ -19,17 +19,17 @@ def with_asked_gpus(host: Host, inventories: Iterable[Inventory]) -> tuple[Inven
 def _asked(host: Host, inventory: Inventory) -> Inventory:
     if inventory.driver.vendor != "nvidia" or inventory.gpus or not inventory.devices:
         return inventory
-    return inventory._replace(gpus=asked_gpus(host))
+    return inventory._replace(gpus=query_gpus(host))
 
 
-def asked_gpus(host: Host) -> tuple[Gpu, ...]:
+def query_gpus(host: Host) -> tuple[Gpu, ...]:
     """Return NVIDIA's GPUs, as nvidia-smi lists them; none where it cannot be asked, or gives no answer."""
-    return parse_gpus(_answer(host, GPUS))
+    return parse_gpu_rows(_answer(host, GPU_QUERY))
 
 
-def asked_capabilities(host: Host) -> dict[str, str]:
-    """Return the compute capability of each of NVIDIA's GPUs by its PCI address; as `asked_gpus`."""
-    return parse_capabilities(_answer(host, CAPABILITIES))
+def query_capabilities(host: Host) -> dict[str, str]:
+    """Return the compute capability of each of NVIDIA's GPUs by its PCI address; as `query_gpus`."""
+    return parse_capabilities(_answer(host, COMPUTE_CAPABILITY_QUERY))
 
 
 def _answer(host: Host, argv: tuple[str, ...]) -> str:

@@ -12,14 +12,14 @@ from gpubind.model import (
     ContainerPath,
     Decision,
     EnvVar,
+    FileGroup,
     FileKind,
+    FileRole,
     Finding,
-    Found,
-    Group,
     HostFile,
-    Kind,
     Missing,
     PassedOver,
+    ResolvedFile,
     Step,
     Vendor,
     Verdict,
@@ -30,11 +30,11 @@ ClaimKind = Literal[
     "library", "library-name", "library-file", "version", "program", "path", "own-path", "file", "device"
 ]
 
-_LOST = {"absent": "dangling", "unrecorded": "unreadable"}
-BINDABLE: dict[FileKind, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
+_UNREADABLE_RULES = {"absent": "dangling", "unrecorded": "unreadable"}
+BINDABLE: dict[FileKind, FileRole] = {"socket": "socket", "dir": "directory", "file": "file"}
 """Kinds of files that are bound as they are."""
 
-Answer = Union[HostFile, Decision]
+Outcome = Union[HostFile, Decision]
 """The outcome of a claim."""
 
 
@@ -48,22 +48,22 @@ class Claim(NamedTuple):
     is bound there even if it is a library; `file`: the path of anything but a library; `device`: in the dev root.
     """
     name: str
-    by: str
+    source: str
     """The source: `liblist`, `driver`, `completion`, `nvidia-container-cli`, `cdi`, `devices`, `closure`."""
-    at: str
+    location: str
     """`etc/nvliblist.conf:12`, or the rule."""
     vendor: Vendor = "nvidia"
     section: Optional[str] = None
     """The section of a list file that it stands in; None: the shipped list knows."""
-    outside: bool = False
+    not_in_list: bool = False
     """True if the list in force is exclusive and lacks it: then it is reported, and not taken."""
-    stays: Optional[str] = None
+    host_only_reason: Optional[str] = None
     """The reason why it stays on the host; None: a container may get it."""
     target: Optional[ContainerPath] = None
     """Its place in the container, if not its own path."""
-    links: tuple[str, ...] = ()
+    extra_names: tuple[str, ...] = ()
     """Names that a library has in the container besides those on the host."""
-    group: Optional[Group] = None
+    group: Optional[FileGroup] = None
     """The group that its file belongs to."""
 
     def decision(
@@ -78,7 +78,7 @@ class Claim(NamedTuple):
         step: Step = "search",
     ) -> Decision:
         """Return its outcome, or that of the name *subject* where the claim means several."""
-        claim = (self.by, self.at, path, found_by)
+        claim = (self.source, self.location, path, found_by)
         return Decision(self.vendor, subject or self.name, verdict, rule, step, *claim, None, detail)
 
     def absent(self, detail: str, path: Optional[str] = None) -> Decision:
@@ -89,17 +89,17 @@ class Claim(NamedTuple):
         """Return the Decision that a container cannot use *path*."""
         return self.decision("rejected", rule, detail, path=path)
 
-    def lost(self, missing: Missing, path: Optional[str] = None, detail: Optional[str] = None) -> Decision:
+    def unreadable(self, missing: Missing, path: Optional[str] = None, detail: Optional[str] = None) -> Decision:
         """Return the Decision that *path*, by default the name, leads to nothing that can be read."""
         why = missing.detail if missing.why == "unrecorded" else detail or str(missing)
-        return self.rejected(_LOST.get(missing.why, f"path-{missing.why}"), why, path or self.name)
+        return self.rejected(_UNREADABLE_RULES.get(missing.why, f"path-{missing.why}"), why, path or self.name)
 
-    def staying(self, path: str, step: Step = "search") -> Decision:
+    def left_on_host(self, path: str, step: Step = "search") -> Decision:
         """Return the Decision that *path* stays on the host."""
-        return self.decision("left-out", "host-only", self.stays or "", path=path, step=step)
+        return self.decision("left-out", "host-only", self.host_only_reason or "", path=path, step=step)
 
     def file(
-        self, tree: Tree, found: Found, *, kind: Kind, found_by: str, capability: Optional[Capability] = None
+        self, tree: Tree, found: ResolvedFile, *, kind: FileRole, found_by: str, capability: Optional[Capability] = None
     ) -> HostFile:
         """Return *found* as the file that is claimed; the caller adds the fields of its kind."""
         return HostFile(
@@ -110,13 +110,15 @@ class Claim(NamedTuple):
             capability=capability,
             size=found.stat.size,
             source=tree.real(found.path),
-            named_by=self.by,
-            named_at=self.at,
+            named_by=self.source,
+            named_at=self.location,
             found_by=found_by,
             group=self.group,
         )
 
-    def bindable(self, tree: Tree, found: Found, *, found_by: str, capability: Optional[Capability] = None) -> Answer:
+    def to_file(
+        self, tree: Tree, found: ResolvedFile, *, found_by: str, capability: Optional[Capability] = None
+    ) -> Outcome:
         """Return *found* as a file that is bound as it is, or a Decision: a device node cannot be."""
         kind = BINDABLE.get(found.stat.kind)
         if kind is None:
@@ -130,14 +132,14 @@ def is_clean(path: str) -> bool:
     return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
 
 
-def sorted_out(answers: Iterable[Answer]) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
+def partition_outcomes(answers: Iterable[Outcome]) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
     """Return the files among *answers*, and the Decisions."""
     answers = tuple(answers)
     files = tuple(answer for answer in answers if isinstance(answer, HostFile))
     return files, tuple(answer for answer in answers if isinstance(answer, Decision))
 
 
-class Serving(NamedTuple):
+class SourceResult(NamedTuple):
     """A source that serves."""
 
     name: str

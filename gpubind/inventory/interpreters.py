@@ -15,8 +15,8 @@ from typing import Optional
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import LIBC
 from gpubind.inventory.claims import is_clean
-from gpubind.model import READ_ONLY, ContainerPath, Found, HostFile, Missing, RootedPath
-from gpubind.model.layouts import SYSTEM_DIRECTORIES
+from gpubind.model import READ_ONLY_OPTIONS, ContainerPath, HostFile, Missing, ResolvedFile, RootedPath
+from gpubind.model.layouts import UNBINDABLE_DIRECTORIES
 
 _USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
 
@@ -29,7 +29,7 @@ def foreign_interpreter(tree: Tree, program: RootedPath) -> Optional[str]:
     return None if is_usual else interpreter
 
 
-def loaders_of(tree: Tree, files: Iterable[HostFile]) -> Iterator[HostFile]:
+def interpreter_directories(tree: Tree, files: Iterable[HostFile]) -> Iterator[HostFile]:
     """Yield the directory of the loader and the C library that a program among *files* needs, for each capability."""
     made = set()
     for file in files:
@@ -39,7 +39,7 @@ def loaders_of(tree: Tree, files: Iterable[HostFile]) -> Iterator[HostFile]:
             continue
         made.add((directory, file.capability))
         found = tree.lenient.find(directory)
-        if not isinstance(found, Found) or not SYSTEM_DIRECTORIES.isdisjoint((directory, found.path)):
+        if not isinstance(found, ResolvedFile) or not UNBINDABLE_DIRECTORIES.isdisjoint((directory, found.path)):
             continue
         if found.stat.kind == "dir" and tree.lenient.has(f"{directory}/{LIBC}"):
             yield file._replace(
@@ -52,5 +52,5 @@ def loaders_of(tree: Tree, files: Iterable[HostFile]) -> Iterator[HostFile]:
                 found_by=interpreter,
                 names=(),
                 arch=None,
-                options=READ_ONLY,
+                options=READ_ONLY_OPTIONS,
             )

@@ -10,7 +10,7 @@ from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, EntryKind, LibList, L
 from gpubind.host import ListFile
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.claims import Claim, ClaimKind
-from gpubind.model import CAPABILITIES, Capability, Group, Vendor
+from gpubind.model import CAPABILITIES, Capability, FileGroup, Vendor
 
 _KINDS: dict[EntryKind, ClaimKind] = {
     "library": "library",
@@ -51,18 +51,18 @@ class NameTable:
         return capability_of(section, None)
 
     def claims(
-        self, by: str, vendor: Vendor = "nvidia", *, outside: bool = False, group: Optional[Group] = None
+        self, by: str, vendor: Vendor = "nvidia", *, outside: bool = False, group: Optional[FileGroup] = None
     ) -> tuple[Claim, ...]:
         """Return what the entries claim, in the order of their lines."""
         return tuple(
             Claim(
                 kind=_KINDS[entry.kind],
                 name=entry.text,
-                by=by,
-                at=f"{self.label}:{entry.line}",
+                source=by,
+                location=f"{self.label}:{entry.line}",
                 vendor=vendor,
                 section=entry.section,
-                outside=outside,
+                not_in_list=outside,
                 group=group,
             )
             for entry in self._entries

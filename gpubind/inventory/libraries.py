@@ -11,15 +11,26 @@ from gpubind.formats.driver.names import ALIASES, driver_version_of
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import NameTable, capability_of
-from gpubind.inventory.search import LD_CACHE, Accepted, Candidate, Refused, Search
-from gpubind.model import CAPABILITIES, Capability, Decision, Found, Group, HostFile, Missing, RootedPath, Step, Verdict
+from gpubind.inventory.search import LD_CACHE, Accepted, Candidate, Rejected, Search
+from gpubind.model import (
+    CAPABILITIES,
+    Capability,
+    Decision,
+    FileGroup,
+    HostFile,
+    Missing,
+    ResolvedFile,
+    RootedPath,
+    Step,
+    Verdict,
+)
 
-_NEUTRAL: dict[Optional[Group], Capability] = {"glvnd": "graphics", "opencl": "compute"}
+_NEUTRAL: dict[Optional[FileGroup], Capability] = {"glvnd": "graphics", "opencl": "compute"}
 """The capability of each vendor-neutral group."""
 _MAJOR_ONLY = re.compile(r"\.so\.[0-9]+$")
 
 
-class ByName:
+class ClaimsByName:
     """The claims on libraries, by the names that they mean. Of several on one name the first takes precedence."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
@@ -54,43 +65,43 @@ class Libraries(NamedTuple):
 
     files: tuple[HostFile, ...]
     decisions: tuple[Decision, ...]
-    outside: tuple[str, ...]
+    not_in_list: tuple[str, ...]
     """Names that the driver has and the list in force lacks."""
 
 
-class _Win(NamedTuple):
+class _ChosenName(NamedTuple):
     candidate: Candidate
     accepted: Accepted
     claim: Claim
     capability: Optional[Capability]
-    group: Optional[Group]
+    group: Optional[FileGroup]
 
 
 def find_libraries(
-    search: Search, table: NameTable, by_name: ByName, extra: Iterable[tuple[Candidate, Claim]]
+    search: Search, table: NameTable, by_name: ClaimsByName, extra: Iterable[tuple[Candidate, Claim]]
 ) -> Libraries:
     """Return every library that the claims in *by_name* mean, each with the names that it needs in a container.
 
     *extra* are candidates whose path was given; they come first. Order: by path. At most one file per (name,
     architecture).
     """
-    choice = _Choice(search, table)
+    choice = _LibraryChooser(search, table)
     for candidate, claim in extra:
         choice.consider(candidate, claim)
     for candidate in search.candidates(by_name.stems):
         meant = by_name.claim_on(candidate.name)
         if meant is not None:
             choice.consider(candidate, meant)
-    by_file: dict[tuple[str, str, int], list[_Win]] = {}
+    by_file: dict[tuple[str, str, int], list[_ChosenName]] = {}
     for win in choice.wins.values():
         order = CAPABILITIES.index(win.capability) if win.capability else -1
         by_file.setdefault((win.accepted.path, win.accepted.arch, order), []).append(win)
     files = tuple(_library(search, wins) for _, wins in sorted(by_file.items(), key=lambda item: item[0]))
-    files = tuple(file for file in _each_once(files) if not choice.is_shadowed(file))
-    return Libraries(files, tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
+    files = tuple(file for file in _without_second_files(files) if not choice.is_shadowed(file))
+    return Libraries(files, tuple(choice.decisions.values()), tuple(sorted(choice.not_in_list)))
 
 
-def _each_once(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
+def _without_second_files(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
     """Return *files* without second files of one library: in a container, each link that was bound is a regular file.
 
     Such a file is in the directory of the one that has its soname as name, with the same size: it is one more name.
@@ -109,15 +120,15 @@ def _each_once(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
     return tuple(bearers[f.path, f.arch] if f.soname in f.names and (f.path, f.arch) in bearers else f for f in kept)
 
 
-class _Choice:
+class _LibraryChooser:
     """The candidates that win, and why the others do not; it grows by one candidate at a time."""
 
     def __init__(self, search: Search, table: NameTable) -> None:
         self.search = search
         self.table = table
-        self.wins: dict[tuple[str, str], _Win] = {}
+        self.wins: dict[tuple[str, str], _ChosenName] = {}
         self.decisions: dict[tuple[str, ...], Decision] = {}
-        self.outside: set[str] = set()
+        self.not_in_list: set[str] = set()
         self._decided: set[tuple[str, Optional[str]]] = set()
 
     def consider(self, candidate: Candidate, claim: Claim) -> None:
@@ -149,10 +160,10 @@ class _Choice:
         return True
 
     def _why_not(
-        self, candidate: Candidate, claim: Claim, judged: Union[Accepted, Refused]
+        self, candidate: Candidate, claim: Claim, judged: Union[Accepted, Rejected]
     ) -> Optional[tuple[Verdict, str, str, Step]]:
         """Return the outcome for a candidate that is not taken; None for one that is, or is already."""
-        if isinstance(judged, Refused):
+        if isinstance(judged, Rejected):
             return "rejected", judged.rule, judged.detail, "search"
         if judged.arch != self.search.arch and not self.search.compat32:
             return "left-out", "compat32", f"{judged.arch}: not asked for", "capability"
@@ -166,15 +177,15 @@ class _Choice:
         if first is not None:
             detail = f"{first.candidate.path} comes first ({first.candidate.found_by})"
             return None if first.accepted.path == judged.path else ("left-out", "shadowed", detail, "search")
-        if claim.outside:
-            self.outside.add(candidate.name)
+        if claim.not_in_list:
+            self.not_in_list.add(candidate.name)
             return "left-out", "not-in-list", "the driver has it, the list in force does not name it", "name"
         capability = _NEUTRAL.get(group) if is_neutral else capability_of(section, judged.version)
-        self.wins[candidate.name, judged.arch] = _Win(candidate, judged, claim, capability, group)
+        self.wins[candidate.name, judged.arch] = _ChosenName(candidate, judged, claim, capability, group)
         return None
 
 
-def _neutral_group(search: Search, candidate: Candidate) -> Union[Group, Literal["foreign"]]:
+def _neutral_group(search: Search, candidate: Candidate) -> Union[FileGroup, Literal["foreign"]]:
     """Return the group of a vendor-neutral library; Mesa's from before glvnd belong to none."""
     if candidate.name.startswith("libOpenCL.so"):
         return "opencl"
@@ -183,7 +194,7 @@ def _neutral_group(search: Search, candidate: Candidate) -> Union[Group, Literal
     return "glvnd" if any(map(search.tree.has, beside)) else "foreign"
 
 
-def _library(search: Search, wins: list[_Win]) -> HostFile:
+def _library(search: Search, wins: list[_ChosenName]) -> HostFile:
     """Return the file of *wins*, which are names of one file."""
     first = wins[0]
     real = first.accepted.path
@@ -195,7 +206,7 @@ def _library(search: Search, wins: list[_Win]) -> HostFile:
         names.add(soname)
         # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
         names -= {own_name} - {soname}
-    found = Found(real, first.accepted.stat)
+    found = ResolvedFile(real, first.accepted.stat)
     file = first.claim.file(
         search.tree, found, kind="library", found_by=first.candidate.found_by, capability=first.capability
     )
@@ -228,7 +239,7 @@ def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in
     return soname if soname.startswith(library_stem(own_name)) else own_name
 
 
-def unmatched(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
+def unmatched_claims(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
     """Return an `absent` Decision for each of *claims* on a library that no name on this host matches."""
     seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
     seen |= {file.path.rpartition("/")[2] for file in found.files}

@@ -14,25 +14,25 @@ from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import RUN_DIRECTORY, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.frozen import NamedTuple
-from gpubind.inventory.claims import Answer, Claim, is_clean, sorted_out
-from gpubind.inventory.interpreters import loaders_of
+from gpubind.inventory.claims import Claim, Outcome, is_clean, partition_outcomes
+from gpubind.inventory.interpreters import interpreter_directories
 from gpubind.inventory.liblist import NameTable
-from gpubind.inventory.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
+from gpubind.inventory.libraries import ClaimsByName, Libraries, find_libraries, unmatched_claims, with_aliases
 from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import (
-    READ_ONLY,
+    READ_ONLY_OPTIONS,
     USERSPACES,
     Capability,
     ContainerPath,
     Decision,
-    Found,
     HostFile,
     Missing,
+    ResolvedFile,
     RootedPath,
 )
-from gpubind.model.layouts import SYSTEM_DIRECTORIES, TEGRA_PASSTHROUGH, data_places
+from gpubind.model.layouts import TEGRA_PASSTHROUGH, UNBINDABLE_DIRECTORIES, data_prefix_pairs
 
-PASSED_THROUGH = ("/", f"{TEGRA_PASSTHROUGH}/")
+PASSTHROUGH_PREFIXES = ("/", f"{TEGRA_PASSTHROUGH}/")
 
 
 class LocatedFiles(NamedTuple):
@@ -45,7 +45,7 @@ class LocatedFiles(NamedTuple):
     decisions: tuple[Decision, ...]
     listed_decisions: tuple[Decision, ...]
     """About paths that another program's list has."""
-    found: Libraries
+    found_libraries: Libraries
     """The libraries as they were found, before they got names that no file of the host has."""
 
 
@@ -53,21 +53,21 @@ def locate(
     search: Search,
     table: NameTable,
     claims: Iterable[Claim],
-    there: Iterable[HostFile] = (),
-    known: Iterable[Decision] = (),
+    existing_files: Iterable[HostFile] = (),
+    earlier_decisions: Iterable[Decision] = (),
     nodes: Iterable[str] = (),
 ) -> LocatedFiles:
     """Return the files that *claims* mean on one host, and a Decision for each claim that means none.
 
     Of several claims on one name the first takes precedence. *table* is the shipped list, which has the capabilities of
-    names. *there* are files that need no claim, *known* and *nodes* what was decided and found elsewhere: a path in
-    another program's list is only examined if no other claim is about it.
+    names. *existing_files* are files that need no claim, *earlier_decisions* and *nodes* what was decided and found
+    elsewhere: a path in another program's list is only examined if no other claim is about it.
     """
     claims = tuple(claims)
     listed = _follow_paths(search, claims)
-    in_force = [claim for claim in claims if not claim.outside and claim.stays is None]
+    in_force = [claim for claim in claims if not claim.not_in_list and claim.host_only_reason is None]
     candidates: list[tuple[Candidate, Claim]] = []
-    answers: list[Answer] = []
+    answers: list[Outcome] = []
     for claim in in_force:
         if claim.kind == "program":
             answers.append(find_program(search, table, claim))
@@ -75,39 +75,41 @@ def locate(
             libraries_named = library_candidates(search.tree, claim.name) if claim.kind == "path" else []
             candidates += [(candidate, claim) for candidate in libraries_named]
             answers += [] if libraries_named else find_files(search, table, claim)
-    by_name = ByName(claims)
-    names, unreached = _names_of(search, by_name.stems, listed.libraries)
-    by_name = ByName((*names, *claims)) if names else by_name
+    by_name = ClaimsByName(claims)
+    names, unreached = _claims_on_names(search, by_name.stems, listed.libraries)
+    by_name = ClaimsByName((*names, *claims)) if names else by_name
     found = find_libraries(search, table, by_name, (*candidates, *unreached))
     libraries = _with_links(with_aliases(found.files), listed.libraries)
-    located, refused = sorted_out(answers)
+    located, refused = partition_outcomes(answers)
     files: dict[str, HostFile] = {}
     for file in located:
         files.setdefault(file.target or file.names[0], file)
     decisions = [*found.decisions, *refused]
-    decisions += unmatched((claim for claim in in_force if claim.kind == "library"), found)
-    decisions += _staying(search, claims, (*libraries, *files.values()))
+    decisions += unmatched_claims((claim for claim in in_force if claim.kind == "library"), found)
+    decisions += _host_only_decisions(search, claims, (*libraries, *files.values()))
     by_source = {search.tree.real(path): claim for path, claim in listed.others.items()}
     named = [
-        file._replace(named_by=by_source[file.source].by, named_at=by_source[file.source].at)
+        file._replace(named_by=by_source[file.source].source, named_at=by_source[file.source].location)
         if file.source in by_source
         else file
-        for file in (*files.values(), *there)
+        for file in (*files.values(), *existing_files)
     ]
-    others, left_out = sorted_out(_others(search, table, listed, named, (*known, *decisions), nodes))
-    loaders = loaders_of(search.tree, (*named, *others))
+    others, left_out = partition_outcomes(
+        _others(search, table, listed, named, (*earlier_decisions, *decisions), nodes)
+    )
+    loaders = interpreter_directories(search.tree, (*named, *others))
     return LocatedFiles(libraries, (*named, *others, *loaders), tuple(decisions), (*listed.decisions, *left_out), found)
 
 
-def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> Iterable[Decision]:
+def _host_only_decisions(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> Iterable[Decision]:
     """Return a Decision for each file of the driver that stays on the host."""
     known = {file.path for file in taken}
     decisions: dict[RootedPath, Decision] = {}
     for claim in claims:
-        for path in glob(search.tree, claim.name) if claim.kind == "path" and claim.stays else ():
+        for path in glob(search.tree, claim.name) if claim.kind == "path" and claim.host_only_reason else ():
             real = search.tree.resolve(path)
             if isinstance(real, str) and real not in known:
-                decisions.setdefault(real, claim._replace(name=path).staying(real, "name"))
+                decisions.setdefault(real, claim._replace(name=path).left_on_host(real, "name"))
     return decisions.values()
 
 
@@ -132,21 +134,23 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _ListedPaths:
         tree = search.host.dev if claim.kind == "device" else search.tree
         real = tree.lenient.resolve(claim.name)
         if isinstance(real, Missing):
-            detail = f"{claim.by} names it, but it leads nowhere" if real.why == "absent" else None
-            decisions.append(claim.lost(real, detail=detail))
-        elif claim.stays is not None:
-            decisions.append(claim.staying(real))
+            detail = f"{claim.source} names it, but it leads nowhere" if real.why == "absent" else None
+            decisions.append(claim.unreadable(real, detail=detail))
+        elif claim.host_only_reason is not None:
+            decisions.append(claim.left_on_host(real))
         elif claim.kind == "device":
             devices[claim.name] = claim
         elif claim.kind == "file":
             others[real] = claim
         else:
             before = libraries.get(real, claim)
-            libraries[real] = before._replace(links=tuple(dict.fromkeys((*before.links, *claim.links))))
+            libraries[real] = before._replace(
+                extra_names=tuple(dict.fromkeys((*before.extra_names, *claim.extra_names)))
+            )
     return _ListedPaths(libraries, others, devices, tuple(decisions))
 
 
-def _names_of(
+def _claims_on_names(
     search: Search, stems: frozenset[str], listed: dict[RootedPath, Claim]
 ) -> tuple[list[Claim], list[tuple[Candidate, Claim]]]:
     """Return a claim on each name on this host that leads to a library in *listed*.
@@ -178,7 +182,7 @@ def _with_links(libraries: Iterable[HostFile], listed: dict[RootedPath, Claim]) 
     known = {name for file in files for name in file.names}
     result = []
     for file in files:
-        links = listed[file.path].links if file.path in listed else ()
+        links = listed[file.path].extra_names if file.path in listed else ()
         more = [name for name in links if name not in known]
         known.update(more)
         result.append(file._replace(names=tuple(sorted({*file.names, *more}))) if more else file)
@@ -192,26 +196,28 @@ def _others(
     files: list[HostFile],
     decisions: Iterable[Decision],
     nodes: Iterable[str],
-) -> list[Answer]:
+) -> list[Outcome]:
     """Return the files and Decisions of *listed*, libraries excepted, that no other claim is about."""
     known: set[Optional[str]] = {*nodes, *(file.target for file in files)}
     for decision in decisions:
         known |= {decision.subject, decision.path}
     sources = {file.source for file in files}
     programs = {file.names[0]: file.path for file in files if file.kind == "binary"}
-    answers: list[Answer] = []
+    answers: list[Outcome] = []
     for path, claim in listed.others.items():
         if search.tree.real(path) not in sources and path not in known:
             answers.append(_other(search, table, claim, path, programs))
     for device, claim in listed.devices.items():
         found = search.host.dev.find(device)
         if device not in known and not isinstance(found, Missing) and found.stat.kind != "dir":
-            detail = f"{claim.by} names it, nobody else does"
+            detail = f"{claim.source} names it, nobody else does"
             answers.append(claim.decision("left-out", "unknown-device", detail, path=device))
     return answers
 
 
-def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, programs: dict[str, RootedPath]) -> Answer:
+def _other(
+    search: Search, table: NameTable, claim: Claim, path: RootedPath, programs: dict[str, RootedPath]
+) -> Outcome:
     """Return the file at *path*, or a Decision if a program of its name was found elsewhere."""
     tree, name = search.tree, basename(path)
     claim = claim._replace(name=path, target=claim.target or ContainerPath(path))
@@ -220,17 +226,17 @@ def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, pro
     if isinstance(found, Missing):
         return claim.rejected("unreadable", str(found), path)
     if "/firmware/" in path:
-        return claim._replace(stays="firmware: the kernel reads it, not a process").staying(path)
+        return claim._replace(host_only_reason="firmware: the kernel reads it, not a process").left_on_host(path)
     if found.stat.kind != "file" or found.stat.mode & 0o111 == 0:
-        return claim.bindable(tree, found, found_by=path, capability=capability)
+        return claim.to_file(tree, found, found_by=path, capability=capability)
     claim = claim._replace(name=name, target=None)
-    file = program(search, claim, found, path, capability)
+    file = program_file(search, claim, found, path, capability)
     if isinstance(file, HostFile) and name in programs:
         return claim.decision("left-out", "shadowed", f"{programs[name]} comes first", path=path)
     return file
 
 
-def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
+def find_program(search: Search, table: NameTable, claim: Claim) -> Outcome:
     """Return the program that *claim* names, from the program directories, then PATH."""
     if "/" in claim.name:
         return claim.rejected("relative-path", "a relative path would depend on the current directory")
@@ -243,11 +249,13 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
             # Scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
-        return program(search, claim, found, directory, table.capability(claim))
+        return program_file(search, claim, found, directory, table.capability(claim))
     return claim.absent("in none of the program directories")
 
 
-def program(search: Search, claim: Claim, found: Found, found_by: str, capability: Optional[Capability]) -> Answer:
+def program_file(
+    search: Search, claim: Claim, found: ResolvedFile, found_by: str, capability: Optional[Capability]
+) -> Outcome:
     """Return *found* as the program that *claim* names, if it is for this machine; a script is for any."""
     ident = search.tree.ident(found.path)
     if isinstance(ident, ElfIdent) and ident.arch != search.arch:
@@ -256,16 +264,16 @@ def program(search: Search, claim: Claim, found: Found, found_by: str, capabilit
     return file._replace(names=(claim.name,), arch=search.arch)
 
 
-def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
+def find_files(search: Search, table: NameTable, claim: Claim) -> list[Outcome]:
     """Return the files that an absolute *claim* names: at their own path, or where this host's driver has them."""
     if not is_clean(claim.name):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
         return [claim.rejected("unclean-path", why, claim.name)]
-    places = _places(search, claim)
+    places = _paths_by_target(search, claim)
     if not places:
         found = search.tree.lenient.lstat(claim.name)
         if isinstance(found, Missing) and found.why == "forbidden":
-            return [claim.lost(found)]
+            return [claim.unreadable(found)]
         return [claim.absent("nothing matches" if set(claim.name) & set("*?[") else "it is not there")]
     capability = table.capability(claim)
     return [
@@ -274,40 +282,45 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
     ]
 
 
-def _places(search: Search, claim: Claim) -> dict[str, str]:
+def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
     """Return the paths on this host that *claim* means, each by its place in a container."""
     name = claim.name
     places: dict[str, str] = {}
-    passed = (PASSED_THROUGH,) if claim.kind == "own-path" else ()
-    for standard, own in (*data_places(name, search.beside), *passed):
+    passed = (PASSTHROUGH_PREFIXES,) if claim.kind == "own-path" else ()
+    for standard, own in (*data_prefix_pairs(name, search.libcuda_directories), *passed):
         tree = search.tree if own == standard else search.tree.lenient
         for path in glob(tree, own + name[len(standard) :]):
             places.setdefault(standard + path[len(own) :], path)
     # A file next to the libraries may have a link at the other of the two places: a second bind would be a second GPU.
     if not places and not glob(search.tree.lenient, name.replace("/usr/share/", "/etc/", 1)):  # the top of a .run
-        tops = ((top, file) for top in search.beside for file in search.tree.names(top) if file in RUN_DIRECTORY)
+        tops = (
+            (top, file)
+            for top in search.libcuda_directories
+            for file in search.tree.names(top)
+            if file in RUN_DIRECTORY
+        )
         for top, file in tops:
             if fnmatchcase(RUN_DIRECTORY[file], name):
                 places.setdefault(RUN_DIRECTORY[file], f"{top.rstrip('/')}/{file}")
     return places
 
 
-def _file(search: Search, claim: Claim, path: str, capability: Optional[Capability]) -> Answer:
+def _file(search: Search, claim: Claim, path: str, capability: Optional[Capability]) -> Outcome:
     """Return *path* as a file to be bound at the place that *claim* names."""
     found = search.tree.find(path)
     if isinstance(found, Missing):
-        return claim.lost(found, path)
+        return claim.unreadable(found, path)
     carried = driver_version_of(path)
     if carried and search.version and carried != search.version:
         detail = f"its name carries {carried}, the driver is {search.version}"
         return claim.rejected("other-driver-version", detail, path)
-    if found.stat.kind == "dir" and claim.name in SYSTEM_DIRECTORIES:
+    if found.stat.kind == "dir" and claim.name in UNBINDABLE_DIRECTORIES:
         return claim.rejected("system-directory", "binding it would hide the container's own", path)
-    file = claim.bindable(search.tree, found, found_by=path, capability=capability)
+    file = claim.to_file(search.tree, found, found_by=path, capability=capability)
     if isinstance(file, Decision):
         return file
     is_listed_directory = file.kind == "directory" and claim.kind == "own-path"
-    file = file._replace(version=carried, options=READ_ONLY if is_listed_directory else None)
+    file = file._replace(version=carried, options=READ_ONLY_OPTIONS if is_listed_directory else None)
     if file.kind != "file" or not path.endswith((".json", ".icd")):
         return file._replace(group=None)  # data is the host's in any case; manifests go with the libraries
     content = search.tree.read(found.path)

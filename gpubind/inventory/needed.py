@@ -12,18 +12,18 @@ from gpubind.model import (
     CAPABILITIES,
     Capability,
     Decision,
-    Found,
-    Group,
+    FileGroup,
     HostFile,
     Missing,
     Request,
+    ResolvedFile,
     RootedPath,
     Vendor,
 )
 
 
 def needed_files(
-    search: Search, request: Request, files: Iterable[HostFile], vendor: Vendor, group: Group
+    search: Search, request: Request, files: Iterable[HostFile], vendor: Vendor, group: FileGroup
 ) -> tuple[tuple[HostFile, ...], list[Decision]]:
     """Return the files that the loader opens for *files* (DT_NEEDED), claimed by those that need them, for the
     *group* of *vendor*.
@@ -35,13 +35,13 @@ def needed_files(
     capabilities = {file.path: file.capability for file in loaded}
     decisions: list[Decision] = []
     more: dict[str, HostFile] = {}
-    for needed in host_closure(search.tree, search.arch, capabilities, search.first):
+    for needed in host_closure(search.tree, search.arch, capabilities, search.preferred_directories):
         if needed.name in names:
             continue
         at = f"needed by {needed.wanted_by.rpartition('/')[2]}"
         claim = Claim("library-name", needed.name, "closure", at, vendor, group=group)
         found = needed.path and search.tree.find(needed.path)
-        if not isinstance(found, Found):
+        if not isinstance(found, ResolvedFile):
             detail = "this host has no such library; the image may have one"
             decisions.append(claim.absent(detail))
         elif search.other_release(found.path):

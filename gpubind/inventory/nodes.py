@@ -27,20 +27,20 @@ from gpubind.model import (
     Vendor,
 )
 from gpubind.model.files import noun_of
-from gpubind.model.findings import cases_of, finding
+from gpubind.model.findings import active_cases, finding
 from gpubind.model.layouts import DXG, TEGRA_CONTROL, TEGRA_RELEASE, WSL_LIBRARIES
 
 DRM = ("drm",)
 SOC_FAMILY = "/sys/devices/soc0/family"
 NVIDIA_MODULE = "/sys/module/nvidia"
 PCI_DEVICES = "/sys/bus/pci/devices"
-NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
+NVIDIA_PCI_CLASS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""
-_NEEDED = re.compile(rf"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap)|{TEGRA_CONTROL}")
+_CUDA_NODES = re.compile(rf"/dev/(nvidiactl|nvidia-uvm|dxg|nvmap)|{TEGRA_CONTROL}")
 """Without these, CUDA finds no GPU. What else a Jetson has for CUDA belongs to the same group."""
 
 
-class DriverNode(NamedTuple):
+class ExpectedNode(NamedTuple):
     """A node that a vendor's driver has, or should have."""
 
     path: str
@@ -65,7 +65,7 @@ class Devices(NamedTuple):
     """The nodes that the kernel forbids to this process, although mode and access control list allow them."""
 
 
-def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iterable[DriverNode]) -> Devices:
+def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iterable[ExpectedNode]) -> Devices:
     """Return *gpus*, and those of the nodes *expected* that exist, in their order. A node whose number differs from the
     kernel's is a finding, and is planned all the same.
     """
@@ -112,7 +112,7 @@ def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> 
     """Return the node at *source*, to be named as *claim* is; the caller adds the GPU and the capability."""
     found = host.dev.find(source)
     if isinstance(found, Missing):
-        return claim.lost(found, source)
+        return claim.unreadable(found, source)
     facts = found.stat
     if facts.kind not in ("char", "block"):
         return claim.rejected("no-device", f"{noun_of(facts.kind)}, not a device node", source)
@@ -161,8 +161,8 @@ def of_inventory(devices: Devices, every: Devices) -> dict[str, Any]:
     return {
         "devices": devices.nodes,
         "gpus": devices.gpus,
-        "confined": hides_some(devices),
-        "hidden": hidden_gpus(every),
+        "hides_gpus": hides_some(devices),
+        "hidden_gpu_indexes": hidden_gpus(every),
         "forbidden": every.forbidden,
     }
 
@@ -208,7 +208,7 @@ def _permission_finding(node: DeviceNode, *, by_group: bool, is_forbidden: bool)
     if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
         return
     # MIG's management nodes are root's by design; a render node matters to graphics only, except on a Jetson.
-    needed = node.gpu is not None or _NEEDED.fullmatch(node.target)
+    needed = node.gpu is not None or _CUDA_NODES.fullmatch(node.target)
     severity: Severity = "note" if is_seldom_used(node.target) else "warning"
     if needed and ("/dri/" not in node.target or node.capability is None):
         severity = "error"
@@ -216,7 +216,7 @@ def _permission_finding(node: DeviceNode, *, by_group: bool, is_forbidden: bool)
         severity = "warning" if "/card" in node.target or "/infiniband/" in node.target else "error"
     yield finding(
         "device-permission",
-        case=cases_of(
+        case=active_cases(
             ("amd", node.vendor == "amd"),
             ("intel", node.vendor == "intel"),
             ("group", by_group),
@@ -233,10 +233,10 @@ def _permission_finding(node: DeviceNode, *, by_group: bool, is_forbidden: bool)
 
 def is_seldom_used(path: str) -> bool:
     """Return whether the node *path* is for MIG's managers, or one of the many of a Jetson."""
-    return path.startswith(("/dev/nvidia-caps", "/dev/nvhost-", "/dev/nvgpu/")) and not _NEEDED.fullmatch(path)
+    return path.startswith(("/dev/nvidia-caps", "/dev/nvhost-", "/dev/nvgpu/")) and not _CUDA_NODES.fullmatch(path)
 
 
-def pci_displays(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
+def pci_devices(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
     """Return the PCI addresses of devices of vendor *maker* (`0x10de`) and *classes* (`0x03`), in order."""
     dev = host.lenient.dev  # a record has the class of displays only
     texts = ((address, dev.text(f"{PCI_DEVICES}/{address}/class")) for address in dev.names(PCI_DEVICES))
@@ -256,8 +256,8 @@ def is_for_guests(host: Host, address: str) -> bool:
 
 
 def unserved(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the addresses of `pci_displays` that no kernel driver has, but for those that are made for guests."""
-    dev, displays = host.lenient.dev, pci_displays(host, maker, classes)
+    """Return the addresses of `pci_devices` that no kernel driver has, but for those that are made for guests."""
+    dev, displays = host.lenient.dev, pci_devices(host, maker, classes)
     # The link to a driver may be hidden where the nodes that it makes are not.
     return tuple(
         address
@@ -299,7 +299,7 @@ def driver_kind(host: Host, kernel_version: Optional[str] = None) -> DriverKind:
     return "linux"
 
 
-def natural(name: str) -> list[tuple[int, str]]:
+def natural_sort_key(name: str) -> list[tuple[int, str]]:
     """Return a sort key with digits as numbers, so that nvidia10 comes after nvidia9."""
     parts = re.split(r"([0-9]+)", name)  # every second one is a number, of any length
     return [(len(number := part.lstrip("0")), number) if at % 2 else (-1, part) for at, part in enumerate(parts)]

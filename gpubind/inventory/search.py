@@ -13,18 +13,18 @@ from typing import Optional, Union
 
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_PATH, matching, read_ldcache
-from gpubind.formats.driver.names import STUBBED, driver_version_of
+from gpubind.formats.driver.names import STUB_PREFIXES, driver_version_of
 from gpubind.formats.elf.elf import NotElf
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor, architecture, finding
+from gpubind.model import Decision, Finding, Missing, ResolvedFile, RootedPath, Stat, Vendor, architecture, finding
 from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
     STANDARD_PROGRAMS,
     SUBDIRECTORIES,
-    WITHOUT_LD_CACHE,
-    programs_beside,
+    SYSTEMS_WITHOUT_LD_CACHE,
+    program_directories_of,
 )
 
 LD_CACHE = "ld.so.cache"
@@ -52,7 +52,7 @@ class Accepted(NamedTuple):
     """The driver version that its name carries."""
 
 
-class Refused(NamedTuple):
+class Rejected(NamedTuple):
     """Why a candidate's file is passed over."""
 
     rule: str
@@ -90,42 +90,42 @@ class Search:
         self.arch32 = architecture(self.arch).compat32
         self.compat32 = compat32
         self.cache = cache
-        self.first = first
+        self.preferred_directories = first
         self.directories = directories
-        self.others = others
+        self.excluded_directories = others
         on_path = (directory for directory in host.variable("PATH").split(":") if directory.startswith("/"))
-        self.beside = beside
-        own = (place for directory in beside for place in programs_beside(directory))
+        self.libcuda_directories = beside
+        own = (place for directory in beside for place in program_directories_of(directory))
         near = tuple(place for place in own if place not in STANDARD_PROGRAMS and self.tree.lenient.names(place))
         self.programs = tuple(dict.fromkeys((*(STANDARD_PROGRAMS if near else ()), *near, *programs, *on_path)))
         self.version = version
         self.is_windows = is_windows
-        self._judged: dict[str, Union[Accepted, Refused]] = {}
+        self._judged: dict[str, Union[Accepted, Rejected]] = {}
 
     @property
     def searched(self) -> tuple[str, ...]:
         """The places that are searched for libraries, in order."""
-        return (*self.first, *((LD_CACHE,) if self.cache else ()), *self.directories)
+        return (*self.preferred_directories, *((LD_CACHE,) if self.cache else ()), *self.directories)
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def search_summary(self) -> tuple[str, ...]:
         """The places for a message that nothing was found: the state of the ld cache, and the directories."""
         cache = "no usable ld.so.cache" if self.cache is None else f"{LD_CACHE} ({len(self.cache)} entries)"
-        return tuple(dict.fromkeys((cache, *self.first, *self.directories)))
+        return tuple(dict.fromkeys((cache, *self.preferred_directories, *self.directories)))
 
     def candidates(self, stems: frozenset[str]) -> Iterator[Candidate]:
         """Yield what may be one of *stems* (`libcuda.so`), or carries V: the ld cache in its order, which is ld.so's.
 
         Then the search directories in their order, each sorted.
         """
-        yield from self._in(self.first, stems)
+        yield from self._candidates_in(self.preferred_directories, stems)
         if self.cache is not None:
             for entry in matching(self.cache, sorted(stems)):
                 if entry.path.startswith("/"):
                     yield Candidate(entry.name, RootedPath(entry.path), LD_CACHE)
-        yield from self._in(self.directories, stems)
+        yield from self._candidates_in(self.directories, stems)
 
-    def _in(self, directories: Iterable[RootedPath], stems: frozenset[str]) -> Iterator[Candidate]:
+    def _candidates_in(self, directories: Iterable[RootedPath], stems: frozenset[str]) -> Iterator[Candidate]:
         suffix = f".so.{self.version}" if self.version else None
         for directory in directories:
             prefix = directory.rstrip("/") + "/"
@@ -134,50 +134,50 @@ class Search:
                 if end > 2 and (name[:end] in stems or (suffix and name.endswith(suffix))):
                     yield Candidate(name, RootedPath(prefix + name), directory)
 
-    def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
+    def judge(self, candidate: Candidate) -> Union[Accepted, Rejected]:
         """Return the file of *candidate* if it is a library for this machine, of this driver; else why not."""
         if candidate.found_by != LD_CACHE and candidate.name.partition(".so")[2].strip(".0123456789"):
-            return Refused(
+            return Rejected(
                 "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
             )
         found = self.tree.find(candidate.path)
         if isinstance(found, Missing):
             if found.why == "absent":
-                return Refused("dangling", f"{candidate.found_by} names it, but it leads nowhere")
-            return Refused(f"path-{found.why}", str(found))
+                return Rejected("dangling", f"{candidate.found_by} names it, but it leads nowhere")
+            return Rejected(f"path-{found.why}", str(found))
         real = found.path
-        if (candidate.name.startswith(STUBBED) or "/stubs/" in real) and self.tree.is_stub(real):
-            return Refused("stub", "a stand-in from the CUDA toolkit, for linking programs only; no driver", real)
+        if (candidate.name.startswith(STUB_PREFIXES) or "/stubs/" in real) and self.tree.is_stub(real):
+            return Rejected("stub", "a stand-in from the CUDA toolkit, for linking programs only; no driver", real)
         answer = self._judged.get(real)
         if answer is None:
             answer = self._judged[real] = self._judge_file(*found)
         return answer
 
-    def _judge_file(self, real: RootedPath, stat: Stat) -> Union[Accepted, Refused]:
+    def _judge_file(self, real: RootedPath, stat: Stat) -> Union[Accepted, Rejected]:
         ident = self.tree.ident(real)
         if isinstance(ident, Missing):
-            return Refused("unreadable", str(ident), real)
+            return Rejected("unreadable", str(ident), real)
         if isinstance(ident, NotElf):
-            return Refused(ident.rule, ident.detail, real)
+            return Rejected(ident.rule, ident.detail, real)
         arch = ident.arch
         if arch not in (self.arch, self.arch32):
-            return Refused("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real)
+            return Rejected("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real)
         name = real.rpartition("/")[2]
         version = driver_version_of(name)
         # Before the version: it has another one, and is not a second driver.
         if "/compat/" in real and name.startswith("libcuda.so"):
-            return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
+            return Rejected("cuda-compat", "a forward-compatibility library, not the driver's", real)
         if version and (self.version or self.is_windows) and version != self.version:
             driver = self.version or "that of Windows"
-            return Refused("other-driver-version", f"its name carries {version}, the driver is {driver}", real)
+            return Rejected("other-driver-version", f"its name carries {version}, the driver is {driver}", real)
         other = self.other_release(real)
         if other:
-            return Refused("other-rocm", f"of {other}, and another ROCm serves", real)
+            return Rejected("other-rocm", f"of {other}, and another ROCm serves", real)
         return Accepted(real, stat, arch, version)
 
     def other_release(self, real: RootedPath) -> Optional[RootedPath]:
         """Return the directory of another release than the one that serves, if *real* lies in one."""
-        return next((path for path in self.others if real.startswith(path + "/")), None)
+        return next((path for path in self.excluded_directories if real.startswith(path + "/")), None)
 
 
 def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
@@ -190,23 +190,25 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
     else:
         code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
     rejected = Decision(vendor, LD_CACHE_PATH, "rejected", code, "search", path=LD_CACHE_PATH, detail=why)
-    if isinstance(cache, Missing) and cache.why == "absent" and system_of(tree) in WITHOUT_LD_CACHE:
+    if isinstance(cache, Missing) and cache.why == "absent" and os_release_id(tree) in SYSTEMS_WITHOUT_LD_CACHE:
         return None, [], [rejected]
     where = tree.root.rstrip("/") + LD_CACHE_PATH
-    unusable = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig(tree.root))
+    unusable = finding(
+        code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig_command(tree.root)
+    )
     return None, [unusable], [rejected]
 
 
 _ID = re.compile(r"^ID=[\"']?([a-z0-9._-]+)", re.MULTILINE)
 
 
-def system_of(tree: Tree) -> str:
+def os_release_id(tree: Tree) -> str:
     """Return the system's ID in os-release(5): `debian`; empty if it says none."""
     found = _ID.search(tree.lenient.text("/etc/os-release") or "")
     return "" if found is None else found.group(1)
 
 
-def ldconfig(root: str) -> str:
+def ldconfig_command(root: str) -> str:
     """Return the command that recreates the ld cache of *root*."""
     from shlex import quote  # few hosts need it made
 
@@ -222,4 +224,4 @@ def existing_directories(
     """
     there = (directory.rstrip("/") for directory in directories if tree.has(directory))
     found = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in there for sub in below)
-    return tuple(dict.fromkeys(one.path for one in found if isinstance(one, Found) and one.stat.kind == "dir"))
+    return tuple(dict.fromkeys(one.path for one in found if isinstance(one, ResolvedFile) and one.stat.kind == "dir"))

@@ -33,9 +33,9 @@ def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) ->
     Errors: those of `choose`; `HostReadError` (code `stale-cdi-device`) if no library of a named device is left.
     """
     from gpubind.inventory.cdi.devices import driver_claims, other_inventory
-    from gpubind.inventory.cdi.specs import REFRESH, choose, stale_findings
+    from gpubind.inventory.cdi.specs import REGENERATE_HINT, choose_devices, stale_findings
 
-    choice = choose(host, request)
+    choice = choose_devices(host, request)
     if isinstance(choice, PassedOver):
         return [nvidia.read_inventory(host, request, listfile, choice)]
     inventories = []
@@ -44,7 +44,9 @@ def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) ->
         if isinstance(serving, PassedOver) and request.cdi_devices:
             # Another source would provide the driver, but with every GPU.
             what = f"nothing is left of what `{choice.driver_names[0]}` brings"
-            raise HostReadError("stale-cdi-device", what, where=choice.driver[0].at, why=serving.why, hint=REFRESH)
+            raise HostReadError(
+                "stale-cdi-device", what, where=choice.driver[0].at, why=serving.why, hint=REGENERATE_HINT
+            )
         inventories.append(nvidia.read_inventory(host, request, listfile, serving))
     if choice.others:
         inventories.append(other_inventory(host, choice))
@@ -61,11 +63,11 @@ def _completed_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inv
     A list that a user or a site gives takes precedence.
     """
     from gpubind.inventory.cdi.devices import driver_claims
-    from gpubind.inventory.cdi.specs import choose
+    from gpubind.inventory.cdi.specs import choose_devices
 
     if not host.liblist(nvidia.LIST_NAME).shipped:
         return inventory
-    choice = choose(host.lenient, request)
+    choice = choose_devices(host.lenient, request)
     serving = None if isinstance(choice, PassedOver) or not choice.driver else driver_claims(host, choice)
     if serving is None or isinstance(serving, PassedOver):
         return inventory

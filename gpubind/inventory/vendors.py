@@ -16,7 +16,7 @@ from gpubind.model import VENDORS, Finding, Inventory, Request, Vendor, finding
 from gpubind.model.vendors import VENDOR_ROWS
 
 
-class Surveyed(NamedTuple):
+class HostInventories(NamedTuple):
     """The inventories of a host."""
 
     inventories: tuple[Inventory, ...]
@@ -24,7 +24,7 @@ class Surveyed(NamedTuple):
     """About each vendor that was asked for by name and is not there, while another is."""
 
 
-def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Surveyed:
+def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] = None) -> HostInventories:
     """Return the inventory of each vendor that *request* names, or, if it names none, of each that this host has.
 
     Beside another vendor's, what is there without having been bought for computing is ignored: AMD's user space without
@@ -48,9 +48,9 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
         except NothingToBindError as error:
             errors.append((vendor, error))
     if not inventories:
-        raise errors[0][1] if len(errors) == 1 else _none_at_all([error for _, error in errors])
-    findings = [nothing_to_bind(error, vendor) for vendor, error in errors if named]
-    return Surveyed(tuple(inventories), tuple(findings))
+        raise errors[0][1] if len(errors) == 1 else _merge_errors([error for _, error in errors])
+    findings = [nothing_to_bind_finding(error, vendor) for vendor, error in errors if named]
+    return HostInventories(tuple(inventories), tuple(findings))
 
 
 def _is_used_beside(host: Host, vendor: Vendor) -> bool:
@@ -67,13 +67,13 @@ def _function(name: str) -> Callable[..., Any]:
     return made
 
 
-def nothing_to_bind(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:
+def nothing_to_bind_finding(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:
     """Return the finding that a host has no driver and no device."""
     where, what, why, hint = error.where, error.what, error.why, error.hint
     return finding(error.code, subject="host", vendor=vendor, where=where, what=what, why=why, hint=hint)
 
 
-def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
+def _merge_errors(errors: list[NothingToBindError]) -> NothingToBindError:
     what, why, hint = ("; ".join(texts) for texts in zip(*((e.what, e.why, e.hint) for e in errors)))
     where = ", ".join(dict.fromkeys(place for error in errors for place in error.where.split(", ")))
     return NothingToBindError(errors[0].code, what, where=where, why=why, hint=hint)

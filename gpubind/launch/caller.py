@@ -18,7 +18,7 @@ from gpubind.machine.answers import answer_in, could_not_look, exists, facts, is
 from gpubind.machine.regular import read_regular
 from gpubind.machine.trust import acts_as_root
 from gpubind.model import HostPath, Plan
-from gpubind.runtimes.cmdline.reader import Line
+from gpubind.runtimes.cmdline.reader import ParsedCommandLine
 from gpubind.runtimes.runtime import CallerFacts, Runtime, RuntimeFacts, Start, UserOptions
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
@@ -45,14 +45,16 @@ def begin(
     version, site = None, None
     tree, is_live = host.local, host.local is not None
     is_here = program is not None and is_live
-    if program is not None and program.startswith("/") and runtime.asks_version:
+    if program is not None and program.startswith("/") and runtime.needs_version:
         runtime, version = runtime.identify(probe_version(program))
         site = _site(runtime)
-    options = runtime.options_of(arguments, environ)
-    _need_whole(runtime.line_of(arguments))
+    options = runtime.user_option_values(arguments, environ)
+    _need_whole(runtime.parse_user_options(arguments))
     here = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
-    nodes = () if tree is None else tuple(tree.real(path) for named in runtime.nodes for path in glob(tree, named))
+    nodes: tuple[HostPath, ...] = ()
+    if tree is not None:
+        nodes = tuple(tree.real(path) for named in runtime.extra_nodes for path in glob(tree, named))
     caller = CallerFacts(
         environ=environ,
         home=_home(),
@@ -65,13 +67,13 @@ def begin(
     )
     known = RuntimeFacts(
         version=version,
-        site=site or {},
+        site_config=site or {},
         texts=texts_of(runtime, environ, host),
-        machine=host.uname.machine,
+        architecture=host.uname.machine,
         nodes=nodes,
-        files=tuple(HostPath(path) for path in runtime.files if not is_live or exists(path)),
-        inits=tuple(HostPath(path) for path in runtime.inits if may(path, os.X_OK)) if is_live else (),
-        tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,
+        files=tuple(HostPath(path) for path in runtime.extra_files if not is_live or exists(path)),
+        inits=tuple(HostPath(path) for path in runtime.init_programs if may(path, os.X_OK)) if is_live else (),
+        tools=tuple(map(HostPath, filter(exists, runtime.required_tools(environ)))) if is_here else None,
         remote=remote_of(runtime, environ, own) if is_live else None,
         has_selinux=is_here and _text_if_there("/sys/fs/selinux/enforce") == "1",
     )
@@ -80,14 +82,14 @@ def begin(
 
 def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
     """Return the settings of the site for *runtime*; None if it has none."""
-    if runtime.site is None or not exists(runtime.site):
+    if runtime.site_config_path is None or not exists(runtime.site_config_path):
         return None
-    return runtime.parse_site(_text(read_file(runtime.site, TEXT_LIMIT)))
+    return runtime.parse_site(_text(read_file(runtime.site_config_path, TEXT_LIMIT)))
 
 
 def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:
     """Return what sends *runtime* to another machine's daemon; None if nothing does. *own*: as for `begin`."""
-    return runtime.remote(environ, _text_if_there, own)
+    return runtime.remote_daemon(environ, _text_if_there, own)
 
 
 def texts_of(runtime: Runtime, environ: Mapping[str, str], host: Host) -> Mapping[str, str]:
@@ -130,14 +132,14 @@ def _read_env_files(
     return values, unread
 
 
-def _need_whole(line: Line) -> None:
+def _need_whole(line: ParsedCommandLine) -> None:
     """Errors: `UsageError` for a --backend-arg with which the program would misread the arguments after it."""
-    if line.trouble is not None:
-        what = f"`{line.words[line.trouble.at]}` of --backend-arg lacks its value"
+    if line.error is not None:
+        what = f"`{line.argv[line.error.position]}` of --backend-arg lacks its value"
         hint = "give the value in the same argument, --backend-arg=--bind=/a:/b, or in one more --backend-arg after it"
         raise UsageError("incomplete-argument", what, hint=hint)
-    left = [line.words[at] for at in line.others] or line.words[line.end :]  # a lone `--`, too
-    if left and not line.skipped:
+    left = [line.argv[at] for at in line.operand_indexes] or line.argv[line.insert_index :]  # a lone `--`, too
+    if left and not line.skipped_errors:
         what = f"`{left[0]}` of --backend-arg is not an option: the program would take it for the image"
         raise UsageError("incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD follow them")
 

@@ -11,7 +11,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.image.reference import FILE_FORMS, ImageForm, ImageReference, parse_reference
 from gpubind.launch.execute import find_program
 from gpubind.machine.answers import lexists, why_absent
-from gpubind.runtimes import RUNTIMES, known_runtime
+from gpubind.runtimes import RUNTIMES, get_runtime
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.runtime import Runtime
 
@@ -40,7 +40,7 @@ def read_start(
     chosen = None
     if backend == "auto":
         chosen = _automatic(action, words, environ, elsewhere=elsewhere)
-    runtime = chosen.runtime if chosen is not None else known_runtime(backend, "auto")
+    runtime = chosen.runtime if chosen is not None else get_runtime(backend, "auto")
     options, rest = _own_options(runtime, action, words)
     argv = need_command(action, rest)
     image = chosen.image if chosen is not None and chosen.word == rest[0] else parse_reference(rest[0], runtime)
@@ -97,12 +97,12 @@ def choose_runtime(word: str, environ: Mapping[str, str], *, elsewhere: bool = F
         why = "the usual one for such an image: none is in PATH here"
         found = RUNTIMES[next(_starting(form))]
         return ChosenRuntime(found, parse_reference(word, found), why, word)
-    if image.form is None and found.store is not None and not any(form in found.images for form in FILE_FORMS):
-        from gpubind.image.open import nearest
+    if image.form is None and found.store is not None and not any(form in found.image_forms for form in FILE_FORMS):
+        from gpubind.image.open import suggest_path
 
         # Its store would look for an image that is called so, and blame the network.
         why = f"{why_absent(word)}, and {found.name} starts no files"
-        hint = nearest(word) or f"look at the path; an image of {found.name}'s store has a name without a path"
+        hint = suggest_path(word) or f"look at the path; an image of {found.name}'s store has a name without a path"
         raise HostReadError("no-image", "the image cannot be read", where=word, why=why, hint=hint)
     is_plain = form == "directory" and found.store is not None and not image.is_path
     image = parse_reference(f"./{word}" if is_plain else word, found)
@@ -162,7 +162,7 @@ def _own_options(runtime: Runtime, action: Action, words: tuple[str, ...]) -> tu
 def _starting(form: Optional[ImageForm]) -> Iterator[str]:
     """Yield the names of the runtimes that start images of *form*, in the table's order; None: any but a bundle."""
     for name in RUNTIMES:
-        if ("bundle" not in RUNTIMES[name].images) if form is None else form in RUNTIMES[name].images:
+        if ("bundle" not in RUNTIMES[name].image_forms) if form is None else form in RUNTIMES[name].image_forms:
             yield name
 
 

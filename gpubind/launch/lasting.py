@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Optional, Union
 from gpubind.launch.target import StartRequest, StartTarget
 from gpubind.model import Plan, Severity, Vendor
 from gpubind.model.notice import Notice
-from gpubind.runtimes.runtime import Prepared, Runtime, Start
+from gpubind.runtimes.runtime import PreparedStart, Runtime, Start
 
 if TYPE_CHECKING:
     from gpubind.inventory.cdi.specs import LoadedSpec, Registry
@@ -38,8 +38,8 @@ def restarts(start: Start, container: Literal["removed", "kept", "created"]) -> 
 
 
 def for_each_start(
-    request: StartRequest, target: StartTarget, prepared: Prepared, *, has_nodes: bool = False
-) -> Prepared:
+    request: StartRequest, target: StartTarget, prepared: PreparedStart, *, has_nodes: bool = False
+) -> PreparedStart:
     """Return *prepared* with CDI devices in place of the plan's paths, where the container is started again and they
     give the same GPUs. A message has the reason if they do not.
 
@@ -51,12 +51,12 @@ def for_each_start(
     is_fit = not has_nodes and not request.elsewhere and "cdi-spec-dir" not in request.own
     found = _devices(prepared) if is_fit else "gpubind uses none for such a line"
     if not isinstance(found, str):
-        return prepared._replace(words=start.runtime.by_device(found, plan, start))
+        return prepared._replace(arguments=start.runtime.by_device(found, plan, start))
     request.report(Notice("note", "cdi-device", f"no CDI device takes the place of paths: {found}", is_detail=True))
     return prepared
 
 
-def _devices(prepared: Prepared) -> Union[tuple[str, ...], str]:
+def _devices(prepared: PreparedStart) -> Union[tuple[str, ...], str]:
     """Return the CDI devices with which the engine gives the GPUs of the plan at each start; or why there are none."""
     from gpubind.formats.driver.cdi import KINDS
     from gpubind.rules.preflight import Preflight
@@ -120,7 +120,7 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
 def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
     """Return whether a device of *loaded* starts now, and brings what the plan requires. The engine runs its hooks."""
     from gpubind.formats.driver.cdi import VERSIONS
-    from gpubind.inventory.cdi.specs import gone, stale_findings
+    from gpubind.inventory.cdi.specs import missing_paths, stale_findings
 
     plan, release = preflight.plan, preflight.release(engine)
     if release is None or VERSIONS.index(loaded.spec.version) > VERSIONS.index(release.reads):
@@ -131,4 +131,4 @@ def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
     hooks = (hook.path for edits in loaded.edits for hook in edits.hooks)
     version = next((planned.driver.kernel_version for planned in plan.drivers), None)
     is_stale = stale_findings(preflight.host, [loaded], version, plan.gpus, "warning")
-    return not is_stale and all(m.source in sources for m in wanted) and not gone(preflight.host, hooks)
+    return not is_stale and all(m.source in sources for m in wanted) and not missing_paths(preflight.host, hooks)

@@ -19,7 +19,7 @@ from gpubind.machine import system
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.trust import is_obeyed
 from gpubind.model import HostPath
-from gpubind.model.digest import hash_of
+from gpubind.model.digest import sha256_hex
 
 _LENGTH = 16
 """Digits of the hash in a name."""
@@ -94,7 +94,7 @@ def _other(path: str) -> OutputError:
 
 
 def _digest(links: Mapping[str, HostPath]) -> str:
-    return hash_of("".join(f"{name}\0{links[name]}\0" for name in sorted(links)))[:_LENGTH]
+    return sha256_hex("".join(f"{name}\0{links[name]}\0" for name in sorted(links)))[:_LENGTH]
 
 
 def _links_in(directory: str) -> Optional[dict[str, HostPath]]:

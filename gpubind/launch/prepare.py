@@ -1,6 +1,6 @@
 """Prepare a start: `prepare` makes the plan for it, its generated files and its arguments.
 
-`begin` (caller) -> `plan_start` -> `staged` -> `Prepared`. A check stops before anything is written: `preflight_on`.
+`begin` (caller) -> `plan_start` -> `staged` -> `PreparedStart`. A check stops before any write: `preflight_on`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gpubind.launch.stage import stage_in, stage_skeleton
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import CAPABILITIES, ContainerPath, HostPath, ImageFacts, Plan, Request, RootedPath
 from gpubind.planner.placement import Layout
-from gpubind.planner.planning import Query, plan_host, plan_or_empty
+from gpubind.planner.planning import PlanQuery, plan_host, plan_or_empty
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.runtime import NO_STAGE, Prepared, Runtime, Stage, Start
+from gpubind.runtimes.runtime import NO_STAGE, PreparedStart, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
@@ -72,7 +72,7 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
     images = {*facts.env, *facts.undecided} if facts is not None else set[str]()
     if host.local is None:
         return host
-    if start.is_entered or any(start.runtime.overrides(start, name) for name in GPU_VARIABLES):
+    if start.is_entered or any(start.runtime.hides_caller_variable(start, name) for name in GPU_VARIABLES):
         return without_choice(host)
     if images.intersection(LIBRARY_VARIABLES):
         return without_choice(host)
@@ -125,7 +125,7 @@ def write_generated(
 
 def prepare(
     host: Host,
-    query: Query,
+    query: PlanQuery,
     start: Start,
     image: Optional[Image],
     files: Files,
@@ -133,7 +133,7 @@ def prepare(
     or_empty: bool = False,
     require_gpu: bool = False,
     in_line: bool = False,
-) -> Prepared:
+) -> PreparedStart:
     """Return *start* of *image* with the plan for it, its generated files, and its arguments.
 
     *or_empty*: the plan is empty where there is nothing to bind. *in_line*: the arguments are for the user's own
@@ -146,13 +146,15 @@ def prepare(
     return with_words(host, plan, start, image, files, in_line=in_line)
 
 
-def plan_start(host: Host, query: Query, start: Start, image: Optional[Image], *, or_empty: bool) -> tuple[Host, Plan]:
+def plan_start(
+    host: Host, query: PlanQuery, start: Start, image: Optional[Image], *, or_empty: bool
+) -> tuple[Host, Plan]:
     """Return the host as *start* sees it, and the plan. *or_empty*: as `plan_or_empty`.
 
     Errors: as `plan_host`; `UsageError` (code `like-in-words`) for the plan of another program.
     """
     if query.request.like is not None:
-        what = f"{query.spelled('like')} shows what a program would bind, and starts no container"
+        what = f"{query.option_name('like')} shows what a program would bind, and starts no container"
         raise UsageError("like-in-words", what, hint="leave it out")
     host = host_for(host, start, image)
     start = in_image(start, image)
@@ -162,7 +164,7 @@ def plan_start(host: Host, query: Query, start: Start, image: Optional[Image], *
 
 def _requested(host: Host, request: Request, start: Start) -> Request:
     """Return *request* with what the runtime's own GPU flag would do here besides, by its site and the user."""
-    named = (RootedPath(path) for path in start.runtime.library_path(start))
+    named = (RootedPath(path) for path in start.runtime.site_library_path(start))
     there = tuple(path for path in named if host.driver.has(path))
     caps = CAPABILITIES if request.caps is None and start.runtime.wants_compat32(start) else request.caps
     return request._replace(caps=caps, library_path=(*request.library_path, *there))
@@ -170,17 +172,17 @@ def _requested(host: Host, request: Request, start: Start) -> Request:
 
 def with_words(
     host: Host, plan: Plan, start: Start, image: Optional[Image], files: Files, *, in_line: bool = False
-) -> Prepared:
+) -> PreparedStart:
     """Return *start* with *plan*, its generated files and its arguments. Errors: as `prepare`."""
     start = in_image(start, image)
     stage = staged(plan, start, files)
     if host.local is None and start.bundle is not None:
         start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
-    words = (start.runtime.in_line if in_line else start.runtime.words)(plan, start, stage)
+    words = (start.runtime.arguments_in_line if in_line else start.runtime.arguments)(plan, start, stage)
     if words is None:
         what = "the format edits the configuration of an image, and no image is named"
         raise UsageError("format-without-image", what, hint=f"give --image: {start.runtime.image_hint}")
-    return Prepared(words, start, host, plan, image, in_line and start.runtime.reads_line)
+    return PreparedStart(words, start, host, plan, image, in_line and start.runtime.inserts_into_line)
 
 
 def in_image(start: Start, image: Optional[Image]) -> Start:
@@ -190,8 +192,8 @@ def in_image(start: Start, image: Optional[Image]) -> Start:
 
 def staged(plan: Plan, start: Start, files: Files) -> Stage:
     """Return the generated files of the plan and of the runtime, where *files* says that they are written."""
-    contents = {**plan.generated, **start.runtime.generated(plan, start)}
-    mount_points = start.runtime.skeleton(plan, start)
+    contents = {**plan.generated, **start.runtime.generated_files(plan, start)}
+    mount_points = start.runtime.mount_point_files(plan, start)
     environ = start.caller.environ if files.environ is None else files.environ
     places = write_generated(contents, environ, files)
     skeleton = HostPath("<generated>") if mount_points else None
@@ -219,7 +221,7 @@ def _need_gpu(plan: Plan) -> None:
 
 def preflight_on(
     host: Host,
-    asked: Union[Query, Plan],
+    asked: Union[PlanQuery, Plan],
     image: Optional[Image] = None,
     runtime: Optional[Runtime] = None,
     arguments: tuple[str, ...] = (),
@@ -250,7 +252,7 @@ def preflight_on(
     if start is not None:
         start = _asked(in_image(start, image), image)
         stage = staged(plan, start, Files(write=False))
-        own_mounts = start.runtime.own_mounts(plan, start) if host.local is not None else None
+        own_mounts = start.runtime.base_mounts(plan, start) if host.local is not None else None
     elif runtime is None and host.local is not None and program is not None:
         own_mounts = _usual_mounts(plan, host)
     return preflight(
@@ -301,4 +303,4 @@ def _usual_mounts(plan: Plan, host: Host) -> Optional[OwnMounts]:
     environ = environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
     usual = RUNTIMES[USUAL]
-    return usual.own_mounts(plan, begin(usual, None, (), places, host))
+    return usual.base_mounts(plan, begin(usual, None, (), places, host))

@@ -19,7 +19,7 @@ from gpubind.machine.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.machine.writing import make_ours
 from gpubind.machine.writing import put as put_file
 from gpubind.model import ContainerPath, HostPath
-from gpubind.model.digest import hash_of, sha256
+from gpubind.model.digest import sha256, sha256_hex
 
 LAST_RESORT = "/tmp"
 SKELETONS_LIMIT = 16
@@ -83,7 +83,7 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
     Its name is a hash of the places. One that was changed is not used, and another one is made.
     """
     ordered = sorted(set(places))
-    name = hash_of("\0".join(ordered)) + "-skeleton"
+    name = sha256_hex("\0".join(ordered)) + "-skeleton"
     return _in_first_place(lambda place: _put_skeleton(place, name, ordered), environ)
 
 

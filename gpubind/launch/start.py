@@ -14,10 +14,10 @@ from gpubind.launch.stage import stage_alone
 from gpubind.launch.target import StartRequest, StartTarget, with_target
 from gpubind.machine import system
 from gpubind.machine.listener import cannot_sign, has_command
-from gpubind.model import counted
+from gpubind.model import with_count
 from gpubind.model.notice import Notice, ignore
 from gpubind.runtimes.cmdline.programs import Action
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Prepared, Runtime
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Command, PreparedStart, Runtime, StartCall
 
 if TYPE_CHECKING:
     from gpubind.model import Finding
@@ -65,15 +65,15 @@ def _planned(request: StartRequest, action: Action, line: StartLine, target: Sta
     prepared = prepare_start(request, target)
     prepared = for_each_start(request, target, prepared)
     token = "ID" if request.dry_run else system.token()
-    call = Call(target.program, action, line.image.word, line.argv, token, system.is_terminal(0))
-    command = prepared.start.runtime.command(call, prepared.start, prepared.words)
+    call = StartCall(target.program, action, line.image.word, line.argv, token, system.is_terminal(0))
+    command = prepared.start.runtime.start_command(call, prepared.start, prepared.arguments)
     if not request.dry_run and any(token in word for word in command.argv):
         cannot_sign("the container has a name for this start only")
     inspect_start(request, target, prepared, line.argv[0] if action == "exec" else None)
     return command
 
 
-def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool = False) -> Prepared:
+def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool = False) -> PreparedStart:
     """Return the start of *target* with its plan, an empty one where there is nothing to bind.
 
     *in_line*: its arguments are for the user's own command line. Errors: `CheckError` (code `gpu-required`),
@@ -103,21 +103,21 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
         require_gpu=request.require_gpu,
         in_line=in_line,
     )
-    plan, words = prepared.plan, prepared.words
+    plan, words = prepared.plan, prepared.arguments
     if not (plan.drivers or request.check):
         plan = plan._replace(findings=tuple(one._replace(severity="warning") for one in plan.findings))
-    return prepared._replace(plan=plan, words=words._replace(options=(*words.options, *target.options)))
+    return prepared._replace(plan=plan, arguments=words._replace(options=(*words.options, *target.options)))
 
 
-def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared, program: Optional[str]) -> None:
+def inspect_start(request: StartRequest, target: StartTarget, prepared: PreparedStart, program: Optional[str]) -> None:
     """Check *prepared* if that is requested, look for *program* in the image, and report findings.
 
     Errors: `CheckError` (code `check-failed`); `CommandError` for a program that the image lacks, if the exit code of
     the runtime would not tell.
     """
-    plan, words, image = prepared.plan, prepared.words, prepared.image
+    plan, words, image = prepared.plan, prepared.arguments, prepared.image
     # Only the user knows the files of a container that the user's own line makes.
-    hides = target.runtime.limits.hides_missing_command and not prepared.has_arguments
+    hides = target.runtime.limits.hides_missing_command and not prepared.includes_user_options
     if request.check:
         _need_no_error(request, preflight_of(prepared, target.runtime, program))
         return
@@ -136,7 +136,7 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
         raise missing
 
 
-def preflight_of(prepared: Prepared, runtime: Runtime, program: Optional[str] = None) -> Preflight:
+def preflight_of(prepared: PreparedStart, runtime: Runtime, program: Optional[str] = None) -> Preflight:
     """Return what the rules inspect of *prepared*."""
     from gpubind.rules.preflight import preflight
 
@@ -147,8 +147,8 @@ def preflight_of(prepared: Prepared, runtime: Runtime, program: Optional[str] = 
         backend=runtime.name,
         start=prepared.start,
         program=program,
-        own_mounts=prepared.start.runtime.own_mounts(prepared.plan, prepared.start),
-        words=prepared.words,
+        own_mounts=prepared.start.runtime.base_mounts(prepared.plan, prepared.start),
+        words=prepared.arguments,
     )
 
 
@@ -193,7 +193,7 @@ def _need_no_error(request: StartRequest, found: Preflight) -> None:
     if errors:
         raise CheckError(
             "check-failed",
-            f"the check found {counted(len(errors), 'error')}; nothing was started",
+            f"the check found {with_count(len(errors), 'error')}; nothing was started",
             findings=errors,
             why=", ".join(dict.fromkeys(finding.code for finding in errors)),
             hint="`gpubind explain CODE` says what to do; without --check the container is started all the same",

@@ -18,8 +18,8 @@ from gpubind.machine.answers import is_file, lexists
 from gpubind.machine.budget import TIMES_LIMIT, renew, tell
 from gpubind.model.environ import changed
 from gpubind.model.notice import Message, Notice, ignore
-from gpubind.planner.planning import Query
-from gpubind.runtimes.runtime import Pull, Runtime, When
+from gpubind.planner.planning import PlanQuery
+from gpubind.runtimes.runtime import PullCommand, PullPolicy, Runtime
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
@@ -46,7 +46,7 @@ class StartRequest(NamedTuple):
     """A request for a start."""
 
     open_host: Callable[[], Host]
-    query: Query
+    query: PlanQuery
     environ: Mapping[str, str]
     """The caller's environment."""
     arguments: tuple[str, ...] = ()
@@ -157,9 +157,9 @@ def _in_storage(request: StartRequest, target: StartTarget, image: ImageReferenc
     any name there.
     """
     runtime, environ = target.runtime, request.environ
-    options, texts = runtime.options_of(request.arguments, environ), texts_of(runtime, environ, target.host)
+    options, texts = runtime.user_option_values(request.arguments, environ), texts_of(runtime, environ, target.host)
     place = runtime.stored_image(image, options, changed(environ, values={"UID": str(system.effective_user())}), texts)
-    is_stored = place is not None and ("directory" not in runtime.images or lexists(place))
+    is_stored = place is not None and ("directory" not in runtime.image_forms or lexists(place))
     return image if place is None or not is_stored else ImageReference(place, "container")
 
 
@@ -191,12 +191,12 @@ def with_target(
 
 def _can_be_blind(runtime: Runtime) -> bool:
     """Return whether a start by *runtime* can be planned without inspecting the image."""
-    return runtime.fetches or runtime.store is not None
+    return runtime.can_pull or runtime.store is not None
 
 
 def _has_prefix(image: ImageReference, runtime: Runtime) -> bool:
     """Return whether *image* begins with its kind, in a form that *runtime* reads."""
-    return image.form in ("layout", "archive", "registry") and image.form in runtime.images
+    return image.form in ("layout", "archive", "registry") and image.form in runtime.image_forms
 
 
 def _with_stored(
@@ -204,22 +204,22 @@ def _with_stored(
 ) -> StartTarget:
     """Return *target* with *image* of the runtime's store, pulled if the runtime itself would pull it."""
     runtime, name = target.runtime, image.name
-    if request.own.keys() & set(runtime.other_stores) or remote_of(runtime, request.environ) is not None:
+    if request.own.keys() & set(runtime.store_options) or remote_of(runtime, request.environ) is not None:
         return target
-    pull = runtime.pull(runtime.options_of(request.arguments, request.environ), request.own, name)
-    when = pull.when if may_pull and not request.dry_run else "never"
+    pull = runtime.pull(runtime.user_option_values(request.arguments, request.environ), request.own, name)
+    when = pull.policy if may_pull and not request.dry_run else "never"
     if when == "newer":
         when, name, more = _newer(pull, target.program, name, request.environ)
         target = target._replace(options=more)
     elif when == "always":
         name = _pull(pull, target.program, name, request.environ)
-        target = target._replace(options=pull.no_more)
+        target = target._replace(options=pull.no_repeat_options)
     try:
         return target._replace(image=_open(request, target, image._replace(name=name), DAMAGE))
     except HostReadError as error:
         if when == "missing" and isinstance(error, NotStoredError):
             name = _pull(pull, target.program, name, request.environ)
-            target = target._replace(options=pull.no_more)
+            target = target._replace(options=pull.no_repeat_options)
             return _with_stored(request, target, image._replace(name=name), may_pull=False)
         if request.check:
             raise
@@ -228,13 +228,13 @@ def _with_stored(
         return target._replace(options=(), is_unknown=True)
 
 
-def _pull(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> str:
+def _pull(pull: PullCommand, program: str, image: str, environ: Mapping[str, str]) -> str:
     """Return the name or ID of *image* in the store, after *program* has pulled it in the caller's terminal.
 
     Errors: `HostReadError` (code `image-store`), `StartError`.
     """
     tell("")  # the program writes on the terminal now
-    status, printed = run_in_front((program, *pull.words), environ, keeps_output=pull.prints_name)
+    status, printed = run_in_front((program, *pull.args), environ, keeps_output=pull.prints_name)
     names = printed.decode("utf-8", "surrogateescape").split()
     if status == 0:
         return names[-1] if names else image
@@ -243,7 +243,9 @@ def _pull(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> s
     raise HostReadError("image-store", "the image cannot be pulled", where=image, why=why)
 
 
-def _newer(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> tuple[When, str, tuple[str, ...]]:
+def _newer(
+    pull: PullCommand, program: str, image: str, environ: Mapping[str, str]
+) -> tuple[PullPolicy, str, tuple[str, ...]]:
     """Return when *image* is still to be pulled, its name or ID in the store, and more options for the start.
 
     Where the store has it, *program* fetches a newer one. One that cannot be fetched is not an error: the program is as
@@ -254,7 +256,7 @@ def _newer(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> 
         return "missing", image, ()
     status, printed = run_in_front((program, *pull.again), environ, keeps_output=True, is_silent=True)
     names = printed.decode("utf-8", "surrogateescape").split()
-    return ("never", names[-1], pull.no_more) if status == 0 and names else ("never", image, ())
+    return ("never", names[-1], pull.no_repeat_options) if status == 0 and names else ("never", image, ())
 
 
 def _open_path(request: StartRequest, target: StartTarget, image: ImageReference) -> Optional[Image]:
@@ -264,7 +266,7 @@ def _open_path(request: StartRequest, target: StartTarget, image: ImageReference
     is_directory = form in DIRECTORY_FORMS
     need_form(image, runtime)
     tolerated: tuple[type[GpubindError], ...] = DAMAGE
-    if has_prefix or (runtime.fetches and not is_directory and (request.dry_run or not _is_missing(image, runtime))):
+    if has_prefix or (runtime.can_pull and not is_directory and (request.dry_run or not _is_missing(image, runtime))):
         if form not in (*FILE_FORMS, "layout", "archive"):
             if request.check:
                 text = f"`{image.text}` is not a file here; only the host is checked"
@@ -282,7 +284,7 @@ def _is_missing(image: ImageReference, runtime: Runtime) -> bool:
 
     A word with a colon may be of a kind that only the runtime knows.
     """
-    if image.form not in (None, "reference") or "reference" in runtime.images:
+    if image.form not in (None, "reference") or "reference" in runtime.image_forms:
         return False
     return not (":" in image.text and not image.is_path) and not lexists(image.text)
 
@@ -316,20 +318,20 @@ def _open(
 def need_form(image: ImageReference, runtime: Runtime) -> None:
     """Errors: `HostReadError` (code `no-image`) for a file or directory that *runtime* does not start."""
     forms = DIRECTORY_FORMS if image.form in DIRECTORY_FORMS else (image.form,)
-    if image.is_here and not any(form in runtime.images for form in forms):
+    if image.is_local_file and not any(form in runtime.image_forms for form in forms):
         raise _no_such_form(image, runtime)
 
 
 def need_kind(opened: Image, image: ImageReference, runtime: Runtime) -> None:
     """Errors: `HostReadError` (code `no-image`) for an image of a kind that *runtime* does not start by its path."""
     kind = opened.facts.kind
-    if opened.bundle is None and runtime.images == ("bundle",):
+    if opened.bundle is None and runtime.image_forms == ("bundle",):
         what = f"{runtime.title} starts only OCI bundles, and this is not one"
         raise HostReadError("no-image", what, where=image.text, hint=runtime.image_hint)
-    if opened.bundle is not None and "bundle" not in runtime.images:
+    if opened.bundle is not None and "bundle" not in runtime.image_forms:
         hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
         raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image.text, hint=hint)
-    if kind in _PREFIXES and "layout" in runtime.images:
+    if kind in _PREFIXES and "layout" in runtime.image_forms:
         what = f"{runtime.title} starts this only with a prefix that says what it is"
         raise HostReadError("no-image", what, where=image.text, hint=f"`{_PREFIXES[kind]}:{image.text}`")
     if image.form == "directory" and kind != "directory":
@@ -337,6 +339,6 @@ def need_kind(opened: Image, image: ImageReference, runtime: Runtime) -> None:
 
 
 def _no_such_form(image: ImageReference, runtime: Runtime) -> HostReadError:
-    only = [_FORMS[form] for form in runtime.images if form in _FORMS]
+    only = [_FORMS[form] for form in runtime.image_forms if form in _FORMS]
     what = f"{runtime.title} starts only {' and '.join(only)}"
     return HostReadError("no-image", what, where=image.text, hint=runtime.image_hint)

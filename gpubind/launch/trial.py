@@ -22,11 +22,11 @@ from gpubind.machine import system
 from gpubind.machine.answers import reason
 from gpubind.machine.listener import cannot_sign
 from gpubind.machine.programs import ask
-from gpubind.model.trial import Prediction, Trial, Tried
+from gpubind.model.trial import Prediction, Trial, TrialOutcome
 from gpubind.rules.preflight import Preflight
 from gpubind.rules.table import check
 from gpubind.rules.trial import answered, predictions
-from gpubind.runtimes.runtime import Call, Prepared
+from gpubind.runtimes.runtime import PreparedStart, StartCall
 
 SHELL = "/bin/sh"
 TIME_S = 120.0
@@ -97,7 +97,7 @@ def try_start(found: Preflight, image: ImageReference) -> Trial:
     assert found.has_image
     assert start is not None
     need_form(image, start.runtime)
-    if image.is_here:
+    if image.is_local_file:
         need_kind(found.image, image, start.runtime)
     if found.limit is not None:
         raise found.limit
@@ -110,7 +110,7 @@ def try_start(found: Preflight, image: ImageReference) -> Trial:
     start = start._replace(caller=start.caller._replace(has_terminal=False))
     prepared = with_words(found.host, found.plan, start, found.image, Files())
     has_shell = not found.container.failures(SHELL)
-    tried: list[Tried] = []
+    tried: list[TrialOutcome] = []
     left, failure = len(asked), None
     for several in per_start(asked, has_shell=has_shell):
         answers, failure = _answers(prepared, program, image.word, several, has_shell=has_shell)
@@ -139,14 +139,14 @@ def per_start(asked: Sequence[Prediction], *, has_shell: bool) -> Iterator[tuple
 
 
 def _answers(
-    prepared: Prepared, program: str, image: str, asked: tuple[Prediction, ...], *, has_shell: bool
-) -> tuple[list[Tried], Optional[str]]:
+    prepared: PreparedStart, program: str, image: str, asked: tuple[Prediction, ...], *, has_shell: bool
+) -> tuple[list[TrialOutcome], Optional[str]]:
     """Return the answers to *asked* that one container gave; and why not all, if so."""
     nonce = system.random_name()
     words = (SHELL, "-c", script(asked, nonce)) if has_shell else asked[0].words
     token = system.token()
     runtime = prepared.start.runtime
-    command = runtime.command(Call(program, "exec", image, words, token), prepared.start, prepared.words)
+    command = runtime.start_command(StartCall(program, "exec", image, words, token), prepared.start, prepared.arguments)
     try:
         argv = written(command)
         status, *printed = ask(argv[0], argv, runtime.name, TIME_S, command.environ)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.formats.elf.elf import is_member
+from gpubind.formats.elf.elf import is_glibc_file
 from gpubind.frozen import NamedTuple
 from gpubind.loader.container import Container
 from gpubind.loader.search import Loader
@@ -47,12 +47,12 @@ def host_closure(
             continue
         asking: dict[str, str] = {}
         for here in closure.objects:
-            for name in () if is_member(here.elf.soname or "") else here.elf.needed:
+            for name in () if is_glibc_file(here.elf.soname or "") else here.elf.needed:
                 asking.setdefault(name, here.file.at)
         for name, asker in asking.items():
             known = closure.names.get(name)
             path = known.file.at if known is not None else None
-            if is_member(name) or path in roots:
+            if is_glibc_file(name) or path in roots:
                 continue
             before = found.get(name)
             if before is not None:

@@ -65,7 +65,7 @@ class Caller(NamedTuple):
         is_images = file.mount is None and file.bind is None
         if self.euid in (None, 0) or (is_images and not self.modes_count):
             return bool(found.mode & 0o111)
-        return bool(found.bits_for(self.euid, self.groups) & 1)
+        return bool(found.permission_bits(self.euid, self.groups) & 1)
 
     def runs(self, arch: str, image: Optional[str]) -> bool:
         """Return whether the kernel runs programs for *arch*, in an image for *image*."""

@@ -17,12 +17,12 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.files import Tree, glob
-from gpubind.formats.elf.elf import ElfFacts, ElfIdent, is_member
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, is_glibc_file
 from gpubind.frozen import NamedTuple
 from gpubind.loader.musl import has_gcompat
 from gpubind.loader.search import Loader, newest, prefix_of
 from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit, lacking
-from gpubind.model import USERSPACES, Group, HostFile, ImageFacts, Missing, RootedPath, Userspace, architecture
+from gpubind.model import USERSPACES, FileGroup, HostFile, ImageFacts, Missing, RootedPath, Userspace, architecture
 
 if TYPE_CHECKING:
     from gpubind.loader.container import Container
@@ -150,7 +150,7 @@ def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = F
         if not wanted:
             continue
         rule: Literal["libc", "dependency"] = "libc"
-        if of_userspace and not is_member(need.library):
+        if of_userspace and not is_glibc_file(need.library):
             rule = "dependency"
         prefix = prefix_of(wanted[0])
         if prefix is None:
@@ -160,7 +160,7 @@ def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = F
     return None
 
 
-def _own_groups(image: Loader) -> Iterable[Group]:
+def _own_groups(image: Loader) -> Iterable[FileGroup]:
     """Yield the vendor-neutral groups that *image* has: glvnd only if libGL or libEGL needs libGLdispatch."""
     if image.find("libGLdispatch.so.0"):
         clients = (facts for facts in map(image.facts, GLVND_CLIENTS) if facts is not None)
@@ -172,12 +172,14 @@ def _own_groups(image: Loader) -> Iterable[Group]:
 
 def _own_runtime(userspace: Userspace, image: Loader, container: Container, facts: ImageFacts) -> Optional[RootedPath]:
     """Return where the image has its own *userspace*; None if it has none."""
-    found = next(filter(None, map(container.find, userspace.runtime)), None)
+    found = next(filter(None, map(container.find, userspace.runtime_libraries)), None)
     if found is not None:
         return found.at
-    if not userspace.places:
+    if not userspace.runtime_patterns:
         return facts.rocm_runtime
-    patterns = [f"{directory}/{name}" for name in userspace.runtime for directory in userspace.places]
+    patterns = [
+        f"{directory}/{name}" for name in userspace.runtime_libraries for directory in userspace.runtime_patterns
+    ]
     places = (path for pattern in patterns for path in glob(image.tree, pattern))
     return next((path for path in places if isinstance(image.tree.ident(path), ElfIdent)), None)
 

@@ -12,21 +12,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional, Union
 
 from gpubind.files import Tree
-from gpubind.formats.driver.names import known
-from gpubind.formats.elf.elf import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, ElfIdent, NotElf, is_loader, is_member
+from gpubind.formats.driver.names import name_facts
+from gpubind.formats.elf.elf import (
+    CORE_LIBRARIES,
+    GCONV_DIRECTORY,
+    LIBC,
+    PROGRAMS,
+    SOTRUSS_MODULE,
+    ElfIdent,
+    NotElf,
+    is_glibc_file,
+    is_loader,
+)
 from gpubind.loader.fit import fit_files
 from gpubind.loader.hwcaps import LEVELS
 from gpubind.loader.search import Loader
 from gpubind.loader.verdict import Bridge, ImageFit
 from gpubind.model import (
-    READ_ONLY,
+    READ_ONLY_OPTIONS,
     USERSPACES,
     ContainerPath,
-    Found,
+    FileRole,
     HostFile,
-    Kind,
     Missing,
     Request,
+    ResolvedFile,
     RootedPath,
     userspaces_of,
 )
@@ -39,7 +49,7 @@ _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
 Family = dict[str, tuple[RootedPath, ...]]
 """The resolved files of a glibc's loader and libraries, by name."""
-_Replaced = tuple[str, Kind, RootedPath, RootedPath]
+_Replaced = tuple[str, FileRole, RootedPath, RootedPath]
 """A file or directory of the host's glibc: its name, its kind, its resolved path, and that of the image's."""
 
 
@@ -82,7 +92,7 @@ def parts(
 
 def lacks(ours: Family, theirs: Family) -> tuple[str, ...]:
     """Return the members that the image's programs need and the host lacks: without them nothing is replaced."""
-    return tuple(name for name in theirs if name not in ours and (name in CORE or is_loader(name)))
+    return tuple(name for name in theirs if name not in ours and (name in CORE_LIBRARIES or is_loader(name)))
 
 
 def _members(
@@ -92,7 +102,7 @@ def _members(
     tree = loader.tree.lenient
     for directory in _directories(loader):
         for name in tree.names(directory):
-            if is_member(name):
+            if is_glibc_file(name):
                 path = tree.resolve(f"{directory}/{name}")
                 yield name, path, path if isinstance(path, Missing) else tree.ident(path)
 
@@ -110,11 +120,15 @@ def _modules(host: Loader, image: Loader, ours: Family) -> Iterator[_Replaced]:
     tree = host.tree.lenient
     for directory in dict.fromkeys(path.rpartition("/")[0] for path in ours.get(LIBC, ())):
         for place in dict.fromkeys((directory, f"/usr{directory}")):
-            here, there = tree.find(f"{place}/{CONVERTERS}"), image.tree.find(f"{place}/{CONVERTERS}")
-            if isinstance(here, Found) and isinstance(there, Found) and here.stat.kind == there.stat.kind == "dir":
-                yield CONVERTERS, "directory", here.path, there.path
-            module, own = tree.find(f"{place}/{AUDIT}"), image.tree.find(f"{place}/{AUDIT}")
-            if isinstance(module, Found) and isinstance(own, Found):
+            here, there = tree.find(f"{place}/{GCONV_DIRECTORY}"), image.tree.find(f"{place}/{GCONV_DIRECTORY}")
+            if (
+                isinstance(here, ResolvedFile)
+                and isinstance(there, ResolvedFile)
+                and here.stat.kind == there.stat.kind == "dir"
+            ):
+                yield GCONV_DIRECTORY, "directory", here.path, there.path
+            module, own = tree.find(f"{place}/{SOTRUSS_MODULE}"), image.tree.find(f"{place}/{SOTRUSS_MODULE}")
+            if isinstance(module, ResolvedFile) and isinstance(own, ResolvedFile):
                 yield "sotruss-lib.so", "library", module.path, own.path
 
 
@@ -124,7 +138,7 @@ def _programs(host: Loader, image: Loader) -> Iterator[_Replaced]:
         own = []
         for tree in (host.tree.lenient, image.tree.lenient):
             places = (tree.find(f"{directory}/{name}") for directory in _PROGRAM_DIRECTORIES)
-            found = next((at for at in places if isinstance(at, Found)), None)
+            found = next((at for at in places if isinstance(at, ResolvedFile)), None)
             if found is not None and found.stat.kind == "file" and found.path.rpartition("/")[2] == name:
                 own.append(found.path)
         if len(own) == 2:
@@ -151,7 +165,7 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
 
 def _is_needed(file: HostFile, request: Request) -> bool:
     """Return whether *file* is of a user space, of CUDA, or of a requested capability, and not vendor-neutral."""
-    if known(file.name).minor or file.kind != "library" or file.group not in (None, *USERSPACES):
+    if name_facts(file.name).minor or file.kind != "library" or file.group not in (None, *USERSPACES):
         return False
     by_name = request.caps_named and file.capability in request.capabilities
     return by_name or (file.capability == "compute" and "compute" in request.capabilities)
@@ -193,7 +207,7 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
 
 
 def _file(
-    host: Loader, version: str, name: str, kind: Kind, path: RootedPath, target: Optional[RootedPath] = None
+    host: Loader, version: str, name: str, kind: FileRole, path: RootedPath, target: Optional[RootedPath] = None
 ) -> HostFile:
     """Return a file that a container gets: over the image's at *target*, or with the libraries of the plan."""
     found = host.tree.lenient.stat(path)
@@ -212,5 +226,5 @@ def _file(
         arch=host.arch if is_library else None,
         soname=name if is_library else None,
         group="libc",
-        options=READ_ONLY,
+        options=READ_ONLY_OPTIONS,
     )

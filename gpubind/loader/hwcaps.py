@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Optional
 
-from gpubind.formats.driver.kernel import parse_params
+from gpubind.formats.driver.kernel import parse_fields
 from gpubind.frozen import NamedTuple
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import version_key
@@ -41,7 +41,7 @@ class Cpu(NamedTuple):
 
 def parse_cpuinfo(text: str) -> Optional[Cpu]:
     """Return the first processor in /proc/cpuinfo; None if it has no flags, as on other machines than x86."""
-    fields = parse_params(text.partition("\n\n")[0])
+    fields = parse_fields(text.partition("\n\n")[0])
     return Cpu(fields.get("vendor_id", ""), frozenset(fields["flags"].split())) if fields.get("flags") else None
 
 
@@ -55,11 +55,11 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
     version = version_key(glibc)[:2]
     names: list[str] = []
     if version >= LEVELS_SINCE:
-        levels = architecture(arch).levels
+        levels = architecture(arch).hwcaps_levels
         names += [f"{LEVELS}/{level}" for level in levels if cpu is None or cpu.flags >= _FLAGS.get(level, set())]
     if version <= OLD_KINDS_UNTIL:
         # Every choice of `tls`, the platform and the important bits, largest first.
-        kinds = architecture(arch).old_kinds or (("tls",), (arch,))
+        kinds = architecture(arch).legacy_hwcaps or (("tls",), (arch,))
         choices = product(*((*_usable(step, cpu), "") for step in kinds))
         names += dict.fromkeys("/".join(filter(None, choice)) for choice in choices if any(choice))
     return tuple(names)

@@ -18,7 +18,7 @@ from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
 from gpubind.frozen import NamedTuple
 from gpubind.loader.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
 from gpubind.loader.namespace import UserBind
-from gpubind.model import Found, Missing, Mount, RootedPath, Stat, architecture
+from gpubind.model import Missing, Mount, ResolvedFile, RootedPath, Stat, architecture
 from gpubind.model.arch import library_token
 from gpubind.model.cuda import version_key
 from gpubind.model.files import or_none
@@ -194,7 +194,7 @@ class Loader:
 
     def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
         """Return the entries of *soname* in the cache."""
-        entries = self._cache.named(soname) if self._cache else ()
+        entries = self._cache.entries_named(soname) if self._cache else ()
         return tuple(entry for entry in entries if entry.path.startswith("/"))
 
     @cached_property
@@ -440,7 +440,7 @@ def own_prefixes(tree: Tree) -> tuple[str, ...]:
 def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
     """Return the *directories* that exist, resolved, each once."""
     places = (tree.find(directory) for directory in directories)
-    return tuple(dict.fromkeys(at.path for at in places if isinstance(at, Found) and at.stat.kind == "dir"))
+    return tuple(dict.fromkeys(at.path for at in places if isinstance(at, ResolvedFile) and at.stat.kind == "dir"))
 
 
 _VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Literal, Optional, Union
 
 from gpubind.frozen import NamedTuple
-from gpubind.model import Group, HostFile, ImageFacts, RootedPath
+from gpubind.model import FileGroup, HostFile, ImageFacts, RootedPath
 
 
 class Unfit(NamedTuple):
@@ -94,13 +94,13 @@ class ImageFit(NamedTuple):
     facts: ImageFacts
     unfit: Mapping[RootedPath, Unfit]
     """By the host file's path."""
-    own_groups: tuple[tuple[Group, bool], ...]
+    own_groups: tuple[tuple[FileGroup, bool], ...]
     """The vendor-neutral groups of which the image has its own copy, each with whether it is for 32-bit programs."""
-    own_userspaces: Mapping[Group, str] = MappingProxyType({})
+    own_userspaces: Mapping[FileGroup, str] = MappingProxyType({})
     """By group, the library that shows that the image has that user space."""
-    for_video: tuple[Group, ...] = ()
+    for_video: tuple[FileGroup, ...] = ()
     """The user spaces that the image neither has nor needs: what it has for the GPUs is video, and needs nodes only."""
-    for_others: tuple[Group, ...] = ()
+    for_others: tuple[FileGroup, ...] = ()
     """The user spaces that the image neither has nor needs: it has the software of the vendor's accelerators."""
     theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
     """By path, why a file of the host's user space is left out in favour of the image's."""

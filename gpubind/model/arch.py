@@ -18,15 +18,15 @@ class Architecture(NamedTuple):
 
     name: str
     """As `uname -m` prints it on a kernel that runs nothing else: `x86_64`, `i386`, `aarch64`, `ppc64le`."""
-    machine: int
+    elf_machine: int
     """e_machine of its ELF files; 0 for one that is not known."""
     bits: int
     """32 or 64: the class of its ELF files."""
-    order: str
+    byte_order: str
     """`little` or `big`."""
     triplet: str
     """Debian's name of its directory of libraries."""
-    go: str
+    goarch: str
     """In OCI's words, which are Go's: `amd64`."""
     aliases: tuple[str, ...] = ()
     """Other names in uname(2) of machines that run it."""
@@ -34,9 +34,9 @@ class Architecture(NamedTuple):
     """The 32-bit architecture whose programs its processors run, too."""
     platforms: tuple[str, ...] = ()
     """What `$PLATFORM` may be (AT_PLATFORM): it differs with the processor. Empty: the kernel says nothing."""
-    levels: tuple[str, ...] = ()
+    hwcaps_levels: tuple[str, ...] = ()
     """Subdirectories of `glibc-hwcaps`, the best first."""
-    old_kinds: tuple[tuple[str, ...], ...] = ()
+    legacy_hwcaps: tuple[tuple[str, ...], ...] = ()
     """What glibc until 2.36 made the names of such subdirectories of; one of each is chosen, or none."""
     executable_stack: bool = False
     """Set if a file without PT_GNU_STACK asks for an executable stack."""
@@ -52,16 +52,16 @@ _INTEL_PLATFORMS = ("xeon_phi", "haswell", "x86_64")
 ARCHITECTURES = (
     Architecture(
         "x86_64", 62, 64, "little", "x86_64-linux-gnu", "amd64",
-        compat32="i386", platforms=_INTEL_PLATFORMS, levels=("x86-64-v4", "x86-64-v3", "x86-64-v2"),
-        old_kinds=(("tls",), _INTEL_PLATFORMS, ("avx512_1",), ("x86_64",)), executable_stack=True,
+        compat32="i386", platforms=_INTEL_PLATFORMS, hwcaps_levels=("x86-64-v4", "x86-64-v3", "x86-64-v2"),
+        legacy_hwcaps=(("tls",), _INTEL_PLATFORMS, ("avx512_1",), ("x86_64",)), executable_stack=True,
     ),
     Architecture(
         "i386", 3, 32, "little", "i386-linux-gnu", "386", ("i486", "i586", "i686"),
-        platforms=("i686",), old_kinds=(("tls",), ("i686",), ("sse2",)), executable_stack=True,
+        platforms=("i686",), legacy_hwcaps=(("tls",), ("i686",), ("sse2",)), executable_stack=True,
     ),
     Architecture(
         "aarch64", 183, 64, "little", "aarch64-linux-gnu", "arm64",
-        compat32="arm", platforms=("aarch64",), old_kinds=(("tls",), ("atomics",), ("aarch64",)),
+        compat32="arm", platforms=("aarch64",), legacy_hwcaps=(("tls",), ("atomics",), ("aarch64",)),
     ),
     Architecture(
         "arm", 40, 32, "little", "arm-linux-gnueabihf", "arm", ("armv6l", "armv7l", "armv8l"),
@@ -69,12 +69,12 @@ ARCHITECTURES = (
     ),
     Architecture(
         "ppc64le", 21, 64, "little", "powerpc64le-linux-gnu", "ppc64le",
-        platforms=("power11", "power10", "power9", "power8"), levels=("power10", "power9"),
+        platforms=("power11", "power10", "power9", "power8"), hwcaps_levels=("power10", "power9"),
     ),
 )  # fmt: skip
 """Those that a GPU driver was made for."""
-WITH_DRIVERS = tuple(known.name for known in ARCHITECTURES)
-_OTHERS = {
+DRIVER_ARCHITECTURES = tuple(known.name for known in ARCHITECTURES)
+_OTHER_NAMES = {
     (20, 32, "big"): "ppc",
     (21, 64, "big"): "ppc64",
     (22, 64, "big"): "s390x",
@@ -85,7 +85,7 @@ _OTHERS = {
 """Names of other architectures."""
 
 _BY_NAME = {name: known for known in ARCHITECTURES for name in (known.name, *known.aliases)}
-_BY_ELF = {**_OTHERS, **{(known.machine, known.bits, known.order): known.name for known in ARCHITECTURES}}
+_BY_ELF = {**_OTHER_NAMES, **{(known.elf_machine, known.bits, known.byte_order): known.name for known in ARCHITECTURES}}
 _LIBRARY_DIRECTORY = r"/(lib(?:32|64|x32)?(?:/[^/]+-linux-[^/]+)?)$"
 
 
@@ -97,7 +97,7 @@ def architecture(name: str) -> Architecture:
 I386 = architecture("i386")
 
 
-def of_elf(machine: int, bits: int, order: str) -> str:
+def architecture_of_elf(machine: int, bits: int, order: str) -> str:
     """Return the architecture of ELF files with this e_machine, class and byte order; `machine-N` if unknown."""
     return _BY_ELF.get((machine, bits, order)) or f"machine-{machine}"
 

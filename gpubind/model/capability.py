@@ -12,7 +12,7 @@ from typing import Literal, Optional
 from gpubind.frozen import NamedTuple
 from gpubind.model.cuda import branch_of
 from gpubind.model.data import read_data
-from gpubind.model.gpucode import arch_of_capability, arch_order
+from gpubind.model.gpucode import arch_of_capability, arch_sort_key
 
 Modules = Literal["open", "proprietary"]
 """The kinds of NVIDIA's kernel modules."""
@@ -89,7 +89,7 @@ def compute_capability(device: str) -> Optional[str]:
 
 
 @lru_cache(maxsize=1)
-def known_architectures() -> tuple[str, ...]:
+def nvidia_architectures() -> tuple[str, ...]:
     """Return the architectures of NVIDIA's GPUs in the table, the oldest first: `sm_50`."""
     found = {arch_of_capability(chip.capability) for chip in _table().values()}
-    return tuple(sorted((arch for arch in found if arch is not None), key=arch_order))
+    return tuple(sorted((arch for arch in found if arch is not None), key=arch_sort_key))

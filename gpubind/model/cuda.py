@@ -1,7 +1,7 @@
 """CUDA: the drivers that serve each version, and the files in which Python's frameworks keep the version they need.
 
 The table is data/cuda.json, which names its sources. `first_driver` has each CUDA version, ascending, with the first
-driver of it; `minor_compatible` each major version, with the oldest driver on which all its toolkits run.
+driver of it; `is_minor_compatible` each major version, with the oldest driver on which all its toolkits run.
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ def frameworks() -> dict[str, Framework]:
 
 
 @lru_cache(maxsize=1)
-def frameworks_elsewhere() -> tuple[Framework, ...]:
+def system_frameworks() -> tuple[Framework, ...]:
     """Return those outside of Python: the patterns of their files are absolute."""
     rows: Any = _table()["elsewhere"]
     return tuple(map(_framework, rows))
 
 
-def framework_called(name: Optional[str]) -> Optional[Framework]:
+def framework_named(name: Optional[str]) -> Optional[Framework]:
     """Return the framework that its authors call *name*."""
-    every = (*frameworks().values(), *frameworks_elsewhere())
+    every = (*frameworks().values(), *system_frameworks())
     return next((framework for framework in every if framework.name == name), None)
 
 
-def is_addition(name: Optional[str]) -> bool:
+def is_extension(name: Optional[str]) -> bool:
     """Return whether programs use *name* together with another framework. A package outside of the table is one."""
-    framework = framework_called(name)
+    framework = framework_named(name)
     return name is not None and (framework is None or framework.is_addition)
 
 
@@ -106,14 +106,14 @@ def branch_of(driver: str) -> int:
     return int(driver.partition(".")[0])
 
 
-def minor_floor(cuda: str) -> Optional[str]:
+def minor_compatible_driver(cuda: str) -> Optional[str]:
     """Return the oldest driver on which every toolkit of the major version of *cuda* runs: `12.4` -> `525.60.13`."""
     return _table()["minor_compatible"].get(cuda.partition(".")[0])
 
 
-def minor_compatible(driver: str, cuda: str) -> bool:
+def is_minor_compatible(driver: str, cuda: str) -> bool:
     """Return whether a toolkit of version *cuda* runs on *driver* by minor-version compatibility."""
-    floor = minor_floor(cuda)
+    floor = minor_compatible_driver(cuda)
     return floor is not None and version_key(driver) >= version_key(floor)
 
 
@@ -125,7 +125,7 @@ def compat_branches(cuda: str) -> tuple[int, ...]:
     return tuple(_table()["compat_branches"].get(cuda.partition(".")[0], ()))
 
 
-def minimum_driver(cuda: str) -> Optional[str]:
+def first_native_driver(cuda: str) -> Optional[str]:
     """Return the first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is unknown."""
     return _table()["first_driver"].get(cuda if "." in cuda else f"{cuda}.0")
 

@@ -9,7 +9,7 @@ from typing import Optional
 
 from gpubind.model.host import DeviceNode, EnvVar, Gpu, HostFile, Inventory, Mount
 
-__all__ = ["digest", "hash_of", "node_digest", "sha256", "without_uuids"]
+__all__ = ["node_digest", "plan_digest", "replace_uuids", "sha256", "sha256_hex"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ else:  # for short texts: `hashlib` loads OpenSSL, which takes longer than a pla
             from hashlib import sha256
 
 
-def hash_of(text: str) -> str:
+def sha256_hex(text: str) -> str:
     """Return the hash of *text*, which may have names of any bytes."""
     return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-_OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
-_REQUESTED = ("/dev/gdrdrv", "/dev/infiniband/")
+_FILE_FIELDS = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
+_GPUDIRECT_NODES = ("/dev/gdrdrv", "/dev/infiniband/")
 """The nodes of GPUDirect, which only a variable requests."""
-_OF_MOUNT = (*_OF_FILE, "options", "required", "size", "content")
+_MOUNT_FIELDS = (*_FILE_FIELDS, "options", "required", "size", "content")
 _UUID = r"(?i)(?:GPU|MIG)-[0-9a-f][0-9a-f-]*"
 
 
-def digest(
+def plan_digest(
     mounts: Iterable[Mount], devices: Iterable[DeviceNode], env: Iterable[EnvVar], gpus: Iterable[Gpu] = ()
 ) -> str:
     """Return sha256 (hex) over what a container would get.
@@ -46,9 +46,9 @@ def digest(
     """
     gpus = tuple(gpus)
     document = [
-        [[getattr(mount, name) for name in _OF_MOUNT] for mount in mounts],
+        [[getattr(mount, name) for name in _MOUNT_FIELDS] for mount in mounts],
         [[d.vendor, d.target, d.type, d.gpu, d.capability] for d in devices],
-        [[e.name, e.op, without_uuids(e.value, gpus), e.separator] for e in env],
+        [[e.name, e.op, replace_uuids(e.value, gpus), e.separator] for e in env],
     ]
     return sha256(json.dumps(document, separators=(",", ":")).encode("ascii")).hexdigest()
 
@@ -56,17 +56,17 @@ def digest(
 def node_digest(inventories: Iterable[Inventory]) -> str:
     """Return sha256 (hex) over what a node has, which no choice and no variable of a job changes.
 
-    It is equal for equal nodes, as `digest` is. What only a variable requests is left out; so are sockets and
+    It is equal for equal nodes, as `plan_digest` is. What only a variable requests is left out; so are sockets and
     directories, which are there while a service runs, and 32-bit libraries, which only a request finds.
     """
     document = [
         [
             [getattr(each.driver, name) for name in ("vendor", "version", "kernel_version", "kind")],
-            sorted(_row(file) for file in each.files if _is_of_node(file)),
+            sorted(_row(file) for file in each.files if _belongs_to_node(file)),
             sorted(
                 json.dumps([d.target, d.type, d.capability])
                 for d in each.devices
-                if not d.target.startswith(_REQUESTED)
+                if not d.target.startswith(_GPUDIRECT_NODES)
             ),
             [_row_of_gpu(gpu) for gpu in each.gpus],
         ]
@@ -75,7 +75,7 @@ def node_digest(inventories: Iterable[Inventory]) -> str:
     return sha256(json.dumps(document, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
-def _is_of_node(file: HostFile) -> bool:
+def _belongs_to_node(file: HostFile) -> bool:
     return file.kind not in ("socket", "directory") and not file.compat32 and not file.named_at.startswith("NVIDIA_")
 
 
@@ -90,7 +90,7 @@ def _row(file: HostFile) -> str:
     return json.dumps([*values, content])
 
 
-def without_uuids(value: Optional[str], gpus: Iterable[Gpu]) -> Optional[str]:
+def replace_uuids(value: Optional[str], gpus: Iterable[Gpu]) -> Optional[str]:
     """Return *value* with the indexes of *gpus* in place of their UUIDs, and `UUID` for any other UUID."""
     if value is None or "-" not in value:
         return value

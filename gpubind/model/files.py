@@ -90,7 +90,7 @@ class Stat(NamedTuple):
     """The access control list of a device node: `user::rw-,user:1000:rw-,group::---,mask::rw-,other::---`."""
 
     @classmethod
-    def of(cls, mode: int, uid: int, gid: int, size: int, rdev: tuple[int, int]) -> Stat:
+    def from_lstat(cls, mode: int, uid: int, gid: int, size: int, rdev: tuple[int, int]) -> Stat:
         """Return the facts, from the fields of `os.lstat`."""
         kind = _FILE_KINDS.get(stat.S_IFMT(mode), "fifo")
         return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
@@ -110,7 +110,7 @@ class Stat(NamedTuple):
                 entries.append((tag, int(number or self.gid), bits))
         return (*entries, ("other", -1, of_others))
 
-    def bits_for(self, uid: int, groups: tuple[int, ...]) -> int:
+    def permission_bits(self, uid: int, groups: tuple[int, ...]) -> int:
         """Return the three permission bits of user *uid* with *groups*; root is not bound by them."""
         rights = self.rights()
         of_user = next((bits for tag, number, bits in rights if tag == "user" and number == uid), None)
@@ -120,7 +120,7 @@ class Stat(NamedTuple):
         return reduce(or_, of_groups) if of_groups else rights[-1][2]
 
 
-class Found(NamedTuple):
+class ResolvedFile(NamedTuple):
     """What is at the end of a path."""
 
     path: RootedPath

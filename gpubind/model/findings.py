@@ -31,11 +31,11 @@ from typing import Any, Literal, Optional, Union
 from gpubind.model.data import read_data
 from gpubind.model.host import Finding, Severity, Vendor
 
-__all__ = ["cases_of", "counted", "finding", "named", "worst"]
+__all__ = ["active_cases", "finding", "shorten_list", "with_count", "worst"]
 
-TEXTS = "model/data/findings.json"
+FINDINGS_FILE = "model/data/findings.json"
 PAGES = "model/data/pages.json"
-MENDED_BY = ("command", "option", "variable", "image", "host", "person", "nothing")
+REMEDIES = ("command", "option", "variable", "image", "host", "person", "nothing")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """Worst first."""
 
@@ -46,13 +46,13 @@ DOCS = "docs/"
 
 def page_of(code: str) -> str:
     """Return the address of the section about *code*, a finding's or an error's."""
-    return f"{DOCS}{'findings' if code in texts() else 'errors'}.md#{code}"
+    return f"{DOCS}{'findings' if code in finding_texts() else 'errors'}.md#{code}"
 
 
 @lru_cache(maxsize=1)
-def texts() -> dict[str, Any]:
+def finding_texts() -> dict[str, Any]:
     """Return what data/findings.json holds, by code."""
-    loaded: dict[str, Any] = json.loads(read_data(TEXTS))
+    loaded: dict[str, Any] = json.loads(read_data(FINDINGS_FILE))
     return loaded
 
 
@@ -78,7 +78,7 @@ def finding(
     Of several cases a later one takes precedence. By default *severity* is the worst that the code may have, and
     *vendor* the code's own. Errors: `KeyError` for an unknown code, case or fact: a mistake in gpubind.
     """
-    text = texts()[code]
+    text = finding_texts()[code]
     for name in (case,) if isinstance(case, str) else case or ():
         text = {**text, **text["cases"][name]}
     facts = {"subject": subject, "where": where, **facts}
@@ -100,11 +100,11 @@ def as_finding(code: str, severity: Severity, what: str, where: str = "", why: s
 
 def support_of(finding: Finding) -> Optional[str]:
     """Return what an image gets instead of full support where *finding* is a note about that; else None."""
-    support: Optional[str] = texts()[finding.code].get("support") if finding.code in texts() else None
+    support: Optional[str] = finding_texts()[finding.code].get("support") if finding.code in finding_texts() else None
     return support if finding.severity == "note" else None
 
 
-def cases_of(*named: tuple[str, object]) -> tuple[str, ...]:
+def active_cases(*named: tuple[str, object]) -> tuple[str, ...]:
     """Return the cases of those pairs whose second member is true."""
     return tuple(case for case, is_so in named if is_so)
 
@@ -118,12 +118,12 @@ _NAMED = 4
 """Names in a sentence."""
 
 
-def named(names: Sequence[str]) -> str:
+def shorten_list(names: Sequence[str]) -> str:
     """Return the first of *names*, and how many others there are."""
     others = len(names) - _NAMED
     return ", ".join(names) if others <= 1 else f"{', '.join(names[:_NAMED])} and {others} others"
 
 
-def counted(number: int, noun: str) -> str:
+def with_count(number: int, noun: str) -> str:
     """Return `1 GPU`, `2 GPUs`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

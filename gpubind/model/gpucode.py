@@ -15,7 +15,7 @@ from typing import Any, Optional
 from gpubind.frozen import NamedTuple
 from gpubind.model.cuda import serves_ptx, version_key
 from gpubind.model.host import Vendor
-from gpubind.model.plain import plain
+from gpubind.model.plain import to_json_value
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 """The variable that makes ROCm take every GPU for another one: `10.3.0` is gfx1030."""
@@ -75,9 +75,9 @@ class CodeModule(NamedTuple):
 
     def runs_on(self, arch: str, cuda: Optional[str] = None) -> bool:
         """Return whether a GPU of *arch* runs it with a driver for *cuda*; None: with one that is new enough."""
-        if any(_runs(arch, code) for code in self.code):
+        if any(_runs_binary(arch, code) for code in self.code):
             return True
-        return any(_compiles(arch, ptx.arch) and (cuda is None or serves_ptx(cuda, ptx.isa)) for ptx in self.ptx)
+        return any(_jit_compiles(arch, ptx.arch) and (cuda is None or serves_ptx(cuda, ptx.isa)) for ptx in self.ptx)
 
     def is_specific(self) -> bool:
         """Return whether all of it is for single architectures, such as `sm_90a`: other GPUs run other modules."""
@@ -171,11 +171,11 @@ class CodeFile(NamedTuple):
             "main": self.is_main,
             "code": list(code.code),
             "ptx": list(code.ptx),
-            **plain(code),
+            **to_json_value(code),
         }
 
 
-def by_owner(files: Iterable[CodeFile], program: str = "") -> dict[str, list[CodeFile]]:
+def main_files_by_owner(files: Iterable[CodeFile], program: str = "") -> dict[str, list[CodeFile]]:
     """Return the main files of each framework; all its files where none is a main one.
 
     What is of no framework is of *program*, or each file by itself.
@@ -191,7 +191,7 @@ def vendor_of(arch: str) -> Vendor:
     return "nvidia" if _CUDA.fullmatch(arch) else "intel" if arch in (*INTEL, SPIR64) else "amd"
 
 
-def arch_order(arch: str) -> tuple[int, str]:
+def arch_sort_key(arch: str) -> tuple[int, str]:
     """Return the key by which `sm_90` is before `sm_100`, `gfx90a` before `gfx1030`, and generic ones are last."""
     match = _CUDA.fullmatch(arch)
     return (int(match.group(1)), arch) if match else (len(arch.partition(":")[0]), arch)
@@ -203,7 +203,7 @@ def gpu_code(modules: Iterable[tuple[Iterable[str], Iterable[Ptx]]], unread: Opt
     for code, ptx in modules:
         counts[frozenset(code), frozenset(ptx)] += 1
     made = [
-        CodeModule(_each_once(code), tuple(sorted(ptx, key=lambda one: (arch_order(one.arch), one.isa))), count)
+        CodeModule(_each_once(code), tuple(sorted(ptx, key=lambda one: (arch_sort_key(one.arch), one.isa))), count)
         for (code, ptx), count in counts.items()
         if code or ptx
     ]
@@ -216,7 +216,7 @@ def best_share(files: Iterable[CodeFile], arch: str, cuda: Optional[str] = None)
     return max(shares, key=lambda one: one.ratio, default=Share(0, 0))
 
 
-def sum_of(files: Iterable[CodeFile]) -> GpuCode:
+def merge_gpu_code(files: Iterable[CodeFile]) -> GpuCode:
     """Return all GPU code of *files*, and the first reason why there may be more."""
     codes = [file.gpu_code for file in files]
     unread = next((code.unread for code in codes if code.unread), None)
@@ -243,7 +243,7 @@ def instruction_set(arch: str) -> str:
     return arch.partition(":")[0][:-2]
 
 
-def is_of_board(arch: str) -> bool:
+def is_tegra_arch(arch: str) -> bool:
     """Return whether *arch* is that of a Jetson or DRIVE: other GPUs run none of its code, and it none of theirs."""
     match = _CUDA.fullmatch(arch)
     return match is not None and int(match.group(1)) in _TEGRA
@@ -262,10 +262,10 @@ def override_for(arch: str, code: Iterable[str]) -> Optional[str]:
 
 
 def _each_once(archs: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(archs), key=arch_order))
+    return tuple(sorted(set(archs), key=arch_sort_key))
 
 
-def _runs(arch: str, code: str) -> bool:
+def _runs_binary(arch: str, code: str) -> bool:
     """Return whether a GPU of *arch* runs machine code for *code*."""
     gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu is None or made_for is None:
@@ -276,7 +276,7 @@ def _runs(arch: str, code: str) -> bool:
     return here // 10 == there // 10 and here >= there
 
 
-def _compiles(arch: str, code: str) -> bool:
+def _jit_compiles(arch: str, code: str) -> bool:
     """Return whether the driver of a GPU of *arch* compiles *code* for it."""
     gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
     if gpu is None or made_for is None:
@@ -288,7 +288,7 @@ def _compiles(arch: str, code: str) -> bool:
 
 
 def _amd_runs(arch: str, code: str) -> bool:
-    """As `_runs`, of AMD: a feature that only one of them names does not matter."""
+    """As `_runs_binary`, of AMD: a feature that only one of them names does not matter."""
     (gpu, *has), (processor, *wants) = arch.split(":"), code.split(":")
     if not gpu.startswith("gfx"):
         return False

@@ -7,7 +7,7 @@ from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.model.files import ContainerPath, HostPath, RootedPath
-from gpubind.model.plain import PLAN
+from gpubind.model.plain import DOCUMENT_DECODER
 
 Vendor = Literal["nvidia", "amd", "intel", "other"]
 """`other`: a CDI device of a kind that gpubind knows nothing else about."""
@@ -17,13 +17,13 @@ CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics
 DEFAULT_CAPABILITIES: tuple[Capability, ...] = CAPABILITIES[:-1]
 """What `--nv` means: everything but 32-bit libraries."""
 
-Kind = Literal["library", "binary", "file", "manifest", "socket", "directory"]
+FileRole = Literal["library", "binary", "file", "manifest", "socket", "directory"]
 Verdict = Literal["taken", "left-out", "rejected", "absent"]
 Step = Literal["name", "search", "choice", "capability", "side", "place"]
 Severity = Literal["error", "warning", "note"]
 Side = Literal["auto", "host", "image"]
 """Whose copy of something a container uses."""
-Group = Literal["glvnd", "opencl", "rocm", "compute-runtime", "libc"]
+FileGroup = Literal["glvnd", "opencl", "rocm", "compute-runtime", "libc"]
 """Files that go together, and that an image may have its own copy of: libglvnd's libraries, the OpenCL loader, AMD's
 user space, Intel's, the C library.
 """
@@ -62,7 +62,7 @@ class Gpu(NamedTuple):
         return self.vendor == "intel" and not (self.render or "").startswith("/dev/dri/")
 
 
-def by_address(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+def sorted_by_pci(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """Return *gpus* as AMD's toolkit counts them: by PCI address, the partitions of a GPU by render node.
 
     Source: amd-ctk `internal/amdgpu/amdgpu.go` (GetAMDGPUs).
@@ -135,7 +135,7 @@ class SourceUsed(NamedTuple):
     passed_over: tuple[PassedOver, ...] = ()
 
 
-READ_ONLY = ("ro", "nosuid", "nodev")
+READ_ONLY_OPTIONS = ("ro", "nosuid", "nodev")
 """The options of the bind of a driver's file."""
 
 
@@ -143,7 +143,7 @@ class HostFile(NamedTuple):
     """A file of the host that a container may get: a library, a binary, a manifest, a socket, ..."""
 
     vendor: Vendor
-    kind: Kind
+    kind: FileRole
     path: RootedPath
     """The resolved real file."""
     size: int
@@ -161,7 +161,7 @@ class HostFile(NamedTuple):
     """Driver version in the file's name, if any."""
     capability: Optional[Capability] = None
     """None: always taken. Never `compat32`, which chooses architectures."""
-    group: Optional[Group] = None
+    group: Optional[FileGroup] = None
     """Whose copy is used is decided for the whole group. None: it belongs to the driver, and no image has its own."""
     content: Optional[bytes] = None
     """A manifest's bytes: its library paths may have to change with where libraries land."""
@@ -278,7 +278,7 @@ class Finding(NamedTuple):
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Finding:
         """Return what `to_dict` gave. Errors: `FormatError` (code `bad-plan`)."""
-        return PLAN.value(cls, value, "finding")
+        return DOCUMENT_DECODER.decode(cls, value, "finding")
 
 
 class Inventory(NamedTuple):
@@ -295,19 +295,19 @@ class Inventory(NamedTuple):
     mig_nodes: tuple[MigNode, ...] = ()
     mig_names: tuple[MigName, ...] = ()
     """What could be found out of the names in the request and the environment."""
-    confined: bool = False
+    hides_gpus: bool = False
     """Whether a device cgroup, a mode or a private /dev hides some of these GPUs: programs number only the others."""
-    hidden: tuple[int, ...] = ()
+    hidden_gpu_indexes: tuple[int, ...] = ()
     """The indexes of the GPUs that this process cannot open, by their nodes."""
     forbidden: tuple[str, ...] = ()
     """The nodes that a device cgroup forbids to this process, although mode and access control list allow them."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
-    beside: tuple[str, ...] = ()
+    libcuda_directories: tuple[str, ...] = ()
     """The directories that hold libcuda: programs and data are also searched in their prefixes."""
-    nodes_only: bool = False
+    devices_only: bool = False
     """Whether its user space was not asked for: then what an image lacks of it is not a finding."""
-    tiles: tuple[int, ...] = ()
+    devices_per_gpu: tuple[int, ...] = ()
     """How many devices a vendor's library counts of each GPU; empty: one of each."""
 
 
@@ -318,7 +318,7 @@ class Mount(NamedTuple):
     source: Optional[HostPath]
     content: Optional[str]
     target: ContainerPath
-    kind: Kind
+    kind: FileRole
     arch: Optional[str]
     soname: Optional[str]
     version: Optional[str]

@@ -7,7 +7,7 @@ from typing import Any, Literal, Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.model.files import RootedPath
-from gpubind.model.plain import PLAN, plain
+from gpubind.model.plain import DOCUMENT_DECODER, to_json_value
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker", "bundle"]
 
@@ -99,7 +99,7 @@ class ImageFacts(NamedTuple):
             "driver": [library._asdict() for library in self.driver],
             "vendor_neutral": list(self.vendor_neutral),
             "cuda": self.cuda,
-            "compat": plain(self.compat),
+            "compat": to_json_value(self.compat),
             "rocm": self.rocm,
         }
 
@@ -108,7 +108,7 @@ class ImageFacts(NamedTuple):
         """Return what `to_dict` gave, with what it leaves out empty. Errors: `FormatError` (code `bad-plan`)."""
         libc = value.get("libc") or {} if isinstance(value, dict) else None
         if not isinstance(libc, dict):
-            raise PLAN.format.damaged("it is not an object", "image" if libc is None else "image.libc")
+            raise DOCUMENT_DECODER.format.damaged("it is not an object", "image" if libc is None else "image.libc")
         absent = {"label": "", "loader_directories": (), "singularity": False}
         named = {"libc_family": libc.get("family"), "libc_version": libc.get("version")}
-        return PLAN.value(cls, {**value, **named, **absent}, "image")
+        return DOCUMENT_DECODER.decode(cls, {**value, **named, **absent}, "image")

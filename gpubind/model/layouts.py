@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpubind.model.arch import WITH_DRIVERS, architecture
+from gpubind.model.arch import DRIVER_ARCHITECTURES, architecture
 
 SUBDIRECTORIES = ("", "vdpau", "gbm")
 """Below each library directory: what ld.so never searches, but libvdpau and libgbm do."""
@@ -23,8 +23,8 @@ def gbm_directories(arch: str) -> tuple[str, ...]:
 
 
 APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32 = "/.singularity.d/libs", "/.singularity.d/libs32"
-OWN_LIBRARIES, OWN_LIBRARIES32, OWN_PROGRAMS = "/.gpubind/libs", "/.gpubind/libs32", "/.gpubind/bin"
-CONTAINER_LIBRARIES = (APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32, OWN_LIBRARIES, OWN_LIBRARIES32)
+GPUBIND_LIBRARIES, GPUBIND_LIBRARIES32, GPUBIND_PROGRAMS = "/.gpubind/libs", "/.gpubind/libs32", "/.gpubind/bin"
+CONTAINER_LIBRARIES = (APPTAINER_LIBRARIES, APPTAINER_LIBRARIES32, GPUBIND_LIBRARIES, GPUBIND_LIBRARIES32)
 """Where the driver's libraries are inside a container that Apptainer, SingularityCE or gpubind started: searched before
 the ld cache, which is the image's."""
 
@@ -33,11 +33,11 @@ WSL_LIBRARIES, WSL_DRIVERS = "/usr/lib/wsl/lib", "/usr/lib/wsl/drivers"
 
 DXG = "/dev/dxg"
 """All GPUs of Windows, of any vendor (WSL 2)."""
-ALL_GPUS = (DXG,)
+ALL_GPU_NODES = (DXG,)
 """Nodes that are all GPUs of a host: none of those can be chosen."""
 
 STANDARD_PROGRAMS = (
-    OWN_PROGRAMS,
+    GPUBIND_PROGRAMS,
     "/usr/bin",
     "/usr/sbin",
     "/bin",
@@ -59,7 +59,7 @@ BINARY_DIRECTORIES = (
     "/",  # an extracted .run directory
 )
 
-NOBODYS_HOME = "kubernetes"
+GKE_HOME_NAME = "kubernetes"
 """A directory below /home that names no user: nodes of GKE have programs and the driver in it."""
 
 
@@ -68,7 +68,7 @@ STARTER_PREFIXES = (
     "/usr/local/libexec",
     "/usr/lib",
     "/usr/local/lib",
-    *(f"/usr/lib/{architecture(name).triplet}" for name in WITH_DRIVERS if architecture(name).bits == 64),
+    *(f"/usr/lib/{architecture(name).triplet}" for name in DRIVER_ARCHITECTURES if architecture(name).bits == 64),
 )
 """Where packages and `make install` of Apptainer and SingularityCE put the set-user-id program."""
 
@@ -113,28 +113,28 @@ def library_directories(arch: str) -> tuple[str, ...]:
     )
 
 
-WITHOUT_LD_CACHE = ("alpine", "chimera", "guix", "nixos", "postmarketos", "talos")
+SYSTEMS_WITHOUT_LD_CACHE = ("alpine", "chimera", "guix", "nixos", "postmarketos", "talos")
 """The systems that have no /etc/ld.so.cache by design, by their ID in os-release(5): their loaders search elsewhere."""
 
-DATA = ("OpenCL", "egl", "glvnd", "nvidia", "vulkan", "vulkansc")
+DRIVER_DATA_NAMES = ("OpenCL", "egl", "glvnd", "nvidia", "vulkan", "vulkansc")
 """Below /usr/share and /etc: the directories of manifests and data that belong to a driver's libraries."""
-OF_DRIVERS = tuple(f"{base}/{name}/" for base in ("/usr/share", "/etc") for name in DATA)
+DRIVER_DATA_PREFIXES = tuple(f"{base}/{name}/" for base in ("/usr/share", "/etc") for name in DRIVER_DATA_NAMES)
 
 
-def prefix_of(directory: str) -> str:
+def install_prefix(directory: str) -> str:
     """Return the prefix of a directory of libraries: `/opt/x` of `/opt/x/lib64` and of `/opt/x/lib/nvidia/current`."""
     parts = directory.split("/")
     ends = [at for at, part in enumerate(parts) if part in ("lib", "lib32", "lib64")] or [len(parts) - 1]
     return "/".join(parts[: ends[-1]])
 
 
-def programs_beside(directory: str) -> tuple[str, ...]:
+def program_directories_of(directory: str) -> tuple[str, ...]:
     """Return the directories of programs that belong to the libraries in *directory*, which may have them itself."""
-    prefixes = dict.fromkeys((prefix_of(directory), directory.rpartition("/")[0]))
+    prefixes = dict.fromkeys((install_prefix(directory), directory.rpartition("/")[0]))
     return (*(f"{prefix}/{name}" for prefix in prefixes for name in ("bin", "sbin")), directory)
 
 
-def data_places(path: str, directories: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def data_prefix_pairs(path: str, directories: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Return where a host may have what *path* means: how it begins, and how it begins there, in order.
 
     *directories* hold the driver's libraries: what belongs to a driver is in their prefix. The /etc of a prefix that
@@ -142,12 +142,12 @@ def data_places(path: str, directories: Iterable[str]) -> tuple[tuple[str, str],
     container, only Vulkan's loader would look. Source: nvidia-container-toolkit `internal/discover/graphics.go`.
     """
     places: list[tuple[str, str]] = []
-    for prefix in map(prefix_of, directories):
+    for prefix in map(install_prefix, directories):
         above = prefix[: -len("/usr")] if prefix.endswith("/usr") else prefix
         places += [("/usr/share/", f"{prefix}/share/"), ("/etc/", f"{above}/etc/")]
         places += [("/etc/vulkan/", f"{prefix}/vulkan/")] if above else []
     places += [("/", "/"), ("/usr/share/", "/usr/local/share/")]
-    if not path.startswith(OF_DRIVERS):
+    if not path.startswith(DRIVER_DATA_PREFIXES):
         return (("/", "/"),)
     return tuple(dict.fromkeys(place for place in places if path.startswith(place[0])))
 
@@ -173,7 +173,7 @@ def tegra_directories(arch: str) -> tuple[str, ...]:
     return tuple(f"{base}/{name}" for name in ("nvidia", "tegra", "tegra-egl"))
 
 
-ROCM = ("/opt/rocm", "/opt/rocm-*", "/opt/rocm/core-*")
+ROCM_PREFIXES = ("/opt/rocm", "/opt/rocm-*", "/opt/rocm/core-*")
 """Where AMD's installers put ROCm: a directory for each release, and a link to one of them; from 7.13 on links to the
 directories of one. Source: ROCm documentation, "Transition guide from legacy ROCm release stream".
 """
@@ -186,13 +186,13 @@ def amdgpu_directories(arch: str) -> tuple[str, ...]:
     return (f"/opt/amdgpu/lib/{architecture(arch).triplet}", "/opt/amdgpu/lib64")
 
 
-SYSTEM_DIRECTORIES = frozenset(
+UNBINDABLE_DIRECTORIES = frozenset(
     (
         *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"),
         *("/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64"),
         *("/usr/libexec", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share"),
         *("/var", "/var/lib", "/var/run"),
-        *(f"{base}/{architecture(name).triplet}" for base in ("/lib", "/usr/lib") for name in WITH_DRIVERS),
+        *(f"{base}/{architecture(name).triplet}" for base in ("/lib", "/usr/lib") for name in DRIVER_ARCHITECTURES),
     )
 )
 """Directories that a list file or a CDI spec cannot bind: that would hide the container's own."""

@@ -18,17 +18,17 @@ _SINGLE_END = 2.0**128 - 2.0**103
 _KINDS = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a fraction", bool: "a boolean"}
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return *value* as `json.loads` would give it."""
     if isinstance(value, (tuple, list)):
         fields = getattr(value, "_asdict", None)
-        return [plain(item) for item in value] if fields is None else plain(fields())
+        return [to_json_value(item) for item in value] if fields is None else to_json_value(fields())
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: to_json_value(item) for key, item in value.items()}
     return value
 
 
-def text_of(document: dict[str, Any]) -> str:
+def dump_document(document: dict[str, Any]) -> str:
     """Return *document* as text: ASCII, one member of each array a line, so that diff can compare two of a kind."""
     parts = []
     for key, value in document.items():
@@ -72,11 +72,11 @@ class Decoder:
         *,
         prefix: str = "",
         keys: Optional[Mapping[str, str]] = None,
-        members: Optional[int] = None,
-        has_nul: bool = True,
-        is_go: bool = False,
+        members_limit: Optional[int] = None,
+        allows_nul: bool = True,
+        follows_go: bool = False,
         is_toml: bool = False,
-        rows: Collection[type] = (),
+        list_types: Collection[type] = (),
         readers: Optional[Mapping[Any, _Reader]] = None,
     ) -> None:
         self.format = kind
@@ -84,23 +84,23 @@ class Decoder:
         """The text before the first key in a place."""
         self.keys = keys or {}
         """Keys of fields that have other names: `a.b` is a member of the member `a`; "" is in no document."""
-        self.members = members
+        self.members = members_limit
         """The most members of a list."""
-        self.has_nul = has_nul
+        self.has_nul = allows_nul
         """Whether a string may contain NUL; one that becomes a path or a variable may not."""
-        self.is_go = is_go
+        self.is_go = follows_go
         """Whether values are read as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, no
         unknown ones; a whole fraction is a number, a number or boolean is a string, null is empty or 0."""
         self.is_toml = is_toml
         """Whether the document is written by hand: an unknown key is an error, a list of one may be its member."""
-        self.rows = rows
+        self.rows = list_types
         """NamedTuples that are lists of their fields."""
         self._readers: dict[Any, _Reader] = dict(readers or {})
         """Readers of values and their places, by kind; those given are for kinds with another form in documents."""
 
-    def value(self, kind: type[_Value], value: Any, place: str = "") -> _Value:
+    def decode(self, kind: type[_Value], value: Any, location: str = "") -> _Value:
         """Return the *kind* of value that *value*, at *place* in its document, stands for."""
-        made: _Value = self._reader(kind)(value, place)
+        made: _Value = self._reader(kind)(value, location)
         return made
 
     def _reader(self, kind: Any) -> _Reader:
@@ -135,7 +135,7 @@ class Decoder:
             if type(value) is not kind:  # True is an int to Python
                 value = self._as_go(kind, value) if self.is_go else value
                 if type(value) is not kind:
-                    raise self._wrong(value, kind, place)
+                    raise self._type_error(value, kind, place)
             if refuses_nul and "\0" in str(value):
                 raise self.format.damaged("a NUL in a string", place)
             return value
@@ -169,8 +169,8 @@ class Decoder:
     def _dict(self, read_member: _Reader, kind: type[dict[str, Any]]) -> _Reader:
         def read(value: Any, place: str) -> Any:
             if type(value) is not dict:
-                raise self._wrong(value, dict, place)
-            start = self._at(place, "")
+                raise self._type_error(value, dict, place)
+            start = self._location(place, "")
             return kind({key: read_member(member, start + key) for key, member in value.items()})
 
         return read
@@ -180,7 +180,7 @@ class Decoder:
             if self.is_toml and not isinstance(value, list):
                 return (read_member(value, place),)
             if not isinstance(value, (list, tuple)):
-                raise self._wrong(value, list, place)
+                raise self._type_error(value, list, place)
             if self.members is not None and len(value) > self.members:
                 raise self.format.damaged(f"{len(value)} members; {self.members} at most", place)
             place = place or self.prefix
@@ -191,7 +191,7 @@ class Decoder:
     def _row(self, readers: tuple[_Reader, ...]) -> _Reader:
         def read(value: Any, place: str) -> Any:
             if not isinstance(value, list):
-                raise self._wrong(value, list, place)
+                raise self._type_error(value, list, place)
             if len(value) != len(readers):
                 raise self.format.damaged(f"{len(value)} members, not {len(readers)}", place)
             return tuple([reader(item, f"{place}[{at}]") for at, (reader, item) in enumerate(zip(readers, value))])
@@ -210,9 +210,9 @@ class Decoder:
 
         def read(value: Any, place: str) -> Any:
             if type(value) is not dict:
-                raise self._wrong(value, dict, place)
+                raise self._type_error(value, dict, place)
             found: dict[str, Any] = {}
-            start = self._at(place, "")
+            start = self._location(place, "")
             for key, member in self._go_fields(value, fields, by_fold, place) if self.is_go else value.items():
                 if self.is_toml and key not in fields:
                     at = start + key[:100]
@@ -226,30 +226,32 @@ class Decoder:
                     found[name] = reader(member, at)
             for key, name in required:
                 if name not in found:
-                    raise self.format.damaged("it is not there", self._at(place, key))
+                    raise self.format.damaged("it is not there", self._location(place, key))
             return kind(**found)
 
         return read
 
-    def _member(self, value: Any, path: list[str], place: str) -> tuple[Any, str]:
+    def _member(self, value: Any, path: list[str], location: str) -> tuple[Any, str]:
         """Return the member at *path* and its place; None, and the place of what is absent."""
         for key in path:
             if value is None:
                 break
             if type(value) is not dict:
-                raise self._wrong(value, dict, place)
-            value, place = value.get(key), self._at(place, key)
-        return value, place
+                raise self._type_error(value, dict, location)
+            value, location = value.get(key), self._location(location, key)
+        return value, location
 
     def _go_fields(
-        self, value: dict[str, Any], fields: Collection[str], by_fold: Mapping[str, str], place: str
+        self, value: dict[str, Any], fields: Collection[str], by_fold: Mapping[str, str], location: str
     ) -> Iterator[tuple[str, Any]]:
         """Yield the fields of *value*, whose names may be in another case."""
         seen = set()
         for key, member in value.items():
             known = key if key in fields else by_fold.get(key.lower())
             if known is None or known in seen:
-                raise self.format.damaged("written twice" if known else "unknown field", self._at(place, known or key))
+                raise self.format.damaged(
+                    "written twice" if known else "unknown field", self._location(location, known or key)
+                )
             seen.add(known)
             yield known, member
 
@@ -259,14 +261,14 @@ class Decoder:
         first, *others = name.split("_")
         return first + "".join(map(str.capitalize, others))
 
-    def _at(self, place: str, key: str) -> str:
-        return f"{place}.{key}" if place else self.prefix + key
+    def _location(self, location: str, key: str) -> str:
+        return f"{location}.{key}" if location else self.prefix + key
 
-    def _wrong(self, value: Any, wanted: type, place: str) -> FormatError:
+    def _type_error(self, value: Any, wanted: type, location: str) -> FormatError:
         there = "none is there" if value is None else f"not {_KINDS.get(type(value), 'another value')}"
-        hint = f'{place} = "{value}"' if self.is_toml and wanted is str and type(value) is int else ""
-        return self.format.damaged(f"{_KINDS[wanted]} is wanted, {there}", place, hint)
+        hint = f'{location} = "{value}"' if self.is_toml and wanted is str and type(value) is int else ""
+        return self.format.damaged(f"{_KINDS[wanted]} is wanted, {there}", location, hint)
 
 
-PLAN = Decoder(Format("bad-plan", "gpubind did not make this document"))
+DOCUMENT_DECODER = Decoder(Format("bad-plan", "gpubind did not make this document"))
 """Reads gpubind's own documents."""

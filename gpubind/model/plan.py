@@ -7,9 +7,9 @@ from typing import Any, Literal, Optional, Union
 from gpubind import __version__
 from gpubind.errors import FormatError
 from gpubind.frozen import NamedTuple
-from gpubind.model.digest import digest
+from gpubind.model.digest import plan_digest
 from gpubind.model.files import ContainerPath, RootedPath
-from gpubind.model.findings import SEVERITIES, counted
+from gpubind.model.findings import SEVERITIES, with_count
 from gpubind.model.host import (
     CAPABILITIES,
     DEFAULT_CAPABILITIES,
@@ -26,7 +26,7 @@ from gpubind.model.host import (
     Vendor,
 )
 from gpubind.model.image import ImageFacts
-from gpubind.model.plain import PLAN, plain, text_of
+from gpubind.model.plain import DOCUMENT_DECODER, dump_document, to_json_value
 from gpubind.model.vendors import VENDOR_ROWS
 
 
@@ -121,7 +121,18 @@ class PlannedDriver(NamedTuple):
 
 
 PLAN_SCHEMA = "gpubind.plan/1"
-_MEMBERS = ("gpus", "libdir", "libdir32", "mounts", "devices", "env", "decisions", "findings", "digest", "node_digest")
+_COPIED_MEMBERS = (
+    "gpus",
+    "libdir",
+    "libdir32",
+    "mounts",
+    "devices",
+    "env",
+    "decisions",
+    "findings",
+    "digest",
+    "node_digest",
+)
 """What stands in the document of a plan as it is."""
 
 
@@ -166,15 +177,15 @@ class Plan(NamedTuple):
             "cuda_compat": request.cuda_compat,
         }
         drivers = [{**planned.driver._asdict(), "source": planned.source} for planned in self.drivers]
-        members = {name: getattr(self, name) for name in _MEMBERS}
+        members = {name: getattr(self, name) for name in _COPIED_MEMBERS}
         image = None if self.image is None else self.image.to_dict()
         head = {"schema": PLAN_SCHEMA, "gpubind": __version__, "request": asked, "drivers": drivers, "image": image}
-        document: dict[str, Any] = plain({**head, **members})
+        document: dict[str, Any] = to_json_value({**head, **members})
         return document
 
     def to_json(self) -> str:
         """Return the same as text, as `gpubind plan --json` prints it."""
-        return text_of(self.to_dict())
+        return dump_document(self.to_dict())
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Plan:
@@ -183,16 +194,16 @@ class Plan(NamedTuple):
         Errors: `FormatError` (code `bad-plan`) that names the place of what is not as gpubind writes it.
         """
         if not isinstance(document, dict):
-            raise PLAN.format.damaged("it is not an object")
+            raise DOCUMENT_DECODER.format.damaged("it is not an object")
         schema = document.get("schema")
         if schema != PLAN_SCHEMA:
             raise _other_schema(str(schema))
         asked = document.get("request")
         if not isinstance(asked, dict):
-            raise PLAN.format.damaged("it is not there, or no object", "request")
+            raise DOCUMENT_DECODER.format.damaged("it is not there, or no object", "request")
         drivers = document.get("drivers")
         if not isinstance(drivers, list) or not all(isinstance(driver, dict) for driver in drivers):
-            raise PLAN.format.damaged("it is not there, or no list of objects", "drivers")
+            raise DOCUMENT_DECODER.format.damaged("it is not there, or no list of objects", "drivers")
         image = document.get("image")
         values = {
             **document,
@@ -202,10 +213,10 @@ class Plan(NamedTuple):
             "drivers": [{"driver": driver, "source": driver.get("source"), "searched": []} for driver in drivers],
             "image": None,
         }
-        plan = PLAN.value(cls, values, "")
+        plan = DOCUMENT_DECODER.decode(cls, values, "")
         is_ours = document.get("gpubind") == __version__  # another version may hash more, or less
-        if is_ours and plan.digest != digest(plan.mounts, plan.devices, plan.env, plan.gpus):
-            raise PLAN.format.damaged(
+        if is_ours and plan.digest != plan_digest(plan.mounts, plan.devices, plan.env, plan.gpus):
+            raise DOCUMENT_DECODER.format.damaged(
                 "it is not that of these mounts, devices and variables: the document was changed", "digest"
             )
         return plan if image is None else plan._replace(image=ImageFacts.from_dict(image))
@@ -223,12 +234,12 @@ class Plan(NamedTuple):
             parts = [f"like {self.request.like}"] * bool(parts)
         sizes = {mount.source or mount.target: mount.size for mount in self.mounts}
         total = sum(sizes.values()) / 2**20
-        parts.append(f"{counted(len(self.mounts), 'bind')} of {counted(len(sizes), 'file')} ({total:.0f} MiB)")
+        parts.append(f"{with_count(len(self.mounts), 'bind')} of {with_count(len(sizes), 'file')} ({total:.0f} MiB)")
         if self.gpus:
-            parts.append(counted(len([gpu for gpu in self.gpus if gpu.chosen]), "GPU"))
-        parts.append(counted(len(self.devices), "device node"))
+            parts.append(with_count(len([gpu for gpu in self.gpus if gpu.chosen]), "GPU"))
+        parts.append(with_count(len(self.devices), "device node"))
         severities = [finding.severity for finding in self.findings]
-        parts += [counted(severities.count(s), s) for s in SEVERITIES if s in severities]
+        parts += [with_count(severities.count(s), s) for s in SEVERITIES if s in severities]
         return f"{'; '.join(parts)}; digest {self.digest[:12]}"
 
     @property
@@ -240,6 +251,8 @@ class Plan(NamedTuple):
 def _other_schema(schema: str) -> FormatError:
     head, _, number = schema.partition("/")
     if head != PLAN_SCHEMA.partition("/")[0] or not (number.isascii() and number.isdigit()):
-        return PLAN.format.damaged(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
+        return DOCUMENT_DECODER.format.damaged(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
     why = f"it is of the schema `{schema}`, and this one reads `{PLAN_SCHEMA}`"
-    return PLAN.format._replace(what="a later gpubind made this document").damaged(why, "schema", "update gpubind")
+    return DOCUMENT_DECODER.format._replace(what="a later gpubind made this document").damaged(
+        why, "schema", "update gpubind"
+    )

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model.arch import WITH_DRIVERS
+from gpubind.model.arch import DRIVER_ARCHITECTURES
 from gpubind.model.host import Capability
 
 _DRIVER = re.compile(r"[0-9][0-9A-Za-z.+~_-]{0,60}")
@@ -18,7 +18,7 @@ Version = Annotated[str, _VERSION, "a version"]
 class Expectation(NamedTuple):
     """What a node is to have: a few facts of a good one, without anything that names a machine or a GPU."""
 
-    origin: str = ""
+    source_file: str = ""
     """The file that says so."""
     drivers: tuple[Annotated[str, _DRIVER, "a version"], ...] = ()
     """Versions; `550` stands for every version of that branch."""
@@ -35,7 +35,7 @@ class Expectation(NamedTuple):
 class Policy(NamedTuple):
     """The least that every host has on which an image is to run."""
 
-    origin: str = ""
+    source_file: str = ""
     """The file that says so."""
     driver: Optional[Version] = None
     """The oldest driver of NVIDIA; `525` stands for the newest release of that branch."""
@@ -47,7 +47,7 @@ class Policy(NamedTuple):
     """The oldest glibc, for programs of an image that has none."""
     gpus: tuple[str, ...] = ()
     """The architectures of the GPUs: `sm_90`, `gfx90a`, `bmg`."""
-    arch: tuple[Annotated[str, WITH_DRIVERS], ...] = ()
+    arch: tuple[Annotated[str, DRIVER_ARCHITECTURES], ...] = ()
     """The architectures of the machines: `x86_64`."""
     capabilities: Optional[tuple[Capability, ...]] = None
     """Those of the driver that containers get."""

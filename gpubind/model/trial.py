@@ -23,7 +23,7 @@ class Prediction(NamedTuple):
     """Names of which the loader's message has one."""
 
 
-class Tried(NamedTuple):
+class TrialOutcome(NamedTuple):
     """A prediction, and the container's answer."""
 
     prediction: Prediction
@@ -39,10 +39,10 @@ class Tried(NamedTuple):
     @property
     def is_wrong(self) -> bool:
         """Whether something else was seen than was predicted."""
-        return self.is_compared and (self.prediction.succeeds != self.succeeded or self.has_other_reason)
+        return self.is_compared and (self.prediction.succeeds != self.succeeded or self.fails_differently)
 
     @property
-    def has_other_reason(self) -> bool:
+    def fails_differently(self) -> bool:
         """Whether it fails as predicted, and for another reason."""
         reasons = self.prediction.reasons
         is_told = any(reason in self.said for reason in reasons) or not (reasons and self.said)
@@ -53,7 +53,7 @@ class Trial(NamedTuple):
     """What was seen in a container."""
 
     runtime: str
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TrialOutcome, ...] = ()
     untried: int = 0
     """The number of predictions that were not tried, as each would take a start."""
     failure: Optional[str] = None

@@ -6,24 +6,24 @@ from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.frozen import NamedTuple
-from gpubind.model.host import Group, Vendor
+from gpubind.model.host import FileGroup, Vendor
 
 
 class Userspace(NamedTuple):
     """A vendor's user space that is not tied to one kernel driver, and so belongs in the image."""
 
-    group: Group
+    group: FileGroup
     name: str
     """What messages call it."""
-    runtime: tuple[str, ...]
+    runtime_libraries: tuple[str, ...]
     """Libraries of which an image has one if it has its own."""
-    core: tuple[str, ...]
+    required_libraries: tuple[str, ...]
     """Without these no program computes; by the start of the name."""
-    blind: str
+    symptom_without_core: str
     """What programs report that have all but these."""
-    fails: str
+    symptom_without_any: str
     """What programs report that have none of it."""
-    places: tuple[str, ...] = ()
+    runtime_patterns: tuple[str, ...] = ()
     """Patterns of the directories in which an image may have the runtime where its loader does not look; empty: the
     image's facts name it."""
     users: tuple[str, ...] = ()
@@ -36,17 +36,17 @@ class Userspace(NamedTuple):
     """Patterns of what an image has that uses the GPUs without it, for video."""
 
 
-class VendorRow(NamedTuple):
+class VendorTraits(NamedTuple):
     """One vendor."""
 
     option: str
     """Of the command line, without the dashes."""
     list_name: str
-    kind: str
+    cdi_kind: str
     """Of its CDI devices."""
-    no_gpu: tuple[str, str]
+    hide_all_variable: tuple[str, str]
     """A variable and its value that show no GPU."""
-    reader: str
+    variable_reader: str
     """The library that reads `variable`, as cases of findings call it; empty: it chooses no nodes."""
     inventory: str
     """The function that reads its inventory, `module:function`; or its inventories."""
@@ -62,21 +62,26 @@ class VendorRow(NamedTuple):
     """Whether its driver has a version: Intel's is part of the kernel, and of no one user space."""
 
 
-ROCM = Userspace(
+ROCM_USERSPACE = Userspace(
     group="rocm",
     name="ROCm",
-    runtime=("libhsa-runtime64.so.1",),
-    core=("libhsa-runtime64.so.1", "libamdhip64.so"),
-    blind="no program sees a GPU",
-    fails="libamdhip64.so, libhsa-runtime64.so.1: cannot open shared object file",
+    runtime_libraries=("libhsa-runtime64.so.1",),
+    required_libraries=("libhsa-runtime64.so.1", "libamdhip64.so"),
+    symptom_without_core="no program sees a GPU",
+    symptom_without_any="libamdhip64.so, libhsa-runtime64.so.1: cannot open shared object file",
 )
 COMPUTE_RUNTIME = Userspace(
     group="compute-runtime",
     name="Level Zero",
-    runtime=("libze_intel_gpu.so.1", "libigdrcl.so"),
-    places=("/usr/lib/*/intel-opencl", "/usr/lib64/intel-opencl", "/usr/lib/intel-opencl", "/opt/intel/opencl/lib64"),
-    core=("libze_intel_gpu.so.1", "libigdrcl.so", "libigc.so"),
-    blind="Level Zero or OpenCL lists no GPU",
+    runtime_libraries=("libze_intel_gpu.so.1", "libigdrcl.so"),
+    runtime_patterns=(
+        "/usr/lib/*/intel-opencl",
+        "/usr/lib64/intel-opencl",
+        "/usr/lib/intel-opencl",
+        "/opt/intel/opencl/lib64",
+    ),
+    required_libraries=("libze_intel_gpu.so.1", "libigdrcl.so", "libigc.so"),
+    symptom_without_core="Level Zero or OpenCL lists no GPU",
     users=("libze_loader.so.1", "libsycl.so.*", "/opt/intel/oneapi"),
     frameworks=tuple(
         f"{prefix}/python3*/{packages}/{name}"
@@ -89,41 +94,41 @@ COMPUTE_RUNTIME = Userspace(
         *("dri/iHD_drv_video.so", "dri/i965_drv_video.so", "libvpl.so.2", "libmfx.so.1"),
         "/usr/lib/jellyfin-ffmpeg/lib/dri/iHD_drv_video.so",
     ),
-    fails="zeInit gives ZE_RESULT_ERROR_UNINITIALIZED, clGetPlatformIDs CL_PLATFORM_NOT_FOUND_KHR (-1001), or "
-    "libze_loader.so.1: cannot open shared object file",
+    symptom_without_any="zeInit gives ZE_RESULT_ERROR_UNINITIALIZED, clGetPlatformIDs CL_PLATFORM_NOT_FOUND_KHR "
+    "(-1001), or libze_loader.so.1: cannot open shared object file",
 )
 
 AMD_MODULE = "/sys/module/amdgpu"
 
-VENDOR_ROWS: dict[Vendor, VendorRow] = {
-    "nvidia": VendorRow(
+VENDOR_ROWS: dict[Vendor, VendorTraits] = {
+    "nvidia": VendorTraits(
         option="nv",
         list_name="nvliblist.conf",
-        kind="nvidia.com/gpu",
-        no_gpu=("NVIDIA_VISIBLE_DEVICES", "void"),
-        reader="cuda",
+        cdi_kind="nvidia.com/gpu",
+        hide_all_variable=("NVIDIA_VISIBLE_DEVICES", "void"),
+        variable_reader="cuda",
         inventory="gpubind.inventory.sources:read",
     ),
-    "amd": VendorRow(
+    "amd": VendorTraits(
         option="rocm",
         list_name="rocmliblist.conf",
-        kind="amd.com/gpu",
-        no_gpu=("ROCR_VISIBLE_DEVICES", "-1"),
-        reader="rocr",
+        cdi_kind="amd.com/gpu",
+        hide_all_variable=("ROCR_VISIBLE_DEVICES", "-1"),
+        variable_reader="rocr",
         inventory="gpubind.inventory.amd.inventory:read_inventory",
         modules=(AMD_MODULE,),
         waits=True,
-        userspace=ROCM,
+        userspace=ROCM_USERSPACE,
     ),
-    "intel": VendorRow(
+    "intel": VendorTraits(
         option="intel",
         list_name="intelliblist.conf",
-        kind="intel.com/gpu",
-        no_gpu=("ZE_AFFINITY_MASK", ""),
-        reader="",
+        cdi_kind="intel.com/gpu",
+        hide_all_variable=("ZE_AFFINITY_MASK", ""),
+        variable_reader="",
         inventory="gpubind.inventory.intel.inventory:read_inventory",
         modules=("/sys/module/i915", "/sys/module/xe", "/sys/module/habanalabs"),
-        used_beside="gpubind.inventory.intel.devices:counts_beside_others",
+        used_beside="gpubind.inventory.intel.devices:has_compute_device",
         userspace=COMPUTE_RUNTIME,
         has_version=False,
     ),

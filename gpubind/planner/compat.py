@@ -11,23 +11,23 @@ from collections.abc import Iterator
 from posixpath import dirname
 from typing import Optional
 
-from gpubind.image.cuda import wanted_cuda
+from gpubind.image.cuda import needed_cuda
 from gpubind.loader.verdict import ImageFit
 from gpubind.model import Decision, EnvVar, ImageFacts, ImageLibrary, Request, Verdict
-from gpubind.model.cuda import minor_compatible
-from gpubind.planner.cuda_compat import Node, is_data_centre, is_newer, refusal, serves
+from gpubind.model.cuda import is_minor_compatible
+from gpubind.planner.cuda_compat import CompatHost, is_data_centre, is_newer, predicted_error, supported_cuda
 from gpubind.planner.placement import Layout
 
-RULE = "cuda-compat"
+ENV_RULE = "cuda-compat"
 """Of the variable."""
-DECIDED = "forward-compatibility"
+COMPAT_RULE = "forward-compatibility"
 """Of the Decisions."""
 
 _PLAIN_DIRECTORY = re.compile(r"/[A-Za-z0-9._+/-]+")
 
 
 def cuda_compat(
-    request: Request, node: Optional[Node], fit: ImageFit, layout: Layout
+    request: Request, node: Optional[CompatHost], fit: ImageFit, layout: Layout
 ) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
     """Return which compat libcuda of the image comes before the host's libcuda, if any, and a Decision about each."""
     if node is None:
@@ -41,17 +41,17 @@ def cuda_compat(
         if taken and is_fixed and not _puts_first(fit.facts, library):
             taken, why = False, "this layout adds to no search path: set LD_LIBRARY_PATH when the container is started"
         elif taken and not is_fixed:
-            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", dirname(library.path), ":", RULE))
+            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", dirname(library.path), ":", ENV_RULE))
         decisions.append(_decision(library, "taken" if taken else "left-out", why))
     return tuple(env), tuple(decisions)
 
 
-def _judged(request: Request, node: Node, fit: ImageFit) -> Iterator[tuple[ImageLibrary, bool, str]]:
+def _judged(request: Request, node: CompatHost, fit: ImageFit) -> Iterator[tuple[ImageLibrary, bool, str]]:
     """Yield each compat libcuda, whether the container uses it (one at most), and why. The image's choice is first."""
-    wanted = wanted_cuda(fit.facts.every_cuda)
+    wanted = needed_cuda(fit.facts.every_cuda)
 
     def rank(library: ImageLibrary) -> tuple[bool, bool]:
-        return not _puts_first(fit.facts, library), wanted is not None and is_newer(wanted, serves(library))
+        return not _puts_first(fit.facts, library), wanted is not None and is_newer(wanted, supported_cuda(library))
 
     found = False
     for library in sorted(fit.facts.compat, key=rank):
@@ -60,7 +60,7 @@ def _judged(request: Request, node: Node, fit: ImageFit) -> Iterator[tuple[Image
         found = found or taken
 
 
-def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -> tuple[bool, str]:
+def _judge(library: ImageLibrary, request: Request, node: CompatHost, fit: ImageFit) -> tuple[bool, str]:
     if request.cuda_compat == "host":
         return False, "the host's libcuda was asked for"
     if not _PLAIN_DIRECTORY.fullmatch(dirname(library.path)):
@@ -68,7 +68,7 @@ def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -
     if request.cuda_compat == "image":
         return True, "it was asked for"
     unfit = fit.unfit_compat.get(library.path)
-    why = unfit.message if unfit is not None else refusal(library, node) or _no_gain(library, node)
+    why = unfit.message if unfit is not None else predicted_error(library, node) or _no_gain(library, node)
     if why is not None:
         return False, why
     if _puts_first(fit.facts, library):
@@ -78,29 +78,29 @@ def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -
     return _helps(fit.facts, node)
 
 
-def _no_gain(library: ImageLibrary, node: Node) -> Optional[str]:
+def _no_gain(library: ImageLibrary, node: CompatHost) -> Optional[str]:
     """Return why *library* adds nothing to the host's libcuda; None if it may."""
     if library.version == node.driver:
         return "it is of the host driver's own version"
-    served = serves(library)
+    served = supported_cuda(library)
     if library.version is None and served is not None and not is_newer(served, node.serves):
         return f"it serves CUDA {served}, the host's libcuda {node.serves or 'an unknown one'}"
     return None
 
 
-def _helps(facts: ImageFacts, node: Node) -> tuple[bool, str]:
+def _helps(facts: ImageFacts, node: CompatHost) -> tuple[bool, str]:
     """Return whether a compat libcuda that fits, and that the image does not put first, should come first.
 
     With a CUDA of the driver's own major version the host's libcuda runs the image. On a GPU that takes no part in
     forward compatibility that would be lost: so the GPU must be known to take part.
     """
-    wanted = wanted_cuda(facts.every_cuda)
+    wanted = needed_cuda(facts.every_cuda)
     if wanted is None:
         return False, "the image does not say which CUDA it is for, and does not put it first"
     if not is_newer(wanted, node.serves):
         return False, f"the image is for CUDA {wanted}, the driver serves {node.serves or 'an unknown one'}"
     other = [model for model in node.models or ("unknown",) if not is_data_centre(model)]
-    if other and minor_compatible(node.driver, wanted):
+    if other and is_minor_compatible(node.driver, wanted):
         return False, (
             f"the host's libcuda runs CUDA {wanted} by minor-version compatibility, and whether the GPU ({other[0]}) "
             "takes part in forward compatibility is not known"
@@ -115,4 +115,4 @@ def _puts_first(facts: ImageFacts, library: ImageLibrary) -> bool:
 
 def _decision(library: Optional[ImageLibrary], verdict: Verdict, why: str) -> Decision:
     path = None if library is None else library.path
-    return Decision("nvidia", "libcuda.so.1", verdict, DECIDED, "place", named_by="image", path=path, detail=why)
+    return Decision("nvidia", "libcuda.so.1", verdict, COMPAT_RULE, "place", named_by="image", path=path, detail=why)

@@ -16,7 +16,7 @@ from typing import Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.model import Driver, Gpu, ImageLibrary
-from gpubind.model.cuda import branch_of, compat_branches, cuda_max, minor_floor, version_key
+from gpubind.model.cuda import branch_of, compat_branches, cuda_max, minor_compatible_driver, version_key
 
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 _WORKSTATION = re.compile(r"\b(Quadro|RTX|NVS|GTX)\b", re.IGNORECASE)
@@ -28,7 +28,7 @@ _NOT_ON_DEVICE = (
 )
 
 
-class Node(NamedTuple):
+class CompatHost(NamedTuple):
     """The driver and the GPUs of a host, as far as forward compatibility depends on them."""
 
     driver: str
@@ -39,7 +39,7 @@ class Node(NamedTuple):
     """The models of NVIDIA's GPUs, as far as they are known."""
 
 
-def node_of(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optional[Node]:
+def compat_host(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optional[CompatHost]:
     """Return the facts for forward compatibility with *driver* and those of *gpus* that the container gets.
 
     *serves* is the version that the host's libcuda reports, if any. The result is None without a driver for Linux of a
@@ -49,10 +49,10 @@ def node_of(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optio
     if driver.vendor != "nvidia" or driver.kind != "linux" or version is None:
         return None
     models = tuple(gpu.model for gpu in gpus if gpu.vendor == "nvidia" and gpu.chosen and gpu.model)
-    return Node(version, serves or driver.cuda_max, models)
+    return CompatHost(version, serves or driver.cuda_max, models)
 
 
-def refusal(library: ImageLibrary, node: Node) -> Optional[str]:
+def predicted_error(library: ImageLibrary, node: CompatHost) -> Optional[str]:
     """Return the error that CUDA would report with *library* on *node*; None if none is known."""
     if library.version == node.driver:
         return None  # the driver's own libcuda, wherever it lies
@@ -69,7 +69,7 @@ def refusal(library: ImageLibrary, node: Node) -> Optional[str]:
     return None if consumer is None else f"{_NOT_ON_DEVICE}; the GPU is a {consumer}"
 
 
-def serves(library: ImageLibrary) -> Optional[str]:
+def supported_cuda(library: ImageLibrary) -> Optional[str]:
     """Return the newest CUDA version that *library* serves, by its note or by its version; None if neither is known."""
     return library.note.cuda if library.note is not None else cuda_max(library.version)
 
@@ -79,11 +79,11 @@ def is_newer(wanted: str, served: Optional[str]) -> bool:
     return served is not None and version_key(wanted) > version_key(served)
 
 
-def has_package(wanted: str, node: Node, last: Optional[int] = None) -> bool:
+def has_package(wanted: str, node: CompatHost, last: Optional[int] = None) -> bool:
     """Return whether NVIDIA has a compat package for CUDA *wanted* on the driver of *node*, and, as far as their models
     tell, on its GPUs. *last* is the last branch of the driver that supports them, if there is one.
     """
-    first = minor_floor(wanted)
+    first = minor_compatible_driver(wanted)
     is_served = last is None or (first is not None and branch_of(first) <= last)
     in_time = branch_of(node.driver) in compat_branches(wanted)
     return is_served and in_time and not any(map(_is_of_desktop, node.models))

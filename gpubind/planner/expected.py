@@ -18,18 +18,18 @@ from gpubind.inventory.liblist import capability_of, read_table
 from gpubind.model import CAPABILITIES, VENDOR_ROWS, VENDORS, Capability, Decision, Plan, Vendor
 from gpubind.model.requirements import Expectation
 
-_NOT_OF_THE_DRIVER = ("host-only", "vendor-neutral")
+_NON_DRIVER_RULES = ("host-only", "vendor-neutral")
 """Rules about files that stay on a host, or come with any desktop."""
 
 
-def expectation_of(plan: Plan, origin: str = "") -> Expectation:
+def make_expectation(plan: Plan, origin: str = "") -> Expectation:
     """Return what a host has, by its *plan*. Excluded GPUs are not counted."""
     there = {(one.vendor, basename(one.path or one.subject)) for one in plan.decisions if _is_library_there(one)}
     capabilities = {_capability(*library) for library in there}
     models = Counter(gpu.model or "" for gpu in plan.gpus if gpu.index is not None)
     versions = (planned.driver.version for planned in plan.drivers if planned.driver.vendor in VENDORS)
     return Expectation(
-        origin=origin,
+        source_file=origin,
         drivers=tuple(version for version in versions if version),
         gpus=tuple(sorted(models.items())),
         capabilities=tuple(name for name in CAPABILITIES if name in capabilities),
@@ -41,7 +41,7 @@ def expectation_of(plan: Plan, origin: str = "") -> Expectation:
 def _is_library_there(decision: Decision) -> bool:
     """Return whether it is about a name of a library of the driver, which a container gets or might get."""
     is_library = ".so" in decision.subject and "/" not in decision.subject
-    return is_library and decision.verdict in ("taken", "left-out") and decision.rule not in _NOT_OF_THE_DRIVER
+    return is_library and decision.verdict in ("taken", "left-out") and decision.rule not in _NON_DRIVER_RULES
 
 
 def _capability(vendor: Vendor, name: str) -> Optional[Capability]:

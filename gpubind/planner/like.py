@@ -19,18 +19,18 @@ from gpubind.formats.elf.ldcache import LdCache
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim
-from gpubind.inventory.search import ldconfig
+from gpubind.inventory.search import ldconfig_command
 from gpubind.model import (
     CAPABILITIES,
-    READ_ONLY,
+    READ_ONLY_OPTIONS,
     VENDOR_ROWS,
     ContainerPath,
     Decision,
     Driver,
     EnvVar,
+    FileRole,
     Finding,
     HostPath,
-    Kind,
     Missing,
     Mount,
     Plan,
@@ -44,25 +44,25 @@ from gpubind.model import (
 )
 from gpubind.model.arch import I386, Architecture, architecture
 from gpubind.model.data import read_data
-from gpubind.model.digest import digest
+from gpubind.model.digest import plan_digest
 from gpubind.model.findings import finding
-from gpubind.planner.placement import SINGULARITY
+from gpubind.planner.placement import SINGULARITY_LAYOUT
 from gpubind.planner.plan import empty_plan
 
-PERSISTENCED = "/var/run/nvidia-persistenced/socket"
+PERSISTENCED_SOCKET = "/var/run/nvidia-persistenced/socket"
 LIBRARIES32 = ContainerPath(layouts.APPTAINER_LIBRARIES32)
 VENDORS: tuple[Vendor, ...] = ("nvidia", "amd")
 """Those that these programs have a flag for."""
 
 
-class Flavour(NamedTuple):
+class RuntimeFlavour(NamedTuple):
     """How one release of a program reads its lists."""
 
     name: str
     program: str
     family: str
     """Below /etc: the directory of its list files; in data/like.json: the names in its own ones."""
-    by_class: bool = False
+    matches_class: bool = False
     """Whether of each name the first library in the ld cache is taken that fits, by its class, 32 or 64 bits, too; else
     the first of all, if it fits. Then --compat32 adds those of 32 bits."""
 
@@ -75,15 +75,15 @@ class Flavour(NamedTuple):
 
 
 FLAVOURS = {
-    "apptainer": Flavour("apptainer-1.4", "Apptainer 1.4", "apptainer"),
-    "apptainer-1.4": Flavour("apptainer-1.4", "Apptainer 1.4", "apptainer"),
-    "apptainer-1.5": Flavour("apptainer-1.5", "Apptainer 1.5", "apptainer"),
-    "apptainer-1.6": Flavour("apptainer-1.6", "Apptainer 1.6", "apptainer", by_class=True),
-    "singularity": Flavour("singularity", "SingularityCE 4.5", "singularity"),
+    "apptainer": RuntimeFlavour("apptainer-1.4", "Apptainer 1.4", "apptainer"),
+    "apptainer-1.4": RuntimeFlavour("apptainer-1.4", "Apptainer 1.4", "apptainer"),
+    "apptainer-1.5": RuntimeFlavour("apptainer-1.5", "Apptainer 1.5", "apptainer"),
+    "apptainer-1.6": RuntimeFlavour("apptainer-1.6", "Apptainer 1.6", "apptainer", matches_class=True),
+    "singularity": RuntimeFlavour("singularity", "SingularityCE 4.5", "singularity"),
 }
 
 
-def flavour_of(request: Request) -> Flavour:
+def flavour_of(request: Request) -> RuntimeFlavour:
     """Return the flavour that is requested. Errors: `UsageError` (code `unknown-flavour`)."""
     flavour = FLAVOURS.get(request.like or "")
     if flavour is None:
@@ -96,14 +96,14 @@ def ignored_fields(request: Request) -> Iterator[str]:
     """Yield the fields that are set, and that the requested flavour ignores. Errors: as `flavour_of`."""
     flavour, caps = flavour_of(request), request.caps or ()
     known = {"vendors", "like"}
-    if flavour.by_class and (set(caps) in ({"compat32"}, {*CAPABILITIES}) or "all" in caps):
+    if flavour.matches_class and (set(caps) in ({"compat32"}, {*CAPABILITIES}) or "all" in caps):
         known.add("caps")
     for field, default in Request._field_defaults.items():
         if field not in known and getattr(request, field) != default:
             yield field
 
 
-def shipped_names(flavour: Flavour, vendor: Vendor) -> list[str]:
+def shipped_names(flavour: RuntimeFlavour, vendor: Vendor) -> list[str]:
     """Return the names in the list file that the program of *flavour* ships."""
     known = json.loads(read_data("model/data/like.json"))
     added = known["added"].get(flavour.name, {})
@@ -116,7 +116,7 @@ class _LibraryClass(NamedTuple):
 
     arch: Architecture
     directory: ContainerPath
-    adds: bool = False
+    is_additional: bool = False
     """Whether they come with the machine's own: what is not among them has no decision."""
 
 
@@ -126,11 +126,11 @@ class _Bind(NamedTuple):
     source: RootedPath
     """As the program prints it: often a link."""
     target: ContainerPath
-    kind: Kind
+    kind: FileRole
     found_by: str
 
 
-def like_plan(host: Host, request: Request) -> Plan:
+def plan_builtin_flags(host: Host, request: Request) -> Plan:
     """Return the plan that the flavour `request.like` itself would make on *host*.
 
     It has no driver version, no GPUs and no device binds: /dev is whole by default there, and the flag adds nothing.
@@ -142,18 +142,18 @@ def like_plan(host: Host, request: Request) -> Plan:
     lists = [_List(host, flavour, vendor) for vendor in vendors]
     cache = read_ldcache(host.driver)
     arch = architecture(host.uname.machine)
-    wanted = [_LibraryClass(arch, SINGULARITY.libdir)]
-    if flavour.by_class and "compat32" in (request.caps or ()) and arch.compat32 == I386.name:
-        wanted.append(_LibraryClass(I386, LIBRARIES32, adds=True))
+    wanted = [_LibraryClass(arch, SINGULARITY_LAYOUT.libdir)]
+    if flavour.matches_class and "compat32" in (request.caps or ()) and arch.compat32 == I386.name:
+        wanted.append(_LibraryClass(I386, LIBRARIES32, is_additional=True))
     if isinstance(cache, LdCache):
         for one in lists:
             one.look_up(cache, wanted)
     else:
         findings.append(_no_ldcache(flavour, vendors[0], host, str(cache) if isinstance(cache, Missing) else cache.why))
     binds = [bind for one in lists for bind in one.binds]
-    if "nvidia" in vendors and host.dev.has(PERSISTENCED):
-        socket, claim = RootedPath(PERSISTENCED), Claim("path", PERSISTENCED, "ipc", PERSISTENCED)
-        binds.append(_Bind(claim, socket, ContainerPath(socket), "socket", PERSISTENCED))
+    if "nvidia" in vendors and host.dev.has(PERSISTENCED_SOCKET):
+        socket, claim = RootedPath(PERSISTENCED_SOCKET), Claim("path", PERSISTENCED_SOCKET, "ipc", PERSISTENCED_SOCKET)
+        binds.append(_Bind(claim, socket, ContainerPath(socket), "socket", PERSISTENCED_SOCKET))
     mounts: dict[ContainerPath, Mount] = {}
     decisions = [decision for one in lists for decision in one.decisions]
     for bind in binds:
@@ -166,9 +166,9 @@ def like_plan(host: Host, request: Request) -> Plan:
     findings += [found for one in lists for found in one.fatal_entries()]
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     has_32 = any(target.startswith(f"{LIBRARIES32}/") for target in mounts)
-    libdirs = (SINGULARITY.libdir, LIBRARIES32) if has_32 else (SINGULARITY.libdir,)
+    libdirs = (SINGULARITY_LAYOUT.libdir, LIBRARIES32) if has_32 else (SINGULARITY_LAYOUT.libdir,)
     env = tuple(EnvVar("LD_LIBRARY_PATH", "append", directory, ":", flavour.name) for directory in libdirs)
-    return empty_plan(SINGULARITY)._replace(
+    return empty_plan(SINGULARITY_LAYOUT)._replace(
         request=request._replace(like=flavour.name, vendors=vendors),
         drivers=tuple(one.driver for one in lists),
         libdir32=LIBRARIES32 if has_32 else None,
@@ -176,11 +176,11 @@ def like_plan(host: Host, request: Request) -> Plan:
         env=env,
         decisions=tuple(sorted(decisions, key=lambda d: (d.subject, d.verdict, d.path or "", d.named_at or ""))),
         findings=tuple(findings),
-        digest=digest(ordered, (), env),
+        digest=plan_digest(ordered, (), env),
     )
 
 
-def _vendors(flavour: Flavour, request: Request) -> tuple[tuple[Vendor, ...], list[Finding]]:
+def _vendors(flavour: RuntimeFlavour, request: Request) -> tuple[tuple[Vendor, ...], list[Finding]]:
     """Return the vendors of *request* that *flavour* plans, with a finding if there are more. Errors: `UsageError`."""
     for vendor in request.vendors:
         if vendor not in VENDORS:
@@ -194,7 +194,7 @@ def _vendors(flavour: Flavour, request: Request) -> tuple[tuple[Vendor, ...], li
 class _List:
     """A list file as the program of a flavour reads it, and what its entries lead to."""
 
-    def __init__(self, host: Host, flavour: Flavour, vendor: Vendor) -> None:
+    def __init__(self, host: Host, flavour: RuntimeFlavour, vendor: Vendor) -> None:
         self.host = host
         self.tree = host.driver
         self.flavour = flavour
@@ -225,7 +225,7 @@ class _List:
                 self.decisions.append(claim.absent("it is not there"))
 
     def _claim(self, entry: ListEntry) -> Claim:
-        return Claim("path", entry.text, entry.text, self.liblist.at(entry), self.vendor)
+        return Claim("path", entry.text, entry.text, self.liblist.location(entry), self.vendor)
 
     def _libraries(self, cache: LdCache, wanted: _LibraryClass) -> None:
         seen = set(self._nested_libraries(wanted))
@@ -235,7 +235,7 @@ class _List:
                 self._cached(claim, cache, seen, wanted)
             elif entry.kind == "library-path" and self._fits(path, wanted):
                 self._bind_libraries(claim, (path, *self._links_to(path)), path, wanted)
-            elif entry.kind == "library-path" and not wanted.adds:
+            elif entry.kind == "library-path" and not wanted.is_additional:
                 self._reject(claim, path)
 
     def fatal_entries(self) -> Iterator[Finding]:
@@ -248,7 +248,7 @@ class _List:
                 found = self.tree.stat(entry.text)
                 case = "forbidden" if isinstance(found, Missing) and found.why == "forbidden" else None
             if case is not None:
-                at, program = self.liblist.at(entry), self.flavour.program
+                at, program = self.liblist.location(entry), self.flavour.program
                 yield finding(
                     "like-entry", subject=entry.text, case=case, vendor=self.vendor, where=at, program=program
                 )
@@ -274,13 +274,13 @@ class _List:
                 fresh.setdefault(cached.name, []).append(RootedPath(cached.path))
         seen.update(fresh)
         for paths in fresh.values():
-            candidates = paths if self.flavour.by_class else paths[:1]
+            candidates = paths if self.flavour.matches_class else paths[:1]
             fitting = next((path for path in candidates if self._fits(path, wanted)), None)
             if fitting is not None:
                 self._bind_libraries(claim, (fitting,), "ld.so.cache", wanted)
-            for path in candidates if fitting is None and not wanted.adds else ():
+            for path in candidates if fitting is None and not wanted.is_additional else ():
                 self._reject(claim, path)
-        if not is_named and not wanted.adds:
+        if not is_named and not wanted.is_additional:
             self.decisions.append(claim.absent("no name in the ld cache starts with it"))
 
     def _program(self, claim: Claim) -> None:
@@ -309,9 +309,9 @@ class _List:
     def _fits(self, path: str, wanted: _LibraryClass) -> bool:
         """Return whether *path* is for the machine of *wanted*, and of its class where that is compared."""
         ident, arch = self.tree.ident(path), wanted.arch
-        if not isinstance(ident, ElfIdent) or ident.machine != arch.machine:
+        if not isinstance(ident, ElfIdent) or ident.machine != arch.elf_machine:
             return False
-        return ident.bits == arch.bits or not self.flavour.by_class
+        return ident.bits == arch.bits or not self.flavour.matches_class
 
     def _links_to(self, path: str) -> Iterator[RootedPath]:
         """Yield the links in the directory of *path*, of its name up to `.so`, that resolve to exactly *path*."""
@@ -324,7 +324,7 @@ class _List:
                 yield RootedPath(link)
 
 
-def _read_list(host: Host, flavour: Flavour, vendor: Vendor) -> LibList:
+def _read_list(host: Host, flavour: RuntimeFlavour, vendor: Vendor) -> LibList:
     path = f"/etc/{flavour.family}/{VENDOR_ROWS[vendor].list_name}"
     data = host.dev.read(path)
     if isinstance(data, Missing):
@@ -334,7 +334,7 @@ def _read_list(host: Host, flavour: Flavour, vendor: Vendor) -> LibList:
     return parse_liblist(text, path)
 
 
-def _no_ldcache(flavour: Flavour, vendor: Vendor, host: Host, why: str) -> Finding:
+def _no_ldcache(flavour: RuntimeFlavour, vendor: Vendor, host: Host, why: str) -> Finding:
     """Return the finding that `ldconfig -p` fails, and with it everything: programs and plain files are lost, too."""
     return finding(
         "like-ldcache",
@@ -343,11 +343,11 @@ def _no_ldcache(flavour: Flavour, vendor: Vendor, host: Host, why: str) -> Findi
         where=LD_CACHE_PATH,
         program=flavour.program,
         detail=why,
-        ldconfig=ldconfig(host.driver.root),
+        ldconfig=ldconfig_command(host.driver.root),
     )
 
 
-def _collision(flavour: Flavour, there: Mount, mount: Mount) -> Finding:
+def _collision(flavour: RuntimeFlavour, there: Mount, mount: Mount) -> Finding:
     where = f"{there.source}, {mount.source}"
     case = "library" if mount.kind == "library" else "other"
     return finding(
@@ -376,7 +376,7 @@ def _mount(host: Host, bind: _Bind) -> Mount:
         soname=None,
         version=None,
         capability=None,
-        options=("nosuid", "nodev") if bind.kind == "socket" else READ_ONLY,
+        options=("nosuid", "nodev") if bind.kind == "socket" else READ_ONLY_OPTIONS,
         required=False,
         size=0 if isinstance(found, Missing) else found.size,
         rule="like",

@@ -35,32 +35,32 @@ class Layout(NamedTuple):
 
     def place(self, directory: ContainerPath, name: str) -> ContainerPath:
         """Return where the library called *name* lands in *directory*."""
-        below = MODULES.get(name) if self.searched else None
+        below = LIBRARY_SUBDIRECTORIES.get(name) if self.searched else None
         return ContainerPath(f"{directory}/{below}/{name}" if below else f"{directory}/{name}")
 
 
 GBM_BACKEND = "nvidia-drm_gbm.so"
-MODULES = {GBM_BACKEND: "gbm", "libvdpau_nvidia.so": "vdpau", "libvdpau_nvidia.so.1": "vdpau"}
+LIBRARY_SUBDIRECTORIES = {GBM_BACKEND: "gbm", "libvdpau_nvidia.so": "vdpau", "libvdpau_nvidia.so.1": "vdpau"}
 """Libraries that libgbm and libvdpau open from private directories."""
 
 
-SINGULARITY = Layout(
+SINGULARITY_LAYOUT = Layout(
     "singularity",
     ContainerPath(layouts.APPTAINER_LIBRARIES),
     # Not below the first: Apptainer 1.4 flattens everything with that prefix by basename.
-    ContainerPath(layouts.OWN_LIBRARIES32),
+    ContainerPath(layouts.GPUBIND_LIBRARIES32),
     ContainerPath("/usr/bin"),
     bindir_on_path=True,
     isolated=False,
 )
-GPUBIND = Layout(
+GPUBIND_LAYOUT = Layout(
     "gpubind",
-    ContainerPath(layouts.OWN_LIBRARIES),
-    ContainerPath(layouts.OWN_LIBRARIES32),
-    ContainerPath(layouts.OWN_PROGRAMS),
+    ContainerPath(layouts.GPUBIND_LIBRARIES),
+    ContainerPath(layouts.GPUBIND_LIBRARIES32),
+    ContainerPath(layouts.GPUBIND_PROGRAMS),
     bindir_on_path=False,
 )
-CDI = "cdi"
+CDI_LAYOUT_NAME = "cdi"
 """The name of the layout of every document that can add to no search path."""
 
 
@@ -80,7 +80,7 @@ def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) ->
     here32 = [path for path in (debian32, other32) if path in searched]
     first32, *more32 = dict.fromkeys(here32 or (debian32, other32))
     return Layout(
-        CDI,
+        CDI_LAYOUT_NAME,
         first,
         first32,
         ContainerPath("/usr/bin"),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.errors import FormatError
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.formats.driver.icd import parse_icd, with_library_paths
-from gpubind.formats.driver.names import REQUIRED, known
+from gpubind.formats.driver.names import REQUIRED, name_facts
 from gpubind.frozen import NamedTuple
 from gpubind.model import (
-    READ_ONLY,
+    READ_ONLY_OPTIONS,
     Capability,
     ContainerPath,
     Decision,
@@ -30,23 +30,23 @@ from gpubind.model import (
     Verdict,
     userspaces_of,
 )
-from gpubind.model.digest import digest, node_digest
+from gpubind.model.digest import node_digest, plan_digest
 from gpubind.model.findings import SEVERITIES
 from gpubind.model.layouts import gbm_directories
-from gpubind.planner.placement import GBM_BACKEND, GPUBIND, Layout, with_libdir
-from gpubind.planner.sides import host_side, libc_side
+from gpubind.planner.placement import GBM_BACKEND, GPUBIND_LAYOUT, Layout, with_libdir
+from gpubind.planner.sides import host_libc_side, host_side
 
 if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit
 
-IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
+IMPLIED_CAPABILITIES: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
 """A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""
 
-ABOUT_NODES = ("device-number", "device-permission")
+NODE_FINDINGS = ("device-number", "device-permission")
 """Findings about a node, which matter only if the container gets it."""
 
 _LEFT_OUT: tuple[Verdict, str, Step] = ("left-out", "capability", "capability")
-_NOT_ASKED = "belongs to {}, which was not asked for"
+_NOT_REQUESTED = "belongs to {}, which was not asked for"
 
 SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
 
@@ -54,7 +54,7 @@ SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
 def make_plan(
     inventories: Iterable[Inventory],
     request: Request,
-    layout: Layout = GPUBIND,
+    layout: Layout = GPUBIND_LAYOUT,
     fit: Optional[ImageFit] = None,
     environ: Optional[Mapping[str, str]] = None,
     found: Iterable[Finding] = (),
@@ -69,7 +69,7 @@ def make_plan(
     selected = _selected(of_node, request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
     shares = [*(_share(one, request, layout, fit) for one in inventories), _libc_share(request, layout, fit)]
-    mounts, placed = _placed(pair for share in shares for pair in share.mounts)
+    mounts, placed = _resolve_collisions(pair for share in shares for pair in share.mounts)
     nodes = {node.target: node for share in shares for node in share.devices}  # in WSL one is all vendors'
     devices = tuple(node for _, node in sorted(nodes.items()))
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
@@ -86,7 +86,9 @@ def make_plan(
         request=request,
         layout=layout.name,
         isolated=layout.isolated,
-        drivers=tuple(PlannedDriver(each.driver, each.source, each.searched, each.beside) for each in inventories),
+        drivers=tuple(
+            PlannedDriver(each.driver, each.source, each.searched, each.libcuda_directories) for each in inventories
+        ),
         gpus=gpus,
         libdir=layout.libdir,
         libdir32=layout.libdir32,
@@ -98,7 +100,7 @@ def make_plan(
             sorted(decisions, key=lambda d: (d.vendor, _VERDICTS[d.verdict], d.subject, d.target or "", d.path or ""))
         ),
         findings=_ordered([*found, *(one for share in shares for one in share.findings)], len(inventories) > 1),
-        digest=digest(mounts, devices, env, gpus),
+        digest=plan_digest(mounts, devices, env, gpus),
         node_digest=node_digest(of_node) if of_node else None,
     )
 
@@ -110,7 +112,7 @@ def _ordered(findings: Sequence[Finding], of_several: bool) -> tuple[Finding, ..
     return tuple(sorted(findings, key=finding_order))
 
 
-class _Share(NamedTuple):
+class _VendorPart(NamedTuple):
     """The part of a plan that one vendor provides."""
 
     mounts: tuple[tuple[HostFile, Mount], ...]
@@ -120,27 +122,27 @@ class _Share(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional[ImageFit]) -> _Share:
+def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
     requested = requested_capabilities(request)
-    asked = [file for file in inventory.files if _is_asked(file, requested)]
-    left_out = [file for file in inventory.files if not _is_asked(file, requested)]
+    asked = [file for file in inventory.files if _is_file_requested(file, requested)]
+    left_out = [file for file in inventory.files if not _is_file_requested(file, requested)]
     sided = host_side(asked, request, fit)
-    if userspaces_of([inventory.driver.vendor]) and not inventory.nodes_only:
-        from gpubind.planner.userspace import with_findings  # only where one is asked for
+    if userspaces_of([inventory.driver.vendor]) and not inventory.devices_only:
+        from gpubind.planner.userspace import add_userspace_findings  # only where one is asked for
 
         gaudi = any(gpu.is_gaudi and gpu.chosen for gpu in inventory.gpus)
         vendor, files = inventory.driver.vendor, inventory.files
-        sided = with_findings(vendor, sided, files, asked, request, fit, has_accelerators=gaudi)
-    return _Share(
+        sided = add_userspace_findings(vendor, sided, files, asked, request, fit, has_accelerators=gaudi)
+    return _VendorPart(
         mounts=tuple((file, mount) for file in sided.files for mount in _mounts(file, sided.files, layout)),
         devices=tuple(node for node in inventory.devices if _is_requested(node.capability, requested)),
         decisions=(
             *sided.decisions,
-            *(file.decision(file.name, *_LEFT_OUT, detail=_NOT_ASKED.format(file.capability)) for file in left_out),
+            *(file.decision(file.name, *_LEFT_OUT, detail=_NOT_REQUESTED.format(file.capability)) for file in left_out),
             *(
                 node.decision("taken", "devices", "place")
                 if _is_requested(node.capability, requested)
-                else node.decision(*_LEFT_OUT, detail=_NOT_ASKED.format(node.capability))
+                else node.decision(*_LEFT_OUT, detail=_NOT_REQUESTED.format(node.capability))
                 for node in inventory.devices
             ),
             *inventory.decisions,
@@ -149,14 +151,16 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
     )
 
 
-def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> _Share:
+def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
     """Return the part that the host's glibc provides."""
-    sided = libc_side(request, fit)
+    sided = host_libc_side(request, fit)
     mounts = tuple((file, mount) for file in sided.files for mount in _mounts(file, (), layout))
-    return _Share(mounts, (), sided.decisions, sided.findings)
+    return _VendorPart(mounts, (), sided.decisions, sided.findings)
 
 
-def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None, vendors: tuple[Vendor, ...] = ()) -> Plan:
+def empty_plan(
+    layout: Layout = GPUBIND_LAYOUT, image: Optional[ImageFacts] = None, vendors: tuple[Vendor, ...] = ()
+) -> Plan:
     """Return a plan that binds nothing, for a start on a host without a GPU of *vendors*."""
     return make_plan((), Request(vendors=vendors), layout)._replace(image=image)
 
@@ -169,7 +173,7 @@ def _selected(
     If nothing chooses and no cgroup hides a GPU, all stay, and the modules that read choices are not loaded.
     """
     is_asked = request.gpus is not None or any(name in environ for name in GPU_VARIABLES)
-    if not is_asked and not any(inventory.hidden for inventory in inventories):
+    if not is_asked and not any(inventory.hidden_gpu_indexes for inventory in inventories):
         return tuple((inventory, (), ()) for inventory in inventories)
     from gpubind.planner.gpus.selection import select
 
@@ -183,7 +187,7 @@ def findings_that_matter(inventory: Inventory, request: Request) -> Iterator[Fin
     """
     nodes, requested = {node.target: node for node in inventory.devices}, requested_capabilities(request)
     for finding in inventory.findings:
-        node = nodes.get(ContainerPath(finding.subject)) if finding.code in ABOUT_NODES else None
+        node = nodes.get(ContainerPath(finding.subject)) if finding.code in NODE_FINDINGS else None
         if node is not None and not _is_requested(node.capability, requested):
             continue
         is_for_display = node is not None and (node.capability == "graphics" or "/dri/card" in node.target)
@@ -195,14 +199,14 @@ def findings_that_matter(inventory: Inventory, request: Request) -> Iterator[Fin
 
 def requested_capabilities(request: Request) -> frozenset[Capability]:
     """Return what is asked for, and what that implies."""
-    implied = [cap for asked in request.capabilities for cap in IMPLIED.get(asked, ())]
+    implied = [cap for asked in request.capabilities for cap in IMPLIED_CAPABILITIES.get(asked, ())]
     return frozenset((*request.capabilities, *implied))
 
 
-def _is_asked(file: HostFile, requested: frozenset[Capability]) -> bool:
+def _is_file_requested(file: HostFile, requested: frozenset[Capability]) -> bool:
     if _is_requested(file.capability, requested):
         return True
-    return any(known(name).shared in requested for name in file.names)
+    return any(name_facts(name).shared in requested for name in file.names)
 
 
 def _is_requested(capability: Optional[Capability], requested: frozenset[Capability]) -> bool:
@@ -218,8 +222,8 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
         targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
     else:
         targets = [file.target] if file.target else []
-    content = _rewritten(file, kept, layout) if file.content is not None else None
-    options = SOCKET_OPTIONS if file.kind in ("socket", "directory") else READ_ONLY
+    content = _rewrite_manifest(file, kept, layout) if file.content is not None else None
+    options = SOCKET_OPTIONS if file.kind in ("socket", "directory") else READ_ONLY_OPTIONS
     for target in targets:
         yield Mount(
             vendor=file.vendor,
@@ -238,7 +242,7 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
         )
 
 
-def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Optional[str]:
+def _rewrite_manifest(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Optional[str]:
     """Return the manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
 
     An absolute path (RPM packages since 560, Nix) is right on the host only: in the container the library is elsewhere,
@@ -258,7 +262,7 @@ def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Opti
     return with_library_paths(icd, replacements) if replacements else None
 
 
-def _placed(requested: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...], list[Decision]]:
+def _resolve_collisions(requested: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...], list[Decision]]:
     """Return the first mount of each target, sorted by target, and a Decision about each of *requested*."""
     mounts: dict[ContainerPath, Mount] = {}
     decisions = []
@@ -312,9 +316,9 @@ def _compat(
     if fit is None or nvidia is None or not asked or "compute" not in requested_capabilities(request):
         return (), ()
     from gpubind.planner.compat import cuda_compat  # few images have one
-    from gpubind.planner.cuda_compat import node_of
+    from gpubind.planner.cuda_compat import compat_host
 
-    return cuda_compat(request, node_of(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
+    return cuda_compat(request, compat_host(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
 
 
 _VERDICTS = {"taken": 0, "left-out": 1, "rejected": 2, "absent": 3}

@@ -10,36 +10,36 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host, ListFile
 from gpubind.host.base import dev_root_assumed, trust_finding
 from gpubind.host.open import read_listfile
-from gpubind.inventory.vendors import nothing_to_bind, read_inventories
+from gpubind.inventory.vendors import nothing_to_bind_finding, read_inventories
 from gpubind.model import Finding, Inventory, Missing, Plan, Request, finding, userspaces_of
-from gpubind.planner.placement import GBM_BACKEND, GPUBIND, Layout
+from gpubind.planner.placement import GBM_BACKEND, GPUBIND_LAYOUT, Layout
 from gpubind.planner.plan import empty_plan, make_plan
-from gpubind.planner.request import checked
+from gpubind.planner.request import validate_request
 
 if TYPE_CHECKING:
     from gpubind.image.facts import Image
     from gpubind.loader.verdict import ImageFit
 
 
-class Query(NamedTuple):
+class PlanQuery(NamedTuple):
     """A request, and what belongs to it."""
 
     request: Request = Request()
     """As the caller gives it: `plan_host` checks it."""
     listfile: Union[ListFile, str, None] = None
     """The list file that replaces the one in force, or its path."""
-    spelled: Callable[[str], str] = str
+    option_name: Callable[[str], str] = str
     """Returns the caller's name of a field of `Request`, for messages."""
     own_only: frozenset[str] = frozenset()
     """The fields that only gpubind's own plan takes: another program's, with `like`, is made without them."""
 
-    def checked(self, layout: Optional[Layout] = None) -> Request:
+    def validated_request(self, layout: Optional[Layout] = None) -> Request:
         """Return the request with each value in its one form. Errors: as `gpubind.planner.request.checked`."""
-        return checked(
+        return validate_request(
             self.request,
             has_list=self.listfile is not None,
             layout=layout,
-            spelled=self.spelled,
+            spelled=self.option_name,
             own_only=self.own_only,
         )
 
@@ -48,24 +48,24 @@ class Query(NamedTuple):
         return read_listfile(self.listfile) if isinstance(self.listfile, str) else self.listfile
 
 
-def plan_host(host: Host, query: Query, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
+def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
     """Return the plan for containers of *image* on *host*; *layout* places its files there.
 
     Errors: `UsageError` for a request that cannot be answered (`gpubind.planner.request.checked`);
     `NothingToBindError` where the host has no driver library and no device of any requested vendor; `FormatError` for a
     malformed list file; `HostReadError`.
     """
-    request = query.checked(layout)
+    request = query.validated_request(layout)
     listfile = query.read_listfile() if request.like is None else None
     named = (*((host.dev, path) for path in request.cdi_directories), *((host.driver, p) for p in request.library_path))
     for tree, directory in named:
         tree.list(directory)  # a record that does not cover what is named cannot answer
     trust = (*trust_findings(host, request, listfile), *dev_root_assumed(host))
     if request.like is not None:
-        from gpubind.planner.like import like_plan
+        from gpubind.planner.like import plan_builtin_flags
 
-        plan = like_plan(host, request)
-        return plan._replace(findings=(*plan.findings, *trust, *_unseen(host, image)))
+        plan = plan_builtin_flags(host, request)
+        return plan._replace(findings=(*plan.findings, *trust, *_unreadable_findings(host, image)))
     try:
         found = read_inventories(host, request, listfile)
     except NothingToBindError as error:
@@ -76,18 +76,23 @@ def plan_host(host: Host, query: Query, image: Optional[Image] = None, layout: O
     fit = _fit(host, found.inventories, request, image) if image is not None else None
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
-    findings = (*found.findings, *trust, *_unlisted(host, request, query.spelled), *_unseen(host, image))
-    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=findings)
+    findings = (
+        *found.findings,
+        *trust,
+        *_unlisted_directory_findings(host, request, query.option_name),
+        *_unreadable_findings(host, image),
+    )
+    return make_plan(found.inventories, request, layout or GPUBIND_LAYOUT, fit, environ=environ, found=findings)
 
 
-def plan_or_empty(host: Host, query: Query, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
+def plan_or_empty(host: Host, query: PlanQuery, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
     """Return the plan as `plan_host`; where there is nothing to bind, an empty one with a finding."""
     try:
         return plan_host(host, query, image, layout)
     except NothingToBindError as error:
         facts = image.facts if image is not None else None
-        plan = empty_plan(layout or GPUBIND, facts, query.request.vendors)
-        return plan._replace(findings=(nothing_to_bind(error),))
+        plan = empty_plan(layout or GPUBIND_LAYOUT, facts, query.request.vendors)
+        return plan._replace(findings=(nothing_to_bind_finding(error),))
 
 
 def trust_findings(
@@ -98,7 +103,7 @@ def trust_findings(
     yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
 
 
-def _unlisted(host: Host, request: Request, spelled: Callable[[str], str]) -> Iterator[Finding]:
+def _unlisted_directory_findings(host: Host, request: Request, spelled: Callable[[str], str]) -> Iterator[Finding]:
     """Yield a finding for each directory that the request names and that cannot be listed."""
     if not request.library_path and not request.cdi_directories:
         return
@@ -131,7 +136,7 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
     return fit
 
 
-def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:
+def _unreadable_findings(host: Host, image: Optional[Image]) -> Iterator[Finding]:
     """Yield a finding for each file that could not be inspected; the plan is made without it."""
     if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
         from gpubind.host.base import not_looked_at

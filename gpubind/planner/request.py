@@ -7,13 +7,13 @@ from typing import Any, Optional, get_args
 
 from gpubind.errors import FormatError, UsageError, one_of
 from gpubind.model import CAPABILITIES, VENDORS, Capability, ContainerPath, Request, RootedPath, Side
-from gpubind.planner.placement import CDI, SINGULARITY, Layout
+from gpubind.planner.placement import CDI_LAYOUT_NAME, SINGULARITY_LAYOUT, Layout
 
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
-_SIDES = ("vendor_neutral", "userspace", "cuda_compat", "libc")
+_SIDE_FIELDS = ("vendor_neutral", "userspace", "cuda_compat", "libc")
 
 
-def checked(
+def validate_request(
     request: Request,
     *,
     has_list: bool = False,
@@ -37,8 +37,8 @@ def checked(
         raise UsageError("unknown-source", what, hint=one_of(SOURCES, request.source)).about("source")
     if request.cdi_devices and request.source == "auto":
         request = request._replace(source="cdi")
-    _need_lone_devices(request, spelled)
-    for field in _SIDES:
+    _require_only_cdi_devices(request, spelled)
+    for field in _SIDE_FIELDS:
         side = getattr(request, field)
         if side not in get_args(Side):
             what = f"{spelled(field)}: unknown side `{side}`"
@@ -49,7 +49,7 @@ def checked(
     if request.caps is not None:
         request = request._replace(caps=_known_caps(request.caps, spelled))
     if request.libdir is not None and layout is not None:
-        _need_movable(layout, spelled)
+        _require_movable_libdir(layout, spelled)
     if has_list:
         request = _with_list(request, spelled)
     _need_gpus(request, spelled)
@@ -103,27 +103,27 @@ def _of_flavour(
             flavour = flavour_of(request)
             what = f"{spelled(field)} cannot be used with {spelled('like')} {request.like}"
             why = f"it is about gpubind's own plan; {flavour.program} itself has no such choice"
-            if field == "caps" and flavour.by_class:
+            if field == "caps" and flavour.matches_class:
                 why = f"{flavour.program} can add compat32, and takes no other choice of capabilities"
             raise UsageError("like-with-option", what, why=why, hint="leave one of them out").about(field)
     defaults = Request._field_defaults
     return request._replace(**{field: defaults[field] for field in ignored if field in defaults})
 
 
-def _need_movable(layout: Layout, spelled: Callable[[str], str]) -> None:
+def _require_movable_libdir(layout: Layout, spelled: Callable[[str], str]) -> None:
     """Errors: `UsageError` (code `fixed-libdir`) for a *layout* whose libraries cannot be in another directory."""
     if layout.searched:
         what = f"{spelled('libdir')} cannot move the libraries of this plan"
         why = "no loader searches another directory by itself, and this plan cannot add to the image's search path"
-        hint = f"leave it out, or give --cdi-hook with --format {CDI}, where nvidia-cdi-hook is installed"
+        hint = f"leave it out, or give --cdi-hook with --format {CDI_LAYOUT_NAME}, where nvidia-cdi-hook is installed"
         raise UsageError("fixed-libdir", what, why=why, hint=hint)
-    if layout.name == SINGULARITY.name:
+    if layout.name == SINGULARITY_LAYOUT.name:
         why = "Apptainer and SingularityCE have one directory for libraries from outside"
         raise UsageError("fixed-libdir", f"{spelled('libdir')} cannot move {layout.libdir}", why=why)
 
 
-def _need_lone_devices(request: Request, spelled: Callable[[str], str]) -> None:
-    """Errors: `UsageError` where devices of CDI are named, and something else chooses, too."""
+def _require_only_cdi_devices(request: Request, spelled: Callable[[str], str]) -> None:
+    """Errors: `UsageError` where devices of CDI_LAYOUT_NAME are named, and something else chooses, too."""
     if not request.cdi_devices:
         return
     devices = spelled("cdi_devices")
@@ -158,10 +158,10 @@ def _need_gpus(request: Request, spelled: Callable[[str], str]) -> None:
     """Errors: `UsageError` for a choice of GPUs that is none: a host without GPUs has no occasion to say so."""
     if request.gpus is None:
         return
-    from gpubind.formats.driver.gpu_names import parse_gpus
+    from gpubind.formats.driver.gpu_names import parse_gpus_option
 
     try:
-        parse_gpus(request.gpus)
+        parse_gpus_option(request.gpus)
     except UsageError as error:
         raise error.about("gpus") from None
 

@@ -10,57 +10,57 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.formats.driver.names import known
+from gpubind.formats.driver.names import name_facts
 from gpubind.formats.elf.elf import LIBC
 from gpubind.frozen import NamedTuple
 from gpubind.model import (
     USERSPACES,
     Capability,
     Decision,
+    FileGroup,
     Finding,
-    Group,
     HostFile,
     Request,
     RootedPath,
     Severity,
     Side,
 )
-from gpubind.model.findings import cases_of, counted, finding, worst
+from gpubind.model.findings import active_cases, finding, with_count, worst
 
 if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit, Unfit
 
-GROUPS: tuple[Group, ...] = ("glvnd", "opencl", *USERSPACES, "libc")
+GROUPS: tuple[FileGroup, ...] = ("glvnd", "opencl", *USERSPACES, "libc")
 _NAMES = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader (libOpenCL)"}
 """What each vendor-neutral group is called."""
 _MAIN = ("libGL.so.1", "libEGL.so.1")
 """The loaders of which a program for graphics needs one."""
 _MISSING = "vendor-neutral-missing"
-_UNSEEN = "shared by all vendors; most images have their own copy, and no image was named"
-_THEIRS = {
+_NO_IMAGE_REASON = "shared by all vendors; most images have their own copy, and no image was named"
+_IMAGE_REASONS = {
     "complete": "the image has its own, and it defines all that is needed of it",
     "unneeded": "nothing that needs it comes from the host",
 }
 """Why a library is the image's, where it is not that neither copy serves everybody."""
-_CODES = {"libc": "image-libc", "architecture": "image-architecture"}
+_CODES_BY_CAUSE = {"libc": "image-libc", "architecture": "image-architecture"}
 """Codes of findings, by why a file cannot be loaded; all else is `image-without-glibc`."""
 
-BY_DEFAULT: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
+DEFAULT_EXTRAS: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
 """Capabilities that most jobs have without wanting them."""
 
 
 class SharedGroup(NamedTuple):
     """Files that the host and the image may both have, and that a container takes from one of them."""
 
-    name: Group
+    name: FileGroup
     members: tuple[HostFile, ...]
     """The host's."""
     compat32: bool
     """Whether they are for 32-bit programs of a 64-bit host: these decide by themselves."""
-    asked: Side
-    own: Optional[str]
+    requested_side: Side
+    image_copy: Optional[str]
     """That the image has its own, if it has."""
-    refused: Optional[Unfit] = None
+    unfit: Optional[Unfit] = None
     """Why the image cannot load one of the members, where these only work with each other."""
 
     @property
@@ -69,17 +69,17 @@ class SharedGroup(NamedTuple):
         return "userspace" if self.name in USERSPACES else "libc" if self.name == "libc" else "vendor-neutral"
 
 
-class Sided(NamedTuple):
+class HostSide(NamedTuple):
     """The host's side of a plan."""
 
     files: tuple[HostFile, ...]
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
-    images: tuple[Group, ...] = ()
+    image_groups: tuple[FileGroup, ...] = ()
     """The groups of which it has nothing: the image has them, or they are missing."""
 
 
-def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> Sided:
+def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> HostSide:
     """Return those of *files* that the container gets from the host; a Decision for each that it does not.
 
     The findings about user spaces are made in `gpubind.planner.userspace`.
@@ -97,31 +97,31 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
         name = file.group
         if name is not None and (name, file.compat32) in images:
             group, why = images[name, file.compat32]
-            decisions += left_out(file, group.rule, why)
+            decisions += left_out_decisions(file, group.rule, why)
         elif file.path in unfit and (file.group in USERSPACES or unfit[file.path].rule != "dependency"):
-            decisions += left_out(file, unfit[file.path].rule, unfit[file.path].message)
+            decisions += left_out_decisions(file, unfit[file.path].rule, unfit[file.path].message)
             refused += [(file, unfit[file.path])] if name not in USERSPACES else []
         elif file.path in theirs:
             why_theirs = theirs[file.path]
-            detail = _THEIRS[why_theirs] if isinstance(why_theirs, str) else why_theirs.message
-            decisions += left_out(file, "userspace", detail)
+            detail = _IMAGE_REASONS[why_theirs] if isinstance(why_theirs, str) else why_theirs.message
+            decisions += left_out_decisions(file, "userspace", detail)
         else:
             kept.append(file)
     neutral = [one for group, _ in images.values() for one in _vendor_neutral(group, request, fit)]
     once = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
     helps = fit.libc.helps if fit is not None and fit.libc is not None else ()
-    findings = (*_refusals(refused, request, helps), *once.values())
-    return Sided(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
+    findings = (*_unfit_findings(refused, request, helps), *once.values())
+    return HostSide(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
 
 
-def libc_side(request: Request, fit: Optional[ImageFit]) -> Sided:
+def host_libc_side(request: Request, fit: Optional[ImageFit]) -> HostSide:
     """Return the host's side of glibc: all its files or none, and the findings about that."""
     if fit is None:
         unknown = [finding("libc-without-image", subject=LIBC, asked=request.libc)] if request.libc != "image" else []
-        return Sided((), (), tuple(unknown))
+        return HostSide((), (), tuple(unknown))
     bridge = fit.libc
     if bridge is None:
-        return Sided((), (), ())
+        return HostSide((), (), ())
     files = bridge.files
     if not bridge.acts:  # a Decision about the C library itself, where the default decides
         files = tuple(file for file in files if request.libc == "image" and LIBC in file.names)[:1]
@@ -138,7 +138,7 @@ def libc_side(request: Request, fit: Optional[ImageFit]) -> Sided:
 
 def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[SharedGroup]:
     """Return the groups of which the host has members, those of 32-bit programs last."""
-    members: dict[tuple[bool, Group], list[HostFile]] = {}
+    members: dict[tuple[bool, FileGroup], list[HostFile]] = {}
     for file in files:
         name = file.group
         if name is not None:
@@ -148,7 +148,7 @@ def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]
 
 
 def _group(
-    name: Group, compat32: bool, members: tuple[HostFile, ...], request: Request, fit: Optional[ImageFit]
+    name: FileGroup, compat32: bool, members: tuple[HostFile, ...], request: Request, fit: Optional[ImageFit]
 ) -> SharedGroup:
     if name in USERSPACES:
         runtime = fit.own_userspaces.get(name) if fit is not None else None
@@ -157,7 +157,7 @@ def _group(
     if name == "libc":
         bridge = fit.libc if fit is not None else None
         helps = 0 if bridge is None else len(bridge.helps)
-        own = f"the image's programs run on their own; with --libc host {counted(helps, 'file')} more would load"
+        own = f"the image's programs run on their own; with --libc host {with_count(helps, 'file')} more would load"
         return SharedGroup(name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", own)
     unfit = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
     refused = [one for one in unfit if one.rule != "dependency"]  # of the same file in a user space
@@ -165,23 +165,23 @@ def _group(
         name,
         members,
         compat32,
-        asked=request.vendor_neutral,
-        own="the image has its own" if fit is not None and (name, compat32) in fit.own_groups else None,
-        refused=refused[0] if refused else None,
+        requested_side=request.vendor_neutral,
+        image_copy="the image has its own" if fit is not None and (name, compat32) in fit.own_groups else None,
+        unfit=refused[0] if refused else None,
     )
 
 
 def _why_not_the_hosts(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[str]:
     """Return why a group is the image's, whole; None if the host's copy is bound, as far as it can be loaded."""
-    if group.asked == "image":
+    if group.requested_side == "image":
         return "the image's own was asked for"
-    if group.asked == "host":
-        return f"asked for, but the image cannot load it: {group.refused.message}" if group.refused else None
+    if group.requested_side == "host":
+        return f"asked for, but the image cannot load it: {group.unfit.message}" if group.unfit else None
     if fit is None:
-        return None if group.name in USERSPACES else _UNSEEN
-    if group.own is not None:
-        return group.own
-    return f"the image cannot load the host's: {group.refused.message}" if group.refused else None
+        return None if group.name in USERSPACES else _NO_IMAGE_REASON
+    if group.image_copy is not None:
+        return group.image_copy
+    return f"the image cannot load the host's: {group.unfit.message}" if group.unfit else None
 
 
 def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
@@ -190,16 +190,16 @@ def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit
         return
     member, name = group.members[0], _NAMES[group.name]
     name += " for 32-bit programs" if group.compat32 else ""
-    is_asked = group.asked == "host"
-    if fit is None and group.asked == "auto":
+    is_asked = group.requested_side == "host"
+    if fit is None and group.requested_side == "auto":
         yield finding(
             "vendor-neutral-left-out", subject=group.name, vendor=member.vendor, where=member.source, name=name
         )
-    elif fit is not None and group.own is not None and is_asked and not (group.refused and group.refused.is_total):
-        refused = group.refused.message if group.refused else None
+    elif fit is not None and group.image_copy is not None and is_asked and not (group.unfit and group.unfit.is_total):
+        refused = group.unfit.message if group.unfit else None
         where, vendor = member.source, member.vendor
         yield finding(_MISSING, subject=group.name, case="kept", vendor=vendor, where=where, name=name, refused=refused)
-    elif fit is not None and group.own is None and not (group.refused and group.refused.is_total):
+    elif fit is not None and group.image_copy is None and not (group.unfit and group.unfit.is_total):
         by_name = request.caps_named and "graphics" in request.capabilities and group.name == "glvnd"
         for soname, file in _loaders(group):
             grave: Severity = "error" if is_asked or soname in _MAIN else "warning"
@@ -207,28 +207,30 @@ def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit
             yield finding(
                 _MISSING,
                 subject=soname,
-                case="other" if is_other else "refused" if group.refused else "absent",
+                case="other" if is_other else "refused" if group.unfit else "absent",
                 severity=grave if is_asked or by_name else "note",
                 vendor=file.vendor,
                 where=file.source,
-                packages=known(soname).packages,
-                refused=group.refused.message if group.refused else None,
+                packages=name_facts(soname).packages,
+                refused=group.unfit.message if group.unfit else None,
             )
 
 
 def _loaders(group: SharedGroup) -> Iterator[tuple[str, HostFile]]:
     """Yield the names by which programs open the loaders of *group*, each with the host's file."""
     for file in group.members:
-        yield from ((name, file) for name in file.names if known(name).packages and known(name).soname == name)
+        yield from (
+            (name, file) for name in file.names if name_facts(name).packages and name_facts(name).soname == name
+        )
 
 
-def left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
+def left_out_decisions(file: HostFile, rule: str, detail: str) -> list[Decision]:
     """Return the Decisions that *file* is left out, one for each of its names."""
     subjects = file.names or (file.target or file.path,)
     return [file.decision(subject, "left-out", rule, "side", detail=detail) for subject in subjects]
 
 
-def _refusals(
+def _unfit_findings(
     refused: Sequence[tuple[HostFile, Unfit]], request: Request, helps: Sequence[RootedPath]
 ) -> Iterator[Finding]:
     """Yield a finding for each file that cannot be loaded; one for all where the image as a whole is the reason.
@@ -237,10 +239,10 @@ def _refusals(
     """
     by_code: dict[str, list[tuple[HostFile, Unfit]]] = {}
     for file, unfit in refused:
-        by_code.setdefault(_CODES.get(unfit.rule, "image-without-glibc"), []).append((file, unfit))
+        by_code.setdefault(_CODES_BY_CAUSE.get(unfit.rule, "image-without-glibc"), []).append((file, unfit))
     for code, several in by_code.items():
         if code == "image-libc" or len(several) == 1:
-            for file, unfit in (one for one in several if not known(one[0].name).is_unused):
+            for file, unfit in (one for one in several if not name_facts(one[0].name).is_unused):
                 case = "helped" if code == "image-libc" and file.path in helps else None
                 yield _refusal(code, file, unfit, _severity(file, request), file.name, f"{file.name} is", case)
         else:
@@ -264,7 +266,7 @@ def _refusal(
     return finding(
         code,
         subject=subject,
-        case=cases_of((rule, True), (unfit.has or "none", unfit.wanted is None)) if is_without else case,
+        case=active_cases((rule, True), (unfit.has or "none", unfit.wanted is None)) if is_without else case,
         severity=severity,
         vendor=file.vendor,
         where=file.source,
@@ -279,8 +281,8 @@ def _refusal(
 def _severity(file: HostFile, request: Request) -> Severity:
     """Return an error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
     by_name = request.caps_named and file.capability in request.capabilities and file.kind == "library"
-    if known(file.name).minor:
+    if name_facts(file.name).minor:
         return "warning" if by_name else "note"
     if by_name or (file.name == "libcuda.so.1" and file.kind == "library"):
         return "error"
-    return "note" if file.capability in BY_DEFAULT else "warning"
+    return "note" if file.capability in DEFAULT_EXTRAS else "warning"

@@ -11,20 +11,20 @@ from functools import partial
 from typing import Any, Optional
 
 from gpubind.loader.verdict import Conflict, ImageFit, Unfit
-from gpubind.model import VENDOR_ROWS, Finding, Group, HostFile, Request, Userspace, Vendor, cases_of, finding
-from gpubind.planner.sides import Sided, left_out
+from gpubind.model import VENDOR_ROWS, FileGroup, Finding, HostFile, Request, Userspace, Vendor, active_cases, finding
+from gpubind.planner.sides import HostSide, left_out_decisions
 
 
-def with_findings(
+def add_userspace_findings(
     vendor: Vendor,
-    sided: Sided,
+    sided: HostSide,
     files: Sequence[HostFile],
     asked: Sequence[HostFile],
     request: Request,
     fit: Optional[ImageFit],
     *,
     has_accelerators: bool = False,
-) -> Sided:
+) -> HostSide:
     """Return *sided*, the host's side of *asked*, with the findings about the user space of *vendor*.
 
     *files* are all of the host's, asked for or not. *has_accelerators*: whether devices that do without the user space
@@ -34,11 +34,11 @@ def with_findings(
     if userspace is None:
         return sided
     told: Callable[..., Finding] = partial(
-        finding, subject="userspace", vendor=vendor, name=userspace.name, fails=userspace.fails
+        finding, subject="userspace", vendor=vendor, name=userspace.name, fails=userspace.symptom_without_any
     )
     group = userspace.group
     members = [file for file in asked if file.group == group]
-    if group in sided.images or not any(file.group == group for file in files):
+    if group in sided.image_groups or not any(file.group == group for file in files):
         if fit is None or group in fit.own_userspaces:
             return sided
         if userspace.video and request.is_without_compute and group not in fit.for_video:
@@ -49,7 +49,7 @@ def with_findings(
         return sided._replace(findings=(*sided.findings, found))
     alone = _without_library([file for file in sided.files if file.group == group])
     kept = tuple(file for file in sided.files if file not in alone)
-    decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]
+    decisions = [decision for file, why in alone.items() for decision in left_out_decisions(file, "userspace", why)]
     findings = [*sided.findings]
     if fit is not None:
         left = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
@@ -58,7 +58,7 @@ def with_findings(
             helped = len([file for file, _ in left if fit.libc is not None and file.path in fit.libc.helps])
             facts_left = _left_out(userspace, left, request, helped)
             findings.append(told("userspace-left-out", **{**facts_left, **_as_note(without)}))
-        findings += [told("userspace-conflict", **_of_conflict(conflict)) for conflict in fit.conflicts if members]
+        findings += [told("userspace-conflict", **_conflict_facts(conflict)) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
         libraries = [file for file in kept if file.group == group and file.kind == "library"]
         # Of two files with one name, the first one is bound.
@@ -72,7 +72,7 @@ def _as_note(without: Optional[str]) -> dict[str, Any]:
     return {"case": without, "severity": "note"} if without else {}
 
 
-def _does_without(group: Group, request: Request, fit: ImageFit, has_accelerators: bool) -> Optional[str]:
+def _does_without(group: FileGroup, request: Request, fit: ImageFit, has_accelerators: bool) -> Optional[str]:
     """Return for what the image is that does without *group*, a case of a finding; None if it may need it.
 
     For video, the caller must not have named what needs it.
@@ -82,7 +82,7 @@ def _does_without(group: Group, request: Request, fit: ImageFit, has_accelerator
     return "video" if group in fit.for_video and not request.computes_by_name else None
 
 
-def _of_conflict(conflict: Conflict) -> dict[str, str]:
+def _conflict_facts(conflict: Conflict) -> dict[str, str]:
     """Return the facts of a library of which neither copy serves all."""
     soname, wanted, needed_by, lost = conflict
     return {"subject": soname, "wanted": wanted, "needed_by": needed_by, "lost": lost}
@@ -110,13 +110,13 @@ def _left_out(
     *helped*: how many would load with the host's glibc.
     """
     named = sorted((file.name, unfit.rule, unfit.message) for file, unfit in left)
-    core = next((name for name, _, _ in named if name.startswith(userspace.core)), None)
+    core = next((name for name, _, _ in named if name.startswith(userspace.required_libraries)), None)
     causes: dict[str, list[str]] = {}
     for name, rule, why in named:
         if rule != "dependency" or all(other == "dependency" for _, other, _ in named):
             causes.setdefault(why, []).append(name)
     return {
-        "case": ("core" if core else "other", *cases_of(("helped", helped))),
+        "case": ("core" if core else "other", *active_cases(("helped", helped))),
         "severity": "error" if core and "compute" in request.capabilities else "warning",
         "where": "; ".join(f"{', '.join(names)}: {why}" for why, names in causes.items()),
         "count": len(named),
@@ -124,5 +124,5 @@ def _left_out(
         "core": core,
         "cause": next(iter(causes)),
         "helped": helped,
-        "blind": userspace.blind,
+        "blind": userspace.symptom_without_core,
     }

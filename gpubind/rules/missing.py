@@ -13,9 +13,9 @@ from typing import Optional
 from gpubind.formats.driver.names import driver_section
 from gpubind.frozen import NamedTuple
 from gpubind.loader.search import Failure
-from gpubind.model import Finding, finding, named
+from gpubind.model import Finding, finding, shorten_list
 from gpubind.model.rocm import is_rocms, release_with
-from gpubind.model.vendors import ROCM
+from gpubind.model.vendors import ROCM_USERSPACE
 from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import Preflight
 
@@ -39,7 +39,7 @@ def softened(finding: Finding, things: Iterable[str]) -> Finding:
     names = tuple(dict.fromkeys(things))
     if not names or finding.severity != "error":
         return finding
-    return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {named(names)}")
+    return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {shorten_list(names)}")
 
 
 def rocm_with(preflight: Preflight, name: str) -> Optional[str]:
@@ -63,9 +63,9 @@ def without_userspace(preflight: Preflight, failures: Iterable[Failure], needed_
         subject=told.subject,
         case=("needed", "needed-asked") if is_asked else "needed",
         vendor="amd",
-        name=ROCM.name,
+        name=ROCM_USERSPACE.name,
         needed_by=needed_by,
-        names=named(names),
+        names=shorten_list(names),
         message=missing[0].message,
         release=f" {release}" if release else "",
     )

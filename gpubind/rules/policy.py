@@ -11,11 +11,11 @@ from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
-from gpubind.formats.driver.require import drivers_of, holds, of_driver
+from gpubind.formats.driver.require import breakpoint_drivers, driver_properties, evaluate
 from gpubind.image.needs import ImageNeeds
 from gpubind.model import Finding, architecture, finding
-from gpubind.model.cuda import branch_of, cuda_max, is_addition, minimum_driver, version_key
-from gpubind.model.gpucode import best_share, by_owner, sum_of, vendor_of
+from gpubind.model.cuda import branch_of, cuda_max, first_native_driver, is_extension, version_key
+from gpubind.model.gpucode import best_share, main_files_by_owner, merge_gpu_code, vendor_of
 from gpubind.model.requirements import Policy
 
 _NEWEST = ".999999"
@@ -50,11 +50,11 @@ def judge(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
 
 
 def _violated(policy: Policy, key: str, needs: str, has: str, case: Optional[str] = None) -> Finding:
-    return finding("policy-violated", subject=key, where=policy.origin, case=case, needs=needs, has=has)
+    return finding("policy-violated", subject=key, where=policy.source_file, case=case, needs=needs, has=has)
 
 
 def _undecided(policy: Policy, subject: str, needs: str) -> Finding:
-    return finding("policy-undecided", subject=subject, where=policy.origin, needs=needs)
+    return finding("policy-undecided", subject=subject, where=policy.source_file, needs=needs)
 
 
 def _arch(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def _least_of(policy: Policy) -> Optional[str]:
     if policy.driver is not None:
         return policy.driver if "." in policy.driver else policy.driver + _NEWEST
     cuda = policy.cuda or ""
-    return minimum_driver(cuda if "." in cuda else f"{cuda}.0")
+    return first_native_driver(cuda if "." in cuda else f"{cuda}.0")
 
 
 def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> It
         if one.fault is not None:
             yield _undecided(policy, key, f"{one.name} of the image is malformed: {one.fault}")
             continue
-        later = (driver for driver in drivers_of(one.text) if version_key(driver) > version_key(first))
+        later = (driver for driver in breakpoint_drivers(one.text) if version_key(driver) > version_key(first))
         answers = {driver: _answer(one.text, driver) for driver in (first, *later)}
         failing = next((driver for driver, answer in answers.items() if answer is False), None)
         if failing is not None:
@@ -114,7 +114,7 @@ def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> It
 
 def _answer(text: str, driver: str) -> Optional[bool]:
     try:
-        return holds(text, of_driver(driver))
+        return evaluate(text, driver_properties(driver))
     except FormatError:
         return None
 
@@ -158,8 +158,8 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         where = "the program and its libraries" if needs.program else "the frameworks that gpubind knows"
         yield _undecided(policy, "gpus", f"no GPU code is in {where}")
     cuda = policy.cuda or cuda_max(_least_of(policy))
-    for name, files in by_owner(needs.gpu_code).items():
-        code = sum_of(files)
+    for name, files in main_files_by_owner(needs.gpu_code).items():
+        code = merge_gpu_code(files)
         asked = [gpu for gpu in policy.gpus if vendor_of(gpu) in code.vendors]
         shares = {gpu: best_share(files, gpu, cuda) for gpu in asked or policy.gpus}
         lacking = [gpu for gpu, share in shares.items() if not share.is_enough]
@@ -168,7 +168,7 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         is_refused = all(best_share(files, gpu).is_enough for gpu in lacking)
         refused = f" but PTX {code.isas[-1]}, which a driver for CUDA {cuda} refuses" if is_refused else ""
         lacks = f"{name} has no code for {', '.join(lacking)}{refused}"
-        if not files[0].is_main or is_addition(files[0].framework):
+        if not files[0].is_main or is_extension(files[0].framework):
             yield _undecided(policy, "gpus", f"{lacks}; programs may do without it")
         else:
             yield _violated(policy, "gpus", lacks, "hosts have such GPUs")

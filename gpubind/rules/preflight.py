@@ -14,7 +14,7 @@ from gpubind.formats.driver.engines import (
     SIZE_LIMIT,
     DaemonSettings,
     Release,
-    malformed,
+    malformed_as_missing,
     parse_daemon,
     release_of,
     version_command,
@@ -52,14 +52,14 @@ from gpubind.model import (
     finding,
 )
 from gpubind.model.gpucode import CodeFile
-from gpubind.model.layouts import data_places
+from gpubind.model.layouts import data_prefix_pairs
 from gpubind.model.requirements import Expectation
 from gpubind.model.trial import Trial
 from gpubind.planner.plan import requested_capabilities
 from gpubind.rules.uses import DriverUse, used_names, uses_of
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.edits import NO_MOUNT_POINT, RuntimeArguments
-from gpubind.runtimes.runtime import NO_STAGE, Limits, Stage, Start, version_in
+from gpubind.runtimes.runtime import NO_STAGE, RuntimeLimits, Stage, Start, parse_version
 
 Needs = Literal["host", "image", "runtime", "program"]
 
@@ -199,7 +199,7 @@ class Preflight:
         """Return what the installed release of docker or podman does; None if it is not known. It is asked once."""
         if engine not in self._releases:
             answer = self.host.run(version_command(engine), ASK_S)
-            version = None if isinstance(answer, Missing) else version_in(answer.stdout)
+            version = None if isinstance(answer, Missing) else parse_version(answer.stdout)
             self._releases[engine] = release_of(engine, version)
         return self._releases[engine]
 
@@ -212,7 +212,7 @@ class Preflight:
         try:
             return parse_daemon(data)
         except FormatError as error:
-            return malformed(error)
+            return malformed_as_missing(error)
 
     def registry(self, directories: Iterable[str]) -> Registry:
         """Return the CDI specs in *directories*; they are read once."""
@@ -222,9 +222,9 @@ class Preflight:
         return self._registries[asked]
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RuntimeLimits:
         """Return the limits of the runtime; none if it is not known."""
-        return Limits() if self.backend is None else WRAPPED[self.backend].limits
+        return RuntimeLimits() if self.backend is None else WRAPPED[self.backend].limits
 
     @property
     def driver(self) -> Optional[Driver]:
@@ -238,7 +238,7 @@ class Preflight:
 
     def looked_in(self, *paths: str) -> str:
         """Return the places in which the host was searched for *paths* of manifests and data."""
-        places = ((path, *place) for path in paths for place in data_places(path, self.beside))
+        places = ((path, *place) for path in paths for place in data_prefix_pairs(path, self.beside))
         return ", ".join(dict.fromkeys(own + path[len(standard) :] for path, standard, own in places))
 
     @property
@@ -345,7 +345,7 @@ def preflight(
     """
     if start is not None and words is None:
         try:
-            words = start.runtime.words(plan, start, stage)
+            words = start.runtime.arguments(plan, start, stage)
         except RuntimeLimitError as error:
             limit = limit or error
     container, chain = None, None

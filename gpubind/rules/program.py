@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename, dirname
 from typing import Optional
 
-from gpubind.formats.driver.names import DRIVER_SONAMES, driver_section, known
+from gpubind.formats.driver.names import DRIVER_SONAMES, driver_section, name_facts
 from gpubind.formats.elf.elf import ElfIdent
-from gpubind.image.cuda import wheels_with
+from gpubind.image.cuda import wheel_directory_of
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
 from gpubind.loader.search import Failure, Located
-from gpubind.model import CAPABILITIES, Capability, Finding, Missing, cases_of, finding, named
+from gpubind.model import CAPABILITIES, Capability, Finding, Missing, active_cases, finding, shorten_list
 from gpubind.model.files import or_none
 from gpubind.model.findings import SEVERITIES
 from gpubind.model.rocm import is_rocms, release_with
@@ -50,7 +50,7 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
     found = finding(
         "program-missing",
         subject=name,
-        case=cases_of(
+        case=active_cases(
             ("of-path", "/" in name),
             ("of-words", first),
             ("of-script", chain.names[:-1]),
@@ -137,21 +137,21 @@ def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
     for failure, program in failures:
         if whole and is_rocms(failure.name):
             continue
-        drivers, packages = lacking(preflight, failure.name), known(failure.name).packages
+        drivers, packages = lacking(preflight, failure.name), name_facts(failure.name).packages
         is_forbidden = failure.why == "forbidden"
         if drivers is not None and drivers.is_told:
             continue
         wheels = None
         release = rocm_with(preflight, failure.name) if drivers is None else None
         if drivers is None and not is_forbidden:
-            wheels = wheels_with(preflight.image.tree, preflight.image.facts.env.get("PATH", ""), failure.name)
+            wheels = wheel_directory_of(preflight.image.tree, preflight.image.facts.env.get("PATH", ""), failure.name)
         own = drivers.case if drivers is not None else "of-wheel" if wheels else "packaged" if packages else None
         rocm = release_with([failure.name])
         own = "of-rocm" if release else "of-release" if rocm else own
         found = finding(
             "program-library-missing",
             subject=failure.name,
-            case=cases_of(
+            case=active_cases(
                 ("of-library", _is_library(preflight)),
                 ("forbidden" if is_forbidden else own or "", is_forbidden or own),
             ),
@@ -197,7 +197,7 @@ def program_driver(preflight: Preflight) -> Iterator[Finding]:
         yield finding(
             "program-driver",
             subject=soname,
-            case=cases_of(("bound", file.bind), ("in-users-path", is_users)),
+            case=active_cases(("bound", file.bind), ("in-users-path", is_users)),
             severity="warning" if is_users else "error",
             where=file.path,
             program=preflight.chain.names[-1],
@@ -224,7 +224,7 @@ def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
             severity=use.severity,
             where=", ".join(dict.fromkeys(use.by for use in uses)),
             by=use.by,
-            library=named([use.library for use in uses]),
+            library=shorten_list([use.library for use in uses]),
             caps=caps,
         )
         yield softened(found, preflight.container.unseen)

@@ -71,7 +71,7 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
 def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
     """Yield a kernel that does not allow this user the user namespaces that the runtime needs."""
     backend, host, needs = preflight.backend or "", preflight.host, preflight.limits
-    if not needs.no_namespace or host.identity.euid == 0:
+    if not needs.no_namespace_message or host.identity.euid == 0:
         return
     sysctl = _no_user_namespaces(host, backend)
     helpers = [host.dev.stat(path) for path in needs.helpers]
@@ -82,10 +82,10 @@ def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
         "user-namespaces-off",
         subject=backend,
         # A runtime from a module tree or a container has its helper elsewhere.
-        severity="warning" if needs.moves else "error",
+        severity="warning" if needs.module_may_split else "error",
         where=f"{sysctl.path} = {sysctl.off}{lacks}",
         setting=sysctl.on,
-        message=needs.no_namespace,
+        message=needs.no_namespace_message,
     )
 
 
@@ -112,7 +112,8 @@ def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
     registry = preflight.registry(preflight.plan.request.cdi_directories)
     dev = preflight.host.dev
     answers = (
-        dev.list(path) if path in registry.directories else dev.read(path, SIZE_LIMIT) for path in registry.broken
+        dev.list(path) if path in registry.directories else dev.read(path, SIZE_LIMIT)
+        for path in registry.ignored_files
     )
     if any(isinstance(one, Missing) and one.why == "unrecorded" for one in answers):
         return  # a record does not cover them

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.formats.driver.require import requirements_of
 from gpubind.inventory.cdi.specs import DIRECTORIES
-from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, mps_directory, nodes_of
+from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, mps_directory, requested_nodes
 from gpubind.rules.host import engines, platform, services
 from gpubind.rules.preflight import Preflight
 
@@ -34,7 +34,7 @@ def _is_musl(preflight: Preflight) -> bool:
 
 def _has_gpudirect(preflight: Preflight) -> bool:
     host = preflight.host
-    return any(True for name in GPUDIRECT_NODES for _ in nodes_of(host, name)) or platform.has_storage(host)
+    return any(True for name in GPUDIRECT_NODES for _ in requested_nodes(host, name)) or platform.has_storage(host)
 
 
 def _is_any(*names: str) -> Callable[[Preflight], bool]:

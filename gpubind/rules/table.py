@@ -10,7 +10,7 @@ from gpubind.errors import UsageError, like
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import not_looked_at
 from gpubind.model import VENDORS, Finding, Severity
-from gpubind.model.findings import SEVERITIES, texts
+from gpubind.model.findings import SEVERITIES, finding_texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime, trial
 from gpubind.rules.host import amd, driver, engines, expected, intel, nodes, platform, services, unserved
@@ -58,7 +58,7 @@ def _rule(code: str, text: dict[str, Any]) -> Rule:
     return Rule(code, tuple(text["severity"]), text["needs"], find)
 
 
-RULES = tuple(_rule(code, text) for code, text in texts().items())
+RULES = tuple(_rule(code, text) for code, text in finding_texts().items())
 """By code."""
 CODES = tuple(sorted(rule.code for rule in RULES))
 
@@ -115,9 +115,9 @@ def applying(preflight: Preflight) -> tuple[Rule, ...]:
     return tuple(
         rule
         for rule in asked(preflight)
-        if _is_about(texts()[rule.code].get("vendor"), vendors)
-        and texts()[rule.code].get("of") in plans_of
-        and has(texts()[rule.code].get("when"))
+        if _is_about(finding_texts()[rule.code].get("vendor"), vendors)
+        and finding_texts()[rule.code].get("of") in plans_of
+        and has(finding_texts()[rule.code].get("when"))
     )
 
 
@@ -146,6 +146,6 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
 
 def _follows(finding: Finding, findings: Iterable[Finding]) -> bool:
     """Return whether another one of *findings*, about the same vendor, is its cause. A note explains no error."""
-    codes = texts()[finding.code].get("follows", ())
+    codes = finding_texts()[finding.code].get("follows", ())
     causes = (one for one in findings if one.code in codes and finding.vendor in (None, one.vendor))
     return any(one.severity != "note" or finding.severity == "note" for one in causes)

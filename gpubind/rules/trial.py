@@ -18,8 +18,8 @@ from gpubind.formats.elf.elf import LIBC, ElfFacts, ElfIdent
 from gpubind.loader.container import Container
 from gpubind.loader.execve import is_library
 from gpubind.loader.musl import GCOMPAT, has_gcompat, musl_in
-from gpubind.model import Finding, finding, named
-from gpubind.model.trial import Prediction, Trial, Tried
+from gpubind.model import Finding, finding, shorten_list
+from gpubind.model.trial import Prediction, Trial, TrialOutcome
 from gpubind.rules.missing import unseen_libraries, unseen_programs
 from gpubind.rules.preflight import Preflight, search_path
 
@@ -160,7 +160,7 @@ def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Opti
     return (True if is_promised else None), ""
 
 
-def answered(asked: Prediction, status: Optional[int], said: str) -> Tried:
+def answered(asked: Prediction, status: Optional[int], said: str) -> TrialOutcome:
     """Return *asked* with its answer: the exit *status* of its command, None without its loader; and its words."""
     seen: Optional[bool] = status == 0
     if asked.kind == "loads":
@@ -170,7 +170,7 @@ def answered(asked: Prediction, status: Optional[int], said: str) -> Tried:
         seen = None
     if not seen and not said and status is not None:
         said = f"exit status {status}" if asked.kind != "program" else "it is not there, or may not be executed"
-    return Tried(asked, seen, said)
+    return TrialOutcome(asked, seen, said)
 
 
 def _message(path: str, said: str) -> str:
@@ -187,7 +187,7 @@ def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
     if trial is None:
         return
     report = _report(preflight, trial)
-    wrong: dict[str, list[Tried]] = {}
+    wrong: dict[str, list[TrialOutcome]] = {}
     for one in trial.tried:
         if one.is_wrong:
             wrong.setdefault(_case(one), []).append(one)
@@ -197,7 +197,7 @@ def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
             "prediction-wrong",
             subject=basename(first.prediction.subject) or first.prediction.subject,
             case=case,
-            where=named([one.prediction.subject for one in several]),
+            where=shorten_list([one.prediction.subject for one in several]),
             predicted=first.prediction.why,
             said=first.said,
             runtime=trial.runtime,
@@ -208,8 +208,8 @@ def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
         yield finding("try-failed", subject=trial.runtime, failure=trial.failure, runtime=trial.runtime, image=image)
 
 
-def _case(one: Tried) -> str:
-    if one.has_other_reason:
+def _case(one: TrialOutcome) -> str:
+    if one.fails_differently:
         return "other-reason"
     refused, works = {
         "loads": ("refused", "loads"),

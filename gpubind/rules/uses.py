@@ -12,7 +12,7 @@ from gpubind.loader.fit import GLVND_CORE
 from gpubind.loader.search import Located
 from gpubind.model import Capability, Severity
 from gpubind.model.findings import SEVERITIES
-from gpubind.planner.sides import BY_DEFAULT
+from gpubind.planner.sides import DEFAULT_EXTRAS
 
 OTHERS: Mapping[str, tuple[str, ...]] = {
     "libvulkan.so.1": ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"),
@@ -55,7 +55,7 @@ def uses_of(image: Image, container: Container, program: Located) -> tuple[Drive
         name = opened_by(library.name)[0]
         is_sure = is_sole and name in own and not _has_other(container, name)
         by = program.path if name in own else library.by[0]
-        if library.capability in BY_DEFAULT:
+        if library.capability in DEFAULT_EXTRAS:
             severity: Severity = "error" if is_sure else "warning"
             found.setdefault(name, DriverUse(name, library.capability, by, library.name in needed, severity))
     return tuple(found.values())

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Runtime
 
 __all__ = [
-    "BY_VARIABLES",
-    "KEPT",
+    "ARGUMENT_FORMATS",
+    "DOCUMENT_FORMATS",
+    "ENV_RUNTIMES",
     "PLAN_FORMATS",
-    "QUOTABLE",
     "RUNTIMES",
     "WRAPPED",
-    "is_of_kind",
-    "known_runtime",
+    "format_fits_runtime",
+    "get_runtime",
     "runtime_of_format",
 ]
 
 
-class Row(NamedTuple):
+class RuntimeEntry(NamedTuple):
     """The facts of a runtime that are needed before its module is loaded."""
 
     module: str
@@ -35,26 +35,26 @@ class Row(NamedTuple):
     """Its formats of another name."""
 
 
-_ROWS = {
-    "apptainer": Row("apptainer.singularity", ("", "-env")),
-    "singularity": Row("apptainer.singularity", ("", "-env")),
-    "bwrap": Row("bubblewrap.bwrap"),
-    "podman": Row("engines.engines", ("",)),
-    "docker": Row("engines.engines", ("",)),
-    "ch-run": Row("charliecloud", ("",)),
-    "proot": Row("proot", ("",)),
-    "udocker": Row("udocker", ("",)),
-    "systemd-nspawn": Row("nspawn", ("",)),
-    "enroot": Row("enroot", ("",)),
-    "crun": Row("bundles", documents=("oci",)),
-    "runc": Row("bundles", documents=("oci",)),
+_RUNTIMES_BY_NAME = {
+    "apptainer": RuntimeEntry("apptainer.singularity", ("", "-env")),
+    "singularity": RuntimeEntry("apptainer.singularity", ("", "-env")),
+    "bwrap": RuntimeEntry("bubblewrap.bwrap"),
+    "podman": RuntimeEntry("engines.engines", ("",)),
+    "docker": RuntimeEntry("engines.engines", ("",)),
+    "ch-run": RuntimeEntry("charliecloud", ("",)),
+    "proot": RuntimeEntry("proot", ("",)),
+    "udocker": RuntimeEntry("udocker", ("",)),
+    "systemd-nspawn": RuntimeEntry("nspawn", ("",)),
+    "enroot": RuntimeEntry("enroot", ("",)),
+    "crun": RuntimeEntry("bundles", documents=("oci",)),
+    "runc": RuntimeEntry("bundles", documents=("oci",)),
 }
 
 
 class _Runtimes(Mapping[str, "Runtime"]):
     """The runtimes of *rows* by name; a module is loaded when one of its runtimes is asked for."""
 
-    def __init__(self, rows: Mapping[str, Row]) -> None:
+    def __init__(self, rows: Mapping[str, RuntimeEntry]) -> None:
         self._rows = rows
 
     def __getitem__(self, name: str) -> Runtime:
@@ -71,35 +71,35 @@ class _Runtimes(Mapping[str, "Runtime"]):
         return len(self._rows)
 
 
-RUNTIMES: Mapping[str, Runtime] = _Runtimes(_ROWS)
+RUNTIMES: Mapping[str, Runtime] = _Runtimes(_RUNTIMES_BY_NAME)
 """All that `--backend` takes, in the order in which `--backend auto` looks for them."""
-WRAPPED: Mapping[str, Runtime] = _Runtimes({**_ROWS, "nerdctl": Row("engines.engines")})
+WRAPPED: Mapping[str, Runtime] = _Runtimes({**_RUNTIMES_BY_NAME, "nerdctl": RuntimeEntry("engines.engines")})
 """Those, and one that only `wrap` starts: gpubind does not read its store of images."""
-KEPT = tuple(dict.fromkeys(document for row in _ROWS.values() for document in row.documents))
+DOCUMENT_FORMATS = tuple(dict.fromkeys(document for row in _RUNTIMES_BY_NAME.values() for document in row.documents))
 """The formats that are documents, which outlive the command."""
 PLAN_FORMATS = (
     *(
         name + form
-        for form in dict.fromkeys(form for row in _ROWS.values() for form in row.forms)
-        for name, row in _ROWS.items()
+        for form in dict.fromkeys(form for row in _RUNTIMES_BY_NAME.values() for form in row.forms)
+        for name, row in _RUNTIMES_BY_NAME.items()
         if form in row.forms
     ),
-    *KEPT,
+    *DOCUMENT_FORMATS,
 )
 """The formats of `plan --format`."""
-BY_VARIABLES = tuple(name for name, row in _ROWS.items() if "-env" in row.forms)
+ENV_RUNTIMES = tuple(name for name, row in _RUNTIMES_BY_NAME.items() if "-env" in row.forms)
 """The runtimes that read options from variables, in the same order."""
-QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
+ARGUMENT_FORMATS = tuple(name for name, row in _RUNTIMES_BY_NAME.items() if "" in row.forms)
 """The formats that are arguments, which a shell may need quoted."""
 
 
-def known_runtime(name: str, *others: str) -> Runtime:
+def get_runtime(name: str, *others: str) -> Runtime:
     """Return the runtime called *name*; the caller also takes *others*. Errors: `UsageError` (`unknown-backend`)."""
     if name not in RUNTIMES:
-        from gpubind.runtimes.cmdline.programs import PASTED
+        from gpubind.runtimes.cmdline.programs import PASTE_ONLY
 
         hint = one_of((*RUNTIMES, *others), name)
-        if name in PASTED:
+        if name in PASTE_ONLY:
             hint = f"docs/paste.md says what to paste for {name}"
         raise UsageError("unknown-backend", f"unknown runtime `{name}`", hint=hint)
     return RUNTIMES[name]
@@ -107,15 +107,19 @@ def known_runtime(name: str, *others: str) -> Runtime:
 
 def runtime_of_format(chosen: str) -> Runtime:
     """Return the runtime that the format *chosen*, one of `PLAN_FORMATS`, is of: the first of several."""
-    return RUNTIMES[next(name for name, row in _ROWS.items() if chosen in _formats(name, row))]
+    return RUNTIMES[next(name for name, row in _RUNTIMES_BY_NAME.items() if chosen in _formats(name, row))]
 
 
-def is_of_kind(name: str, chosen: str) -> bool:
+def format_fits_runtime(name: str, chosen: str) -> bool:
     """Return whether the format *chosen* is one for the runtime *name*, or for another of its kind: Apptainer may be
     called `singularity`.
     """
-    return any(row.module == _ROWS[name].module for other, row in _ROWS.items() if chosen in _formats(other, row))
+    return any(
+        row.module == _RUNTIMES_BY_NAME[name].module
+        for other, row in _RUNTIMES_BY_NAME.items()
+        if chosen in _formats(other, row)
+    )
 
 
-def _formats(name: str, row: Row) -> tuple[str, ...]:
+def _formats(name: str, row: RuntimeEntry) -> tuple[str, ...]:
     return (*(name + form for form in row.forms), *row.documents)

@@ -14,33 +14,40 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, absolute, edited, for_start
+from gpubind.formats.archive.bundle import (
+    Bundle,
+    BundleEdits,
+    BundleMount,
+    absolute_path,
+    apply_edits,
+    relocated_config,
+)
 from gpubind.host.base import MIG_VARIABLES
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan
 from gpubind.model.arch import ARCHITECTURES
-from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
+from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
 from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import Line
-from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8
-from gpubind.runtimes.environment import Values, compose, known
+from gpubind.runtimes.cmdline.reader import ParsedCommandLine
+from gpubind.runtimes.edits import Bind, RuntimeArguments, is_utf8, make_edits
+from gpubind.runtimes.environment import BaseEnvironment, compose, set_variables
 from gpubind.runtimes.runtime import (
     NO_STAGE,
     STAGED_DIRECTORY,
-    Call,
     Command,
-    Limits,
-    Prepared,
+    PreparedStart,
     Runtime,
+    RuntimeLimits,
     Stage,
     StagedFile,
     Start,
+    StartCall,
 )
 
 CONFIG = "config.json"
-OURS = GPUBIND.libdir.rpartition("/")[0]
-PLACE = BundleMount(OURS, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", "mode=755"))
-"""Where the mount points below `OURS` are made. Both runtimes make it read-only once all is mounted."""
+GPUBIND_DIRECTORY = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
+GPUBIND_TMPFS = BundleMount(GPUBIND_DIRECTORY, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", "mode=755"))
+"""Where the mount points below `GPUBIND_DIRECTORY` are made. Both runtimes make it read-only once all is mounted."""
 NODE_OPTIONS = ("bind", "nosuid", "noexec")
 """Of a node that is bound: with `nodev` it could not be opened."""
 CHOICES = ("gpus", "handed-on")
@@ -54,9 +61,9 @@ MIG_MANAGERS = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
 
 
 class BundleRuntime(Runtime):
-    images = ("bundle",)
-    limits = Limits(
-        no_namespace="it will say that it may not make a user namespace",
+    image_forms = ("bundle",)
+    limits = RuntimeLimits(
+        no_namespace_message="it will say that it may not make a user namespace",
         hides_missing_command=True,
     )
 
@@ -67,7 +74,7 @@ class BundleRuntime(Runtime):
             "root.path names the image's directory"
         )
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the config.json of the bundle with *plan* in it; None without a bundle.
 
         Errors: `RuntimeLimitError` for a path or a value that JSON cannot express (`unsayable-path`,
@@ -76,35 +83,40 @@ class BundleRuntime(Runtime):
         bundle, image = start.bundle, start.tree
         if bundle is None or image is None:
             return None
-        edits = edits_of(plan, stage.files, obstacle=lambda mount, source: _obstacle(mount, source, bundle, image))
+        edits = make_edits(plan, stage.files, obstacle=lambda mount, source: _obstacle(mount, source, bundle, image))
         directories = {mount.target for mount in plan.mounts if mount.kind == "directory"}
         mounts = tuple(_mount(bind, bind.target in directories) for bind in edits.binds)
-        if any(_inside(bind.target, OURS) for bind in edits.binds):
+        if any(_inside(bind.target, GPUBIND_DIRECTORY) for bind in edits.binds):
             _need_place(bundle, image)
-            mounts = (PLACE, *mounts)
+            mounts = (GPUBIND_TMPFS, *mounts)
         provided = {*bundle.nodes, *(mount.destination.rstrip("/") for mount in bundle.mounts)}
-        nodes = tuple(node for node in edits.nodes if node.target not in provided)
+        nodes = tuple(node for node in edits.devices if node.target not in provided)
         is_rootless = bundle.has_user_namespace or not start.caller.is_root
         if is_rootless:
             mounts += tuple(BundleMount(node.target, "bind", node.source, NODE_OPTIONS) for node in nodes)
         is_ruled = start.caller.is_root or bundle.rules or not bundle.has_user_namespace
         own = bundle.variables
-        changed = compose(edits.env, Values(images=own))
+        changed = compose(edits.env, BaseEnvironment(images=own))
         env = tuple((name, value) for name, value in changed.items() if value != own.get(name))
         made = BundleEdits(
             mounts,
             () if is_rootless else nodes,
-            edits.nodes if is_ruled else (),
+            edits.devices if is_ruled else (),
             env,
             groups=() if is_rootless else tuple(sorted({node.gid for node in nodes if _is_closed(node)})),
             without_hooks=HOOKS,
         )
         _need_utf8(made)
         return RuntimeArguments(
-            (), edits.binds, known(dict(env)), edits.decisions, edits.findings, document=edited(bundle, made)
+            (),
+            edits.binds,
+            set_variables(dict(env)),
+            edits.decisions,
+            edits.findings,
+            document=apply_edits(bundle, made),
         )
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line. The edited config.json has the same name, in a directory of gpubind's: runc
         reads no other. The container's name must differ from that of every other container of the user.
 
@@ -120,24 +132,24 @@ class BundleRuntime(Runtime):
             if not is_utf8(word):
                 raise _unsayable("unsayable-value", "JSON cannot contain this argument", word)
         before, after = self._split(start.user.arguments)
-        name = f"gpubind-{call.token}"
-        text = for_start(words.document, bundle, argv, call.terminal)
+        name = f"gpubind-{call.unique_name}"
+        text = relocated_config(words.document, bundle, argv, call.stdin_is_terminal)
         run = ("run", "--bundle", STAGED_DIRECTORY, *after, name)
         return Command((call.program, *before, *run), start.caller.environ, StagedFile(CONFIG, text))
 
-    def own_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
+    def base_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
         """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's."""
         bundle = start.bundle
         if bundle is None:
             return None
         binds = tuple(
-            UserBind(HostPath(absolute(bundle, mount.source)), ContainerPath(mount.destination))
+            UserBind(HostPath(absolute_path(bundle, mount.source)), ContainerPath(mount.destination))
             for mount in bundle.mounts
             if mount.is_bind and mount.source
         )
         return OwnMounts(binds, (), ContainerPath(bundle.working_directory))
 
-    def line_of(self, arguments: Sequence[str]) -> Line:
+    def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
         program = PROGRAMS[self.name]
         return program.read(arguments, program.options)
 
@@ -145,13 +157,13 @@ class BundleRuntime(Runtime):
         """Return the user's own words: those for the runtime, which come before `run`, and those for `run`."""
         of_run = {option.name for option in PROGRAMS[self.name].start().known.names.values()} - {"bundle"}
         after: dict[int, str] = {}
-        for option in self.line_of(arguments).options:
+        for option in self.parse_user_options(arguments).options:
             if option.name in of_run:
-                after.update(enumerate(option.words, option.at))
+                after.update(enumerate(option.args, option.position))
         return tuple(word for at, word in enumerate(arguments) if at not in after), tuple(after.values())
 
-    def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
-        return prepared.words.document
+    def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
+        return prepared.arguments.document
 
 
 def _is_closed(node: DeviceNode) -> bool:
@@ -166,7 +178,7 @@ def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Op
             return "" if own.source == source else "the bundle mounts something of its own there"
         if own.is_bind and not mount.required and _inside(mount.target, own.destination.rstrip("/")):
             return f"the bundle mounts {own.source} at {own.destination}, which is not to be changed"
-    is_made = any(_inside(mount.target, own.destination.rstrip("/")) for own in (PLACE, *bundle.mounts))
+    is_made = any(_inside(mount.target, own.destination.rstrip("/")) for own in (GPUBIND_TMPFS, *bundle.mounts))
     if bundle.is_writable or is_made or mount.required or image.has(mount.target):
         return None
     return "the root file system does not have it and is read-only"
@@ -174,13 +186,13 @@ def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Op
 
 def _need_place(bundle: Bundle, image: Tree) -> None:
     """Errors: `RuntimeLimitError` (code `read-only-rootfs`) where no place for the plan's files can be made."""
-    if not bundle.is_writable and not image.has(OURS):
+    if not bundle.is_writable and not image.has(GPUBIND_DIRECTORY):
         raise RuntimeLimitError(
             "read-only-rootfs",
-            f"{OURS} cannot be made in the root file system of the bundle",
-            where=absolute(bundle, bundle.root),
+            f"{GPUBIND_DIRECTORY} cannot be made in the root file system of the bundle",
+            where=absolute_path(bundle, bundle.root),
             why="you may not write to it, and crun and runc make mount points in it",
-            hint=f"have its owner make the directory {OURS[1:]} in it, or use a copy of your own",
+            hint=f"have its owner make the directory {GPUBIND_DIRECTORY[1:]} in it, or use a copy of your own",
         )
 
 
@@ -221,10 +233,10 @@ class EngineRuntime(BundleRuntime):
 
         Only forward compatibility needs LD_LIBRARY_PATH, which the container's first process has.
         """
-        layout = cdi_layout(start.facts.machine or ARCHITECTURES[0].name, self.loader_directories)
+        layout = cdi_layout(start.facts.architecture or ARCHITECTURES[0].name, self.loader_directories)
         return layout._replace(adds_variables=True)
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the config.json with *plan* in it, without variables that choose GPUs: only the nodes do, as with
         NVIDIA's toolkit. A privileged container has all nodes, which are numbered differently.
 
@@ -235,7 +247,7 @@ class EngineRuntime(BundleRuntime):
         devices = plan.devices
         if not any(own.get(name) for name in MIG_VARIABLES):
             devices = tuple(node for node in devices if node.target not in MIG_MANAGERS)
-        return super().words(plan._replace(env=env, devices=devices), start, stage)
+        return super().arguments(plan._replace(env=env, devices=devices), start, stage)
 
 
 CRUN = BundleRuntime("crun")

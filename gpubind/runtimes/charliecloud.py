@@ -20,48 +20,55 @@ from gpubind.files import Tree
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, HostPath, Missing, Mount, Plan
 from gpubind.model.environ import changed
-from gpubind.runtimes.cmdline.reader import Options
-from gpubind.runtimes.cmdline.values import assigned
+from gpubind.runtimes.cmdline.reader import UserOptionValues
+from gpubind.runtimes.cmdline.values import parse_assignment
 from gpubind.runtimes.edits import (
     HOST_DIRECTORIES,
     Bind,
     Edits,
     RuntimeArguments,
-    edits_of,
+    binds_at_same_path,
     in_host_directory,
-    own_binds,
-    own_mounts_of,
-    same_place,
-    shared_dev,
-    unsayable_path,
-    unsayable_value,
+    make_base_mounts,
+    make_edits,
+    parse_user_binds,
+    shared_dev_findings,
+    unsupported_path,
+    unsupported_value,
 )
-from gpubind.runtimes.environment import LIBRARY_PATH, PROGRAM_VARIABLES, Values, compose, is_added_to, known
-from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Runtime, Stage, Start
+from gpubind.runtimes.environment import (
+    LIBRARY_PATH,
+    PROGRAM_VARIABLES,
+    BaseEnvironment,
+    compose,
+    is_added_to,
+    set_variables,
+)
+from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageReference
 
 OVERLAY_VERSION = (0, 32)
 """The first that has -W."""
-OVERLAID = "/srv"
+HIDDEN_BY_OVERLAY = "/srv"
 """Of the host: with -W the tmpfs is mounted there, before image and binds are looked up."""
-ENVIRONMENT = "/ch/environment"
+IMAGE_ENV_FILE = "/ch/environment"
 """The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
-GPUBIND_ROOT = ContainerPath("/.gpubind")
+GPUBIND_DIRECTORY = ContainerPath("/.gpubind")
 
 
 class Charliecloud(Runtime):
     name = "ch-run"
     title = "Charliecloud"
-    images = ("directory",)
+    image_forms = ("directory",)
     image_hint = "a directory: `ch-convert IMAGE DIR` makes one of what Charliecloud has"
-    limits = Limits(
-        no_namespace="it will say `can't init user+mount namespaces: Operation not permitted`",
+    limits = RuntimeLimits(
+        no_namespace_message="it will say `can't init user+mount namespaces: Operation not permitted`",
         no_read_only_bind=True,
         hides_missing_command=True,
     )
-    asks_version = True
+    needs_version = True
     isolates_dev = False
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
@@ -69,22 +76,22 @@ class Charliecloud(Runtime):
         match = re.search(r"(\d+)\.(\d+)", text)
         return self, tuple(int(part) for part in match.groups()) if match else None
 
-    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        line = self.line_of(arguments)
+    def user_option_values(self, arguments: Sequence[str], environ: Mapping[str, str]) -> UserOptionValues:
+        line = self.parse_user_options(arguments)
         env: dict[str, str] = {}
         for option in line.options:
             if option.name in ("set-env", "set-env0"):
-                env.update(assigned(option.value, {}))
+                env.update(parse_assignment(option.value, {}))
             elif option.name == "unset-env":
                 env = {name: value for name, value in env.items() if not fnmatchcase(name, option.value)}
-        return Options.of(line, env)
+        return UserOptionValues.of(line, env)
 
-    def overrides(self, start: Start, name: str) -> bool:
+    def hides_caller_variable(self, start: Start, name: str) -> bool:
         patterns = start.user.options.all("unset-env")
         return name in start.user.options.env or any(fnmatchcase(name, pattern) for pattern in patterns)
 
     def stored_image(
-        self, image: ImageReference, options: Options, environ: Mapping[str, str], texts: Mapping[str, str]
+        self, image: ImageReference, options: UserOptionValues, environ: Mapping[str, str], texts: Mapping[str, str]
     ) -> Optional[str]:
         storage = (
             options.last("storage")
@@ -93,18 +100,18 @@ class Charliecloud(Runtime):
         )
         return f"{storage}/img/{image.text.replace('/', '%').replace(':', '+')}"
 
-    def skeleton(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
+    def mount_point_files(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
         """Return the files for which the image has no place, and one can be made."""
-        if not _makes_places(start) and not _has(start.tree, GPUBIND_ROOT):
+        if not _makes_places(start) and not _has(start.tree, GPUBIND_DIRECTORY):
             return ()
         targets = (mount.target for mount in plan.mounts if mount.kind != "directory")
         return tuple(target for target in targets if _missing_place(start.tree, target))
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         image = start.tree
-        own = own_binds(start.user.options.all("bind"))
-        edits = edits_of(plan, stage.files, own, lambda mount, source: _obstacle(mount, source, start))
-        _need_places(plan, edits, start)
+        own = parse_user_binds(start.user.options.all("bind"))
+        edits = make_edits(plan, stage.files, own, lambda mount, source: _obstacle(mount, source, start))
+        _require_mount_points(plan, edits, start)
         targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
         made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
         binds = (
@@ -116,15 +123,21 @@ class Charliecloud(Runtime):
         for bind in binds:
             if ":" in bind.source:
                 why = "ch-run takes what follows the first colon for the place in the container"
-                raise unsayable_path(bind.source, why)
+                raise unsupported_path(bind.source, why)
             if overlay or "write-fake" in start.user.options.values:
                 _need_visible(bind.source)
             options += ["-b", f"{bind.source}:{bind.target}"]
         env = _environment(plan, start)
-        findings = (*shared_dev(plan, "always"), *self.write_access(edits, plan, start, stage), *edits.findings)
-        return RuntimeArguments((*options, *_env_words(env, start)), binds, known(env), edits.decisions, findings)
+        findings = (
+            *shared_dev_findings(plan, "always"),
+            *self.writable_bind_findings(edits, plan, start, stage),
+            *edits.findings,
+        )
+        return RuntimeArguments(
+            (*options, *_env_words(env, start)), binds, set_variables(env), edits.decisions, findings
+        )
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
         if "-W" in words.options or "write-fake" in start.user.options.values:
             given = join(start.caller.working_directory or "/", call.image)
@@ -137,15 +150,15 @@ class Charliecloud(Runtime):
             (call.program, *start.user.arguments, *words.options, call.image, "--", *start.in_directory(call)), environ
         )
 
-    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         options = start.user.options
         shared = [path for path in HOST_DIRECTORIES if path != "/tmp" or "private-tmp" not in options.values]
         users = {name: _users(start, name) or "" for name in ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD")}
         users |= {name: value for name in PROGRAM_VARIABLES if (value := _users(start, name)) is not None}
         if "/bin" not in users["PATH"].split(":"):
             users["PATH"] = f"{users['PATH']}:/bin".lstrip(":")
-        binds = (*same_place(shared), *own_binds(options.all("bind")))
-        return own_mounts_of(binds, users, options.last("cd") or "/")
+        binds = (*binds_at_same_path(shared), *parse_user_binds(options.all("bind")))
+        return make_base_mounts(binds, users, options.last("cd") or "/")
 
 
 def _user(environ: Mapping[str, str], home: str) -> str:
@@ -171,8 +184,8 @@ def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath
     """
     if _has(image, target):
         return None
-    if target.startswith(f"{GPUBIND_ROOT}/"):
-        return GPUBIND_ROOT
+    if target.startswith(f"{GPUBIND_DIRECTORY}/"):
+        return GPUBIND_DIRECTORY
     top = target
     while not _has(image, dirname(top)) and dirname(top) != "/":
         top = dirname(top)
@@ -198,7 +211,7 @@ def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[str]:
     top = _missing_place(image, mount.target)
     if top is None:
         return None
-    if image is None and top != GPUBIND_ROOT:
+    if image is None and top != GPUBIND_DIRECTORY:
         return "the image is unknown, so it may not have a mount point for the file"
     if top == mount.target and mount.kind != "directory":
         return "ch-run makes no mount point for a file in a directory that the image has"
@@ -207,7 +220,7 @@ def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[str]:
     return "with --write, and before 0.32, ch-run makes no directory outside the image"
 
 
-def _need_places(plan: Plan, edits: Edits, start: Start) -> None:
+def _require_mount_points(plan: Plan, edits: Edits, start: Start) -> None:
     """Errors: `RuntimeLimitError` (code `no-place`) where the driver's own directory cannot be made."""
     bound = {bind.target for bind in edits.binds}
     lost = next((mount for mount in plan.mounts if mount.required and mount.target not in bound), None)
@@ -217,19 +230,19 @@ def _need_places(plan: Plan, edits: Edits, start: Start) -> None:
             f"ch-run can make no place for {lost.target}",
             where=lost.target,
             why="with --write, and before 0.32, it makes directories only in the image",
-            hint=f"make an empty directory {GPUBIND_ROOT} in the image, or leave out --write",
+            hint=f"make an empty directory {GPUBIND_DIRECTORY} in the image, or leave out --write",
         )
 
 
 def _need_visible(path: str) -> None:
     """Errors: `RuntimeLimitError` (code `hidden-path`) for a *path* that -W hides."""
-    if f"{path}/".startswith(f"{OVERLAID}/"):
+    if f"{path}/".startswith(f"{HIDDEN_BY_OVERLAY}/"):
         raise RuntimeLimitError(
             "hidden-path",
-            f"ch-run would not find what lies below {OVERLAID}",
+            f"ch-run would not find what lies below {HIDDEN_BY_OVERLAY}",
             where=path,
-            why=f"-W puts a tmpfs onto the host's {OVERLAID}, and without -W there is no place for the driver",
-            hint=f"put it elsewhere; for an image, an empty directory {GPUBIND_ROOT} in it does, too",
+            why=f"-W puts a tmpfs onto the host's {HIDDEN_BY_OVERLAY}, and without -W there is no place for the driver",
+            hint=f"put it elsewhere; for an image, an empty directory {GPUBIND_DIRECTORY} in it does, too",
         )
 
 
@@ -240,12 +253,15 @@ def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
     is its name after a `$`; an item of nothing it leaves out. So a list begins with the name.
     """
     lists = {one.name for one in plan.env if is_added_to(plan, one.name)}
-    users: dict[str, Optional[str]] = {**start.user.options.env, **{name: _there(name, start) for name in lists}}
+    users: dict[str, Optional[str]] = {
+        **start.user.options.env,
+        **{name: _user_value_reference(name, start) for name in lists},
+    }
     callers = {name: value for name in start.caller.environ if (value := _users(start, name)) is not None}
-    return compose(plan.env, Values(users, callers, {LIBRARY_PATH: _images_own(plan, start.tree)}))
+    return compose(plan.env, BaseEnvironment(users, callers, {LIBRARY_PATH: _image_library_path(plan, start.tree)}))
 
 
-def _there(name: str, start: Start) -> str:
+def _user_value_reference(name: str, start: Start) -> str:
     """Return what stands for the value that the user gives to *name*."""
     options = start.user.options
     from_image = name == "LD_LIBRARY_PATH" and "" in (*options.all("set-env"), *options.all("set-env0"))
@@ -259,13 +275,13 @@ def _there(name: str, start: Start) -> str:
 
 def _users(start: Start, name: str) -> Optional[str]:
     """Return the value of *name* by --set-env, else the caller's, unless --unset-env removes it."""
-    callers = None if CH_RUN.overrides(start, name) else start.caller.environ.get(name)
+    callers = None if CH_RUN.hides_caller_variable(start, name) else start.caller.environ.get(name)
     return start.user.options.env.get(name, callers)
 
 
-def _images_own(plan: Plan, image: Optional[Tree]) -> str:
+def _image_library_path(plan: Plan, image: Optional[Tree]) -> str:
     value = plan.image.env.get("LD_LIBRARY_PATH", "") if plan.image else ""
-    for line in ((image.text(ENVIRONMENT) if image is not None else None) or "").splitlines():
+    for line in ((image.text(IMAGE_ENV_FILE) if image is not None else None) or "").splitlines():
         name, equals, text = line.partition("=")
         if equals and name == "LD_LIBRARY_PATH":
             value = text
@@ -282,7 +298,7 @@ def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
         expands = any(item.startswith("$") for item in mine if item != f"${name}")
         if "\n" in value or (expands and "env-no-expand" not in start.user.options.values):
             why = "ch-run takes a line end for the end of the value, and a `$` for another variable's name"
-            raise unsayable_value(name, why)
+            raise unsupported_value(name, why)
         whole = f"'{value}'" if value.startswith("'") and value.endswith("'") else value
         yield f"--set-env={name}={whole}"
 

@@ -12,8 +12,8 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.frozen import NamedTuple
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
-from gpubind.model.findings import counted, finding
-from gpubind.planner.sides import BY_DEFAULT
+from gpubind.model.findings import finding, with_count
+from gpubind.planner.sides import DEFAULT_EXTRAS
 from gpubind.runtimes.environment import PROGRAM_VARIABLES
 
 NO_MOUNT_POINT = "no-mount-point"
@@ -35,7 +35,7 @@ class Edits(NamedTuple):
 
     binds: tuple[Bind, ...]
     """In the plan's order."""
-    nodes: tuple[DeviceNode, ...]
+    devices: tuple[DeviceNode, ...]
     env: tuple[EnvVar, ...]
     decisions: tuple[Decision, ...]
     """About the mounts that have no place in the container."""
@@ -62,7 +62,7 @@ class RuntimeArguments(NamedTuple):
     """The image's configuration with the edits in it, for a runtime that reads that instead of options."""
 
 
-def edits_of(
+def make_edits(
     plan: Plan,
     staged: Mapping[ContainerPath, HostPath],
     binds: Iterable[UserBind] = (),
@@ -70,9 +70,9 @@ def edits_of(
 ) -> Edits:
     """Return the edits of *plan*, with its generated files where they are *staged*.
 
-    *binds* are the user's own, which take precedence: see `covered`. *obstacle* returns why else a mount with that
-    source has no place; empty if the container has the very file anyway. A generated file that is not staged is left
-    out.
+    *binds* are the user's own, which take precedence: see `covering_bind_reason`. *obstacle* returns why else a mount
+    with that source has no place; empty if the container has the very file anyway. A generated file that is not staged
+    is left out.
     """
     covers = tuple(binds)
     planned: list[Bind] = []
@@ -81,7 +81,7 @@ def edits_of(
         source = mount.source or staged.get(mount.target)
         if source is None:
             continue
-        why = covered(mount, source, covers)
+        why = covering_bind_reason(mount, source, covers)
         if why is None and obstacle is not None:
             why = obstacle(mount, source)
         if why is None:
@@ -92,7 +92,7 @@ def edits_of(
     return Edits(tuple(planned), plan.devices, plan.env, tuple(decisions), findings)
 
 
-def covered(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[str]:
+def covering_bind_reason(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[str]:
     """Return why *binds*, the user's own, leave no place for *mount*; None if its place is not inside one of them.
 
     The user's bind takes precedence. A mount point made inside it would be made on the host, by root's command as root.
@@ -106,19 +106,19 @@ def covered(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Option
     return None
 
 
-def own_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
+def parse_user_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
     """Return the user's binds by an option with the *values* SOURCE[:TARGET[:OPTIONS]]; PRoot's options are a `!`."""
     parts = (value.partition(":") for value in values)
     named = ((source, rest.partition(":")[0].rstrip("!") or source) for source, _, rest in parts)
     return tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in named)
 
 
-def same_place(paths: Iterable[str]) -> tuple[UserBind, ...]:
+def binds_at_same_path(paths: Iterable[str]) -> tuple[UserBind, ...]:
     """Return the binds of *paths* of the host at the same paths in the container."""
     return tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
 
 
-def own_mounts_of(
+def make_base_mounts(
     binds: Iterable[UserBind], variables: Mapping[str, str], directory: str, unseen: tuple[str, ...] = ()
 ) -> OwnMounts:
     """Return the own mounts of a container that starts in *directory*, with *binds*.
@@ -154,7 +154,7 @@ def vendor_of(plan: Plan) -> Optional[Vendor]:
 _THIS = "the arguments of this runtime"
 
 
-def unsayable_path(
+def unsupported_path(
     path: str, why: str, hint: str = "give the driver root a plainer path", *, document: str = ""
 ) -> RuntimeLimitError:
     """Return the error about a *path* that the arguments of a runtime, or the *document*, cannot hold."""
@@ -170,11 +170,11 @@ def source_and_target(bind: Bind, why: str, ends: tuple[str, ...]) -> str:
     """
     for path in (bind.source, bind.target):
         if ":" in path or path.endswith(ends):
-            raise unsayable_path(path, why)
+            raise unsupported_path(path, why)
     return f"{bind.source}:{bind.target}"
 
 
-def unsayable_value(
+def unsupported_value(
     name: str, why: str, hint: str = "give the variable a plainer value", *, document: str = ""
 ) -> RuntimeLimitError:
     """Return the error about a value of variable *name* that the arguments, or the *document*, cannot hold."""
@@ -201,7 +201,7 @@ def _no_mount_point(mount: Mount, detail: str) -> Decision:
     )
 
 
-def shared_dev(plan: Plan, case: Optional[str] = None) -> Iterator[Finding]:
+def shared_dev_findings(plan: Plan, case: Optional[str] = None) -> Iterator[Finding]:
     """Yield the finding that a container has the host's whole /dev, whatever *plan* chooses of it."""
     if plan.devices or plan.gpus:
         yield finding("devices-not-isolated", subject="/dev", case=case, vendor=vendor_of(plan))
@@ -217,7 +217,7 @@ def _left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
         return
     mounts = [mount for mount in plan.mounts if mount.target in left]
     needed = any(mount.required for mount in mounts)
-    by_default = not plan.request.caps_named and all(mount.capability in BY_DEFAULT for mount in mounts)
+    by_default = not plan.request.caps_named and all(mount.capability in DEFAULT_EXTRAS for mount in mounts)
     severity: Severity = "error" if needed else "note" if by_default else "warning"
     yield finding(
         NO_MOUNT_POINT,
@@ -225,6 +225,6 @@ def _left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
         severity=severity,
         vendor=mounts[0].vendor if mounts else None,
         where=", ".join(sorted(left)),
-        files=counted(len(left), "file"),
+        files=with_count(len(left), "file"),
         detail=next(iter(left.values())).detail,
     )

@@ -20,13 +20,20 @@ from gpubind.formats.driver.gpu_names import CAPS_VARIABLE, NVIDIA_VISIBLE_DEVIC
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.model.environ import changed
-from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.planner.placement import GPUBIND_LAYOUT, Layout
 from gpubind.runtimes import enroot_files
-from gpubind.runtimes.cmdline.reader import Options
-from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_mounts_of, same_place, shared_dev, unsayable_value
-from gpubind.runtimes.environment import PROGRAM_VARIABLES, Values, compose, known
+from gpubind.runtimes.cmdline.reader import UserOptionValues
+from gpubind.runtimes.edits import (
+    RuntimeArguments,
+    binds_at_same_path,
+    make_base_mounts,
+    make_edits,
+    shared_dev_findings,
+    unsupported_value,
+)
+from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, compose, set_variables
 from gpubind.runtimes.lost_choice import choice_outside
-from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Runtime, Stage, Start
+from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageReference
@@ -34,9 +41,9 @@ if TYPE_CHECKING:
 FILE = "x-create=auto,bind,ro,nosuid,nodev,private"
 NODE = "x-create=auto,bind,rw,nosuid,noexec,private"
 """The options with which Enroot's own hook binds nodes where /dev is restricted. `nodev` would keep them closed."""
-OURS = GPUBIND.libdir.rpartition("/")[0]
+OURS = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
 PLACE = f"tmpfs:{OURS}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
-"""Where the mount points below `OURS` are made: of these, the container's directory keeps none."""
+"""Where the mount points below `GPUBIND_DIRECTORY` are made: of these, the container's directory keeps none."""
 FROM_HOST = ("/dev", "/proc", "/sys")
 """Directories of the host that every container has; /dev, where it is not restricted."""
 
@@ -44,30 +51,30 @@ FROM_HOST = ("/dev", "/proc", "/sys")
 class Enroot(Runtime):
     name = "enroot"
     title = "Enroot"
-    images = ("squashfs", "container")
+    image_forms = ("squashfs", "container")
     image_hint = "`enroot create --name NAME IMAGE.sqsh` makes a container of an image; then give NAME"
-    limits = Limits(no_namespace="it will say `enroot-nsenter: failed to create user namespace`")
-    nodes = ("/dev/gdrdrv", "/dev/nvidia-caps-imex-channels/*")
+    limits = RuntimeLimits(no_namespace_message="it will say `enroot-nsenter: failed to create user namespace`")
+    extra_nodes = ("/dev/gdrdrv", "/dev/nvidia-caps-imex-channels/*")
     env_option = "env"
-    passes_only_named = True
+    passes_only_named_variables = True
 
     def texts(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         return enroot_files.patterns(environ)
 
     def stored_image(
-        self, image: ImageReference, options: Options, environ: Mapping[str, str], texts: Mapping[str, str]
+        self, image: ImageReference, options: UserOptionValues, environ: Mapping[str, str], texts: Mapping[str, str]
     ) -> Optional[str]:
         """Return the directory of a container; None for a path, and for a squashfs file, which takes precedence."""
         if "/" in image.text or image.form == "squashfs":
             return None
         return f"{enroot_files.data_path(environ, texts)}/{image.text}"
 
-    def overrides(self, start: Start, name: str) -> bool:
+    def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the caller's value stays outside. The one for Enroot's hook chooses there, not inside."""
         return name != NVIDIA_VISIBLE_DEVICES and _variables(start).get(name) != start.caller.environ.get(name)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        layout = GPUBIND._replace(isolated=_is_restricted(start))
+        layout = GPUBIND_LAYOUT._replace(isolated=_is_restricted(start))
         return layout._replace(bindir=ContainerPath("/usr/bin"), bindir_on_path=True)
 
     def wants_compat32(self, start: Start) -> bool:
@@ -78,10 +85,10 @@ class Enroot(Runtime):
         )
         return bool(split_nvidia_visible(visible)) and not {"all", "compat32"}.isdisjoint(caps.split(","))
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
         is_restricted = _is_restricted(start)
-        edits = edits_of(
+        edits = make_edits(
             plan, stage.files, _binds(start), lambda mount, source: _obstacle(mount, source, is_restricted)
         )
         values = [PLACE] if any(bind.target.startswith(f"{OURS}/") for bind in edits.binds) else []
@@ -94,35 +101,38 @@ class Enroot(Runtime):
             nodes = {**{str(path): str(path) for path in start.facts.nodes if plan.devices}, **planned}
             values += [enroot_files.mount_value(nodes[target], target, NODE) for target in nodes]
         callers = start.caller.environ
-        variables = Values(_users_variables(start, callers), images=_images_variables(start, callers))
-        env = {**_for_hook(start), **dict(known(compose(plan.env, variables)))}
+        variables = BaseEnvironment(_users_variables(start, callers), images=_images_variables(start, callers))
+        env = {**_for_hook(start), **dict(set_variables(compose(plan.env, variables)))}
         words = [word for value in values for word in ("--mount", value)]
         for name, value in env.items():
             if "\n" in value or enroot_files.unquoted(value) != value:
-                raise unsayable_value(name, "Enroot ends a value at a line end, and takes the quotes around it away")
+                raise unsupported_value(name, "Enroot ends a value at a line end, and takes the quotes around it away")
             words += ["--env", f"{name}={value}"]
         outside = choice_outside(
-            plan, callers if start.caller.on_host else {}, lambda name: self.overrides(start, name), "unnamed"
+            plan,
+            callers if start.caller.on_host else {},
+            lambda name: self.hides_caller_variable(start, name),
+            "unnamed",
         )
-        dev = () if is_restricted else shared_dev(plan, "enroot")
+        dev = () if is_restricted else shared_dev_findings(plan, "enroot")
         return RuntimeArguments(
             tuple(words), edits.binds, tuple(env.items()), edits.decisions, (*edits.findings, *dev, *outside)
         )
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line. The image's own /etc/rc, where it has one, gets the command, as always."""
         argv = (start.shell, *call.argv) if call.action == "shell" else call.argv
         line = (call.program, "start", *start.user.arguments, *words.options, call.image, *argv)
         hook = {NVIDIA_VISIBLE_DEVICES: "void"} if any("/libcuda.so" in bind.target for bind in words.binds) else {}
         return Command(line, changed(start.caller.environ, values=hook))
 
-    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         variables = _variables(start)
         wanted = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *PROGRAM_VARIABLES)
         users = {name: variables[name] for name in wanted if name in variables}
         shared = FROM_HOST[1:] if _is_restricted(start) else FROM_HOST
         unseen = tuple(f"--conf={value}" for value in start.user.options.all("conf"))
-        return own_mounts_of((*same_place(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
+        return make_base_mounts((*binds_at_same_path(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
 
 
 def _setting(start: Start, name: str) -> str:
@@ -148,7 +158,7 @@ def _variables(start: Start, environ: Optional[Mapping[str, str]] = None) -> dic
 
 def _users_variables(start: Start, environ: Mapping[str, str]) -> dict[str, str]:
     """Return those that the user and the site set: --env, and the files of environ.d."""
-    given = start.runtime.options_of(start.user.arguments, environ).env
+    given = start.runtime.user_option_values(start.user.arguments, environ).env
     return enroot_files.container_variables(environ, start.facts.texts, "", given)
 
 

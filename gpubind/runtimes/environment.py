@@ -24,7 +24,7 @@ PROGRAM_VARIABLES = (*PYTHON_VARIABLES, *HSA_VARIABLES, *VIDEO_VARIABLES)
 """Variables that decide where Python looks for packages, which code ROCm takes, and which driver libva loads."""
 
 
-class Values(NamedTuple):
+class BaseEnvironment(NamedTuple):
     """The variables that a container would have without a plan."""
 
     users: Mapping[str, Optional[str]] = _NONE
@@ -35,7 +35,7 @@ class Values(NamedTuple):
     """Set by the image, or by the runtime if they are unset."""
 
 
-def compose(operations: Iterable[EnvVar], values: Values) -> dict[str, Optional[str]]:
+def compose(operations: Iterable[EnvVar], values: BaseEnvironment) -> dict[str, Optional[str]]:
     """Return the value of each variable that *operations* change, in their order; None for one to be removed.
 
     The user's own value takes precedence over one that is set. A search path is the user's or caller's directories,
@@ -52,7 +52,7 @@ def compose(operations: Iterable[EnvVar], values: Values) -> dict[str, Optional[
         if _is_list(found):
             changed[name] = search_path(name, found, values)
         else:
-            changed.update(_last(name, found, bool(values.callers.get(name) or values.images.get(name))))
+            changed.update(_final_value(name, found, bool(values.callers.get(name) or values.images.get(name))))
     return changed
 
 
@@ -61,7 +61,7 @@ def is_added_to(plan: Plan, name: str) -> bool:
     return _is_list([variable for variable in plan.env if variable.name == name])
 
 
-def known(env: Mapping[str, Optional[str]]) -> tuple[tuple[str, str], ...]:
+def set_variables(env: Mapping[str, Optional[str]]) -> tuple[tuple[str, str], ...]:
     """Return those variables of *env* that the container is to have."""
     return tuple((name, value) for name, value in env.items() if value is not None)
 
@@ -75,7 +75,7 @@ def _is_list(operations: Iterable[EnvVar]) -> bool:
     return any(one.op in ("prepend", "append") or (one.name, one.op) == (LIBRARY_PATH, "set") for one in operations)
 
 
-def search_path(name: str, operations: Iterable[EnvVar], values: Values) -> str:
+def search_path(name: str, operations: Iterable[EnvVar], values: BaseEnvironment) -> str:
     """Return the value of the search path *name*, as `compose` does."""
     theirs, images = values.users.get(name) or values.callers.get(name), values.images.get(name)
     front: list[str] = []
@@ -93,11 +93,12 @@ def search_path(name: str, operations: Iterable[EnvVar], values: Values) -> str:
     return ":".join((*_elements(theirs), *front, *own, *after))
 
 
-def own_variables(
+def base_variables(
     operations: Sequence[EnvVar], users: Mapping[str, Optional[str]], passed: Mapping[str, str] = _NONE
 ) -> tuple[EnvVar, ...]:
-    """Return what *users*, as in `Values`, and the caller's *passed* variables do to a container's own mounts: to its
-    search paths, and to the variables that decide where Python looks, and how ROCm. *operations* are the plan's.
+    """Return what *users*, as in `BaseEnvironment`, and the caller's *passed* variables do to a container's own
+    mounts: to its search paths, and to the variables that decide where Python looks, and how ROCm.
+    *operations* are the plan's.
     """
     env: list[EnvVar] = []
     if passed.get("LD_PRELOAD") and "LD_PRELOAD" not in users:
@@ -107,7 +108,7 @@ def own_variables(
         if value is not None and name == LIBRARY_PATH:
             env.append(EnvVar(name, "prepend", value, ":", "user"))
         elif value is not None:
-            env.append(EnvVar(name, "set", search_path(name, operations, Values(users)), None, "user"))
+            env.append(EnvVar(name, "set", search_path(name, operations, BaseEnvironment(users)), None, "user"))
         elif name in users:
             env.append(EnvVar(name, "unset", None, None, "user"))
     for name in ("HOME", *PROGRAM_VARIABLES):
@@ -122,7 +123,7 @@ def _elements(value: Optional[str]) -> list[str]:
     return [part for part in (value or "").split(":") if part]
 
 
-def _last(name: str, operations: Iterable[EnvVar], is_there: bool) -> dict[str, Optional[str]]:
+def _final_value(name: str, operations: Iterable[EnvVar], is_there: bool) -> dict[str, Optional[str]]:
     """Return what the last of *operations* leaves; a default, only where nothing *is there* before it."""
     left: dict[str, Optional[str]] = {}
     for one in operations:

@@ -13,7 +13,7 @@ from gpubind.formats.driver.gpu_names import (
     parse_gpu_id,
     split_visible,
 )
-from gpubind.model import Finding, Gpu, Plan, Vendor, counted, finding
+from gpubind.model import Finding, Gpu, Plan, Vendor, finding, with_count
 from gpubind.planner.gpus.choice import gpus_named
 
 _VENDORS: Mapping[str, Vendor] = {
@@ -92,6 +92,6 @@ def _lost(case: str, name: str, value: str, gpus: list[Gpu], option: str = "") -
         value=value,
         option=option,
         choice="none" if hides_all(split_visible(value)) else f'"${name}"',
-        gpus=counted(len(gpus), "GPU"),
+        gpus=with_count(len(gpus), "GPU"),
         numbers=", ".join(str(gpu.index) for gpu in gpus),
     )

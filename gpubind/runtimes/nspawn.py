@@ -17,9 +17,9 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import Plan
-from gpubind.runtimes.edits import RuntimeArguments, edits_of, own_binds, own_mounts_of, unsayable_value
-from gpubind.runtimes.environment import PROGRAM_VARIABLES, Values, compose, known, library_path
-from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Runtime, Stage, Start
+from gpubind.runtimes.edits import RuntimeArguments, make_base_mounts, make_edits, parse_user_binds, unsupported_value
+from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, compose, library_path, set_variables
+from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
 AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
@@ -30,19 +30,19 @@ CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 class Nspawn(Runtime):
     name = "systemd-nspawn"
     title = "systemd-nspawn"
-    images = ("directory",)
+    image_forms = ("directory",)
     image_hint = "unpack it, or use --backend apptainer"
-    limits = Limits(hides_missing_command=True)
-    asks_version = True
+    limits = RuntimeLimits(hides_missing_command=True)
+    needs_version = True
     env_option = "setenv"
-    passes_only_named = True
+    passes_only_named_variables = True
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`systemd 257 (257.13-1)` -> (257,)."""
         match = re.search(r"systemd (\d+)", text)
         return self, (int(match[1]),) if match else None
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, and for callers other
         than root (code `not-root`).
         """
@@ -53,38 +53,40 @@ class Nspawn(Runtime):
                 why="it says `Need to be root.`, or that unprivileged operation is not supported",
                 hint="use --backend bwrap, or start it as root",
             )
-        edits = edits_of(plan, stage.files, _own_binds(start))
+        edits = make_edits(plan, stage.files, _own_binds(start))
         options = [*_container(start)]
         for bind in edits.binds:
             options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
-        for node in edits.nodes:
+        for node in edits.devices:
             options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
-        env = compose(plan.env, Values(start.user.options.env, images=library_path(plan)))
-        for name, value in known(env):
+        env = compose(plan.env, BaseEnvironment(start.user.options.env, images=library_path(plan)))
+        for name, value in set_variables(env):
             if CHANGED_VALUE.search(value):
-                raise unsayable_value(name, "systemd-nspawn refuses control characters, and what is not UTF-8")
+                raise unsupported_value(name, "systemd-nspawn refuses control characters, and what is not UTF-8")
             options.append(f"--setenv={name}={value}")
-        return RuntimeArguments(tuple(options), edits.binds, known(env), edits.decisions, edits.findings)
+        return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, edits.findings)
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # By default it is called as the image is, and two of one name cannot be there at once.
-        name = () if start.user.options.all("machine") else (f"--machine=gpubind-{call.token}",)
+        name = () if start.user.options.all("machine") else (f"--machine=gpubind-{call.unique_name}",)
         options = ("-q", *name, *start.user.arguments, *words.options, f"--directory={call.image}")
         return Command((call.program, *options, "--", *start.in_directory(call)), start.caller.environ)
 
-    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         options = start.user.options
         users = {
             name: options.env[name] for name in ("PATH", "LD_LIBRARY_PATH", *PROGRAM_VARIABLES) if name in options.env
         }
         names = ("overlay", "overlay-ro", "tmpfs")
         unseen = tuple(f"--{name}={value}" for name in names for value in options.all(name))
-        return own_mounts_of(_own_binds(start), {"PATH": DEFAULT_PATH, **users}, options.last("chdir") or "/", unseen)
+        return make_base_mounts(
+            _own_binds(start), {"PATH": DEFAULT_PATH, **users}, options.last("chdir") or "/", unseen
+        )
 
 
 def _own_binds(start: Start) -> tuple[UserBind, ...]:
-    return own_binds((*start.user.options.all("bind"), *start.user.options.all("bind-ro")))
+    return parse_user_binds((*start.user.options.all("bind"), *start.user.options.all("bind-ro")))
 
 
 def _container(start: Start) -> Iterator[str]:

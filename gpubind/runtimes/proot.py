@@ -17,56 +17,70 @@ from gpubind.model.environ import changed
 from gpubind.runtimes.edits import (
     HOST_DIRECTORIES,
     RuntimeArguments,
-    edits_of,
+    binds_at_same_path,
     in_host_directory,
-    own_binds,
-    own_mounts_of,
-    same_place,
-    shared_dev,
+    make_base_mounts,
+    make_edits,
+    parse_user_binds,
+    shared_dev_findings,
     source_and_target,
 )
-from gpubind.runtimes.environment import Values, compose, known, library_path
-from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Prepared, Runtime, Stage, Start, one_line
+from gpubind.runtimes.environment import BaseEnvironment, compose, library_path, set_variables
+from gpubind.runtimes.runtime import (
+    NO_STAGE,
+    Command,
+    PreparedStart,
+    Runtime,
+    RuntimeLimits,
+    Stage,
+    Start,
+    StartCall,
+    format_arguments,
+)
 
-FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
+HOST_FILES = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
 
 
 class Proot(Runtime):
     name = "proot"
     title = "PRoot"
-    images = ("directory",)
+    image_forms = ("directory",)
     image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
-    limits = Limits(no_read_only_bind=True, hides_missing_command=True)
+    limits = RuntimeLimits(no_read_only_bind=True, hides_missing_command=True)
     isolates_dev = False
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
-        edits = edits_of(plan, stage.files, own_binds(start.user.options.all("bind")), _obstacle)
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+        edits = make_edits(plan, stage.files, parse_user_binds(start.user.options.all("bind")), _obstacle)
         why = "PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind"
         options = [word for bind in edits.binds for word in ("-b", source_and_target(bind, why, ("!",)))]
-        env = compose(plan.env, Values(callers=start.caller.environ, images=library_path(plan)))
-        findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start, stage))
+        env = compose(plan.env, BaseEnvironment(callers=start.caller.environ, images=library_path(plan)))
+        findings = (
+            *edits.findings,
+            *shared_dev_findings(plan, "always"),
+            *self.writable_bind_findings(edits, plan, start, stage),
+        )
         unset = tuple(name for name, value in env.items() if value is None and name in start.caller.environ)
-        return RuntimeArguments(tuple(options), edits.binds, known(env), edits.decisions, findings, unset)
+        return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, findings, unset)
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         place = () if start.user.options.last("cwd") is not None else ("-w", _directory(start))
         options = (*place, *start.user.arguments, *words.options)
         argv = (call.program, "-R", call.image, *options, *start.in_directory(call))
         return Command(argv, changed(start.caller.environ, unset=words.unset, values=dict(words.env)))
 
-    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         home = start.caller.environ.get("HOME", "")
-        paths = (*HOST_DIRECTORIES, *FROM_HOST, *([home] if home in start.caller.directories else ()))
-        binds = (*same_place(paths), *own_binds(start.user.options.all("bind")))
-        return own_mounts_of(binds, start.caller.environ, start.user.options.last("cwd") or _directory(start))
+        paths = (*HOST_DIRECTORIES, *HOST_FILES, *([home] if home in start.caller.directories else ()))
+        binds = (*binds_at_same_path(paths), *parse_user_binds(start.user.options.all("bind")))
+        return make_base_mounts(binds, start.caller.environ, start.user.options.last("cwd") or _directory(start))
 
-    def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
+    def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
         """Return the words that take the place of `proot`: a command line has no other way to set a variable."""
-        words = prepared.words
+        words = prepared.arguments
         variables = (*(f"--unset={name}" for name in words.unset), *(f"{name}={value}" for name, value in words.env))
         options = ("env", *variables, self.name, *words.options)
-        return one_line(words._replace(options=options, unset=()), self.name, quoted=quoted)
+        return format_arguments(words._replace(options=options, unset=()), self.name, quoted=quoted)
 
 
 def _obstacle(mount: Mount, source: HostPath) -> Optional[str]:

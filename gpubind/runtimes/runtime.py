@@ -13,11 +13,11 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import ContainerPath, Finding, HostPath, Plan, Severity, Vendor, counted, finding
-from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.model import ContainerPath, Finding, HostPath, Plan, Severity, Vendor, finding, with_count
+from gpubind.planner.placement import GPUBIND_LAYOUT, Layout
 from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
-from gpubind.runtimes.cmdline.reader import Line, Options
-from gpubind.runtimes.cmdline.values import assigned
+from gpubind.runtimes.cmdline.reader import ParsedCommandLine, UserOptionValues
+from gpubind.runtimes.cmdline.values import parse_assignment
 from gpubind.runtimes.edits import Edits, RuntimeArguments, vendor_of
 
 if TYPE_CHECKING:
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, ImageReference, Store
     from gpubind.loader.namespace import OwnMounts
 
-NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
+UNBOUND_WORKING_DIRECTORIES = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
 """Working directories that Apptainer does not bind, for the image's own would be hidden: container_linux.go,
 addCwdMount."""
 
 
-class Limits(NamedTuple):
+class RuntimeLimits(NamedTuple):
     """The limits of a runtime, and its surprises for the caller."""
 
-    no_namespace: str = ""
+    no_namespace_message: str = ""
     """Its own message where the kernel allows no user namespace; empty if it needs none."""
     helpers: tuple[str, ...] = ()
     """Its set-user-id programs: with one of them it needs no user namespace."""
-    moves: bool = False
+    module_may_split: bool = False
     """Whether the runtime is often in a module tree, with its set-user-id program elsewhere."""
     drops_groups: bool = False
     """Whether a container gets other groups than its caller's."""
@@ -52,7 +52,7 @@ class Limits(NamedTuple):
     """Whether its exit code hides that a command is missing (127) or is not a program (126)."""
 
 
-def version_in(text: str) -> Optional[tuple[int, ...]]:
+def parse_version(text: str) -> Optional[tuple[int, ...]]:
     """Return the first version `1.4` or `1.4.5` in *text*, with three numbers."""
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     return tuple(int(part) for part in match.groups(default="0")) if match else None
@@ -62,7 +62,7 @@ RUNSCRIPT = "/.singularity.d/runscript"
 """Run by default in an image of Apptainer or SingularityCE."""
 
 
-class Call(NamedTuple):
+class StartCall(NamedTuple):
     """The container to start."""
 
     program: str
@@ -72,26 +72,26 @@ class Call(NamedTuple):
     """As the user gives it."""
     argv: tuple[str, ...]
     """The command in the container, with its arguments."""
-    token: str = "ID"
+    unique_name: str = "ID"
     """In the name of this start only."""
-    terminal: Optional[bool] = False
+    stdin_is_terminal: Optional[bool] = False
     """Whether standard input is one."""
 
 
-When = Literal["missing", "always", "newer", "never"]
+PullPolicy = Literal["missing", "always", "newer", "never"]
 
 
-class Pull(NamedTuple):
+class PullCommand(NamedTuple):
     """The command with which a runtime gets an image, by the user's own options."""
 
-    when: When
+    policy: PullPolicy
     """`always`: before each start; `missing`: where its store does not have the image; `newer`: there, and in silence
     where it has one."""
-    words: tuple[str, ...]
+    args: tuple[str, ...]
     """The command line, after the program."""
     prints_name: bool
     """Whether standard output ends with the image's ID or name, and has nothing else; progress is on standard error."""
-    no_more: tuple[str, ...]
+    no_repeat_options: tuple[str, ...]
     """Options that keep the start from pulling again."""
     exists: tuple[str, ...] = ()
     """For `newer`: the command line that ends with 0 if the store has the image."""
@@ -150,11 +150,11 @@ class RuntimeFacts(NamedTuple):
 
     version: Optional[tuple[int, ...]] = None
     """Of its program; None if that could not be asked."""
-    site: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    site_config: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """Its configuration file: directive -> values."""
     texts: Mapping[str, str] = MappingProxyType({})
     """The texts of the runtime's `texts` that exist on this host, by path, in their order."""
-    machine: Optional[str] = None
+    architecture: Optional[str] = None
     """The machine of the host, by uname."""
     nodes: tuple[HostPath, ...] = ()
     """The runtime's `nodes` that exist on this host."""
@@ -173,7 +173,7 @@ class RuntimeFacts(NamedTuple):
 
     def directive(self, name: str, default: str = "") -> str:
         """Return the value of directive *name* in the configuration file; the first one takes precedence."""
-        return self.site.get(name, (default,))[0]
+        return self.site_config.get(name, (default,))[0]
 
 
 class UserOptions(NamedTuple):
@@ -181,7 +181,7 @@ class UserOptions(NamedTuple):
 
     arguments: tuple[str, ...] = ()
     """As they are written."""
-    options: Options = Options()
+    options: UserOptionValues = UserOptionValues()
     """The options that the arguments and the environment give."""
     env_files: Mapping[str, Optional[str]] = MappingProxyType({})
     """The variables that files of --env-file set; None for a value that only a shell knows."""
@@ -227,7 +227,7 @@ class Start(NamedTuple):
         """Return the image's shell: bash, if it has that."""
         return "/bin/bash" if self.tree is not None and self.tree.has("/bin/bash") else "/bin/sh"
 
-    def in_directory(self, call: Call) -> tuple[str, ...]:
+    def in_directory(self, call: StartCall) -> tuple[str, ...]:
         """Return the command in a container of a plain directory: for `run` its runscript, as Apptainer's images have
         one; for `shell`, or where no command is named, its shell.
         """
@@ -236,16 +236,16 @@ class Start(NamedTuple):
         return (self.shell, *call.argv) if call.action == "shell" or not call.argv else call.argv
 
 
-class Prepared(NamedTuple):
+class PreparedStart(NamedTuple):
     """A start with its plan, in the arguments of its runtime."""
 
-    words: RuntimeArguments
+    arguments: RuntimeArguments
     start: Start
     host: Host
     """As it is planned for."""
     plan: Plan
     image: Optional[Image] = None
-    has_arguments: bool = False
+    includes_user_options: bool = False
     """Whether the user's own options are among the words."""
 
 
@@ -256,28 +256,28 @@ class Runtime(ABC):
     """The word for --backend, and the name of its program."""
     title: str
     """The name that people use."""
-    images: tuple[ImageForm, ...]
+    image_forms: tuple[ImageForm, ...]
     """The forms of image that it starts, for `--backend auto` and in messages."""
-    fetches = False
+    can_pull = False
     """Whether it finds images by itself: one that is not a file here may still be right."""
     image_hint = ""
     """What to do with an image in another form."""
-    limits = Limits()
-    asks_version = False
+    limits = RuntimeLimits()
+    needs_version = False
     """Whether its version makes a difference: only then is the program asked."""
-    site: Optional[str] = None
+    site_config_path: Optional[str] = None
     """Its configuration file."""
-    nodes: tuple[str, ...] = ()
+    extra_nodes: tuple[str, ...] = ()
     """Patterns of the nodes in /dev that it provides in addition to the plan's."""
-    files: tuple[str, ...] = ()
+    extra_files: tuple[str, ...] = ()
     """Files of the host that it provides in addition to the plan's."""
-    inits: tuple[str, ...] = ()
+    init_programs: tuple[str, ...] = ()
     """Programs that it can make the first of a container, by the place where packages have them."""
     store: Optional[Store] = None
     """The program whose own store has the images that it starts by a plain name."""
     hides_images = False
     """Whether a plain name is that of an image in a store that gpubind does not read."""
-    other_stores: tuple[str, ...] = ()
+    store_options: tuple[str, ...] = ()
     """Options before the subcommand with which it may have other images than `store` has."""
     has_daemon = False
     """Whether it starts nothing itself, and a daemon does."""
@@ -289,10 +289,10 @@ class Runtime(ABC):
     """Its option that sets a variable of the container."""
     isolates_dev = True
     """Whether the container's /dev holds only the planned nodes."""
-    passes_only_named = False
+    passes_only_named_variables = False
     """Whether it passes on only those variables of the caller that the user names, without a value."""
-    reads_line = False
-    """Whether `in_line` returns the user's own options, too, with the plan among them."""
+    inserts_into_line = False
+    """Whether `arguments_in_line` returns the user's own options, too, with the plan among them."""
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """Return the program's runtime, whatever it is called, and the version in *text*, printed by `--version`."""
@@ -302,31 +302,31 @@ class Runtime(ABC):
         """Return the directives in the text of its configuration file."""
         return {}
 
-    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+    def user_option_values(self, arguments: Sequence[str], environ: Mapping[str, str]) -> UserOptionValues:
         """Return the options that the user's *arguments* and the caller's environment give."""
-        line = self.line_of(arguments)
+        line = self.parse_user_options(arguments)
         env: dict[str, str] = {}
         for option in line.options:
             env.update(self.assigned(option.value, environ) if option.name == self.env_option else {})
-        return Options.of(line, env)
+        return UserOptionValues.of(line, env)
 
-    def line_of(self, arguments: Sequence[str]) -> Line:
+    def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
         """Return the user's *arguments* as its program reads them."""
         return PROGRAMS[self.name].read(arguments)
 
     def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return the variables that *text*, a value of `env_option`, sets in a container of a caller with *environ*."""
-        return assigned(text, environ)
+        return parse_assignment(text, environ)
 
     def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
         """Return the variables that the text of a file of --env-file sets."""
         return {}
 
-    def tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+    def required_tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """Return the files of which one must exist in addition to its program."""
         return ()
 
-    def remote(
+    def remote_daemon(
         self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
     ) -> Optional[str]:
         """Return what sends it to another machine: a variable, a file of the caller's, or an option of *own*, those
@@ -339,7 +339,7 @@ class Runtime(ABC):
         return ()
 
     def stored_image(
-        self, image: ImageReference, options: Options, environ: Mapping[str, str], texts: Mapping[str, str]
+        self, image: ImageReference, options: UserOptionValues, environ: Mapping[str, str], texts: Mapping[str, str]
     ) -> Optional[str]:
         """Return the directory that would hold *image*, where it keeps images as directories.
 
@@ -347,23 +347,23 @@ class Runtime(ABC):
         """
         return None
 
-    def pull(self, options: Options, own: Mapping[str, str], image: str) -> Pull:
+    def pull(self, options: UserOptionValues, own: Mapping[str, str], image: str) -> PullCommand:
         """Return how it gets *image* into its store, with the user's options and *own*, those before its subcommand."""
         raise NotImplementedError(self.name)
 
-    def overrides(self, start: Start, name: str) -> bool:
+    def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the caller's own value of variable *name* does not reach the container."""
         own = start.user.options.env.get(name)
-        return self.passes_only_named and own != start.caller.environ.get(name, "")
+        return self.passes_only_named_variables and own != start.caller.environ.get(name, "")
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return where a plan lands, and whether the container's /dev will hold only the planned nodes.
 
         *is_blind*: no image is known.
         """
-        return GPUBIND._replace(isolated=self.isolates_dev)
+        return GPUBIND_LAYOUT._replace(isolated=self.isolates_dev)
 
-    def library_path(self, start: Start) -> tuple[str, ...]:
+    def site_library_path(self, start: Start) -> tuple[str, ...]:
         """Return the directories of this machine where the site has its own GPU flag look for libraries."""
         return ()
 
@@ -371,38 +371,38 @@ class Runtime(ABC):
         """Return whether the user's options or variables have its own GPU flag bring 32-bit libraries, too."""
         return False
 
-    def generated(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
+    def generated_files(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
         """Return the texts of the files that it adds to the plan's, by their place in the container."""
         return {}
 
-    def skeleton(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
+    def mount_point_files(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
         """Return the places that need an empty file in a directory of gpubind's, to be mounted on."""
         return ()
 
     @abstractmethod
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return *plan* in its arguments, with the files of *stage*; None where an image would be needed for that.
 
         Errors: `RuntimeLimitError`.
         """
 
-    def in_line(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
+    def arguments_in_line(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return *plan* in arguments for the user's own command line. Errors: `RuntimeLimitError`."""
-        return self.words(plan, start, stage)
+        return self.arguments(plan, start, stage)
 
     def by_device(self, names: Sequence[str], plan: Plan, start: Start) -> RuntimeArguments:
         """Return the options that give the GPUs of *plan* by CDI devices, which it reads at each start."""
         raise NotImplementedError(self.name)
 
-    def own_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
+    def base_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
         """Return what a start mounts and sets in addition to *plan*; None where that is not known."""
         return None
 
     @abstractmethod
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line."""
 
-    def write_access(self, edits: Edits, plan: Plan, start: Start, stage: Stage) -> Iterator[Finding]:
+    def writable_bind_findings(self, edits: Edits, plan: Plan, start: Start, stage: Stage) -> Iterator[Finding]:
         """Yield the finding about files that it binds as writable as they are, having no read-only bind.
 
         A container of an ordinary user's cannot write a driver file that root owns, whatever the bind says. Root's can.
@@ -413,7 +413,7 @@ class Runtime(ABC):
         if writable and not start.user.allow_writable:
             raise RuntimeLimitError(
                 "writable-bind",
-                f"a program in the container could write {counted(len(writable), 'file')} of the driver",
+                f"a program in the container could write {with_count(len(writable), 'file')} of the driver",
                 where=writable[0],
                 why=f"{self.title} has no read-only bind, and the caller may write the file",
                 hint="start it as an ordinary user, use another runtime, or accept that with --allow-writable",
@@ -426,26 +426,26 @@ class Runtime(ABC):
                 severity="warning" if writable else "note",
                 vendor=vendor_of(plan),
                 runtime=self.title,
-                files=counted(len(writable or sources), "file"),
+                files=with_count(len(writable or sources), "file"),
             )
 
-    def environ_of(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    def render_environ(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return the part of the caller's *environ* for a plan in *form*: a text may read the rest when evaluated."""
         return environ
 
-    def findings_of(self, form: str, prepared: Prepared) -> Iterator[Finding]:
+    def format_findings(self, form: str, prepared: PreparedStart) -> Iterator[Finding]:
         """Yield what a plan in *form* cannot do, and in the runtime's arguments can."""
         yield from ()
 
-    def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
-        """Return a plan as `plan --format FORM` prints it; *quoted*: for a shell's `eval`. Errors: as `one_line`."""
-        return one_line(prepared.words, self.name, quoted=quoted)
+    def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
+        """Return a plan as `plan --format FORM` prints it; *quoted*: for `eval`. Errors: as `format_arguments`."""
+        return format_arguments(prepared.arguments, self.name, quoted=quoted)
 
 
-_NOT_RAW = r"[\s\"'\\*?\[\]]"
+_NEEDS_QUOTES = r"[\s\"'\\*?\[\]]"
 
 
-def one_line(words: RuntimeArguments, program: str, *, quoted: bool, exports: str = "") -> str:
+def format_arguments(words: RuntimeArguments, program: str, *, quoted: bool, exports: str = "") -> str:
     """Return the options of *words* on one line: *quoted* for `eval`, or plain, to be split by a shell as in
     `singularity exec $(gpubind plan ...) image cmd`. *exports* is the format of the same plan as variables, if the
     program reads them.
@@ -462,7 +462,7 @@ def one_line(words: RuntimeArguments, program: str, *, quoted: bool, exports: st
             hint=f"unset it yourself, or use `gpubind exec`{also}",
         )
     for word in words.options if not quoted else ():
-        if re.search(_NOT_RAW, word):
+        if re.search(_NEEDS_QUOTES, word):
             raise RuntimeLimitError(
                 "not-raw",
                 "the shell would split an argument of this plan in an unquoted $(...)",
@@ -473,7 +473,7 @@ def one_line(words: RuntimeArguments, program: str, *, quoted: bool, exports: st
     return " ".join(map(shlex.quote, words.options) if quoted else words.options) + "\n"
 
 
-def an_option_a_line(words: Sequence[str], first: int, last: int) -> str:
+def format_multiline(words: Sequence[str], first: int, last: int) -> str:
     """Return *words* quoted for a shell, with each option and its value on a separate line.
 
     What stands before *first* is one line, and so is what stands from *last* on.

@@ -18,80 +18,82 @@ from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import (
     Edits,
     RuntimeArguments,
-    edits_of,
-    own_binds,
-    shared_dev,
+    make_edits,
+    parse_user_binds,
+    shared_dev_findings,
     source_and_target,
-    unsayable_value,
+    unsupported_value,
     vendor_of,
 )
-from gpubind.runtimes.environment import Values, compose, known, library_path
-from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Runtime, Stage, Start
+from gpubind.runtimes.environment import BaseEnvironment, compose, library_path, set_variables
+from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
-MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
+MODE_VARIABLE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
-PROOT = "UDOCKER_USE_PROOT_EXECUTABLE"
+PROOT_VARIABLE = "UDOCKER_USE_PROOT_EXECUTABLE"
 """The PRoot of the P modes: `UDOCKER` for that of udocker's tools, empty for that in PATH."""
 
 
 class Udocker(Runtime):
     name = "udocker"
     title = "udocker"
-    images = ("reference",)
-    fetches = True
+    image_forms = ("reference",)
+    can_pull = True
     image_hint = "`udocker create --name=NAME IMAGE` makes a container of it; then give NAME"
-    limits = Limits(no_read_only_bind=True)
+    limits = RuntimeLimits(no_read_only_bind=True)
     env_option = "env"
-    passes_only_named = True
+    passes_only_named_variables = True
 
-    def tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+    def required_tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """Return the PRoot that the environment names, the tools that `udocker install` has unpacked, or a
         configuration, which may say where others are: any of them will do.
         """
         home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"
         configured = ("/etc/udocker.conf", f"{home}/udocker.conf")
-        named = environ.get(PROOT, "UDOCKER")
+        named = environ.get(PROOT_VARIABLE, "UDOCKER")
         if named == "UDOCKER":
             return (f"{environ.get('UDOCKER_LIB') or f'{home}/lib'}/VERSION", *configured)
         return (named,) if named else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
 
-    def overrides(self, start: Start, name: str) -> bool:
+    def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the value stays outside: --hostenv passes on all that the user does not set."""
         is_passed = "hostenv" in start.user.options.values and name not in start.user.options.env
-        return not is_passed and super().overrides(start, name)
+        return not is_passed and super().hides_caller_variable(start, name)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return the layout of a CDI spec, which cannot add to the image's search paths either: where every loader
         looks, and in /usr/bin.
         """
-        return cdi_layout(start.facts.machine or ARCHITECTURES[0].name)._replace(isolated=False)
+        return cdi_layout(start.facts.architecture or ARCHITECTURES[0].name)._replace(isolated=False)
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, for an R mode (code
         `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
         """
-        own = own_binds(start.user.options.all("volume"))
-        edits = edits_of(plan, stage.files, own)
-        _need_mode(start.caller.environ.get(MODE, ""), plan, edits)
+        own = parse_user_binds(start.user.options.all("volume"))
+        edits = make_edits(plan, stage.files, own)
+        _need_mode(start.caller.environ.get(MODE_VARIABLE, ""), plan, edits)
         # udocker also joins doubled slashes, which no plan has.
         why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"
         options = [f"--volume={source_and_target(bind, why, ('!', '/'))}" for bind in edits.binds]
-        env = compose(plan.env, Values(start.user.options.env, images=library_path(plan)))
-        for name, value in known(env):
+        env = compose(plan.env, BaseEnvironment(start.user.options.env, images=library_path(plan)))
+        for name, value in set_variables(env):
             if value != value.strip():
-                raise unsayable_value(name, "udocker takes the white space around a value away")
+                raise unsupported_value(name, "udocker takes the white space around a value away")
             options.append(f"--env={name}={value}")
-        findings = (*self._findings(plan, edits, start), *self.write_access(edits, plan, start, stage))
-        return RuntimeArguments(tuple(options), edits.binds, known(env), edits.decisions, findings)
+        findings = (*self._findings(plan, edits, start), *self.writable_bind_findings(edits, plan, start, stage))
+        return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, findings)
 
     def _findings(self, plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
         if start.facts.tools == ():
-            yield finding("udocker-tools", subject="udocker", where=", ".join(self.tools(start.caller.environ)))
-        yield from (*edits.findings, *shared_dev(plan, "always"))
+            yield finding(
+                "udocker-tools", subject="udocker", where=", ".join(self.required_tools(start.caller.environ))
+            )
+        yield from (*edits.findings, *shared_dev_findings(plan, "always"))
         if edits.binds:
             yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts what the image runs by default, `shell` a shell."""
         argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
         line = (call.program, "run", "--nobanner", *start.user.arguments, *words.options, call.image, *argv)
@@ -104,7 +106,7 @@ def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:
         raise RuntimeLimitError(
             "fixed-loader",
             "udocker starts programs by the image's own loader in this mode",
-            where=f"{MODE}={mode}",
+            where=f"{MODE_VARIABLE}={mode}",
             why="no bind takes the place of a file that the kernel opens at its real path",
             hint="use mode P1: `udocker setup --execmode=P1 NAME`, or give --libc image",
         )
@@ -112,7 +114,7 @@ def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:
         raise RuntimeLimitError(
             "file-binds",
             "udocker binds no file in this mode",
-            where=f"{MODE}={mode}",
+            where=f"{MODE_VARIABLE}={mode}",
             why="in the R modes it says `engine does not support file mounting`",
             hint="use mode P1: `udocker setup --execmode=P1 NAME`",
         )

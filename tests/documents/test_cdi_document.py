@@ -19,9 +19,9 @@ from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.inventory.cdi.listing import list_cdi
 from gpubind.model import HostPath, Plan, Request, Vendor
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.planner import empty_plan
-from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
+from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
 from tests.support.amd import amd_host, drm_device, kfd_node, opt, xcp_device
 from tests.support.amd import kernel as amds_kernel
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, run_directory, ubuntu
@@ -77,7 +77,7 @@ def test_any_host_has_a_valid_spec(layout: Any, module: Optional[str], caps: tup
     assert spec["cdiVersion"] == "0.5.0"
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", BUNDLED_HOSTS)
 def test_a_recorded_host_has_one(name: str) -> None:
     spec_of(planned(gpubind.open_host(name)))
 
@@ -220,7 +220,7 @@ def test_wsl_has_its_one_node() -> None:
 
 
 def test_a_hook_keeps_libraries_in_one_directory() -> None:
-    layout = X86._replace(libdir=GPUBIND.libdir, more_libdirs=(), searched=False)
+    layout = X86._replace(libdir=GPUBIND_LAYOUT.libdir, more_libdirs=(), searched=False)
     spec = spec_of(planned(gpubind.open_host("debian13-nvidia550"), layout), HOOK)
     (hook,) = spec["containerEdits"]["hooks"]
     assert hook["args"] == ["nvidia-cdi-hook", "update-ldcache", "--folder", "/.gpubind/libs"]

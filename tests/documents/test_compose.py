@@ -13,7 +13,7 @@ from gpubind import plan
 from gpubind.documents.mounts.compose import render_compose
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, HostPath, Plan, Request
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import cdi_layout
 from tests.support.driver import debian, host, kernel, rhel, run_directory, ubuntu
@@ -86,7 +86,7 @@ def test_any_host_has_a_valid_service(layout: Any) -> None:
     assert {volume["target"] for volume in service_of(made)["volumes"]} == {mount.target for mount in made.mounts}
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", BUNDLED_HOSTS)
 def test_a_recorded_host_has_one(name: str) -> None:
     assert service_of(plan(gpubind.open_host(name), Request(vendors=()), layout=cdi_layout("x86_64")))["devices"]
 

@@ -15,7 +15,7 @@ from gpubind.documents.diff.snapshot import Snapshot, image_fact, sorted_snapsho
 from gpubind.documents.diff.text import diff_document, render_diff_text
 from gpubind.errors import FormatError
 from gpubind.model import Request
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from tests.support import amd
 from tests.support.driver import V, cache, debian, host, kernel, rhel
 from tests.support.elf import elf
@@ -49,7 +49,7 @@ def changed(spec: Spec, changes: Changes) -> Spec:
 
 
 def snapshot(name: str, spec: Spec, **facts: Any) -> Snapshot:
-    return take_snapshot(name, host(spec, **facts), Query(Request()))
+    return take_snapshot(name, host(spec, **facts), PlanQuery(Request()))
 
 
 def differences(spec: Spec, changes: Changes, **facts: Any) -> list[Difference]:

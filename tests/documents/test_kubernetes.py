@@ -13,7 +13,7 @@ from gpubind import plan
 from gpubind.documents.mounts.kubernetes import render_kubernetes
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.planner.placement import cdi_layout
 from tests.support.driver import debian, host, kernel, rhel, run_directory, ubuntu
 from tests.support.hostile_names import HOSTILE, UNSAYABLE
@@ -58,7 +58,7 @@ def test_any_host_has_a_pod(layout: Any) -> None:
     assert {*mounts_of(spec_of(made))} == {mount.target for mount in made.mounts} | {n.target for n in made.devices}
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", BUNDLED_HOSTS)
 def test_a_recorded_host_has_one(name: str) -> None:
     spec_of(plan(gpubind.open_host(name), Request(vendors=()), layout=X86))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.cli.commands.plan import _need_hook
-from gpubind.documents import LASTING
+from gpubind.documents import PERSISTENT_DOCUMENTS
 from gpubind.errors import HostReadError
 from tests.support.driver import kernel, rhel
 from tests.support.forked import run_forked
@@ -18,9 +18,9 @@ from tests.support.images import glibc
 from tests.support.trees import Node, Spec, make_tree
 
 HOST = "debian13-nvidia550"
-ALL = (*LASTING, "oci")
+ALL = (*PERSISTENT_DOCUMENTS, "oci")
 """Those of a runtime's, too, that somebody reads later."""
-KEPT = [name for name in ALL if name not in LASTING or LASTING[name].is_kept]
+KEPT = [name for name in ALL if name not in PERSISTENT_DOCUMENTS or PERSISTENT_DOCUMENTS[name].outlives_command]
 NIX = "/nix/store/x/lib"
 ICD: Spec = {
     "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": json.dumps(
@@ -43,7 +43,7 @@ def root(tmp_path: Path) -> str:
     return str(directory)
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", PERSISTENT_DOCUMENTS)
 def test_every_document_is_data_on_stdout_and_the_same_each_time(name: str) -> None:
     first, second = (gpubind("plan", "-q", "--format", name, "--host", HOST) for _ in range(2))
     assert (first.returncode, first.stderr) == (0, "")
@@ -53,7 +53,7 @@ def test_every_document_is_data_on_stdout_and_the_same_each_time(name: str) -> N
 
 def words(directory: Path, name: str) -> tuple[str, ...]:
     """The options for the document *name*; `oci` edits what there is."""
-    if name in LASTING:
+    if name in PERSISTENT_DOCUMENTS:
         return ("--format", name)
     if not (directory / "bundle").exists():
         make_tree(directory / "bundle/rootfs", glibc())
@@ -99,7 +99,7 @@ def test_lines_of_a_taskprolog_are_read_at_once_and_may_point_to_the_cache(tmp_p
     assert f"{tmp_path}/cache/gpubind/" in done.stdout
 
 
-@pytest.mark.parametrize("name", [name for name in KEPT if name in LASTING])
+@pytest.mark.parametrize("name", [name for name in KEPT if name in PERSISTENT_DOCUMENTS])
 def test_what_the_callers_job_has_is_in_no_document_that_is_kept(name: str) -> None:
     words = ("plan", "-q", "--format", name, "--host", HOST)
     mine = gpubind(*words, CUDA_VISIBLE_DEVICES="1", APPTAINER_BIND="/x", APPTAINERENV_LD_LIBRARY_PATH="/y")
@@ -107,14 +107,14 @@ def test_what_the_callers_job_has_is_in_no_document_that_is_kept(name: str) -> N
     assert "CUDA_VISIBLE_DEVICES" not in mine.stdout
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", PERSISTENT_DOCUMENTS)
 def test_what_a_flavour_would_bind_is_no_document(name: str) -> None:
     done = gpubind("plan", "--format", name, "--like", "apptainer", "--host", HOST)
     assert done.returncode == 2
     assert "like-in-words" in done.stderr
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", PERSISTENT_DOCUMENTS)
 def test_no_document_is_quoted_for_a_shell_nor_takes_a_runtimes_own_words(name: str) -> None:
     for more in (("--format", "sh"), ("--backend-arg=--contain",)):
         assert gpubind("plan", "--format", name, *more, "--host", HOST).returncode == 2

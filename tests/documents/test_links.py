@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpubind import plan
-from gpubind.documents.links import advice, links_of, render_links
+from gpubind.documents.links import links_of, render_links, usage_text
 from gpubind.errors import OutputError
 from gpubind.host.open import open_host
 from gpubind.launch.links import put_links
@@ -52,12 +52,12 @@ def test_32_bit_libraries_have_a_directory_of_their_own() -> None:
 
 
 def test_the_advice_is_for_the_directory_as_a_shell_reads_it() -> None:
-    text = advice(PLAN, "/opt/my driver")
+    text = usage_text(PLAN, "/opt/my driver")
     assert "-rpath,'/opt/my driver'\n" in text
     assert "for a program that is linked:\n  patchelf --force-rpath --add-rpath '/opt/my driver' PROGRAM\n" in text
     assert "export LD_LIBRARY_PATH='/opt/my driver'${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n" in text
     assert "export __EGL_VENDOR_LIBRARY_FILENAMES=/usr/share/glvnd/egl_vendor.d/10_nvidia.json\n" in text
-    assert "manifests" not in advice(plan(open_host(HOST), Request(caps=("compute",))), "/opt")
+    assert "manifests" not in usage_text(plan(open_host(HOST), Request(caps=("compute",))), "/opt")
 
 
 def test_a_directory_has_the_links_and_is_replaced_as_a_whole(tmp_path: Path) -> None:

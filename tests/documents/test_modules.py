@@ -18,8 +18,8 @@ from gpubind import plan
 from gpubind.documents.modules import render_lmod, render_tcl
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
-from gpubind.planner.placement import SINGULARITY
-from gpubind.runtimes.runtime import Prepared
+from gpubind.planner.placement import SINGULARITY_LAYOUT
+from gpubind.runtimes.runtime import PreparedStart
 from tests.documents.printed import PLAN, after_exports, printed
 from tests.support.driver import host, kernel, rhel
 from tests.support.hostile_names import HOSTILE, IN_A_LIST, UNSAYABLE
@@ -75,7 +75,7 @@ def loaded(calls: list[Call], environ: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
-READERS: list[tuple[Callable[[Prepared, Mapping[str, str]], str], Callable[[str], list[Call]]]] = [
+READERS: list[tuple[Callable[[PreparedStart, Mapping[str, str]], str], Callable[[str], list[Call]]]] = [
     (render_lmod, calls_of_lua),
     (render_tcl, calls_of_tcl),
 ]
@@ -85,7 +85,10 @@ READERS: list[tuple[Callable[[Prepared, Mapping[str, str]], str], Callable[[str]
 @pytest.mark.parametrize("program", ["apptainer", "singularity"])
 @pytest.mark.parametrize("own", [False, True], ids=["nothing", "users-own"])
 def test_a_module_says_what_the_lines_for_a_shell_say(
-    render: Callable[[Prepared, Mapping[str, str]], str], read: Callable[[str], list[Call]], program: str, own: bool
+    render: Callable[[PreparedStart, Mapping[str, str]], str],
+    read: Callable[[str], list[Call]],
+    program: str,
+    own: bool,
 ) -> None:
     prefix = program.upper()
     environ = {f"{prefix}_BIND": "/mine:/there", f"{prefix}ENV_LD_LIBRARY_PATH": "/my/lib"} if own else {}
@@ -98,7 +101,7 @@ def test_a_module_says_what_the_lines_for_a_shell_say(
 
 @pytest.mark.parametrize(("render", "read"), READERS, ids=["lmod", "tcl"])
 def test_a_module_is_for_every_caller_and_unsets_nothing(
-    render: Callable[[Prepared, Mapping[str, str]], str], read: Callable[[str], list[Call]]
+    render: Callable[[PreparedStart, Mapping[str, str]], str], read: Callable[[str], list[Call]]
 ) -> None:
     item = printed()
     text = render(item, {"APPTAINER_BIND": "/x", "APPTAINER_NV": "1"})
@@ -109,7 +112,7 @@ def test_a_module_is_for_every_caller_and_unsets_nothing(
 @pytest.mark.parametrize(("render", "read"), READERS, ids=["lmod", "tcl"])
 @pytest.mark.parametrize("name", IN_A_LIST)
 def test_a_hostile_name_arrives(
-    render: Callable[[Prepared, Mapping[str, str]], str], read: Callable[[str], list[Call]], name: str
+    render: Callable[[PreparedStart, Mapping[str, str]], str], read: Callable[[str], list[Call]], name: str
 ) -> None:
     mounts = tuple(m._replace(source=HostPath(f"/{name}/{n}"), content=None) for n, m in enumerate(PLAN.mounts))
     item = printed(PLAN._replace(mounts=mounts))
@@ -119,7 +122,7 @@ def test_a_hostile_name_arrives(
 @pytest.mark.parametrize("render", [render_lmod, render_tcl])
 @pytest.mark.parametrize("name", [*UNSAYABLE, "a^b", *(name for name in HOSTILE if name not in IN_A_LIST)])
 def test_a_name_that_cannot_be_said_is_refused_by_name(
-    render: Callable[[Prepared, Mapping[str, str]], str], name: str
+    render: Callable[[PreparedStart, Mapping[str, str]], str], name: str
 ) -> None:
     mounts = (PLAN.mounts[0]._replace(source=HostPath(f"/{name}"), target=PLAN.mounts[0].target, content=None),)
     with pytest.raises(RuntimeLimitError) as caught:
@@ -128,7 +131,7 @@ def test_a_name_that_cannot_be_said_is_refused_by_name(
 
 
 @pytest.mark.parametrize("render", [render_lmod, render_tcl])
-def test_a_value_of_several_lines_is_refused_by_name(render: Callable[[Prepared, Mapping[str, str]], str]) -> None:
+def test_a_value_of_several_lines_is_refused_by_name(render: Callable[[PreparedStart, Mapping[str, str]], str]) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         render(printed(PLAN._replace(env=(EnvVar("A", "set", "a\nb", None, "cdi"),))), {})
     assert (caught.value.code, caught.value.where) == ("unsayable-value", "APPTAINERENV_A")
@@ -187,7 +190,7 @@ def test_the_languages_own_program_loads_and_unloads_it(
     tmp_path: Path,
     program: str,
     source: str,
-    render: Callable[[Prepared, Mapping[str, str]], str],
+    render: Callable[[PreparedStart, Mapping[str, str]], str],
     read: Callable[[str], list[Call]],
 ) -> None:
     """With every name that can be said in a path, and every one in a variable: each arrives as its bytes."""
@@ -224,5 +227,5 @@ def test_libraries_that_nvs_own_flag_would_bind_are_said_as_it_says_them() -> No
 
 def test_another_host_has_a_module_too() -> None:
     on = host(rhel(), kernel())
-    made = plan(on, Request(), layout=SINGULARITY._replace(isolated=False))
+    made = plan(on, Request(), layout=SINGULARITY_LAYOUT._replace(isolated=False))
     assert "/staged/usr/share/vulkan" in render_lmod(printed(made, on=on), {})

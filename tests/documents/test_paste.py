@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.runtimes.cmdline.programs import PASTED
+from gpubind.runtimes.cmdline.programs import PASTE_ONLY
 from tests.support.golden import assert_golden, assert_listed
 
 ROOT = Path(__file__).parent.parent.parent
@@ -55,7 +55,7 @@ def test_the_page_has_a_recipe_for_each_program_that_gpubind_does_not_start() ->
     sections = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)+)", PAGE.read_text(), re.MULTILINE))
     add = "docs/paste.md: add the section `{}`; PASTED of gpubind/runtimes/cmdline/programs.py has it"
     remove = "gpubind/runtimes/cmdline/programs.py: add `{}` to PASTED, or remove its section in docs/paste.md"
-    assert_listed(map(str.lower, sections), PASTED, add=add, remove=remove)
+    assert_listed(map(str.lower, sections), PASTE_ONLY, add=add, remove=remove)
     for text in sections.values():
         assert RECIPE.search(text)
 

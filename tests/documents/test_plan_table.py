@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubind import open_host, plan
-from gpubind.documents.tables import Heading, plan_tables
+from gpubind.documents.tables import RowHeading, plan_tables
 from gpubind.model import ContainerPath, HostPath, Request
 
 PLAN = plan(open_host("debian13-nvidia550"), Request())
@@ -11,20 +11,20 @@ PLAN = plan(open_host("debian13-nvidia550"), Request())
 
 def test_files_stand_below_their_directory_and_a_column_of_equals_is_said_once() -> None:
     binds, others, nodes, variables = plan_tables(PLAN)
-    at = binds.rows.index(Heading("libraries for utility, from /usr/lib/x86_64-linux-gnu/nvidia/current/"))
+    at = binds.rows.index(RowHeading("libraries for utility, from /usr/lib/x86_64-linux-gnu/nvidia/current/"))
     assert binds.rows[at + 1] == ("libnvidia-cfg.so.1", "389.6 KiB", "libnvidia-cfg.so.550.163.01")
-    assert binds.same == ("listed by liblist",)
+    assert binds.common_values == ("listed by liblist",)
     assert others.rows
     assert nodes.rows
-    assert not any("0666" in same for same in nodes.same)  # MIG's nodes have other modes
-    assert [row[0] for row in variables.rows if not isinstance(row, Heading)] == [one.name for one in PLAN.env]
+    assert not any("0666" in same for same in nodes.common_values)  # MIG's nodes have other modes
+    assert [row[0] for row in variables.rows if not isinstance(row, RowHeading)] == [one.name for one in PLAN.env]
 
 
 def test_nodes_are_sorted_as_numbers() -> None:
     paths = [f"/dev/nvidia{at}" for at in (10, 2, 1)]
     devices = tuple(PLAN.devices[0]._replace(source=HostPath(path), target=ContainerPath(path)) for path in paths)
     nodes = plan_tables(PLAN._replace(devices=devices))[2]
-    assert [row[0] for row in nodes.rows if not isinstance(row, Heading)] == paths[::-1]
+    assert [row[0] for row in nodes.rows if not isinstance(row, RowHeading)] == paths[::-1]
 
 
 def test_what_is_not_in_the_plan_is_a_table_of_its_own_when_asked_for() -> None:

@@ -12,7 +12,7 @@ import pytest
 from gpubind.documents.check.sarif import render_sarif, render_sarif_of
 from gpubind.documents.check.several import render_several
 from gpubind.model import Finding
-from gpubind.model.findings import texts
+from gpubind.model.findings import finding_texts
 from gpubind.rules.outcome import Checked, Report, report_of
 from tests.support.commands import HOST, gpubind, images
 from tests.support.hostile_names import HOSTILE, UNSAYABLE
@@ -38,11 +38,11 @@ def report(*findings: Finding, image: Optional[str] = None, **facts: Any) -> Rep
 def test_every_code_makes_a_rule_that_fits_the_schema() -> None:
     every = [
         Finding(code, text["severity"][0], None, "subject", "what", None, "why", "hint", "command")
-        for code, text in texts().items()
+        for code, text in finding_texts().items()
     ]
     made = run(report(*every))
     rules = made["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == sorted(texts())
+    assert [rule["id"] for rule in rules] == sorted(finding_texts())
     assert all(rule["shortDescription"]["text"].strip(".") and rule["help"]["text"].strip() for rule in rules)
     assert [rules[result["ruleIndex"]]["id"] for result in made["results"]] == [one.code for one in every]
     assert {result["level"] for result in made["results"]} == {"error", "warning", "note"}

@@ -10,7 +10,7 @@ from gpubind import plan
 from gpubind.documents.modules import LINE_LENGTH, render_taskprolog
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Finding, HostPath, Request
-from gpubind.planner.placement import SINGULARITY
+from gpubind.planner.placement import SINGULARITY_LAYOUT
 from tests.documents.printed import HOST, PLAN, after_exports, printed
 from tests.support.hostile_names import HOSTILE, IN_A_LIST, UNSAYABLE
 
@@ -92,7 +92,7 @@ def test_a_name_that_cannot_be_said_is_refused_by_name(name: str) -> None:
 
 
 def test_a_line_that_slurm_would_cut_is_refused_and_one_that_just_fits_is_not() -> None:
-    made = plan(HOST, Request(caps=("utility",)), layout=SINGULARITY._replace(isolated=False))
+    made = plan(HOST, Request(caps=("utility",)), layout=SINGULARITY_LAYOUT._replace(isolated=False))
     head = len("export APPTAINERENV_A=") + 1
     fits = printed(made._replace(env=(EnvVar("A", "set", "x" * (LINE_LENGTH - head), None, "cdi"),)))
     assert after(render_taskprolog(fits, {}), {})["APPTAINERENV_A"] == "x" * (LINE_LENGTH - head)

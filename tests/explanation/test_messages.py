@@ -36,7 +36,7 @@ from gpubind.explanation.messages import (
     search,
 )
 from gpubind.formats.driver.names import driver_libraries
-from gpubind.model.findings import texts
+from gpubind.model.findings import finding_texts
 from tests.support.commands import BARE, HOST, gpubind
 from tests.support.forked import run_forked
 from tests.support.golden import DOCS, assert_golden, assert_none
@@ -128,7 +128,7 @@ def test_a_message_is_found_by_its_own_lines_names_findings_and_a_command(row: M
     assert [name_of(line) for line in (row.message, *(line for _, line, _ in row.seen))] == [row.name] * (
         1 + len(row.seen)
     )
-    assert set(row.codes) <= set(texts())
+    assert set(row.codes) <= set(finding_texts())
     assert list(row.codes) == sorted(row.codes)
     assert re.search(r"`[^`]+`", row.do)
     assert all(program and source.startswith("https://") for program, _, source in row.seen)

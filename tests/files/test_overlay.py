@@ -13,7 +13,7 @@ from gpubind.files import Tree
 from gpubind.files.blob import Bytes
 from gpubind.files.opened import OpenedTree
 from gpubind.files.overlay import Layer, OverlayTree
-from gpubind.image.layers import LayeredTree, Layers, listed
+from gpubind.image.layers import LayeredTree, LayerIndex, members_with_ident
 from gpubind.model import HostPath, Missing
 from tests.support.layers import tar
 from tests.support.trees import Dir, File, Link, make_tree
@@ -72,12 +72,12 @@ def everything(tree: Tree) -> dict[str, object]:
 def test_the_directories_of_layers_answer_as_their_archives(tmp_path: Path) -> None:
     for number in range(120):
         rng = random.Random(number)
-        index = Layers()
+        index = LayerIndex()
         specs: list[dict[str, Item]] = []
         for _ in range(rng.randint(1, 5)):
             specs.append(layer_at_random(rng, set(everything(LayeredTree(index, HostPath("/"))))))
             blob = Bytes(tar(specs[-1]))
-            index.add(blob, listed(blob))
+            index.add(blob, members_with_ident(blob))
         places = [tmp_path / str(number) / str(depth) for depth in range(len(specs))]
         for place, spec in zip(places, specs):
             place.mkdir(parents=True)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gpubind.files import Tree
 from gpubind.files.live import LiveTree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
-from gpubind.model import Found, Missing, Stat
+from gpubind.model import Missing, ResolvedFile, Stat
 from tests.support.elf import elf
 from tests.support.trees import ABSENT, Dir, Fifo, File, Item, Link, Socket, Spec, make_tree, recorded_tree
 
@@ -284,7 +284,7 @@ def test_a_damaged_elf_file_has_an_identification_but_no_facts(make: Make) -> No
 def test_one_question_tells_where_a_path_leads_and_what_is_there(make: Make) -> None:
     tree = make({"/a/file": b" text\n", "/link": Link("a/file"), "/dangling": Link("none")})
     found = tree.find("/link")
-    assert isinstance(found, Found)
+    assert isinstance(found, ResolvedFile)
     assert (found.path, found.stat.kind, found.stat.size) == ("/a/file", "file", 6)
     assert tree.find("/dangling") == ABSENT
     assert (tree.has("/link"), tree.has("/dangling"), tree.lacks("/dangling"), tree.lacks("/link")) == (1, 0, 1, 0)

@@ -9,9 +9,9 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.documents.fleet import NodeAnswer, NodeError, NodeState, answer_line
+from gpubind.documents.fleet import CheckedNode, NodeAnswer, NodeError, answer_line
 from gpubind.fleet import answers
-from gpubind.fleet.answers import ANSWER_LIMIT, NOISE_LIMIT, Listener, command_on_nodes, new_nonce
+from gpubind.fleet.answers import ANSWER_LIMIT, NOISE_LIMIT, AnswerCollector, command_on_nodes, new_nonce
 from tests.support.measure import is_less_work
 
 NONCE = "0123abcd"
@@ -27,12 +27,12 @@ def line(body: str, status: int = 0, node: str = "n1", nonce: str = NONCE) -> by
 def heard(*chunks: bytes, error: bytes = b"", status: Optional[int] = 0, is_named: bool = False) -> NodeAnswer:
     """The answer of node n1, which prints *chunks*."""
     found: list[NodeAnswer] = []
-    listener = Listener(NONCE, ["n1"], found.append)
+    listener = AnswerCollector(NONCE, ["n1"], found.append)
     if error:
         listener.receive("n1", True, error)
     for chunk in chunks:
         listener.receive("n1", False, chunk, is_named=is_named)
-    listener.end("n1", status)
+    listener.finish_node("n1", status)
     (answer,) = found
     return answer
 
@@ -42,7 +42,7 @@ def test_an_answer_is_put_together_from_pieces_of_any_size(size: int) -> None:
     data = line(json.dumps({**CHECK, "findings": [FINDING]}), 1)
     answer = heard(*(data[at : at + size] for at in range(0, len(data), size)))
     assert (answer.status, answer.exit) == ("answered", 1)
-    assert isinstance(answer.result, NodeState)
+    assert isinstance(answer.result, CheckedNode)
     assert [finding.code for finding in answer.result.findings] == ["uvm-missing"]
 
 
@@ -128,7 +128,7 @@ def test_of_an_error_the_line_that_says_so_is_the_reason() -> None:
 
 def test_a_node_is_not_listened_to_after_too_much_noise() -> None:
     found: list[NodeAnswer] = []
-    listener = Listener(NONCE, ["n1", "n2"], found.append)
+    listener = AnswerCollector(NONCE, ["n1", "n2"], found.append)
     goes_on = [listener.receive("n1", False, b"x" * 8192) for _ in range(2 * NOISE_LIMIT // 8192)]
     assert goes_on.index(False) == NOISE_LIMIT // 8192
     assert not any(goes_on[goes_on.index(False) :])
@@ -138,7 +138,7 @@ def test_a_node_is_not_listened_to_after_too_much_noise() -> None:
 
 
 def test_an_answer_without_an_end_is_cut_off() -> None:
-    listener = Listener(NONCE, ["n1"], lambda answer: None)
+    listener = AnswerCollector(NONCE, ["n1"], lambda answer: None)
     assert listener.receive("n1", False, line(OK)[:60])
     assert listener.receive("n1", False, b"x" * (ANSWER_LIMIT - 100))
     assert not listener.receive("n1", False, b"x" * 100)
@@ -146,7 +146,7 @@ def test_an_answer_without_an_end_is_cut_off() -> None:
 
 def test_incomplete_answers_of_all_nodes_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "HELD_LIMIT", 1000)
-    listener = Listener(NONCE, ["n1", "n2"], lambda answer: None)
+    listener = AnswerCollector(NONCE, ["n1", "n2"], lambda answer: None)
     assert listener.receive("n1", False, b"x" * 600)
     assert not listener.receive("n2", False, b"x" * 600)
     assert listener.receive("n1", False, b"x" * 300)
@@ -154,7 +154,7 @@ def test_incomplete_answers_of_all_nodes_together_are_bounded(monkeypatch: pytes
 
 def test_a_node_that_is_asked_again_starts_with_nothing() -> None:
     found: list[NodeAnswer] = []
-    listener = Listener(NONCE, ["n1"], found.append)
+    listener = AnswerCollector(NONCE, ["n1"], found.append)
     listener.receive("n1", False, b"half an")
     listener.reset(["n1"])
     listener.receive("n1", False, line(OK))
@@ -163,10 +163,10 @@ def test_a_node_that_is_asked_again_starts_with_nothing() -> None:
 
 def test_a_step_that_is_killed_has_not_answered_yet() -> None:
     found: list[NodeAnswer] = []
-    listener = Listener(NONCE, ["n1"], found.append)
+    listener = AnswerCollector(NONCE, ["n1"], found.append)
     assert listener.receive("n1", False, line("", 137), is_named=True)
     assert not found
-    listener.end("n1", 0)
+    listener.finish_node("n1", 0)
     assert found[0].why == "gpubind was killed by signal 9"
 
 
@@ -177,10 +177,10 @@ def test_what_follows_the_answer_of_a_killed_step_is_neither_kept_nor_read() -> 
     found: list[NodeAnswer] = []
 
     def listen() -> None:
-        listener = Listener(NONCE, ["n1"], found.append)
+        listener = AnswerCollector(NONCE, ["n1"], found.append)
         for piece in pieces:
             listener.receive("n1", False, piece, is_named=True)
-        listener.end("n1", 0)
+        listener.finish_node("n1", 0)
 
     assert is_less_work(listen, 20)
     assert [answer.why for answer in found] == ["gpubind was killed by signal 9"]
@@ -194,10 +194,10 @@ def test_an_answer_that_is_too_long_is_none_also_if_it_is_complete(status: int) 
 
 def test_why_gpubind_crashed_may_come_after_the_answer() -> None:
     found: list[NodeAnswer] = []
-    listener = Listener(NONCE, ["n1"], found.append)
+    listener = AnswerCollector(NONCE, ["n1"], found.append)
     assert listener.receive("n1", False, line("", 1))
     listener.receive("n1", True, b"Traceback (most recent call last):\nSyntaxError: source code cannot\x1b[2J\n")
-    listener.end("n1", 0)
+    listener.finish_node("n1", 0)
     assert [answer.why for answer in found] == ["gpubind ended with status 1: SyntaxError: source code cannot\x1b[2J"]
 
 
@@ -234,15 +234,15 @@ def test_an_exit_code_that_is_not_of_the_verdict_makes_an_answer_failed(
 def test_of_a_failed_answer_what_gpubind_calls_an_error_is_the_reason() -> None:
     """`plan --strict` has errors that no plan contains."""
     found: list[NodeAnswer] = []
-    listener = Listener(NONCE, ["n1"], found.append)
+    listener = AnswerCollector(NONCE, ["n1"], found.append)
     assert listener.receive("n1", False, line(json.dumps({**CHECK, "schema": "gpubind.plan/1"}), 1))
     listener.receive("n1", True, b"slow file system\nerror: uvm-missing: it is missing\n  hint: load it\n")
-    listener.end("n1", 0)
+    listener.finish_node("n1", 0)
     assert [answer.why for answer in found] == ["exit 1 after its answer: ok; error: uvm-missing: it is missing"]
 
 
 def test_a_node_that_prints_without_end_after_its_answer_is_not_listened_to() -> None:
-    listener = Listener(NONCE, ["n1"], lambda answer: None)
+    listener = AnswerCollector(NONCE, ["n1"], lambda answer: None)
     assert listener.receive("n1", False, line("", 1))
     assert listener.receive("n1", False, b"x" * NOISE_LIMIT)
     assert not listener.receive("n1", False, b"x")
@@ -272,7 +272,7 @@ def test_an_exit_status_that_no_program_has_is_garbage(status: str) -> None:
 
 def test_a_verdict_of_an_error_is_one_though_no_finding_says_so() -> None:
     answer = heard(line(json.dumps({**CHECK, "verdict": "error"}), 1))
-    assert isinstance(answer.result, NodeState)
+    assert isinstance(answer.result, CheckedNode)
     assert answer.result.worst == "error"
     assert answer_line(answer) == "error, by its verdict: no finding says so"
 
@@ -284,10 +284,10 @@ def run_on_node(
     argv = command_on_nodes(words, nonce, 20, is_sent=is_sent)
     done = subprocess.run(argv, input=program, capture_output=True, env={"PATH": path, **environ}, check=False)
     found: list[NodeAnswer] = []
-    listener = Listener(nonce, ["n1"], found.append)
+    listener = AnswerCollector(nonce, ["n1"], found.append)
     listener.receive("n1", True, done.stderr)
     listener.receive("n1", False, done.stdout)
-    listener.end("n1", done.returncode)
+    listener.finish_node("n1", done.returncode)
     assert done.stdout.count(b"\n") == 1
     yield from found
 

@@ -13,9 +13,9 @@ from gpubind.formats.archive.bundle import (
     Bundle,
     BundleEdits,
     BundleMount,
-    edited,
-    for_start,
+    apply_edits,
     parse_bundle,
+    relocated_config,
 )
 from gpubind.model import ContainerPath, DeviceNode, HostPath
 
@@ -75,7 +75,7 @@ def test_a_user_namespace_is_told_by_its_name_or_its_mappings(linux: dict[str, A
 
 
 def test_edits_stand_behind_what_is_there() -> None:
-    made = json.loads(edited(bundle(), EDITS))
+    made = json.loads(apply_edits(bundle(), EDITS))
     assert [mount["destination"] for mount in made["mounts"]] == ["/proc", MOUNT.destination]
     node = {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0, "fileMode": 0o666, "uid": 0, "gid": 44}
     assert made["linux"]["devices"] == [node]
@@ -85,7 +85,7 @@ def test_edits_stand_behind_what_is_there() -> None:
 
 
 def test_everything_else_stays_as_it_was() -> None:
-    made = json.loads(edited(bundle(), EDITS))
+    made = json.loads(apply_edits(bundle(), EDITS))
     assert [*made] == [*PLAIN, "annotations"]
     assert {key: made[key] for key in ("ociVersion", "x-unknown", "root")} == {
         key: PLAIN[key] for key in ("ociVersion", "x-unknown", "root")
@@ -110,16 +110,16 @@ DOCUMENTS = [
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_to_edit_twice_is_to_edit_once(document: dict[str, Any], indent: Any) -> None:
     data = (json.dumps(document, ensure_ascii=False, indent=indent) + "\n").encode()
-    once = edited(parse_bundle(data), EDITS)
-    assert edited(parse_bundle(once.encode()), EDITS) == once
+    once = apply_edits(parse_bundle(data), EDITS)
+    assert apply_edits(parse_bundle(once.encode()), EDITS) == once
 
 
 @pytest.mark.parametrize("indent", [None, 2, "\t"])
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_edits_are_taken_back_up_to_empty_members(document: dict[str, Any], indent: Any) -> None:
     data = (json.dumps(document, ensure_ascii=False, indent=indent) + "\n").encode()
-    once = edited(parse_bundle(data), EDITS)
-    back = edited(parse_bundle(once.encode()), BundleEdits())
+    once = apply_edits(parse_bundle(data), EDITS)
+    back = apply_edits(parse_bundle(once.encode()), BundleEdits())
     assert parse_bundle(once.encode()).text == back
     assert json.dumps(without_empty(json.loads(back))) == json.dumps(without_empty(document))
 
@@ -133,12 +133,14 @@ def without_empty(value: Any) -> Any:
 
 
 def test_other_edits_take_the_place_of_older_ones() -> None:
-    older = edited(bundle(), BundleEdits((MOUNT._replace(source="/usr/lib/libcuda.so.535"),), (), (), (("A", "9"),)))
-    assert edited(parse_bundle(older.encode()), EDITS) == edited(bundle(), EDITS)
+    older = apply_edits(
+        bundle(), BundleEdits((MOUNT._replace(source="/usr/lib/libcuda.so.535"),), (), (), (("A", "9"),))
+    )
+    assert apply_edits(parse_bundle(older.encode()), EDITS) == apply_edits(bundle(), EDITS)
 
 
 def test_what_the_user_changes_after_an_edit_stays() -> None:
-    made = json.loads(edited(bundle(), EDITS))
+    made = json.loads(apply_edits(bundle(), EDITS))
     made["mounts"].append({"destination": "/data", "type": "bind", "source": "/data"})
     made["process"]["env"] = ["A=mine"]
     found = parse_bundle(text(made))
@@ -149,7 +151,7 @@ def test_what_the_user_changes_after_an_edit_stays() -> None:
 def test_a_bundle_elsewhere_finds_what_its_paths_named() -> None:
     mounts = [{"destination": "/a", "type": "bind", "source": "data"}, {"destination": "/t", "source": "tmpfs"}]
     found = bundle(mounts=mounts)._replace(directory="/srv/b")
-    made = json.loads(for_start(found.text, found, ("ls", "-l"), False))
+    made = json.loads(relocated_config(found.text, found, ("ls", "-l"), False))
     assert made["root"]["path"] == "/srv/b/rootfs"
     assert [mount["source"] for mount in made["mounts"]] == ["/srv/b/data", "tmpfs"]
     assert (made["process"]["args"], made["process"]["terminal"]) == (["ls", "-l"], False)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from gpubind.errors import UsageError
 from gpubind.formats.driver import gpu_names as variables
 from gpubind.formats.driver.gpu_names import (
-    RULES,
+    LIST_RULES,
     GpuId,
-    is_number,
+    is_index,
     is_uuid,
     parse_gpu_id,
-    parse_gpus,
-    parse_listed,
+    parse_gpus_option,
+    parse_list_item,
     split_visible,
 )
 from tests.support.golden import assert_listed, assert_none
@@ -57,9 +57,9 @@ def test_anything_else_is_none(text: str) -> None:
 
 
 def test_all_and_none_stand_alone() -> None:
-    assert (parse_gpus("All"), parse_gpus("none ")) == ("all", "none")
+    assert (parse_gpus_option("All"), parse_gpus_option("none ")) == ("all", "none")
     with pytest.raises(UsageError, match="bad-gpus"):
-        parse_gpus("none,0")
+        parse_gpus_option("none,0")
 
 
 def test_a_comma_at_the_end_of_a_variable_names_nothing() -> None:
@@ -70,7 +70,7 @@ def test_a_comma_at_the_end_of_a_variable_names_nothing() -> None:
 @given(st.text())
 def test_any_text_is_a_list_or_an_error_of_usage(text: str) -> None:
     try:
-        parse_gpus(text)
+        parse_gpus_option(text)
     except UsageError as error:
         assert error.code == "bad-gpus"
 
@@ -79,12 +79,12 @@ def test_every_variable_that_lists_gpus_has_its_rule() -> None:
     passed_through = {*variables.INTEL_VARIABLES, variables.GPU_DEVICE_ORDINAL}
     file = "gpubind/formats/driver/gpu_names.py"
     assert_listed(
-        [*RULES, *sorted(passed_through)],
+        [*LIST_RULES, *sorted(passed_through)],
         variables.GPU_VARIABLES,
         add=f"{file}: add the rule of `{{}}` to RULES: how the library or program that reads it understands it",
         remove=f"{file}: add `{{}}` to GPU_VARIABLES",
     )
-    assert_none(sorted(passed_through & RULES.keys()), f"{file}: remove `{{}}` from RULES: it is passed through")
+    assert_none(sorted(passed_through & LIST_RULES.keys()), f"{file}: remove `{{}}` from RULES: it is passed through")
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,18 @@ def test_every_variable_that_lists_gpus_has_its_rule() -> None:
     ],
 )
 def test_a_name_is_understood_by_these_readers(name: str, readers: set[str]) -> None:
-    assert {variable for variable in (SLURM, CUDA, ROCR, NVIDIA) if parse_listed(name, RULES[variable])} == readers
+    assert {
+        variable for variable in (SLURM, CUDA, ROCR, NVIDIA) if parse_list_item(name, LIST_RULES[variable])
+    } == readers
 
 
 @pytest.mark.parametrize(("variable", "found"), [(NVIDIA, "other"), (CUDA, None)])
 def test_names_of_other_devices_are_for_the_toolkit_alone(variable: str, found: object) -> None:
-    assert parse_listed("nvidia.com/gpu=0", RULES[variable]) == found
+    assert parse_list_item("nvidia.com/gpu=0", LIST_RULES[variable]) == found
 
 
 def test_a_number_is_no_uuid_and_a_word_is_neither() -> None:
-    assert [(is_number(name), is_uuid(name)) for name in ("7", UUID, "MIG-aaaa", "all", "-1")] == [
+    assert [(is_index(name), is_uuid(name)) for name in ("7", UUID, "MIG-aaaa", "all", "-1")] == [
         (True, False),
         (False, True),
         (False, True),

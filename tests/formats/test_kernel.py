@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from gpubind.errors import FormatError
 from gpubind.formats.driver.kernel import (
     GpuInformation,
-    normal_pci,
+    normalize_pci,
     parse_devices,
     parse_driver_version,
+    parse_fields,
     parse_gpu_information,
     parse_module_version,
     parse_modules,
-    parse_params,
 )
 from tests.support import answers, damaged
 from tests.support.measure import is_less_work
@@ -136,7 +136,7 @@ def test_a_line_that_is_missing_or_odd_is_none(line: str) -> None:
 
 
 def test_parameters_are_names_and_values() -> None:
-    params = parse_params(PARAMS)
+    params = parse_fields(PARAMS)
     assert params["DeviceFileGID"] == "44"
     assert params["RegistryDwords"] == '"a=1;b=2"'
 
@@ -165,7 +165,7 @@ def test_a_malformed_device_is_refused_by_line(line: str) -> None:
     ],
 )
 def test_a_pci_address_has_a_domain_of_four_digits_in_lower_case(address: str, normal: Optional[str]) -> None:
-    assert normal_pci(address) == normal
+    assert normalize_pci(address) == normal
 
 
 @pytest.mark.parametrize("text", ["NVRM version:" * 20_000, "NVRM version: " + "1 " * 200_000, "1.1" * 100_000])
@@ -177,7 +177,7 @@ def test_a_long_text_takes_no_long_time(text: str) -> None:
 def parse_all(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     parse_gpu_information(text)
-    parse_params(text)
+    parse_fields(text)
     for parse in (parse_driver_version, parse_module_version, parse_devices):
         answers(lambda _, parse=parse: parse(text), b"")  # type: ignore[misc]
 

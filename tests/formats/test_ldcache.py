@@ -73,7 +73,7 @@ def full_cache(layout: Layout = "new") -> bytes:
 def read_all(data: bytes) -> list[LdCacheEntry]:
     cache = parse_ldcache(data)
     found = list(cache)
-    assert list(cache.matching([""])) == found
+    assert list(cache.entries_with_prefix([""])) == found
     return found
 
 
@@ -85,7 +85,7 @@ def refusal(data: bytes) -> FormatError:
 
 
 def names(cache: LdCache, *prefixes: str) -> list[str]:
-    return [found.name for found in cache.matching(prefixes)]
+    return [found.name for found in cache.entries_with_prefix(prefixes)]
 
 
 # What glibc writes.
@@ -165,7 +165,7 @@ def test_no_prefix_matches_nothing_and_the_empty_prefix_everything(prefixes: tup
 
 def test_matching_takes_prefixes_from_an_iterator() -> None:
     cache = parse_ldcache(build_ldcache(ENTRIES))
-    assert [found.name for found in cache.matching(iter(["libc.so"]))] == ["libc.so.6"]
+    assert [found.name for found in cache.entries_with_prefix(iter(["libc.so"]))] == ["libc.so.6"]
 
 
 def test_matching_does_not_look_past_the_end_of_a_name() -> None:
@@ -193,7 +193,7 @@ def test_matching_is_filtering_by_startswith(data: st.DataObject) -> None:
     prefixes = data.draw(st.lists(st.text("ab.é", max_size=9), max_size=3))
     cache = parse_ldcache(build_ldcache(built))
     wanted = [found for found in built if found.name.startswith(tuple(prefixes))]
-    assert list(cache.matching(prefixes)) == wanted
+    assert list(cache.entries_with_prefix(prefixes)) == wanted
 
 
 # Round trip.

@@ -13,7 +13,7 @@ from gpubind.formats.driver.liblist import (
     SECTIONS,
     LibList,
     ListEntry,
-    classify,
+    entry_kind,
     library_stem,
     parse_liblist,
 )
@@ -54,7 +54,7 @@ def refusal(data: bytes) -> FormatError:
     ],
 )
 def test_so_anywhere_makes_a_library_and_a_leading_slash_a_path(text: str, kind: str) -> None:
-    assert classify(text) == kind
+    assert entry_kind(text) == kind
     assert parse(text).entries[0].kind == kind
 
 
@@ -69,7 +69,7 @@ def test_there_are_no_comments_behind_a_name() -> None:
 def test_an_entry_knows_its_line_and_the_list_says_where_that_is() -> None:
     found = parse("\n# x\nlibcuda.so\n")
     assert found.entries == (ListEntry("libcuda.so", "library", None, 3),)
-    assert found.at(found.entries[0]) == "site.conf:3"
+    assert found.location(found.entries[0]) == "site.conf:3"
 
 
 def test_a_section_holds_for_the_lines_below_it() -> None:

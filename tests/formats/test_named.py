@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import named
-from gpubind.formats.elf.named import NamedLibraries, parse_named_libraries
+from gpubind.formats.elf.named import DlopenNames, parse_named_libraries
 from tests.support.elf import elf
 
 
@@ -28,7 +28,7 @@ def test_of_names_without_an_end_between_them_the_last_counts() -> None:
 
 def test_texts_that_are_no_constants_do_not_count() -> None:
     assert names(b"libcuda.so.1\0", ".data") == ()
-    assert parse_named_libraries(io.BytesIO(elf("libcuda.so.1", needed=("libnvidia-ml.so.1",)))) == NamedLibraries()
+    assert parse_named_libraries(io.BytesIO(elf("libcuda.so.1", needed=("libnvidia-ml.so.1",)))) == DlopenNames()
 
 
 @pytest.mark.parametrize("place", [-20, -12, -6, -1, 0])
@@ -55,7 +55,7 @@ def test_a_file_with_endless_names_is_read_in_part_and_says_so() -> None:
 def test_constants_without_end_are_read_in_part_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named, "READ_LIMIT", 100)
     found = parse_named_libraries(io.BytesIO(elf("libx.so", more={".rodata": bytes(100) + b"libcuda.so.1\0"})))
-    assert found == NamedLibraries((), None, "of 113 bytes of constants the first 100 were read", 100)
+    assert found == DlopenNames((), None, "of 113 bytes of constants the first 100 were read", 100)
 
 
 def test_what_is_no_elf_file_is_an_error() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.require import holds, least_driver, requirements_of
+from gpubind.formats.driver.require import evaluate, first_sufficient_driver, requirements_of
 from gpubind.model.cuda import version_key
 
 FACTS = {"cuda": "12.4", "driver": "550.163.01"}
@@ -76,23 +76,23 @@ def test_a_requirement_is_read_as_libnvidia_container_reads_it(row: tuple[str, U
     text, wanted, _ = row
     if isinstance(wanted, str):
         with pytest.raises(FormatError) as caught:
-            holds(text, FACTS)
+            evaluate(text, FACTS)
         assert (caught.value.code, caught.value.why) == ("bad-require", wanted)
         assert caught.value.place
     else:
-        assert holds(text, FACTS) is wanted
+        assert evaluate(text, FACTS) is wanted
 
 
 @pytest.mark.parametrize(
     ("text", "answer"), [("brand=TESLA", True), ("brand!=tesla", False), ("arch>=7", True), ("arch>8", False)]
 )
 def test_what_is_known_of_the_gpu_is_compared(text: str, answer: Optional[bool]) -> None:
-    assert holds(text, EVERY_FACT) is answer
+    assert evaluate(text, EVERY_FACT) is answer
 
 
 def test_a_very_long_text_is_refused() -> None:
     with pytest.raises(FormatError) as caught:
-        holds("x" * 70000, FACTS)
+        evaluate("x" * 70000, FACTS)
     assert caught.value.why == "70000 characters"
 
 
@@ -103,7 +103,7 @@ def test_trailing_zeros_do_not_count() -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_an_expression_or_refused(text: str) -> None:
     try:
-        holds(text, FACTS)
+        evaluate(text, FACTS)
     except FormatError as error:
         assert error.place
 
@@ -127,12 +127,12 @@ NVIDIAS = (
     ],
 )
 def test_the_least_driver_is_the_first_from_which_on_every_one_will_do(text: str, least: Optional[str]) -> None:
-    assert least_driver(text) == least
+    assert first_sufficient_driver(text) == least
 
 
 def test_a_known_brand_counts() -> None:
-    assert least_driver("brand=tesla,driver>=470 driver>=535", brand="tesla") == "470"
-    assert least_driver("brand=tesla,driver>=470 driver>=535") == "535"
+    assert first_sufficient_driver("brand=tesla,driver>=470 driver>=535", brand="tesla") == "470"
+    assert first_sufficient_driver("brand=tesla,driver>=470 driver>=535") == "535"
 
 
 def test_requirements_are_the_variables_that_nvidias_toolkit_reads() -> None:

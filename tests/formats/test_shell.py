@@ -23,7 +23,7 @@ SHELLS = [[found] for name in ("dash", "bash") if (found := shutil.which(name))]
 @pytest.mark.parametrize(("script", "value"), DECIDED.items(), ids=lambda text: str(text)[:30])
 def test_a_plain_statement_is_read_as_a_shell_would(script: str, value: Optional[str]) -> None:
     exports = parse_exports(script, KNOWN)
-    assert exports.decided("V")
+    assert exports.is_known("V")
     assert exports.env["V"] == value
     agrees(script)
 
@@ -31,7 +31,7 @@ def test_a_plain_statement_is_read_as_a_shell_would(script: str, value: Optional
 @pytest.mark.parametrize("script", UNDECIDED, ids=lambda text: str(text)[:30])
 def test_what_needs_a_shell_leaves_the_variable_undecided(script: str) -> None:
     exports = parse_exports(script, KNOWN)
-    assert not exports.decided("V")
+    assert not exports.is_known("V")
     assert "V" not in exports.env
     assert "V" in exports.unknown
     agrees(script)
@@ -40,25 +40,25 @@ def test_what_needs_a_shell_leaves_the_variable_undecided(script: str) -> None:
 def test_a_condition_clouds_what_it_does_not_name() -> None:
     for script in ("[ -d /x ] && V=1", ". /etc/env.sh", "if true; then V=1; fi"):
         exports = parse_exports(script, KNOWN)
-        assert not any(exports.decided(name) for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_VERSION", "A"))
+        assert not any(exports.is_known(name) for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_VERSION", "A"))
 
 
 def test_a_later_plain_assignment_decides_again_what_does_not_build_on_doubt() -> None:
     exports = parse_exports("V=$(pwd)\nW=$V/b\nV=/a\nU=$V/c\n", KNOWN)
     assert (exports.env["V"], exports.env["U"]) == ("/a", "/a/c")
-    assert not exports.decided("W")
+    assert not exports.is_known("W")
 
 
 @pytest.mark.parametrize("script", ["export() { unset V; }\n", ". /etc/env.sh\n", "if a; then b; fi\n"])
 def test_nothing_is_known_again_after_a_statement_that_is_not_plain(script: str) -> None:
     exports = parse_exports(script + "export V=1\n", KNOWN)
-    assert not exports.decided("V")
-    assert not parse_exports("export V=1", exports).decided("V")
+    assert not exports.is_known("V")
+    assert not parse_exports("export V=1", exports).is_known("V")
 
 
 def test_a_substitution_clouds_its_own_variable_alone() -> None:
     exports = parse_exports("export V=$(nproc) W=2", KNOWN)
-    assert [exports.decided(name) for name in ("V", "W", "PATH", "L")] == [False, True, True, True]
+    assert [exports.is_known(name) for name in ("V", "W", "PATH", "L")] == [False, True, True, True]
 
 
 def test_a_program_sees_what_is_exported() -> None:
@@ -73,7 +73,7 @@ def test_files_build_on_one_another() -> None:
 
 def test_a_value_does_not_grow_without_end() -> None:
     exports = parse_exports("export A=$A$A\n" * 100, KNOWN)
-    assert not exports.decided("A")
+    assert not exports.is_known("A")
 
 
 def test_a_large_file_takes_time_in_proportion() -> None:
@@ -125,7 +125,7 @@ def agrees(script: str) -> None:
     for shell in SHELLS:
         real = by_shell(shell, script)
         for name in NAMES if real else ():
-            if exports.decided(name):
+            if exports.is_known(name):
                 assert exports.env.get(name) == real[name], (shell, name, script)
 
 

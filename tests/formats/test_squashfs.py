@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
 from gpubind.formats.archive.squashfs import (
-    File,
     Inode,
     MetadataReference,
     Squashfs,
+    SquashfsFile,
     inode_body_size,
     parse_inode,
     parse_listing,
@@ -65,7 +65,7 @@ def walk(image: Squashfs, limit: int = 3000) -> dict[str, Found]:
         elif inode.kind == "link":
             data = image.target(inode)
         elif inode.kind == "file":
-            data = File(image, inode).read_at(0, 1 << 20)
+            data = SquashfsFile(image, inode).read_at(0, 1 << 20)
         found[path or "/"] = Found(inode, data)
     return found
 
@@ -110,7 +110,7 @@ def test_any_part_of_a_file_can_be_read(offset: int, size: int) -> None:
     image = reader(RAW)
     data = SPEC["/etc/file"]
     assert isinstance(data, bytes)
-    file = File(image, walk(image)["/etc/file"].inode)
+    file = SquashfsFile(image, walk(image)["/etc/file"].inode)
     assert file.read_at(offset, size) == data[offset : offset + size]
 
 
@@ -118,7 +118,7 @@ def test_one_byte_of_a_file_costs_one_block() -> None:
     image = reader(RAW)
     inode = walk(image)["/etc/file"].inode
     image = reader(RAW)
-    File(image, inode).read_at(0, 1)
+    SquashfsFile(image, inode).read_at(0, 1)
     assert image.unpacked_total < 3 * 8192
 
 

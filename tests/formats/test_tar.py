@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.archive.tar import completed, parse_pax, parse_tar_header
+from gpubind.formats.archive.tar import apply_pax, parse_pax, parse_tar_header
 from tests.support import answers, damaged
 
 KINDS = {b"0": "file", b"1": "hardlink", b"2": "link", b"3": "char", b"4": "block", b"5": "dir", b"6": "fifo"}
@@ -70,7 +70,7 @@ def test_pax_attributes_correct_a_header() -> None:
     assert header is not None
     attributes = parse_pax(b"15 path=a/b/cd\n11 uid=777\n20 linkpath=a b = c\n12 size=123\n\0\0")
     assert attributes == {"path": "a/b/cd", "uid": "777", "linkpath": "a b = c", "size": "123"}
-    corrected = completed(header, attributes)
+    corrected = apply_pax(header, attributes)
     assert (corrected.name, corrected.uid, corrected.link, corrected.size) == ("a/b/cd", 777, "a b = c", 123)
 
 
@@ -84,7 +84,7 @@ def test_a_pax_number_that_is_none_is_damage_of_its_header(text: str) -> None:
     header = parse_tar_header(info().tobuf())
     assert header is not None
     with pytest.raises(FormatError) as caught:
-        completed(header, {"uid": text})
+        apply_pax(header, {"uid": text})
     assert (caught.value.place, caught.value.why) == ("byte 0", f"pax uid {text!r}")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from gpubind import check, open_host, plan
-from gpubind.documents import CHECK_DOCUMENTS, DIFF_DOCUMENTS, LASTING, PLAN_DOCUMENTS
+from gpubind.documents import CHECK_DOCUMENTS, DIFF_DOCUMENTS, PERSISTENT_DOCUMENTS, PLAN_DOCUMENTS
 from gpubind.documents.diff.comparison import compare
 from gpubind.documents.diff.snapshot import Snapshot, outcome_of, snapshot_of, snapshot_of_images
 from gpubind.documents.expectation import render_expectation
@@ -28,7 +28,7 @@ from gpubind.explanation.decisions import explain
 from gpubind.explanation.messages import find_message, heading, messages, nearest_messages, search
 from gpubind.files.blob import Blob
 from gpubind.files.compressed import unpacked
-from gpubind.fleet.answers import Listener
+from gpubind.fleet.answers import AnswerCollector
 from gpubind.formats.archive.bundle import parse_bundle
 from gpubind.formats.archive.oci import (
     parse_docker_manifest,
@@ -40,21 +40,21 @@ from gpubind.formats.archive.oci import (
 from gpubind.formats.archive.tar import parse_pax
 from gpubind.formats.driver.cdi import parse_cdi
 from gpubind.formats.driver.filelist import parse_filelist
-from gpubind.formats.driver.gpu_names import parse_gpu_id, parse_gpus
+from gpubind.formats.driver.gpu_names import parse_gpu_id, parse_gpus_option
 from gpubind.formats.driver.icd import parse_icd, with_library_paths
 from gpubind.formats.driver.kernel import (
     parse_devices,
     parse_driver_version,
+    parse_fields,
     parse_gpu_information,
     parse_groups,
     parse_mig_minors,
     parse_module_version,
-    parse_params,
     parse_properties,
 )
 from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.driver.nvidia_cli import parse_failure, parse_list
-from gpubind.formats.driver.require import holds
+from gpubind.formats.driver.require import evaluate
 from gpubind.formats.driver.tegra import parse_mount_specs
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.elf.elf import is_stub, parse_ident
@@ -120,7 +120,7 @@ def _files(pattern: str) -> tuple[bytes, ...]:
 
 
 def _requirement(text: str) -> object:
-    return holds(text, {"cuda": "12.4", "driver": "550.163.01"})
+    return evaluate(text, {"cuda": "12.4", "driver": "550.163.01"})
 
 
 def _elf_seeds() -> tuple[bytes, ...]:
@@ -196,9 +196,9 @@ def _caches() -> tuple[bytes, ...]:
 
 def _cache(data: bytes) -> None:
     parsed = parse_ldcache(data)
-    found = [*parsed, *parsed.matching(["lib"])]
+    found = [*parsed, *parsed.entries_with_prefix(["lib"])]
     for name in {known.name for known in found[:8]}:
-        parsed.named(name)
+        parsed.entries_named(name)
 
 
 EXPECTATIONS = (
@@ -228,7 +228,7 @@ def _snapshot_seeds() -> tuple[bytes, ...]:
 
 def _snapshot(data: bytes) -> None:
     """What a node says of itself: compared with a good one, as text, as documents and as a page."""
-    told = Snapshot.from_dict(parse_json(data, 1 << 20, SNAPSHOT, keeps_halves=True))
+    told = Snapshot.from_dict(parse_json(data, 1 << 20, SNAPSHOT, allow_surrogates=True))
     good = snapshot_of_images("node2", _plan(), (), [outcome_of("app.sif", ())])
     compared = compare([snapshot_of("node2", _plan()) if not told.images else good, told])
     for document in DIFF_DOCUMENTS.values():
@@ -247,9 +247,9 @@ def _node_answers() -> tuple[bytes, ...]:
 def _node_answer(data: bytes) -> None:
     """What a node prints: in a table, in full, and as a line of JSON that any reader takes."""
     folding = AnswerGroups()
-    listener = Listener("0", ["n1"], folding.add)
+    listener = AnswerCollector("0", ["n1"], folding.add)
     listener.receive("n1", False, data)
-    listener.end("n1", 0)
+    listener.finish_node("n1", 0)
     groups = folding.groups()
     _encoded(render_findings_of(groups, ",".join, verbose=True))
     _encoded(repr(answers_table(groups, ",".join)))
@@ -315,7 +315,7 @@ LISTS = (read_data("etc/nvliblist.conf"), b"[libs]\nlibcuda.so\n")
 
 
 def _gpu_ids(text: str) -> None:
-    parse_gpus(text)
+    parse_gpus_option(text)
     for part in text.split(","):
         parse_gpu_id(part)
 
@@ -358,7 +358,7 @@ PARSERS: dict[str, Target] = {
     "driver-version": _of_seeds("driver-version", _text(parse_driver_version)),
     "module-version": _of_seeds("module-version", _text(parse_module_version)),
     "gpu-information": _of_seeds("gpu-information", _text(parse_gpu_information)),
-    "params": _of_seeds("params", _text(parse_params)),
+    "params": _of_seeds("params", _text(parse_fields)),
     "devices": _of_seeds("devices", _text(parse_devices)),
     "groups": _of_seeds("groups", _text(parse_groups)),
     "mig-minors": _of_seeds("mig-minors", _text(parse_mig_minors)),
@@ -443,14 +443,14 @@ def _write(made: Plan, image: Optional[Image] = None) -> None:
     for each in made.findings:
         _encoded(render_finding(each))
     staged = dict.fromkeys(made.generated, HostPath("/staged"))
-    for lasting in LASTING.values():
-        if lasting.says == "mounts":
+    for lasting in PERSISTENT_DOCUMENTS.values():
+        if lasting.content == "mounts":
             with contextlib.suppress(GpubindError):
                 _encoded(lasting.document.render(made, staged))
     for name in RUNTIMES:
         with contextlib.suppress(GpubindError):
             start = start_by(name, tree=image.tree if image else None)
-            said = RUNTIMES[name].words(made, start, Stage(staged))
+            said = RUNTIMES[name].arguments(made, start, Stage(staged))
             _encoded(" ".join((*said.options, said.document)) if said is not None else "")
 
 

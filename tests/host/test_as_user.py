@@ -11,7 +11,7 @@ from gpubind import open_host
 from gpubind.errors import UsageError
 from gpubind.formats.driver.acl import ATTRIBUTE
 from gpubind.host.live import LiveHost
-from gpubind.model import Found, Missing
+from gpubind.model import Missing, ResolvedFile
 from gpubind.model.files import FORBIDDEN
 from tests.support.acl import acl_for
 from tests.support.commands import gpubind
@@ -74,7 +74,7 @@ def test_access_to_a_node_is_the_users(tmp_path: Path) -> None:
     os.chown(tmp_path / "node", os.getuid(), 44 if os.getuid() == 0 else -1)
     host = LiveHost(str(tmp_path), str(tmp_path)).as_user("alice")
     found = host.dev.find("/node")
-    assert isinstance(found, Found)
+    assert isinstance(found, ResolvedFile)
     assert host.access(found._replace(stat=found.stat._replace(gid=44))) == "r"
     assert host.access(found._replace(stat=found.stat._replace(gid=105))) == "none"
 
@@ -85,7 +85,7 @@ def test_an_access_control_list_counts_for_another_user_and_in_a_record(tmp_path
         os.setxattr(tmp_path / path, ATTRIBUTE, acl_for(4242, bits))
     alice = LiveHost(str(tmp_path), str(tmp_path)).as_user("alice")
     found = alice.dev.find("/node")
-    assert isinstance(found, Found)
+    assert isinstance(found, ResolvedFile)
     assert found.stat.acl == "user::rwx,user:4242:rw-,group::---,mask::rw-,other::---"
     assert (alice.access(found), alice.driver.text("/shut/file")) == ("rw", "1")
     os.setxattr(tmp_path / "shut", ATTRIBUTE, acl_for(4243, 5))

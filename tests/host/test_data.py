@@ -14,11 +14,11 @@ import gpubind
 from gpubind.errors import UsageError
 from gpubind.host.base import LIST_FILES
 from gpubind.host.record import parse_record
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 
 PACKAGE = os.path.dirname(os.path.abspath(gpubind.__file__))
 ETC = os.path.join(os.path.dirname(PACKAGE), "etc")
-NAMES = (*(f"etc/{name}" for name in LIST_FILES), *(f"model/data/hosts/{name}.json" for name in HOSTS))
+NAMES = (*(f"etc/{name}" for name in LIST_FILES), *(f"model/data/hosts/{name}.json" for name in BUNDLED_HOSTS))
 
 
 def wheel_files() -> list[tuple[str, str]]:
@@ -63,8 +63,8 @@ def test_an_installed_package_has_every_file(installed: str, name: str) -> None:
 
 
 def test_a_plan_needs_no_file_beside_the_installed_package(installed: str) -> None:
-    code = f"host = gpubind.open_host({HOSTS[0]!r}); print(gpubind.plan(host, gpubind.Request()).digest)"
-    from_checkout = gpubind.plan(gpubind.open_host(HOSTS[0]), gpubind.Request()).digest
+    code = f"host = gpubind.open_host({BUNDLED_HOSTS[0]!r}); print(gpubind.plan(host, gpubind.Request()).digest)"
+    from_checkout = gpubind.plan(gpubind.open_host(BUNDLED_HOSTS[0]), gpubind.Request()).digest
     assert ask(installed, code).decode().strip() == from_checkout
 
 
@@ -85,12 +85,12 @@ def test_what_does_not_ship_is_the_same_error_when_installed(installed: str) -> 
     assert ask(installed, code) == b"no-data\n"
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", BUNDLED_HOSTS)
 def test_the_name_of_a_shipped_host_tells_its_driver(name: str) -> None:
     assert ("nvidia" in name) != ("rocm" in name)
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", BUNDLED_HOSTS)
 def test_every_shipped_record_names_no_machine_and_nobodys_home(name: str) -> None:
     record = parse_record(read_data(f"model/data/hosts/{name}.json"))
     assert record.hostname is None

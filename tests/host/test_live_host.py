@@ -15,8 +15,8 @@ import gpubind
 from gpubind.errors import HostReadError
 from gpubind.host.base import PLAN_VARIABLES
 from gpubind.host.live import LiveHost
-from gpubind.inventory.nvidia.devices import is_asked
-from gpubind.model import Found
+from gpubind.inventory.nvidia.devices import is_requested
+from gpubind.model import ResolvedFile
 from tests.support.commands import ask
 from tests.support.trees import Dir, Link, make_tree
 
@@ -77,7 +77,7 @@ def test_only_variables_that_a_plan_reads_are_kept() -> None:
 def test_the_kernel_is_asked_whether_a_node_may_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     host = LiveHost("/", "/")
     node = host.dev.find("/dev/null")
-    assert isinstance(node, Found)
+    assert isinstance(node, ResolvedFile)
     assert (host.access(node), host.granted(node.stat)) == ("rw", "rw")
     monkeypatch.setattr("os.access", lambda path, mode, **_: False)  # as with a device cgroup, whatever the mode
     assert (host.access(node), host.granted(node.stat)) == ("none", "rw")
@@ -99,8 +99,8 @@ def test_a_host_refuses_a_variable_that_records_do_not_hold() -> None:
 
 @pytest.mark.parametrize("name", ["NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"])
 def test_a_live_host_is_asked_for_gpudirect_by_its_variable(name: str) -> None:
-    assert is_asked(LiveHost(environ={name: "enabled"}), name)
-    assert not is_asked(LiveHost(environ={}), name)
+    assert is_requested(LiveHost(environ={name: "enabled"}), name)
+    assert not is_requested(LiveHost(environ={}), name)
 
 
 def test_no_module_but_those_of_hosts_reads_the_environment_of_a_host_by_name() -> None:

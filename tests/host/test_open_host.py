@@ -11,7 +11,7 @@ from gpubind.errors import FormatError, GpubindError, HostReadError, UsageError
 from gpubind.host import RunResult
 from gpubind.host.open import FILE_LIMIT, open_host, read_file, read_listfile
 from gpubind.host.record import RecordedList, RecordedRun, dump_record
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.trees import Dir, Item, make_tree, record
 
 
@@ -33,7 +33,7 @@ def test_a_record_in_a_file_is_a_host(tmp_path: Path) -> None:
     assert host.run(("nvidia-container-cli", "list"), 1) == RunResult(0, "out", "err")
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", BUNDLED_HOSTS)
 def test_every_shipped_host_opens_by_name(name: str) -> None:
     host = open_host(name)
     assert host.label == name
@@ -44,12 +44,12 @@ def test_a_name_that_is_neither_a_file_nor_shipped_says_what_ships() -> None:
     error = refusal("no-such-host")
     assert isinstance(error, UsageError)
     assert error.code == "unknown-host"
-    assert HOSTS[0] in error.hint
+    assert BUNDLED_HOSTS[0] in error.hint
 
 
 @pytest.mark.parametrize(("root", "dev_root"), [("/", None), (None, "/")])
 def test_a_record_has_roots_of_its_own(root: Optional[str], dev_root: Optional[str]) -> None:
-    error = refusal(HOSTS[0], root, dev_root)
+    error = refusal(BUNDLED_HOSTS[0], root, dev_root)
     assert (error.code, error.exit_code) == ("host-with-root", 2)
 
 

@@ -25,7 +25,7 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.host.redaction import Redaction
 from gpubind.host.surveyed import is_in_a_home
 from gpubind.model import HostPath, Missing, Request, Stat
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.support import amd
 from tests.support.driver import cache, host, kernel, libraries, rhel
 from tests.support.ldcache import build_ldcache, entry
@@ -152,7 +152,7 @@ def test_a_redacted_record_can_be_read_again() -> None:
     assert dump_record(parse_record(dumped.encode()), "test") == dumped
 
 
-SHIPPED = [pytest.param(gpubind.open_host(name), id=name) for name in HOSTS]
+SHIPPED = [pytest.param(gpubind.open_host(name), id=name) for name in BUNDLED_HOSTS]
 SITE = "/home/alice/driver/lib"
 SPEC = (
     '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "GPU-00000000-1111-2222-3333-444444444444",'

@@ -19,7 +19,7 @@ from gpubind.host.surveyed import GPU_NAME, SurveyedHost
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.inventory.nvidia.inventory import NOUVEAU
 from gpubind.model import Missing, RootedPath, Stat
-from gpubind.model.arch import WITH_DRIVERS
+from gpubind.model.arch import DRIVER_ARCHITECTURES
 from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
     CONTAINER_LIBRARIES,
@@ -206,7 +206,7 @@ def searched(machine: str) -> tuple[str, ...]:
     """Every directory that the search and the rules look in by a name that they know."""
     libraries = [
         directory
-        for arch in (*WITH_DRIVERS, machine)
+        for arch in (*DRIVER_ARCHITECTURES, machine)
         for base in (*library_directories(arch), *amdgpu_directories(arch))
         for directory in (base, *(f"{base.rstrip('/')}/{sub}" for sub in (*SUBDIRECTORIES, "libglvnd") if sub))
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.image.cuda import DIRECTORIES_LIMIT, wheels_with
+from gpubind.image.cuda import DIRECTORIES_LIMIT, wheel_directory_of
 from gpubind.model import ImageCuda
 from tests.image.cuda_trees import SITE, TREES, Installed, conda, torch, wheels
 from tests.support.images import glibc, image, sandbox
@@ -65,8 +65,8 @@ def test_no_more_directories_are_listed_than_the_limit() -> None:
 
 def test_the_directory_of_a_wheel_that_has_a_library_is_found() -> None:
     tree = image(glibc(), wheels(SITE, "nvidia_cudnn_cu12-9.1.0.70")).tree
-    assert wheels_with(tree, "", "libcudnn.so.9") == f"{SITE}/nvidia/cudnn/lib"
-    assert wheels_with(tree, "", "libcudnn.so.8") is None
+    assert wheel_directory_of(tree, "", "libcudnn.so.9") == f"{SITE}/nvidia/cudnn/lib"
+    assert wheel_directory_of(tree, "", "libcudnn.so.8") is None
 
 
 @pytest.mark.parametrize(

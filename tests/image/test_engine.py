@@ -161,7 +161,7 @@ def test_the_programs_own_message_is_the_reason_without_its_warnings(programs: P
 
 
 def test_a_program_that_does_not_end_is_ended(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "ANSWER_S", 0.2)
+    monkeypatch.setattr(engine, "QUERY_TIMEOUT_S", 0.2)
     with pytest.raises(GpubindError) as caught:
         open_image("docker:slow")
     assert "did not answer within 0.2 s" in caught.value.why
@@ -173,7 +173,7 @@ def test_a_program_that_even_sigkill_does_not_end_is_not_waited_for(
 ) -> None:
     """A disk or a network file system may hold it in the kernel."""
     killed: list[int] = []
-    monkeypatch.setattr(engine, "ANSWER_S", 0.2)
+    monkeypatch.setattr(engine, "QUERY_TIMEOUT_S", 0.2)
     with monkeypatch.context() as patched:
         patched.setattr("os.killpg", lambda group, number: killed.append(group))
         with pytest.raises(GpubindError):

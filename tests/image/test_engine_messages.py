@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.image.engine import is_absence, parse_reason
+from gpubind.image.engine import parse_reason, reports_missing_image
 
 NOISE = 'time="2026-01-01T00:00:00Z" level=warning msg="\\"/\\" is not a shared mount"\n'
 
@@ -20,7 +20,7 @@ NOISE = 'time="2026-01-01T00:00:00Z" level=warning msg="\\"/\\" is not a shared 
     ],
 )
 def test_a_store_without_the_image_is_told_from_one_that_does_not_answer(reason: str) -> None:
-    assert is_absence(parse_reason(f"{NOISE}{reason}\n"))
+    assert reports_missing_image(parse_reason(f"{NOISE}{reason}\n"))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_store_without_the_image_is_told_from_one_that_does_not_answer(reason:
     ],
 )
 def test_what_is_no_absence_is_not_taken_for_one(reason: str) -> None:
-    assert not is_absence(reason)
+    assert not reports_missing_image(reason)
 
 
 def test_a_reason_is_one_line_without_warnings_unless_there_is_nothing_else() -> None:

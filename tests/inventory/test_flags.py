@@ -47,20 +47,20 @@ def case(vendor: Vendor, flag: str, machine: Callable[[], RecordedHost], **reque
 
 
 CASES = (
-    case("nvidia", "confined", lambda: in_cgroup(host(rhel(), kernel()), "/dev/nvidia0")),
-    case("nvidia", "hidden", lambda: in_cgroup(host(rhel(), kernel()), "/dev/nvidia0")),
+    case("nvidia", "hides_gpus", lambda: in_cgroup(host(rhel(), kernel()), "/dev/nvidia0")),
+    case("nvidia", "hidden_gpu_indexes", lambda: in_cgroup(host(rhel(), kernel()), "/dev/nvidia0")),
     case("nvidia", "forbidden", lambda: in_cgroup(host(rhel(), kernel()), "/dev/nvidia0")),
     case("nvidia", "mig_nodes", lambda: host(rhel(), kernel(), mig())),
-    case("nvidia", "beside", lambda: host(rhel(), kernel())),
-    case("amd", "confined", lambda: of_amd(NOT_OF_THE_JOB)),
-    case("amd", "confined", lambda: of_amd(CLOSED)),
-    case("amd", "hidden", lambda: of_amd(CLOSED)),
+    case("nvidia", "libcuda_directories", lambda: host(rhel(), kernel())),
+    case("amd", "hides_gpus", lambda: of_amd(NOT_OF_THE_JOB)),
+    case("amd", "hides_gpus", lambda: of_amd(CLOSED)),
+    case("amd", "hidden_gpu_indexes", lambda: of_amd(CLOSED)),
     case("amd", "forbidden", lambda: in_cgroup(of_amd(), "/dev/dri/renderD128")),
-    case("intel", "confined", lambda: of_intel(CLOSED)),
-    case("intel", "hidden", lambda: of_intel(CLOSED)),
+    case("intel", "hides_gpus", lambda: of_intel(CLOSED)),
+    case("intel", "hidden_gpu_indexes", lambda: of_intel(CLOSED)),
     case("intel", "forbidden", lambda: in_cgroup(of_intel(), "/dev/dri/renderD128")),
-    case("intel", "tiles", of_intel),
-    Case("intel", "nodes_only", of_intel),
+    case("intel", "devices_per_gpu", of_intel),
+    Case("intel", "devices_only", of_intel),
 )
 ELSEWHERE = {"mig_names", "env"}
 """They need a program's answer, a CDI spec or Windows: see test_nvidia_container_cli, test_cdi_source, test_amd."""

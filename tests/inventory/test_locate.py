@@ -59,15 +59,16 @@ def test_the_first_claim_on_a_name_names_the_file() -> None:
 
 
 def test_a_claim_outside_the_list_in_force_is_told_and_not_taken() -> None:
-    found = located(ubuntu(), claim("library", "libcuda.so", outside=True))
+    found = located(ubuntu(), claim("library", "libcuda.so", not_in_list=True))
     assert found.libraries == ()
-    assert found.found.outside == ("libcuda.so.1", f"libcuda.so.{V}")
+    assert found.found_libraries.not_in_list == ("libcuda.so.1", f"libcuda.so.{V}")
     assert said(found)[0] == ("libcuda.so.1", "left-out", "not-in-list")
 
 
 def test_a_claim_outside_the_list_on_a_program_or_path_is_not_even_looked_for() -> None:
     spec = {**ubuntu(), "/etc/x": "x"}
-    assert said(located(spec, claim("program", "nope", outside=True), claim("path", "/nope", outside=True))) == []
+    claims = claim("program", "nope", not_in_list=True), claim("path", "/nope", not_in_list=True)
+    assert said(located(spec, *claims)) == []
 
 
 def test_the_path_of_a_library_means_every_name_that_leads_to_it() -> None:
@@ -91,7 +92,7 @@ def test_the_list_decides_the_capability_of_a_library_where_nobody_searches(name
 def test_a_library_has_the_further_names_that_a_claim_gives_it_unless_another_has_them() -> None:
     spec = ubuntu()
     links = ("libextra.so", "libnvidia-ml.so.1")
-    found = located(spec, claim("library-file", CUDA, links=links), claim("library", "libnvidia-ml.so"))
+    found = located(spec, claim("library-file", CUDA, extra_names=links), claim("library", "libnvidia-ml.so"))
     cuda, ml = found.libraries
     assert "libextra.so" in cuda.names and "libnvidia-ml.so.1" not in cuda.names
     assert "libnvidia-ml.so.1" in ml.names
@@ -104,7 +105,7 @@ def test_a_path_that_leads_nowhere_is_rejected_by_whoever_named_it() -> None:
 
 def test_what_stays_on_the_host_is_left_out_unless_it_was_taken() -> None:
     spec = {"/usr/bin/tool": elf(kind=2)}
-    stays = claim("path", "/usr/bin/t*", stays="because")
+    stays = claim("path", "/usr/bin/t*", host_only_reason="because")
     assert said(located(spec, stays)) == [("/usr/bin/tool", "left-out", "host-only")]
     assert said(located(spec, claim("program", "tool"), stays)) == []
 

@@ -14,7 +14,7 @@ import pytest
 import gpubind
 from gpubind.errors import UsageError
 from gpubind.launch.trial import SCRIPT_LIMIT, STARTS_LIMIT, WORDS_LIMIT, parse_answers, per_start, script
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.model.trial import Prediction
 from tests.support.commands import gpubind as run
 from tests.support.driver import kernel, rhel
@@ -238,7 +238,7 @@ def test_an_image_that_the_runtime_does_not_start_is_refused_as_by_exec(machine:
             6,
         ),
         ((), "try-without-image", 2),
-        (("--image", "/", "--host", HOSTS[0]), "host-to-start", 2),
+        (("--image", "/", "--host", BUNDLED_HOSTS[0]), "host-to-start", 2),
         (("--image", "/", "--like", "apptainer"), "not-to-try", 2),
         (("--image", "/", "--as-user", "root"), "not-to-try", 2),
     ],
@@ -266,7 +266,7 @@ def test_the_library_tries_too(machine: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_library_tries_nothing_on_a_record(machine: Path) -> None:
-    with gpubind.open_host(HOSTS[0]) as host, gpubind.open_image(machine / "image") as image:
+    with gpubind.open_host(BUNDLED_HOSTS[0]) as host, gpubind.open_image(machine / "image") as image:
         plan = gpubind.plan(host, gpubind.Request(), image=image)
         with pytest.raises(UsageError) as error:
             gpubind.check(host, plan, image, try_=True)

@@ -30,7 +30,7 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import CAPABILITIES, VENDORS, ContainerPath, Request
-from gpubind.model.plain import text_of
+from gpubind.model.plain import dump_document
 from gpubind.planner.gpus.selection import select
 from gpubind.planner.like import FLAVOURS
 from gpubind.planner.request import SOURCES
@@ -151,7 +151,7 @@ def answer(host: Host, asked: Question) -> str:
         made = gpubind.plan(host, asked.request, asked.listfile, asked.image, start=start)
         told.append(made.to_json())
         findings = gpubind.check(host, made, asked.image, backend=backend, program=asked.program)
-        told.append(text_of(gpubind.check_document(made, findings, asked.image)))
+        told.append(dump_document(gpubind.check_document(made, findings, asked.image)))
         told.append(render_json(Answer(asked.name, explanation=explain(made, asked.name))))
         told.append(str(snapshot_of("host", made, findings)))
         if asked.form is not None and asked.request.like is None:

@@ -7,16 +7,16 @@ from functools import cache
 from typing import NamedTuple
 
 import gpubind
-from gpubind.documents import LASTING
+from gpubind.documents import PERSISTENT_DOCUMENTS
 from gpubind.errors import GpubindError
 from gpubind.launch.prepare import Files, layout_of, staged, write_generated
 from gpubind.model import Plan
-from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.planner.planning import Query, plan_or_empty
+from gpubind.planner.placement import GPUBIND_LAYOUT, Layout
+from gpubind.planner.planning import PlanQuery, plan_or_empty
 from gpubind.runtimes import RUNTIMES
 from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 
-DOCUMENTS = tuple(form for form, lasting in LASTING.items() if lasting.says == "mounts")
+DOCUMENTS = tuple(form for form, lasting in PERSISTENT_DOCUMENTS.items() if lasting.content == "mounts")
 FORMATS = (*RUNTIMES, *DOCUMENTS)
 USUAL = "ubuntu"
 """The host on which the formats are compared."""
@@ -43,9 +43,9 @@ def last(path: str) -> str:
 
 
 @cache
-def plan_in(name: str, layout: Layout = GPUBIND) -> Plan:
+def plan_in(name: str, layout: Layout = GPUBIND_LAYOUT) -> Plan:
     """Return the plan for the host called *name*."""
-    return plan_or_empty(host_of(name), Query(by_name(name).request), layout=layout)
+    return plan_or_empty(host_of(name), PlanQuery(by_name(name).request), layout=layout)
 
 
 @cache
@@ -68,10 +68,10 @@ def given(name: str, form: str) -> Given:
     names, lost = names_of(plan.mounts), frozenset[str]()
     try:
         if form in DOCUMENTS:
-            LASTING[form].document.render(plan, write_generated(plan.generated, {}, files))
+            PERSISTENT_DOCUMENTS[form].document.render(plan, write_generated(plan.generated, {}, files))
         else:
             start = gpubind.open_runtime(host_of(name), form)
-            words = start.runtime.words(plan, start, staged(plan, start, files))
+            words = start.runtime.arguments(plan, start, staged(plan, start, files))
             lost = frozenset(last(decision.subject) for decision in words.decisions) if words else lost
     except GpubindError as error:
         return Given(frozenset(), lost, error.code)

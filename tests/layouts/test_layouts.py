@@ -16,11 +16,11 @@ from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost
-from gpubind.inventory.asked import with_asked_gpus
+from gpubind.inventory.asked import with_gpus_of_smi
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.planner.gpus.selection import select
-from gpubind.planner.planning import Query, plan_or_empty
+from gpubind.planner.planning import PlanQuery, plan_or_empty
 from tests.law.records import Mounted, Question, answer
 from tests.layouts.frame import HostLayout, by_name, host_of, layouts, names_of
 from tests.layouts.nvidia import STAYS
@@ -43,7 +43,7 @@ def listed(layout: HostLayout, field: str, found: Iterable[str]) -> None:
 
 @cache
 def plan_of(name: str) -> Plan:
-    return plan_or_empty(host_of(name), Query(by_name(name).request))
+    return plan_or_empty(host_of(name), PlanQuery(by_name(name).request))
 
 
 def test_a_name_of_a_layout_is_used_once() -> None:
@@ -75,7 +75,7 @@ def test_all_that_a_plan_says_is_of_one_of_its_vendors_or_of_none(layout: HostLa
 @each
 def test_a_plan_has_all_that_apptainers_own_flag_binds_of_the_loaded_driver(layout: HostLayout) -> None:
     plan = plan_of(layout.name)
-    theirs = plan_or_empty(host_of(layout.name), Query(Request(vendors=("nvidia",), like="apptainer")))
+    theirs = plan_or_empty(host_of(layout.name), PlanQuery(Request(vendors=("nvidia",), like="apptainer")))
     others = {decision.subject for decision in plan.decisions if decision.rule == "other-driver-version"}
     lost = sorted(names_of(theirs.mounts) - names_of(plan.mounts) - others)
     assert_none(lost, f"the plan of the layout `{layout.name}` lacks `{{}}`, which `--nv` of Apptainer binds")
@@ -112,7 +112,7 @@ def test_explain_tells_of_the_library_of_a_layout(layout: HostLayout) -> None:
 def test_the_gpus_of_a_layout_are_listed(layout: HostLayout) -> None:
     host = host_of(layout.name)
     try:
-        found = with_asked_gpus(host, read_inventories(host, layout.request).inventories)
+        found = with_gpus_of_smi(host, read_inventories(host, layout.request).inventories)
     except NothingToBindError:
         found = ()
     listed = list_gpus(found, select(found, layout.request.gpus, host.environ, isolated=True))
@@ -141,7 +141,7 @@ def test_real_files_of_a_layout_are_planned_as_those_of_its_record(layout: HostL
     files = {path: item for path, item in layout.spec.items() if not isinstance(item, (Node, Hidden, Unread, Socket))}
     machine = Mounted(make_tree(tmp_path, files).root, like)
     machine.dev, machine.uname, machine.identity = like.dev, like.uname, like.identity  # any user makes files alone
-    made = plan_or_empty(machine, Query(layout.request))
+    made = plan_or_empty(machine, PlanQuery(layout.request))
     bound = {mount.target: (mount.source or "").replace(str(tmp_path), "") for mount in made.mounts}
     root = layout.root.rstrip("/")
     assert bound == {mount.target: (mount.source or "").removeprefix(root) for mount in plan_of(layout.name).mounts}

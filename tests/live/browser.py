@@ -85,12 +85,12 @@ def browser() -> Iterator[Browser]:
 
 def main(out: str) -> None:
     """Write the picture of docs/check.md: the plan of the example image on a bundled host."""
-    from gpubind.model.data import HOSTS
+    from gpubind.model.data import BUNDLED_HOSTS
     from tests.support.commands import gpubind
 
     image = ("--image", "docs/examples/cuda13.sif", "--program", "/opt/app/solve")
     with browser() as opened, NamedTemporaryFile(suffix=".html") as page:
-        gpubind("check", "--nv", *image, "--host", HOSTS[0], "--format", "html", "-o", page.name)
+        gpubind("check", "--nv", *image, "--host", BUNDLED_HOSTS[0], "--format", "html", "-o", page.name)
         opened.open(Path(page.name))
         top = opened.run("return document.getElementById('plan').getBoundingClientRect().top + scrollY")
         clip = {"x": 10, "y": top, "width": 980, "height": 760, "scale": 1}

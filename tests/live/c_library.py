@@ -8,7 +8,7 @@ import os
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from gpubind.formats.driver.names import known
+from gpubind.formats.driver.names import name_facts
 from tests.live.containers import CONTAINERS, Case, image, start
 from tests.live.machine import CHECKOUT, Machine
 from tests.support import golden
@@ -64,7 +64,7 @@ def hold(machine: Machine, backend: str, name: str, hosts: Report, but: Containe
     assert {name: status for name, (status, _) in own["programs"].items() if status > 1} == {}
     assert {*own["loaded"]} <= {*hosts["loaded"]}
     assert [why for why in hosts["refused"].values() if "cannot open shared object file" not in why] == []
-    lacking = {why.partition(":")[0] for name, why in hosts["refused"].items() if not known(name).is_unused}
+    lacking = {why.partition(":")[0] for name, why in hosts["refused"].items() if not name_facts(name).is_unused}
     assert {library for library in lacking if library not in foretold(machine, suite)} == set()
     glibcs = [report["glibc"].partition(" ")[2] for report in (own, hosts)]
     numbers = [f"{len(own['loaded'])} → {len(hosts['loaded'])}", str(len(hosts["refused"]))]

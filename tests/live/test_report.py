@@ -9,7 +9,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeDriver, NodeState
+from gpubind.documents.fleet import AnswerGroups, CheckedNode, NodeAnswer, NodeDriver
 from gpubind.documents.report.check import render_check_html
 from gpubind.documents.report.fleet import render_fleet_html
 from gpubind.fleet.nodes import fold_nodes
@@ -61,7 +61,7 @@ def many() -> str:
         if 20 <= number < 300:
             folding.add(NodeAnswer(node, "timed-out", None, "no answer within 60 s"))
         else:
-            state = NodeState("0" * 64, driver, (lost,) if number < 20 else ())
+            state = CheckedNode("0" * 64, driver, (lost,) if number < 20 else ())
             folding.add(NodeAnswer(node, "answered", 0, "", {}, state))
     return render_fleet_html(folding.groups(), "check", fold_nodes)
 

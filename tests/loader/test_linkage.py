@@ -7,7 +7,7 @@ from typing import Optional
 from gpubind.launch.prepare import preflight_on
 from gpubind.loader.linkage import LinkedFile, LinkUse
 from gpubind.model import Request
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from gpubind.rules.linkage import linkage_of
 from tests.support.driver import V, host, kernel, rhel
 from tests.support.elf import elf
@@ -22,7 +22,7 @@ def linked(cuda: bytes, *parts: Spec, program: Optional[str] = None, blind: bool
     """What is linked in an image of glibc 2.36 and *parts*, with a libcuda like that, by file."""
     on = host(rhel(), kernel(), {PATH: cuda})
     opened = None if blind else image(glibc("2.36"), *parts)
-    start = preflight_on(on, Query(Request(), None), opened, program=program)
+    start = preflight_on(on, PlanQuery(Request(), None), opened, program=program)
     return {file.path: file for file in linkage_of(start)}
 
 

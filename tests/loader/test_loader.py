@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.elf.elf import is_member
+from gpubind.formats.elf.elf import is_glibc_file
 from gpubind.formats.elf.ldcache import parse_ldsoconf
 from gpubind.loader.closure import host_closure
 from gpubind.loader.search import Loader
@@ -90,5 +90,5 @@ def test_includes_may_name_several_patterns() -> None:
 def test_the_closure_has_everything_but_what_the_bridge_takes_for_glibcs(name: str, is_one: bool) -> None:
     root = RootedPath("/usr/lib64/liba.so")
     tree = recorded_tree({root: elf("liba.so", needed=(name,)), f"/usr/lib64/{name}": elf(name)})
-    assert is_member(name) == is_one
+    assert is_glibc_file(name) == is_one
     assert [one.name for one in host_closure(tree, "x86_64", [root])] == ([] if is_one else [name])

@@ -14,7 +14,7 @@ from gpubind.machine.budget import BOUNDS
 from gpubind.memo import answer, files
 from gpubind.memo.answer import memo_keys
 from gpubind.memo.questions import ASKED, first_change
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.law.__main__ import PROGRAM
 from tests.support.memo import IS_ROOT, Bench
 
@@ -216,7 +216,7 @@ def test_an_answer_that_cannot_be_written_ends_as_without_a_memo(output: str, co
     environ = {**bench.environ, "BASE": str(bench.base), "PYTHONPATH": os.pathsep.join(sys.path)}
     environ["PATH"] = os.environ["PATH"]
     first, *rest = command.split()
-    line = [sys.executable, "-c", PROGRAM, first, "--host", HOSTS[0], *rest]
+    line = [sys.executable, "-c", PROGRAM, first, "--host", BUNDLED_HOSTS[0], *rest]
     for _ in range(2):
         bench.settle()
         subprocess.run(

@@ -6,8 +6,8 @@ import pytest
 
 from gpubind import plan
 from gpubind.model import EnvVar, Plan, Request
-from gpubind.planner.compat import DECIDED, RULE
-from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout, cdi_layout
+from gpubind.planner.compat import COMPAT_RULE, ENV_RULE
+from gpubind.planner.placement import GPUBIND_LAYOUT, SINGULARITY_LAYOUT, Layout, cdi_layout
 from tests.planner.cases_compat import CASES, COMPAT, NEWER_13, OURS, Case, built_for, package
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
@@ -23,13 +23,13 @@ def machine(driver: str, model: str) -> tuple[Spec, ...]:
     return rhel(driver), side
 
 
-def make(case: Case, layout: Layout = GPUBIND, **request: object) -> Plan:
+def make(case: Case, layout: Layout = GPUBIND_LAYOUT, **request: object) -> Plan:
     asked = Request(**{**case.request, **request})
     return plan(host(*machine(case.driver, case.model)), asked, image=image(case.image), layout=layout)
 
 
 def first(made: Plan) -> list[EnvVar]:
-    return [variable for variable in made.env if variable.rule == RULE]
+    return [variable for variable in made.env if variable.rule == ENV_RULE]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -37,13 +37,13 @@ def test_the_compat_libcuda_comes_first_where_it_fits_and_is_wanted(name: str) -
     case = CASES[name]
     made = make(case)
     assert [variable.value for variable in first(made)] == ([case.directory] if case.directory else [])
-    decided = [decision for decision in made.decisions if decision.rule == DECIDED]
+    decided = [decision for decision in made.decisions if decision.rule == COMPAT_RULE]
     assert [decision.verdict for decision in decided].count("taken") == len(first(made))
     assert case.because in " ".join(decision.detail or "" for decision in decided)
 
 
 def test_it_stands_before_the_drivers_own_directory_in_every_layout_that_has_one() -> None:
-    for layout in (GPUBIND, SINGULARITY):
+    for layout in (GPUBIND_LAYOUT, SINGULARITY_LAYOUT):
         made = make(CASES["another major CUDA, data-centre GPU"], layout)
         values = [variable.value for variable in made.env if variable.name == "LD_LIBRARY_PATH"]
         assert values[0] == COMPAT
@@ -53,12 +53,12 @@ def test_it_stands_before_the_drivers_own_directory_in_every_layout_that_has_one
 def test_a_layout_without_a_search_path_says_that_it_cannot() -> None:
     made = make(CASES["another major CUDA, data-centre GPU"], cdi_layout("x86_64"))
     assert first(made) == []
-    assert [(d.verdict, "no search path" in (d.detail or "")) for d in made.decisions if d.rule == DECIDED] == [
+    assert [(d.verdict, "no search path" in (d.detail or "")) for d in made.decisions if d.rule == COMPAT_RULE] == [
         ("left-out", True)
     ]
     kept = make(CASES["first in the image, and it fits"], cdi_layout("x86_64"))
     assert first(kept) == []
-    assert [d.verdict for d in kept.decisions if d.rule == DECIDED] == ["taken"]
+    assert [d.verdict for d in kept.decisions if d.rule == COMPAT_RULE] == ["taken"]
 
 
 def test_a_layout_that_is_searched_anyway_may_still_add_variables() -> None:
@@ -73,11 +73,11 @@ def test_nothing_changes_without_an_image_or_without_compute() -> None:
     assert first(plan(node, Request(cuda_compat="image"))) == []
     case = CASES["another major CUDA, data-centre GPU"]
     assert first(make(case, caps=("utility",))) == []
-    assert not [d for d in make(case, caps=("utility",)).decisions if d.rule == DECIDED]
+    assert not [d for d in make(case, caps=("utility",)).decisions if d.rule == COMPAT_RULE]
 
 
 def test_like_another_program_nothing_changes() -> None:
-    made = make(CASES["another major CUDA, data-centre GPU"], SINGULARITY, like="apptainer")
+    made = make(CASES["another major CUDA, data-centre GPU"], SINGULARITY_LAYOUT, like="apptainer")
     assert first(made) == []
 
 

@@ -12,7 +12,7 @@ from typing import Any, Optional
 import pytest
 
 from gpubind import plan
-from gpubind.documents.links import advice
+from gpubind.documents.links import usage_text
 from gpubind.host.open import open_host
 from gpubind.image.facts import Image
 from gpubind.model import CAPABILITIES, HostPath, Plan, Request
@@ -105,7 +105,7 @@ def test_no_form_names_the_plans_backends_without_those_of_the_image(name: str) 
     begun = start_by(name, tree=opened.tree, version=(1, 4, 5))
     planned = plan(host(rhel(), kernel()), Request(), image=opened, layout=begun.runtime.layout(begun))
     stage = Stage({mount.target: HostPath("/staged") for mount in planned.mounts if mount.source is None})
-    said = begun.runtime.words(planned, begun, stage)
+    said = begun.runtime.arguments(planned, begun, stage)
     if said is None:  # the variables of the bundle's config.json are composed of these
         text = "\n".join(f"{one.name}={one.value}" for one in planned.env)
     else:
@@ -124,4 +124,4 @@ def test_no_variable_of_a_plan_replaces_what_another_loader_finds(caps: Any) -> 
 
 
 def test_links_for_a_stack_name_the_usual_directories_of_backends() -> None:
-    assert f"export GBM_BACKENDS_PATH='/opt/my driver':{DEBIAN}/gbm:" in advice(made(), "/opt/my driver")
+    assert f"export GBM_BACKENDS_PATH='/opt/my driver':{DEBIAN}/gbm:" in usage_text(made(), "/opt/my driver")

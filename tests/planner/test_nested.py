@@ -10,7 +10,7 @@ import gpubind
 from gpubind.host.record import parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import CAPABILITIES, Missing, Plan, Request
-from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout
+from gpubind.planner.placement import GPUBIND_LAYOUT, SINGULARITY_LAYOUT, Layout
 from tests.support.amd import amd_host, opt
 from tests.support.amd import kernel as amd_kernel
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, run_directory, ubuntu
@@ -61,7 +61,7 @@ def got(plan: Plan) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize("layout", [SINGULARITY, GPUBIND], ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", [SINGULARITY_LAYOUT, GPUBIND_LAYOUT], ids=lambda layout: layout.name)
 @pytest.mark.parametrize("name", HOSTS)
 def test_a_container_in_a_container_gets_what_the_outer_one_got(name: str, layout: Layout) -> None:
     on = host(HOSTS[name], kernel(), NEW)
@@ -76,7 +76,7 @@ def test_a_container_in_a_container_gets_what_the_outer_one_got(name: str, layou
         assert sources <= {layout.libdir, layout.libdir32}
 
 
-@pytest.mark.parametrize("layout", [SINGULARITY, GPUBIND], ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", [SINGULARITY_LAYOUT, GPUBIND_LAYOUT], ids=lambda layout: layout.name)
 def test_a_record_of_a_container_has_what_is_planned_in_it(layout: Layout) -> None:
     outside = host(rhel(), kernel(), NEW)
     on = inside(outside, planned(outside, layout), kernel())
@@ -84,7 +84,7 @@ def test_a_record_of_a_container_has_what_is_planned_in_it(layout: Layout) -> No
     assert planned(again, layout) == planned(on, layout)
 
 
-@pytest.mark.parametrize("layout", [SINGULARITY, GPUBIND], ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", [SINGULARITY_LAYOUT, GPUBIND_LAYOUT], ids=lambda layout: layout.name)
 def test_rocm_that_a_container_got_of_its_host_is_planned_in_it(layout: Layout) -> None:
     request = Request(vendors=("amd",), userspace="host")
     on = amd_host(opt(), amd_kernel())
@@ -95,7 +95,7 @@ def test_rocm_that_a_container_got_of_its_host_is_planned_in_it(layout: Layout) 
 
 
 def test_two_files_of_one_soname_and_different_sizes_are_not_one_library() -> None:
-    directory = GPUBIND.libdir
+    directory = GPUBIND_LAYOUT.libdir
     spec: Spec = {
         f"{directory}/libcuda.so.1": elf("libcuda.so.1"),
         f"{directory}/libcuda.so": elf("libcuda.so.1") + b"x",

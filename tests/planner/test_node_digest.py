@@ -9,7 +9,7 @@ import pytest
 from gpubind import plan
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES
 from gpubind.model import CAPABILITIES, Plan, Request
-from gpubind.model.digest import _REQUESTED
+from gpubind.model.digest import _GPUDIRECT_NODES
 from tests.rules.cases_host import CASES, RUNNING_MPS, mig
 from tests.rules.situations import without
 from tests.support.driver import V, host, kernel, rhel
@@ -64,7 +64,7 @@ def test_an_image_does_not_change_it() -> None:
 
 
 def test_the_nodes_that_only_a_variable_requests_are_known() -> None:
-    assert all(path.startswith(_REQUESTED) for paths in GPUDIRECT_NODES.values() for path in paths)
+    assert all(path.startswith(_GPUDIRECT_NODES) for paths in GPUDIRECT_NODES.values() for path in paths)
 
 
 def test_uuids_addresses_dynamic_majors_modes_and_services_do_not_change_it() -> None:

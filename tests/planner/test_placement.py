@@ -7,22 +7,29 @@ from typing import Optional
 import pytest
 
 from gpubind.model import ContainerPath
-from gpubind.planner.placement import GPUBIND, MODULES, SINGULARITY, Layout, cdi_layout, with_libdir
+from gpubind.planner.placement import (
+    GPUBIND_LAYOUT,
+    LIBRARY_SUBDIRECTORIES,
+    SINGULARITY_LAYOUT,
+    Layout,
+    cdi_layout,
+    with_libdir,
+)
 
 ELSEWHERE = ContainerPath("/opt/libs")
 
 
-@pytest.mark.parametrize("layout", [GPUBIND, SINGULARITY], ids=["gpubind", "singularity"])
+@pytest.mark.parametrize("layout", [GPUBIND_LAYOUT, SINGULARITY_LAYOUT], ids=["gpubind", "singularity"])
 def test_libraries_of_two_architectures_never_share_a_directory(layout: Layout) -> None:
     assert not {*layout.directories()} & {*layout.directories(compat32=True)}
     assert not layout.libdir32.startswith(f"{layout.libdir}/")
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", LIBRARY_SUBDIRECTORIES)
 def test_modules_lie_below_only_where_loaders_search_anyway(name: str) -> None:
-    assert GPUBIND.place(GPUBIND.libdir, name) == f"/.gpubind/libs/{name}"
+    assert GPUBIND_LAYOUT.place(GPUBIND_LAYOUT.libdir, name) == f"/.gpubind/libs/{name}"
     layout = cdi_layout("x86_64")
-    assert layout.place(layout.libdir, name) == f"/usr/lib/x86_64-linux-gnu/{MODULES[name]}/{name}"
+    assert layout.place(layout.libdir, name) == f"/usr/lib/x86_64-linux-gnu/{LIBRARY_SUBDIRECTORIES[name]}/{name}"
 
 
 @pytest.mark.parametrize(
@@ -45,4 +52,4 @@ def test_a_directory_of_the_users_is_the_only_one_and_no_loader_looks_there_by_i
     layout = with_libdir(cdi_layout("x86_64"), ELSEWHERE)
     assert layout.directories() == (ELSEWHERE,)
     assert not layout.searched
-    assert with_libdir(GPUBIND, None) == GPUBIND
+    assert with_libdir(GPUBIND_LAYOUT, None) == GPUBIND_LAYOUT

@@ -8,7 +8,7 @@ import pytest
 
 from gpubind import plan
 from gpubind.model import CAPABILITIES, ContainerPath, Mount, Plan, Request
-from gpubind.planner.planning import Query, plan_or_empty
+from gpubind.planner.planning import PlanQuery, plan_or_empty
 from tests.support.driver import V, host, kernel, libraries, rhel, ubuntu
 from tests.support.elf import elf
 from tests.support.images import glibc, image
@@ -155,7 +155,7 @@ def test_the_root_is_the_prefix_of_every_source_and_changes_nothing_else() -> No
 def test_where_there_is_nothing_to_bind_the_empty_plan_has_the_facts_of_the_image() -> None:
     opened = image(glibc())
     for given in (None, opened):
-        made = plan_or_empty(host({}), Query(), given)
+        made = plan_or_empty(host({}), PlanQuery(), given)
         assert (made.mounts, made.image) == ((), given and opened.facts)
         assert [finding.code for finding in made.findings] == ["nothing-to-bind"]
 

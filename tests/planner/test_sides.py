@@ -9,22 +9,22 @@ import pytest
 from gpubind import plan
 from gpubind.host import ListFile
 from gpubind.host.recorded import RecordedHost
-from gpubind.model import Group, Plan, Request, Side
-from gpubind.planner.planning import Query, plan_host
+from gpubind.model import FileGroup, Plan, Request, Side
+from gpubind.planner.planning import PlanQuery, plan_host
 from tests.support import amd
 from tests.support.driver import V, cache, host, kernel, libraries
 from tests.support.elf import elf
 from tests.support.images import GLVND, glibc, image
 from tests.support.trees import Spec
 
-MEMBERS: dict[Group, tuple[str, ...]] = {
+MEMBERS: dict[FileGroup, tuple[str, ...]] = {
     "glvnd": ("libGL.so.1", "libGLdispatch.so.0"),
     "opencl": ("libOpenCL.so.1",),
     "rocm": ("libhsa-runtime64.so.1", "librocm_smi64.so.7"),
 }
 ROCM, LIB = "/opt/rocm/lib", "/usr/lib/x86_64-linux-gnu"
 NEEDED = {"libGL.so.1": ("libGLdispatch.so.0",), "librocm_smi64.so.7": ("libhsa-runtime64.so.1",)}
-OWN: dict[Group, Spec] = {
+OWN: dict[FileGroup, Spec] = {
     "glvnd": GLVND,
     "opencl": {f"{LIB}/libOpenCL.so.1": elf("libOpenCL.so.1")},
     "rocm": {f"{ROCM}/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1")},
@@ -43,7 +43,7 @@ def driver(*parts: Spec) -> RecordedHost:
     return host(kernel(), spec, {"/etc/ld.so.cache": cache(spec, [LIB])})
 
 
-def planned(group: Group, own: Optional[bool], refused: tuple[str, ...] = (), **request: Any) -> Plan:
+def planned(group: FileGroup, own: Optional[bool], refused: tuple[str, ...] = (), **request: Any) -> Plan:
     """The plan of a host that has the *group* for an image that has its *own*, or not; None: no image is known."""
     made = {name: library(name, *NEEDED.get(name, ()), is_new=name in refused) for name in MEMBERS[group]}
     opened = None if own is None else image(glibc("2.36"), OWN[group] if own else {})
@@ -56,7 +56,7 @@ def planned(group: Group, own: Optional[bool], refused: tuple[str, ...] = (), **
 class Row(NamedTuple):
     """One case."""
 
-    group: Group
+    group: FileGroup
     asked: Side
     image: Optional[bool]
     """Whether the image has its own; None: no image is known."""
@@ -127,7 +127,7 @@ def test_a_manifest_of_rocm_whose_library_stays_behind_stays_too(place: str) -> 
     for is_new in (False, True):
         files = {f"{ROCM}/{opencl}": library(opencl, is_new=is_new), f"{ROCM}/{HSA[0]}": library(HSA[0])}
         on = amd.amd_host(amd.kernel(), files, {place.replace("/usr/share", "/usr/local/share"): f"{opencl}\n"})
-        made = plan_host(on, Query(Request(vendors=("amd",)), listed), image(glibc("2.36")))
+        made = plan_host(on, PlanQuery(Request(vendors=("amd",)), listed), image(glibc("2.36")))
         assert (place in [mount.target for mount in made.mounts]) is not is_new
         details = [one.detail for one in made.decisions if one.subject == place and one.verdict == "left-out"]
         assert details == (["libamdocl64.so, which it names, is not brought along"] if is_new else [])

@@ -7,7 +7,7 @@ from typing import Optional
 
 from gpubind.image.facts import Image
 from gpubind.model import CudaNote, HostPath
-from gpubind.model.trial import Prediction, Trial, Tried
+from gpubind.model.trial import Prediction, Trial, TrialOutcome
 from tests.rules.situations import Case, Situation, without
 from tests.support.c_library import LIBRARIES, c_library
 from tests.support.driver import V, kernel, rhel
@@ -128,7 +128,7 @@ DRAWS = Situation(
 )
 """A program that opens Vulkan's loader."""
 LOADS = Prediction("loads", "/.gpubind/libs/libcuda.so.1", (), True)
-SEEN = tuple(Trial("bwrap", (Tried(LOADS, succeeded, "it says so"),)) for succeeded in (False, True))
+SEEN = tuple(Trial("bwrap", (TrialOutcome(LOADS, succeeded, "it says so"),)) for succeeded in (False, True))
 REQUIRE = 'export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"%s"}"'
 LIBS: Spec = {"/.singularity.d/libs": Dir()}
 NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
@@ -353,8 +353,8 @@ PROGRAMS: dict[str, Case] = {
 
 RUNTIMES: dict[str, Case] = {
     "binds-forbidden": Case(
-        Situation(HOST, backend="apptainer", start=start(site={"user bind control": ("no",)})),
-        Situation(HOST, backend="apptainer", start=start(site={"user bind control": ("yes",)})),
+        Situation(HOST, backend="apptainer", start=start(site_config={"user bind control": ("no",)})),
+        Situation(HOST, backend="apptainer", start=start(site_config={"user bind control": ("yes",)})),
     ),
     "daemon-unreachable": Case(
         Situation(HOST, backend="docker", start=start_by("docker", silence="Cannot connect to the Docker daemon")),
@@ -385,7 +385,7 @@ RUNTIMES: dict[str, Case] = {
         Situation(HOST, backend="apptainer", start=start("--no-mount", "tmp")),
     ),
     "no-mount-point": Case(
-        Situation(HOST, image(glibc(), LIBS), backend="apptainer", start=start(site=NO_LAYERS)),
+        Situation(HOST, image(glibc(), LIBS), backend="apptainer", start=start(site_config=NO_LAYERS)),
         Situation(HOST, image(glibc(), LIBS), backend="apptainer", start=start()),
     ),
     "no-read-only-bind": Case(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gpubind.model import RootedPath
-from gpubind.runtimes.cmdline.reader import Options
+from gpubind.runtimes.cmdline.reader import UserOptionValues
 from tests.rules import cases_amd, cases_engines, cases_host, cases_image, cases_intel
 from tests.rules.cases_host import K80, NIX, WHOLE_LIST, healthy, on_the_bus, site_list
 from tests.rules.cases_image import LIB, cuda, program, runs
@@ -71,13 +71,13 @@ FOLLOWED: dict[str, Followed] = {
     "amd-groups": Followed(
         "--group-add keep-groups",
         cases_amd.amd(backend="podman", image=cases_amd.WITH_ROCM)._replace(
-            start=start_by("podman", options=Options({"group-add": ("keep-groups",)}))
+            start=start_by("podman", options=UserOptionValues({"group-add": ("keep-groups",)}))
         ),
     ),
     "intel-groups": Followed(
         "let the container keep the groups",
         cases_intel.intel(backend="podman")._replace(
-            start=start_by("podman", options=Options({"group-add": ("keep-groups",)}))
+            start=start_by("podman", options=UserOptionValues({"group-add": ("keep-groups",)}))
         ),
     ),
     "capability-not-asked": with_request(

@@ -14,12 +14,12 @@ from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.image.facts import Image
 from gpubind.image.needs import read_needs
-from gpubind.inventory.vendors import nothing_to_bind
+from gpubind.inventory.vendors import nothing_to_bind_finding
 from gpubind.model import Finding, Plan, Request
 from gpubind.model.requirements import Expectation
 from gpubind.model.trial import Trial
 from gpubind.planner import empty_plan
-from gpubind.planner.placement import GPUBIND, SINGULARITY
+from gpubind.planner.placement import GPUBIND_LAYOUT, SINGULARITY_LAYOUT
 from gpubind.rules.policy import judge
 from gpubind.rules.preflight import Preflight, preflight
 from gpubind.rules.table import check
@@ -78,7 +78,7 @@ def found(situation: Situation) -> tuple[Finding, ...]:
 
 def started(situation: Situation) -> Preflight:
     """What the rules look at."""
-    layout = SINGULARITY if situation.backend in ("apptainer", "singularity") else GPUBIND
+    layout = SINGULARITY_LAYOUT if situation.backend in ("apptainer", "singularity") else GPUBIND_LAYOUT
     machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
     machine.local, machine.assumes_dev_root = situation.local, situation.assumes_dev_root
     machine.untrusted = lambda *_: situation.untrusted  # type: ignore[method-assign]
@@ -91,9 +91,9 @@ def started(situation: Situation) -> Preflight:
     if start is not None and situation.image is not None:
         start = start._replace(tree=situation.image.tree)
     if start is not None and situation.local is not None:
-        own_mounts = start.runtime.own_mounts(made, start)
+        own_mounts = start.runtime.base_mounts(made, start)
     elif situation.usual is not None:
-        own_mounts = situation.usual.runtime.own_mounts(made, situation.usual)
+        own_mounts = situation.usual.runtime.base_mounts(made, situation.usual)
     begun = preflight(
         machine,
         made,
@@ -110,7 +110,7 @@ def started(situation: Situation) -> Preflight:
 
 def unplanned(error: GpubindError, situation: Situation) -> Plan:
     """The empty plan with what is told where there is no other."""
-    told = nothing_to_bind(error) if isinstance(error, NothingToBindError) else not_checked(error, "node")
+    told = nothing_to_bind_finding(error) if isinstance(error, NothingToBindError) else not_checked(error, "node")
     return empty_plan(vendors=situation.request.get("vendors", ()))._replace(findings=(told,))
 
 

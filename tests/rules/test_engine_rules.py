@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import pytest
 
-from gpubind.formats.driver.engines import DaemonSettings, kept_of_daemon, line_of, parse_daemon, release_of
+from gpubind.formats.driver.engines import DaemonSettings, line_of, parse_daemon, redact_daemon_config, release_of
 from gpubind.host.record import RecordedRun, dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding
@@ -148,7 +148,7 @@ def test_docker_reads_the_directories_of_its_configuration() -> None:
 )
 def test_selinux_matters_to_gpubind_only_with_a_label_of_the_users(words: tuple[str, ...], severity: str) -> None:
     runtime = start_by("podman")
-    start = start_by("podman", options=runtime.runtime.options_of(words, {}))
+    start = start_by("podman", options=runtime.runtime.user_option_values(words, {}))
     findings = told("selinux-devices", on(PODMAN, ENFORCING, backend="podman", start=start))
     assert [one.severity for one in findings] == [severity]
 
@@ -251,11 +251,11 @@ SECRETS = b"""{
 
 
 def test_what_a_record_keeps_of_dockers_configuration_names_nobody_and_has_its_lines() -> None:
-    kept = kept_of_daemon(SECRETS)
+    kept = redact_daemon_config(SECRETS)
     assert isinstance(kept, bytes)
     assert b"proxy" not in kept and b"registry" not in kept and b"secret" not in kept
     assert parse_daemon(kept) == parse_daemon(SECRETS)
-    assert parse_daemon(kept).lines == {"features": 8, "runtimes": 4}
+    assert parse_daemon(kept).line_numbers == {"features": 8, "runtimes": 4}
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"7", b'{"features": {"cdi": true}, "features": 1}'])
@@ -295,6 +295,6 @@ def test_a_release_is_asked_once() -> None:
 
 
 def test_settings_that_nobody_sets_cannot_be_changed_for_all() -> None:
-    for mapping in (DaemonSettings().runtimes, DaemonSettings().features, DaemonSettings().lines):
+    for mapping in (DaemonSettings().runtimes, DaemonSettings().features, DaemonSettings().line_numbers):
         with pytest.raises(TypeError):
             mapping["x"] = "y"  # type: ignore[index]

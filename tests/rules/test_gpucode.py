@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 import pytest
 
 from gpubind import plan
-from gpubind.formats.driver.nvidia_smi import CAPABILITIES
+from gpubind.formats.driver.nvidia_smi import COMPUTE_CAPABILITY_QUERY
 from gpubind.host.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image.facts import Image
@@ -22,7 +22,7 @@ from gpubind.model import Finding, Request
 from gpubind.model.capability import compute_capability
 from gpubind.model.data import read_data
 from gpubind.model.gpucode import arch_of_capability
-from gpubind.planner.placement import GPUBIND, SINGULARITY
+from gpubind.planner.placement import GPUBIND_LAYOUT, SINGULARITY_LAYOUT
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check
 from gpubind.runtimes.runtime import Start
@@ -69,7 +69,9 @@ def recorded(name: str, *, of: str = "", environ: Optional[dict[str, str]] = Non
                     entry["text"] = entry["text"].replace("gfx_target_version 90402", f"gfx_target_version {AMD[of]}")
     if environ is not None:
         data["environ"] = {**data["environ"], **environ}
-    data["runs"] += [{"argv": list(CAPABILITIES), "status": 0, "stdout": says, "stderr": ""}] if says else []
+    data["runs"] += (
+        [{"argv": list(COMPUTE_CAPABILITY_QUERY), "status": 0, "stdout": says, "stderr": ""}] if says else []
+    )
     return RecordedHost(parse_record(json.dumps(data).encode()), name)
 
 
@@ -178,7 +180,7 @@ def findings(
     **request: Any,
 ) -> list[Finding]:
     made = plan(on, Request(**request), image=image)
-    own_mounts = begun.runtime.own_mounts(made, begun._replace(tree=image.tree)) if begun else None
+    own_mounts = begun.runtime.base_mounts(made, begun._replace(tree=image.tree)) if begun else None
     found = check(preflight(on, made, image, program=program, own_mounts=own_mounts))
     return [finding for finding in found if finding.code == about]
 
@@ -413,7 +415,7 @@ def test_of_many_partitions_the_first_nodes_alone_have_a_variable() -> None:
 
 def test_an_override_of_a_node_counts_the_nodes_that_the_container_can_open() -> None:
     image = image_with_bytes(glibc(), torch("gfx1030"))
-    for gpus, layout, number in (("3", GPUBIND, 2), ("3", SINGULARITY, 5)):
+    for gpus, layout, number in (("3", GPUBIND_LAYOUT, 2), ("3", SINGULARITY_LAYOUT, 5)):
         machine = _with_gfx(100302, {f"HSA_OVERRIDE_GFX_VERSION_{number}": "10.3.0"})
         made = plan(machine, Request(gpus=gpus), image=image, layout=layout)
         assert [one for one in check(preflight(machine, made, image)) if one.code == "gpu-code-missing"] == []
@@ -556,7 +558,7 @@ def test_code_for_another_vendors_gpus_never_calls_the_vendors_own_runtime() -> 
 
 @pytest.mark.parametrize(("capability", "severities"), [("8.9", []), ("12.0", ["error"])])
 def test_in_wsl_nvidia_smi_knows_the_gpu_and_what_it_runs(capability: str, severities: list[str]) -> None:
-    runs = (TOLD, RecordedRun(CAPABILITIES, 0, f"00000000:01:00.0, {capability}\n"))
+    runs = (TOLD, RecordedRun(COMPUTE_CAPABILITY_QUERY, 0, f"00000000:01:00.0, {capability}\n"))
     on = machine_with({**wsl(), **store(STORE), **cache_of_wsl()}, runs=runs)
     assert [one.severity for one in findings(on, opened("torch 2.6.0+cu124"))] == severities
 

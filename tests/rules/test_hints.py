@@ -7,14 +7,14 @@ from itertools import chain
 import pytest
 
 from gpubind.model import Finding
-from gpubind.model.findings import MENDED_BY, texts
+from gpubind.model.findings import REMEDIES, finding_texts
 from tests.rules.followed import CASES, FOLLOWED
 from tests.rules.programs import run
 from tests.rules.situations import Situation, found
 from tests.support.golden import assert_listed
 from tests.support.trees import Item
 
-BY = {code: text["by"] for code, text in texts().items()}
+BY = {code: text["by"] for code, text in finding_texts().items()}
 OTHERS_MEND = ("person", "nothing")
 
 
@@ -39,7 +39,7 @@ def test_every_code_says_what_mends_it() -> None:
     file = "gpubind/model/data/findings.json"
     assert_listed(
         BY.values(),
-        MENDED_BY,
+        REMEDIES,
         add=f"gpubind/model/findings.py, MENDED_BY: remove `{{}}`, which is `by` of no code in {file}",
         remove=f"{file}: `by` may not be `{{}}`; gpubind/model/findings.py, MENDED_BY, has the list",
     )

@@ -14,7 +14,7 @@ from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding, Missing, Request
 from gpubind.model.capability import chip_of
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import RULES, check
 from gpubind.runtimes import RUNTIMES
@@ -79,7 +79,7 @@ def test_a_healthy_host_has_no_error_and_no_warning_whatever_starts_the_containe
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", [name for name in HOSTS if "nvidia" in name])
+@pytest.mark.parametrize("name", [name for name in BUNDLED_HOSTS if "nvidia" in name])
 def test_every_shipped_record_can_be_checked_for_every_runtime(name: str, backend: Optional[str]) -> None:
     findings = checked(open_host(name), Situation((), backend=backend))
     assert [f.code for f in findings if f.severity == "error"] == []

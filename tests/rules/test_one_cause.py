@@ -176,7 +176,9 @@ CAUSES = [
     cause("program-not-executable", SELF_MADE, broken(image=picture({SELF_MADE: File(elf(kind=2), 0o644)}))),
     # The runtime and the environment.
     cause(
-        "binds-forbidden", "no driver", broken(backend="apptainer", start=start(site={"user bind control": ("no",)}))
+        "binds-forbidden",
+        "no driver",
+        broken(backend="apptainer", start=start(site_config={"user bind control": ("no",)})),
     ),
     cause("no-dev", "/dev", broken(backend="apptainer", start=start("--no-mount", "dev"))),
     cause("visible-devices-unknown", "`7`", broken(facts={"environ": {"CUDA_VISIBLE_DEVICES": "7"}})),

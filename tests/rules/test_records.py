@@ -12,7 +12,7 @@ from gpubind.host import Host
 from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import CAPABILITIES, Finding, Plan, Request
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check
 from tests.support import intel
@@ -61,7 +61,7 @@ def asked(machine: Host, vendors: tuple[str, ...], **request: Any) -> tuple[Plan
 
 @pytest.mark.parametrize("vendors", VENDORS, ids=lambda vendors: "+".join(vendors) or "all")
 @pytest.mark.parametrize("userspace", ["auto", "host", "image"])
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", BUNDLED_HOSTS)
 def test_a_record_that_ships_answers_everything(name: str, vendors: tuple[str, ...], userspace: str) -> None:
     try:
         asked(open_host(name), vendors, userspace=userspace)

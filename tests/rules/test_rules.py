@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from gpubind.model import Finding
-from gpubind.model.findings import texts
+from gpubind.model.findings import finding_texts
 from gpubind.rules.host import engines
 from gpubind.rules.preflight import Preflight
 from gpubind.rules.table import MODULES, RULES
@@ -30,7 +30,7 @@ DATA = "gpubind/model/data/findings.json"
 
 def test_every_rule_has_a_case_where_it_fires_and_one_where_it_is_almost_so() -> None:
     for rule in RULES:
-        vendor = texts()[rule.code].get("vendor")
+        vendor = finding_texts()[rule.code].get("vendor")
         topic = (
             vendor if vendor in ("amd", "intel") else "engines" if rule.find in vars(engines).values() else rule.needs
         )
@@ -132,7 +132,7 @@ def test_a_place_that_is_missing_matters_for_what_was_asked_for(request_: dict[s
 
 def test_libraries_of_the_driver_without_a_place_are_an_error_and_do_not_come_first() -> None:
     stubs: Spec = {"/usr/lib64/libcuda.so.1": stub()}
-    begun = start(site={"enable overlay": ("no",), "enable underlay": ("no",)})
+    begun = start(site_config={"enable overlay": ("no",), "enable underlay": ("no",)})
     case = Situation((rhel(), kernel()), image(glibc(), stubs), backend="apptainer", start=begun)
     codes = {finding.code: finding for finding in found(case)}
     assert codes["no-mount-point"].severity == "error"

@@ -8,15 +8,17 @@ import pytest
 
 from gpubind.launch.prepare import preflight_on
 from gpubind.model import Request
-from gpubind.model.findings import texts
-from gpubind.planner.planning import Query
+from gpubind.model.findings import finding_texts
+from gpubind.planner.planning import PlanQuery
 from gpubind.rules.subjects import SUBJECTS
 from gpubind.rules.table import applying
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import MUSL, glibc, image, sandbox
 from tests.support.trees import Node, Spec
 
-CODES = {subject: {code for code, text in texts().items() if text.get("when") == subject} for subject in SUBJECTS}
+CODES = {
+    subject: {code for code, text in finding_texts().items() if text.get("when") == subject} for subject in SUBJECTS
+}
 
 
 def applied(
@@ -28,7 +30,7 @@ def applied(
 ) -> set[str]:
     """The codes of the rules that apply to an image on an ordinary host that also has *spec* and *environ*."""
     there = host(rhel(), kernel(), spec or {}, environ=environ)
-    preflight = preflight_on(there, Query(Request(libc=libc)), image(of or glibc()))
+    preflight = preflight_on(there, PlanQuery(Request(libc=libc)), image(of or glibc()))
     return {rule.code for rule in applying(preflight)}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.model import Finding
 from gpubind.model.trial import Prediction, Trial
-from gpubind.planner.placement import SINGULARITY
+from gpubind.planner.placement import SINGULARITY_LAYOUT
 from gpubind.rules.table import check
 from gpubind.rules.trial import NO_DEVICE, answered, predictions
 from tests.rules.cases_host import K80, healthy, lacking, on_the_bus
@@ -77,7 +77,7 @@ def test_nothing_is_predicted_for_a_library_that_may_be_in_a_place_that_was_not_
     parts = (*HOST, needing("libGLX_nvidia", needed=("libX11.so.6",)))
     begun = bringing(options=("--overlay", "x.img"))
     made = predicted(Situation(parts, glibc(), start=begun, local=recorded_tree({}), backend="apptainer"))
-    libs = SINGULARITY.libdir
+    libs = SINGULARITY_LAYOUT.libdir
     assert (made[f"{libs}/libGLX_nvidia.so.0"].succeeds, made[f"{libs}/libcuda.so.1"].succeeds) == (None, True)
 
 

@@ -18,10 +18,10 @@ from gpubind.image.facts import Image
 from gpubind.image.open import open_image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.bundles import CRUN, NODE_OPTIONS, OURS
+from gpubind.runtimes.bundles import CRUN, GPUBIND_DIRECTORY, NODE_OPTIONS
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Stage, Start
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Command, Stage, Start, StartCall
 from tests.support.driver import host, kernel, rhel
 from tests.support.forked import run_forked
 from tests.support.images import glibc, image
@@ -62,7 +62,7 @@ def make(
     own: Optional[Bundle] = None, made: Optional[Plan] = None, more: Spec = NOTHING, **facts: Any
 ) -> RuntimeArguments:
     opened = image(glibc(), more)
-    found = CRUN.words(made or planned(opened), start(own or bundle(), tree=opened.tree, **facts), Stage(STAGED))
+    found = CRUN.arguments(made or planned(opened), start(own or bundle(), tree=opened.tree, **facts), Stage(STAGED))
     assert found is not None
     return found
 
@@ -82,8 +82,8 @@ def variables(document: dict[str, Any]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in document["process"]["env"])
 
 
-def call(action: Action, *argv: str, **facts: Any) -> Call:
-    return Call("/usr/bin/crun", action, "bundle", argv, **facts)
+def call(action: Action, *argv: str, **facts: Any) -> StartCall:
+    return StartCall("/usr/bin/crun", action, "bundle", argv, **facts)
 
 
 def started(made: Command) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def test_a_library_is_bound_read_only_and_without_devices() -> None:
 
 def test_the_places_of_our_own_are_on_a_tmpfs_which_comes_first() -> None:
     made = edited()["mounts"]
-    assert (made[0]["destination"], made[0]["type"]) == (OURS, "tmpfs")
+    assert (made[0]["destination"], made[0]["type"]) == (GPUBIND_DIRECTORY, "tmpfs")
     assert "ro" in made[0]["options"]
 
 
@@ -172,7 +172,7 @@ def test_nothing_optional_is_made_inside_a_bind_of_the_bundles() -> None:
 
 
 def test_a_place_that_cannot_be_made_is_not_asked_for() -> None:
-    here: Spec = {OURS: Dir()}
+    here: Spec = {GPUBIND_DIRECTORY: Dir()}
     assert ICD not in mounts(edited(bundle(is_writable=False), more=here))
     assert ICD in mounts(edited(bundle(is_writable=False), more={**here, ICD: ""}))
     assert LIBCUDA in mounts(edited(bundle(is_writable=False), more=here))
@@ -261,7 +261,8 @@ def test_a_value_that_is_not_utf8_cannot_be_said() -> None:
 
 def test_the_command_runs_a_bundle_of_its_own() -> None:
     own = bundle()
-    made = CRUN.command(call("exec", "ls", "-l", token="7-ab", terminal=True), start(own), make(own))
+    called = call("exec", "ls", "-l", unique_name="7-ab", stdin_is_terminal=True)
+    made = CRUN.start_command(called, start(own), make(own))
     assert made.argv == ("/usr/bin/crun", "run", "--bundle", STAGED_DIRECTORY, "gpubind-7-ab")
     process = started(made)["process"]
     assert (process["args"], process["terminal"]) == (["ls", "-l"], True)
@@ -270,10 +271,10 @@ def test_the_command_runs_a_bundle_of_its_own() -> None:
 
 def test_run_starts_what_the_bundle_runs_and_shell_a_shell() -> None:
     own, made = bundle(), make()
-    assert started(CRUN.command(call("run", "-l"), start(own), made))["process"]["args"] == ["sh", "-l"]
-    assert started(CRUN.command(call("shell"), start(own), made))["process"]["args"] == ["/bin/sh"]
+    assert started(CRUN.start_command(call("run", "-l"), start(own), made))["process"]["args"] == ["sh", "-l"]
+    assert started(CRUN.start_command(call("shell"), start(own), made))["process"]["args"] == ["/bin/sh"]
     bash = start(own, tree=image(glibc(), {"/usr/bin/bash": ""}).tree)
-    assert started(CRUN.command(call("shell", "-l"), bash, made))["process"]["args"] == [
+    assert started(CRUN.start_command(call("shell", "-l"), bash, made))["process"]["args"] == [
         "/bin/bash",
         "-l",
     ]
@@ -281,19 +282,19 @@ def test_run_starts_what_the_bundle_runs_and_shell_a_shell() -> None:
 
 def test_a_word_of_the_command_that_is_not_utf8_cannot_be_said() -> None:
     with pytest.raises(RuntimeLimitError):
-        CRUN.command(call("exec", "\udcff"), start(bundle()), make())
+        CRUN.start_command(call("exec", "\udcff"), start(bundle()), make())
 
 
 def test_the_users_words_stand_where_the_runtime_reads_them() -> None:
     arguments = ("--root", "/r", "--no-pivot", "--pid-file", "/p", "--debug", "--preserve-fds=3")
-    made = CRUN.command(call("exec", "x"), start(bundle(), arguments=arguments), make())
+    made = CRUN.start_command(call("exec", "x"), start(bundle(), arguments=arguments), make())
     options = ("--no-pivot", "--pid-file", "/p", "--preserve-fds=3", "gpubind-ID")
     assert made.argv[1:] == ("--root", "/r", "--debug", "run", "--bundle", STAGED_DIRECTORY, *options)
 
 
 def test_the_beginning_of_an_option_of_run_stands_after_run() -> None:
     begun = start(bundle(), arguments=("--deb", "--de"))  # --debug of crun itself, --detach of `run`
-    made = CRUN.command(call("exec", "x"), begun, make())
+    made = CRUN.start_command(call("exec", "x"), begun, make())
     assert made.argv[1:] == ("--deb", "run", "--bundle", STAGED_DIRECTORY, "--de", "gpubind-ID")
 
 
@@ -301,13 +302,13 @@ def test_the_beginning_of_an_option_of_run_stands_after_run() -> None:
 def test_an_option_of_run_is_known_in_each_of_its_spellings(program: str, option: str) -> None:
     runtime = RUNTIMES[program]
     begun = start(bundle(), arguments=(option, "/p", "--root=/r"))._replace(runtime=runtime)
-    made = runtime.command(call("exec", "x"), begun, make())
+    made = runtime.start_command(call("exec", "x"), begun, make())
     assert made.argv[1:] == ("--root=/r", "run", "--bundle", STAGED_DIRECTORY, option, "/p", "gpubind-ID")
 
 
 def test_what_the_bundle_binds_is_looked_at() -> None:
     own = bundle(mounts=[{"destination": "/data", "type": "bind", "source": "data"}, {"destination": "/proc"}])
-    found = RUNTIMES["runc"].own_mounts(planned(), start(own))
+    found = RUNTIMES["runc"].base_mounts(planned(), start(own))
     assert found is not None
     assert [(bind.source, bind.target) for bind in found.binds] == [("/srv/bundle/data", "/data")]
 

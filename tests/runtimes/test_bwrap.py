@@ -15,14 +15,14 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
-from gpubind.planner.placement import GPUBIND as LAYOUT
-from gpubind.runtimes.bubblewrap.bwrap import BWRAP, FILES
+from gpubind.planner.placement import GPUBIND_LAYOUT as LAYOUT
+from gpubind.runtimes.bubblewrap.bwrap import BWRAP, HOST_FILES
 from gpubind.runtimes.bubblewrap.environment import environment
-from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
+from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, read_options
 from gpubind.runtimes.bubblewrap.root import REBUILD_LIMIT
 from gpubind.runtimes.cmdline.programs import Action
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Call, Stage
+from gpubind.runtimes.runtime import Stage, StartCall
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
 from tests.support.images import glibc, image, sandbox
@@ -236,23 +236,23 @@ def test_a_working_directory_that_the_container_has_is_entered(directory: str) -
     assert made.options[made.options.index("--chdir") + 1] == directory
 
 
-HOSTS_FILES = tuple(map(HostPath, FILES))
+HOSTS_FILES = tuple(map(HostPath, HOST_FILES))
 
 
 @pytest.mark.parametrize(
     ("there", "expected"),
     [
-        ({}, FILES[:3]),
-        ({"/etc/hosts": Link("/nowhere"), "/etc/localtime": Link("../usr/zone"), "/usr/zone": ""}, FILES[:3]),
-        (dict.fromkeys(FILES, ""), FILES[:3]),
-        ({f"/etc/{number}": "" for number in range(REBUILD_LIMIT + 1)}, FILES[:2]),
+        ({}, HOST_FILES[:3]),
+        ({"/etc/hosts": Link("/nowhere"), "/etc/localtime": Link("../usr/zone"), "/usr/zone": ""}, HOST_FILES[:3]),
+        (dict.fromkeys(HOST_FILES, ""), HOST_FILES[:3]),
+        ({f"/etc/{number}": "" for number in range(REBUILD_LIMIT + 1)}, HOST_FILES[:2]),
         ({"/usr/etc/hosts": "", "/etc": Link("usr/etc")}, ("/etc/hosts",)),
     ],
     ids=["none", "links", "files", "large", "linked"],
 )
 def test_files_of_the_hosts_network_are_there_whatever_the_image_has(there: Spec, expected: tuple[str, ...]) -> None:
     made = make(image(glibc(), there), files=HOSTS_FILES)
-    assert tuple(target for _, target in pairs(made, "--ro-bind-try") if target not in FILES[3:]) == expected
+    assert tuple(target for _, target in pairs(made, "--ro-bind-try") if target not in HOST_FILES[3:]) == expected
     assert not {target for _, target in pairs(made, "--symlink")} & set(expected)
 
 
@@ -265,7 +265,7 @@ def test_a_file_that_the_host_lacks_is_the_images_own() -> None:
 def brings(*arguments: str, **facts: Any) -> OwnMounts:
     opened = facts.pop("opened", None) or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
-    found = BWRAP.own_mounts(made, start_by("bwrap", arguments=arguments, tree=opened.tree, **facts))
+    found = BWRAP.base_mounts(made, start_by("bwrap", arguments=arguments, tree=opened.tree, **facts))
     assert found is not None
     return found
 
@@ -298,8 +298,8 @@ def test_the_users_variables_and_what_cannot_be_looked_at_are_said() -> None:
 
 def test_options_are_read_as_bubblewrap_reads_them() -> None:
     given = read_options(("--setenv", "A", "--bind", "--uid", "0", "--clearenv", "--setenv", "B", "1", "--chdir"))
-    assert given == BubblewrapOptions(env=(("B", "1"),), cleared=True)
-    assert read_options(("--size", "--bind", "--tmpfs", "/x")).unseen == ("--tmpfs /x",)
+    assert given == UserBwrapOptions(env=(("B", "1"),), clears_env=True)
+    assert read_options(("--size", "--bind", "--tmpfs", "/x")).unreadable_options == ("--tmpfs /x",)
 
 
 def test_home_and_working_directory_are_there_and_writable() -> None:
@@ -319,8 +319,8 @@ NO_WORDS = RuntimeArguments(())
 
 def started(action: Action, opened: Image, *argv: str, made: RuntimeArguments = NO_WORDS) -> tuple[str, ...]:
     """The command line of a start."""
-    return BWRAP.command(
-        Call("/usr/bin/bwrap", action, "/images/test", argv), start_by("bwrap", tree=opened.tree), made
+    return BWRAP.start_command(
+        StartCall("/usr/bin/bwrap", action, "/images/test", argv), start_by("bwrap", tree=opened.tree), made
     ).argv
 
 

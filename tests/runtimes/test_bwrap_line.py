@@ -10,7 +10,7 @@ from gpubind import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.facts import Image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
-from gpubind.planner.placement import GPUBIND
+from gpubind.planner.placement import GPUBIND_LAYOUT
 from gpubind.runtimes.bubblewrap.root import in_line
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from tests.support.driver import host, kernel, rhel
@@ -29,12 +29,12 @@ def options_of(
     *arguments: str, rooted: bool = True, spec: Optional[Spec] = None, env: tuple[EnvVar, ...] = (), **facts: Any
 ) -> tuple[tuple[str, ...], ...]:
     opened: Optional[Image] = image(glibc(), spec or {}) if rooted else None
-    made = plan(host(rhel(), kernel()), Request(), image=opened, layout=GPUBIND)
+    made = plan(host(rhel(), kernel()), Request(), image=opened, layout=GPUBIND_LAYOUT)
     made = made._replace(env=(*made.env, *env))
     tree = opened.tree if opened else None
     stage = stage_of(facts := {"staged": STAGED, **facts})
     start = start_by("bwrap", **{"arguments": arguments, "tree": tree, **facts})
-    return tuple(option.words for option in PROGRAMS["bwrap"].read(in_line(made, start, stage).options).options)
+    return tuple(option.args for option in PROGRAMS["bwrap"].read(in_line(made, start, stage).options).options)
 
 
 def variable(options: tuple[tuple[str, ...], ...], name: str) -> Optional[str]:

@@ -12,7 +12,7 @@ from gpubind.image.facts import Image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.charliecloud import CH_RUN
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Call, Stage, Start
+from gpubind.runtimes.runtime import Stage, Start, StartCall
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import stage_of, start_by
@@ -27,7 +27,7 @@ def planned(opened: Optional[Image]) -> Plan:
 
 def started(*arguments: str, **facts: Any) -> Start:
     environ = facts.setdefault("environ", {})
-    options = CH_RUN.options_of(arguments, environ)
+    options = CH_RUN.user_option_values(arguments, environ)
     return start_by("ch-run", **{"arguments": arguments, "options": options, **facts})
 
 
@@ -37,7 +37,7 @@ def make(
     opened = opened or image(glibc())
     made = planned(opened)
     stage = stage_of(facts := {"skeleton": HostPath("/cache/skeleton"), **facts})
-    return CH_RUN.words(made._replace(env=(*made.env, *env)), started(*arguments, tree=opened.tree, **facts), stage)
+    return CH_RUN.arguments(made._replace(env=(*made.env, *env)), started(*arguments, tree=opened.tree, **facts), stage)
 
 
 def binds(made: RuntimeArguments) -> list[str]:
@@ -58,7 +58,7 @@ def test_a_directory_of_empty_files_is_bound_before_each_file_onto_its_own() -> 
 
 def test_each_place_that_the_image_lacks_has_an_empty_file() -> None:
     opened = image(glibc())
-    made = CH_RUN.skeleton(planned(opened), started(tree=opened.tree))
+    made = CH_RUN.mount_point_files(planned(opened), started(tree=opened.tree))
     assert "/.gpubind/libs/libcuda.so.1" in made
     assert {"/.gpubind/libs/libcuda.so.1"} <= {bind.target for bind in make().binds}
 
@@ -82,7 +82,7 @@ def test_a_link_of_the_images_is_followed_in_the_image() -> None:
 
 
 def test_the_driver_is_said_to_have_no_place_where_the_image_would_be_written() -> None:
-    for facts in ({"version": (0, 31)}, {"options": CH_RUN.options_of(["--write"], {})}):
+    for facts in ({"version": (0, 31)}, {"options": CH_RUN.user_option_values(["--write"], {})}):
         with pytest.raises(RuntimeLimitError) as caught:
             make(**facts)
         assert (caught.value.code, caught.value.where) == ("no-place", "/.gpubind/libs/libcuda.so")
@@ -95,7 +95,7 @@ def test_what_an_overlay_hides_is_named() -> None:
     assert (caught.value.code, caught.value.where) == ("hidden-path", "/srv/home/u/.cache/s/.gpubind")
     for name, where in (("/srv/ct/x", "/srv"), ("ct/x", "/srv")):
         with pytest.raises(RuntimeLimitError, match="would not find"):
-            CH_RUN.command(Call("ch-run", "exec", name, ("true",)), started(working_directory=where), make())
+            CH_RUN.start_command(StartCall("ch-run", "exec", name, ("true",)), started(working_directory=where), make())
 
 
 def test_a_source_with_a_colon_is_refused_and_named() -> None:
@@ -140,7 +140,7 @@ def test_the_users_own_variable_wins_and_others_are_taken_away() -> None:
     (("--set-env=CUDA_VISIBLE_DEVICES=1",), True), (("--unset-e=*", "--set-env=A=1"), True), ((), False),
 ])  # fmt: skip
 def test_unset_env_takes_patterns(arguments: tuple[str, ...], overridden: bool) -> None:
-    assert CH_RUN.overrides(started(*arguments), "CUDA_VISIBLE_DEVICES") is overridden
+    assert CH_RUN.hides_caller_variable(started(*arguments), "CUDA_VISIBLE_DEVICES") is overridden
 
 
 def test_the_last_of_set_env_and_unset_env_takes_effect() -> None:
@@ -149,7 +149,7 @@ def test_the_last_of_set_env_and_unset_env_takes_effect() -> None:
 
 def test_what_unset_env_removes_is_not_the_callers() -> None:
     environ = {"LD_LIBRARY_PATH": "/host", "LD_PRELOAD": "/x.so", "PATH": "/usr/bin"}
-    found = CH_RUN.own_mounts(planned(None), started("--unset-env=LD_*", environ=environ))
+    found = CH_RUN.base_mounts(planned(None), started("--unset-env=LD_*", environ=environ))
     assert found is not None
     assert [variable.name for variable in found.env] == ["PATH"]
 
@@ -176,7 +176,7 @@ def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() 
 
 
 def test_without_an_image_only_our_own_directory_has_a_place() -> None:
-    made = CH_RUN.words(planned(None), started(), Stage({ContainerPath(ICD): HostPath("/cache/icd.json")}))
+    made = CH_RUN.arguments(planned(None), started(), Stage({ContainerPath(ICD): HostPath("/cache/icd.json")}))
     assert {bind.target.split("/")[1] for bind in made.binds} == {".gpubind"}
 
 
@@ -184,15 +184,15 @@ def test_without_an_image_only_our_own_directory_has_a_place() -> None:
 def test_the_hosts_tmp_is_the_containers_so_nothing_else_is_bound_below_it(source: str, why: list[str]) -> None:
     made = planned(None)
     mount = made.mounts[0]._replace(source=HostPath(source), target=ContainerPath("/tmp/mps"), required=False)
-    found = CH_RUN.words(made._replace(mounts=(mount,)), started())
+    found = CH_RUN.arguments(made._replace(mounts=(mount,)), started())
     assert not any("/tmp/mps" in bind for bind in binds(found))
     assert [finding.where for finding in found.findings if "ch-run binds the host's own" in (finding.why or "")] == why
 
 
 def test_a_user_is_named_for_ch_run_does_not_start_without() -> None:
     opened = image(glibc())
-    call = Call("/usr/bin/ch-run", "exec", "/images/x", ("true",))
-    made = CH_RUN.command(call, started("-v", home="/home/me", tree=opened.tree), make("-v"))
+    call = StartCall("/usr/bin/ch-run", "exec", "/images/x", ("true",))
+    made = CH_RUN.start_command(call, started("-v", home="/home/me", tree=opened.tree), make("-v"))
     assert made.environ["USER"] == "me"
     assert made.argv[:2] == ("/usr/bin/ch-run", "-v")
     assert made.argv[-3:] == ("/images/x", "--", "true")

@@ -15,16 +15,16 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import Image, read_image
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
-from gpubind.planner.placement import GPUBIND, cdi_layout
+from gpubind.planner.placement import GPUBIND_LAYOUT, cdi_layout
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.programs import Action
-from gpubind.runtimes.cmdline.reader import Trouble
+from gpubind.runtimes.cmdline.reader import ParseFailure
 from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, RuntimeArguments
-from gpubind.runtimes.engines.engines import DOCKER, INITS, NERDCTL, PODMAN, mount_word
-from gpubind.runtimes.engines.options import read_env_file, users_mounts
+from gpubind.runtimes.engines.engines import DOCKER, INIT_PROGRAMS, NERDCTL, PODMAN, mount_word
+from gpubind.runtimes.engines.options import read_env_file, user_mounts
 from gpubind.runtimes.engines.remote import remote_docker
-from gpubind.runtimes.runtime import Call, Command, Stage, Start
+from gpubind.runtimes.runtime import Command, Stage, Start, StartCall
 from tests.support import starts
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
@@ -49,7 +49,7 @@ def begun(program: str, *arguments: str, **facts: Any) -> Start:
 
 
 def planned(opened: Optional[Image] = PLAIN, **asked: Any) -> Plan:
-    layout = GPUBIND if opened is not None else cdi_layout("x86_64")
+    layout = GPUBIND_LAYOUT if opened is not None else cdi_layout("x86_64")
     return plan(host(rhel(), kernel()), Request(**asked), image=opened, layout=layout)
 
 
@@ -64,8 +64,8 @@ def values(made: RuntimeArguments, option: str) -> list[str]:
 
 
 def started(start: Start, action: Action, name: str, *argv: str, opened: Image = PLAIN) -> Command:
-    call = Call(f"/usr/bin/{start.runtime.name}", action, name, argv)
-    return start.runtime.command(
+    call = StartCall(f"/usr/bin/{start.runtime.name}", action, name, argv)
+    return start.runtime.start_command(
         call, start._replace(tree=opened.tree), RuntimeArguments(("--env", "OURS=1"), unset=("GONE",))
     )
 
@@ -125,7 +125,7 @@ def test_without_an_image_nothing_takes_the_place_of_its_variables(program: str)
     assert dict(made.env) == {"NVIDIA_VISIBLE_DEVICES": "void"}
     assert any(",target=/usr/lib/x86_64-linux-gnu/libcuda.so.1,readonly" in word for word in values(made, "--mount"))
     assert [finding.code for finding in made.findings] == ["image-unknown"]
-    start = begun(program, machine="x86_64")
+    start = begun(program, architecture="x86_64")
     assert start.runtime.layout(start, is_blind=True) == cdi_layout("x86_64")
 
 
@@ -142,8 +142,10 @@ def test_the_users_own_value_is_never_said_anew(program: str) -> None:
         begun(program, env_files={"CUDA_VISIBLE_DEVICES": "1"}),
     ):
         assert "CUDA_VISIBLE_DEVICES" not in dict(make(start, gpus="1").env)
-        assert DOCKER.overrides(start, "CUDA_VISIBLE_DEVICES")
-    assert not DOCKER.overrides(begun(program, environ={"CUDA_VISIBLE_DEVICES": "1"}), "CUDA_VISIBLE_DEVICES")
+        assert DOCKER.hides_caller_variable(start, "CUDA_VISIBLE_DEVICES")
+    assert not DOCKER.hides_caller_variable(
+        begun(program, environ={"CUDA_VISIBLE_DEVICES": "1"}), "CUDA_VISIBLE_DEVICES"
+    )
 
 
 @BOTH
@@ -176,7 +178,7 @@ def test_what_is_handed_on_is_counted_as_the_caller_counts(program: str) -> None
     ("podman", {"CONTAINER_HOST": "ssh://node7/run/x.sock"}), ("podman", {"CONTAINER_CONNECTION": "node7"}),
 ])  # fmt: skip
 def test_a_daemon_on_another_machine_is_refused(program: str, environ: dict[str, str]) -> None:
-    place = RUNTIMES[program].remote(environ, NO_FILES.get, {})
+    place = RUNTIMES[program].remote_daemon(environ, NO_FILES.get, {})
     assert place == "=".join(*environ.items())
     with pytest.raises(RuntimeLimitError, match="remote-engine"):
         make(begun(program, remote=place))
@@ -184,9 +186,9 @@ def test_a_daemon_on_another_machine_is_refused(program: str, environ: dict[str,
 
 def test_neither_reads_the_others_variables() -> None:
     dockers = {"DOCKER_HOST": "ssh://node7", "DOCKER_CONTEXT": "node7"}
-    assert RUNTIMES["podman"].remote(dockers, NO_FILES.get, {}) is None
+    assert RUNTIMES["podman"].remote_daemon(dockers, NO_FILES.get, {}) is None
     podmans = {"CONTAINER_HOST": "ssh://node7", "CONTAINER_CONNECTION": "node7"}
-    assert RUNTIMES["docker"].remote(podmans, NO_FILES.get, {}) is None
+    assert RUNTIMES["docker"].remote_daemon(podmans, NO_FILES.get, {}) is None
 
 
 def test_a_daemon_behind_a_socket_of_this_machine_is_not_remote() -> None:
@@ -236,7 +238,7 @@ def test_a_context_counts_that_docker_itself_was_told_to_use(
     environ: dict[str, str], current: str, remote: Optional[str]
 ) -> None:
     files = contexts("/home/me/.docker", current, node7="ssh://node7", rootless="unix:///run/user/1000/docker.sock")
-    assert RUNTIMES["docker"].remote({"HOME": "/home/me", **environ}, files.get, {}) == remote
+    assert RUNTIMES["docker"].remote_daemon({"HOME": "/home/me", **environ}, files.get, {}) == remote
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"currentContext": 7}', '{"currentContext": ""}'])
@@ -246,7 +248,7 @@ def test_a_configuration_of_dockers_that_names_no_context_changes_nothing(text: 
 
 def test_podman_knows_no_contexts_of_dockers() -> None:
     files = contexts("/h/.docker", "node7", node7="ssh://node7")
-    assert RUNTIMES["podman"].remote({"HOME": "/h"}, files.get, {}) is None
+    assert RUNTIMES["podman"].remote_daemon({"HOME": "/h"}, files.get, {}) is None
 
 
 SOCKET = "unix:///run/user/1000/docker.sock"
@@ -275,7 +277,7 @@ def test_an_option_of_the_programs_own_counts_before_its_variable(
 ) -> None:
     files = contexts("/h/.docker", "node7", node7="ssh://node7", rootless=SOCKET)
     files.update(contexts("/h/other", "far", far="ssh://far"))
-    assert RUNTIMES[program].remote({"HOME": "/h", **environ}, files.get, own) == remote
+    assert RUNTIMES[program].remote_daemon({"HOME": "/h", **environ}, files.get, own) == remote
 
 
 HOSTILE = (
@@ -349,8 +351,8 @@ def test_what_the_user_mounts_counts(program: str) -> None:
 def test_places_of_the_users_are_read_as_the_programs_read_them() -> None:
     arguments = ("-v", "name:/a", "-v/b", "--mount", '"type=bind","source=/s,t",dst=/c/', "--tmpfs=/d:size=1m")
     start = begun("docker", *arguments, "--volume=./rel:/e:ro", working_directory="/here")
-    assert [bind.target for bind in users_mounts(start)] == ["/a", "/b", "/e", "/c", "/d"]
-    found = DOCKER.own_mounts(planned(), start)
+    assert [bind.target for bind in user_mounts(start)] == ["/a", "/b", "/e", "/c", "/d"]
+    found = DOCKER.base_mounts(planned(), start)
     assert found.binds == (
         UserBind(HostPath("/here/rel"), ContainerPath("/e")),
         UserBind(HostPath("/s,t"), ContainerPath("/c")),
@@ -388,7 +390,7 @@ def test_exec_starts_the_command_itself(program: str) -> None:
 
 @BOTH
 def test_run_starts_the_images_entrypoint_and_shell_a_shell(program: str) -> None:
-    start = begun(program, inits=INITS, has_terminal=True)
+    start = begun(program, inits=INIT_PROGRAMS, has_terminal=True)
     run = started(start, "run", "ubuntu", "a").argv
     assert list(run[2:]) == ["--rm", "--interactive", "--tty", "--tmpfs", "/dev/shm", "--env", "OURS=1", "ubuntu", "a"]
     shell = started(start, "shell", "ubuntu").argv
@@ -400,13 +402,13 @@ def test_run_starts_the_images_entrypoint_and_shell_a_shell(program: str) -> Non
 @BOTH
 def test_each_default_can_be_taken_back(program: str) -> None:
     own = ["--rm=false", "-i=false", "--tty=false", "--init=false", "--shm-size=1g"]
-    made = started(begun(program, *own, inits=INITS, has_terminal=True), "exec", "ubuntu", "true").argv
+    made = started(begun(program, *own, inits=INIT_PROGRAMS, has_terminal=True), "exec", "ubuntu", "true").argv
     assert list(made[2:9]) == ["--entrypoint", "", *own]
     assert "--rm" not in started(begun(program, "--restart=always"), "exec", "x", "true").argv
     assert not {"-i", "--interactive", "--tty"} & set(
         started(begun(program, "-d", has_terminal=True), "exec", "x", "y").argv
     )
-    assert "--init" not in started(begun(program, "--pid=host", inits=INITS), "exec", "x", "y").argv
+    assert "--init" not in started(begun(program, "--pid=host", inits=INIT_PROGRAMS), "exec", "x", "y").argv
 
 
 @BOTH
@@ -476,11 +478,11 @@ def test_a_docker_that_is_podmans_is_podman() -> None:
 @BOTH
 def test_options_are_read_by_the_programs_own_table(program: str) -> None:
     words = ("-it", "-eA=1", "--env=B=x=y", "-e", "HOME", "-e", "NONE", "--net", "host")
-    given = RUNTIMES[program].options_of(words, {"HOME": "/h"})
+    given = RUNTIMES[program].user_option_values(words, {"HOME": "/h"})
     assert dict(given.env) == {"A": "1", "B": "x=y", "HOME": "/h"}
     assert (given.has("interactive"), given.has("tty"), given.all("net")) == (True, True, ("host",))
-    assert RUNTIMES[program].line_of(("--volume",)).trouble == Trouble("no-value", 0)
-    assert RUNTIMES[program].line_of(("--nonsense", "x")).skipped == (Trouble("unknown", 0),)
+    assert RUNTIMES[program].parse_user_options(("--volume",)).error == ParseFailure("no-value", 0)
+    assert RUNTIMES[program].parse_user_options(("--nonsense", "x")).skipped_errors == (ParseFailure("unknown", 0),)
 
 
 def test_a_file_of_variables_is_read_to_the_letter() -> None:
@@ -490,7 +492,7 @@ def test_a_file_of_variables_is_read_to_the_letter() -> None:
 
 def test_what_the_user_says_of_search_paths_is_known() -> None:
     start = begun("docker", "-e", "LD_LIBRARY_PATH=/u", "-e", "PATH=/p", "-e", "LD_PRELOAD=/l.so", "-w", "/work")
-    found = DOCKER.own_mounts(planned(), start)
+    found = DOCKER.base_mounts(planned(), start)
     assert [(v.name, v.op, v.value) for v in found.env] == [
         ("LD_LIBRARY_PATH", "prepend", "/u"), ("LD_PRELOAD", "set", "/l.so"), ("PATH", "set", "/p:/.gpubind/bin"),
     ]  # fmt: skip

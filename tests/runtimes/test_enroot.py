@@ -17,10 +17,10 @@ from gpubind.launch.caller import begin
 from gpubind.memo.trace import CallersEnviron
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes import RUNTIMES, enroot_files
-from gpubind.runtimes.cmdline.reader import Options, Trouble
+from gpubind.runtimes.cmdline.reader import ParseFailure, UserOptionValues
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.enroot import ENROOT, FILE, NODE, PLACE
-from gpubind.runtimes.runtime import Call, Start
+from gpubind.runtimes.runtime import Start, StartCall
 from tests.support.commands import HOST, gpubind
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
@@ -47,7 +47,7 @@ def start(*arguments: str, files: dict[str, str] | None = None, **facts: Any) ->
 
 
 def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:
-    return ENROOT.words(planned(*env), start(*arguments, **facts))
+    return ENROOT.arguments(planned(*env), start(*arguments, **facts))
 
 
 def mounts(made: RuntimeArguments) -> list[str]:
@@ -163,8 +163,8 @@ def test_a_value_that_enroot_would_change_is_refused(value: str) -> None:
 def environ_of(*arguments: str, environ: dict[str, str], **facts: Any) -> tuple[str | None, str | None]:
     """NVIDIA_VISIBLE_DEVICES for the hook, and in the container."""
     made = start(*arguments, environ=environ, **facts)
-    words = ENROOT.words(planned(), made)
-    line = ENROOT.command(Call("/usr/bin/enroot", "exec", "mine", ("x",)), made, words)
+    words = ENROOT.arguments(planned(), made)
+    line = ENROOT.start_command(StartCall("/usr/bin/enroot", "exec", "mine", ("x",)), made, words)
     inside = {**enroot_files.container_variables(line.environ, {}, "", {}), **made.user.options.env, **dict(words.env)}
     return line.environ.get("NVIDIA_VISIBLE_DEVICES"), inside.get("NVIDIA_VISIBLE_DEVICES")
 
@@ -183,7 +183,7 @@ def test_the_plan_takes_the_place_of_enroots_hook_and_the_container_keeps_its_va
 
 def test_without_libcuda_in_the_plan_the_hook_stays() -> None:
     made = start(environ={"NVIDIA_VISIBLE_DEVICES": "all"})
-    line = ENROOT.command(Call("enroot", "exec", "mine", ("x",)), made, RuntimeArguments(()))
+    line = ENROOT.start_command(StartCall("enroot", "exec", "mine", ("x",)), made, RuntimeArguments(()))
     assert line.environ["NVIDIA_VISIBLE_DEVICES"] == "all"
 
 
@@ -206,10 +206,12 @@ def test_32_bit_libraries_come_where_the_hook_would_bring_them(
 
 def test_the_callers_variable_for_the_hook_chooses_and_others_stay_outside() -> None:
     environ = {"NVIDIA_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "1"}
-    assert not ENROOT.overrides(start(environ=environ), "NVIDIA_VISIBLE_DEVICES")
-    assert ENROOT.overrides(start(environ=environ), "CUDA_VISIBLE_DEVICES")
-    assert not ENROOT.overrides(start("-e", "CUDA_VISIBLE_DEVICES", environ=environ), "CUDA_VISIBLE_DEVICES")
-    assert not ENROOT.overrides(start(environ=environ), "ROCR_VISIBLE_DEVICES")
+    assert not ENROOT.hides_caller_variable(start(environ=environ), "NVIDIA_VISIBLE_DEVICES")
+    assert ENROOT.hides_caller_variable(start(environ=environ), "CUDA_VISIBLE_DEVICES")
+    assert not ENROOT.hides_caller_variable(
+        start("-e", "CUDA_VISIBLE_DEVICES", environ=environ), "CUDA_VISIBLE_DEVICES"
+    )
+    assert not ENROOT.hides_caller_variable(start(environ=environ), "ROCR_VISIBLE_DEVICES")
 
 
 def test_a_choice_that_stays_outside_is_a_finding_and_one_that_is_passed_is_none() -> None:
@@ -229,8 +231,8 @@ def test_the_users_options_stand_before_ours_and_the_command_after_the_name() ->
         ("run", (), ("mine",)),
         ("shell", ("-c", "x"), ("mine", made.shell, "-c", "x")),
     ):
-        call = Call("/usr/bin/enroot", action, "mine", argv)  # type: ignore[arg-type]
-        line = ENROOT.command(call, made, RuntimeArguments(("--mount", "/a:/b")))
+        call = StartCall("/usr/bin/enroot", action, "mine", argv)  # type: ignore[arg-type]
+        line = ENROOT.start_command(call, made, RuntimeArguments(("--mount", "/a:/b")))
         assert line.argv == ("/usr/bin/enroot", "start", "--rw", "--mount", "/a:/b", *end)
 
 
@@ -248,9 +250,9 @@ def test_the_users_options_stand_before_ours_and_the_command_after_the_name() ->
 def test_options_are_whole_and_only_a_long_one_has_a_value_in_its_word(
     words: tuple[str, ...], trouble: str | None
 ) -> None:
-    line = ENROOT.line_of(words)
-    found = [*line.skipped, *([line.trouble] if line.trouble is not None else [])]
-    assert found == ([Trouble(trouble, 0)] if trouble else [])  # type: ignore[arg-type]
+    line = ENROOT.parse_user_options(words)
+    found = [*line.skipped_errors, *([line.error] if line.error is not None else [])]
+    assert found == ([ParseFailure(trouble, 0)] if trouble else [])  # type: ignore[arg-type]
 
 
 # Its settings, and its containers.
@@ -284,7 +286,7 @@ def test_a_name_is_that_of_a_container_and_a_squashfs_file_takes_precedence(
     (tmp_path / "here").mkdir()
     (tmp_path / "file").write_bytes(b"hsqs")
     for word, place in (("mine", "/d/mine"), ("here", "/d/here"), ("a:b", "/d/a:b"), ("./here", None), ("file", None)):
-        assert ENROOT.stored_image(native_reference(word, RUNTIMES["enroot"]), Options(), environ, {}) == place
+        assert ENROOT.stored_image(native_reference(word, RUNTIMES["enroot"]), UserOptionValues(), environ, {}) == place
 
 
 def test_a_start_by_name_is_planned_for_the_containers_own_files(tmp_path: Path) -> None:
@@ -319,9 +321,12 @@ def test_a_start_asks_only_for_the_variables_that_it_needs() -> None:
     environ = CallersEnviron({"HOME": "/h", "ENROOT_RESTRICT_DEV": "y", "OTHER": "1"}, heard)
     texts = {CONF: "ENROOT_DATA_PATH $ROOM/x\n", "/etc/enroot/environ.d/a.env": "A=${B}\n"}
     made = start("-e", "C", environ=environ, texts=texts, uid=7)
-    words = ENROOT.words(planned(), made)
-    ENROOT.command(Call("enroot", "exec", "mine", ("x",)), made, words)
-    assert ENROOT.stored_image(native_reference("mine", RUNTIMES["enroot"]), Options(), environ, texts) == "/x/mine"
+    words = ENROOT.arguments(planned(), made)
+    ENROOT.start_command(StartCall("enroot", "exec", "mine", ("x",)), made, words)
+    assert (
+        ENROOT.stored_image(native_reference("mine", RUNTIMES["enroot"]), UserOptionValues(), environ, texts)
+        == "/x/mine"
+    )
     assert {"ENROOT_RESTRICT_DEV", "ENROOT_DATA_PATH", "ROOM", "B", "C"} <= heard.names
     assert "OTHER" not in heard.names
 
@@ -338,7 +343,7 @@ def test_the_files_of_the_site_and_the_user_are_read_in_enroots_order(tmp_path: 
 
 def test_what_a_container_has_besides_the_plan() -> None:
     made = with_facts(start_by("enroot"), environ={"HOME": "/h"})
-    binds = {bind.target for bind in ENROOT.own_mounts(planned(), made).binds}
+    binds = {bind.target for bind in ENROOT.base_mounts(planned(), made).binds}
     assert binds == {"/dev", "/proc", "/sys"}
     conf = start("--conf", "a.sh", "-e", "PATH=/p")
-    assert ENROOT.own_mounts(planned(), conf).unseen == ("--conf=a.sh",)
+    assert ENROOT.base_mounts(planned(), conf).unseen == ("--conf=a.sh",)

@@ -11,7 +11,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Request
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.nspawn import SYSTEMD_NSPAWN, escaped
-from gpubind.runtimes.runtime import Call
+from gpubind.runtimes.runtime import StartCall
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start_by
@@ -21,9 +21,9 @@ def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **fact
     opened = image(glibc(), sandbox(script) if script else {})
     made = plan(host(rhel(), kernel()), Request(), image=opened)
     environ = facts.setdefault("environ", {})
-    options = SYSTEMD_NSPAWN.options_of(arguments, environ)
+    options = SYSTEMD_NSPAWN.user_option_values(arguments, environ)
     start = start_by("systemd-nspawn", **{"arguments": arguments, "options": options, "uid": 0, **facts})
-    return SYSTEMD_NSPAWN.words(made._replace(env=(*made.env, *env)), start)
+    return SYSTEMD_NSPAWN.arguments(made._replace(env=(*made.env, *env)), start)
 
 
 def test_files_are_read_only_and_nodes_are_not() -> None:
@@ -58,8 +58,8 @@ def test_the_search_paths_are_whole() -> None:
 
 
 def test_a_variable_named_without_a_value_is_the_callers() -> None:
-    assert SYSTEMD_NSPAWN.options_of(["-E", "A", "--setenv=B"], {"A": "1"}).env == {"A": "1"}
-    assert SYSTEMD_NSPAWN.overrides(start_by("systemd-nspawn", environ={"A": "1"}), "A")
+    assert SYSTEMD_NSPAWN.user_option_values(["-E", "A", "--setenv=B"], {"A": "1"}).env == {"A": "1"}
+    assert SYSTEMD_NSPAWN.hides_caller_variable(start_by("systemd-nspawn", environ={"A": "1"}), "A")
 
 
 def test_the_users_own_variable_wins() -> None:
@@ -88,17 +88,17 @@ def test_only_root_starts_it() -> None:
 
 
 def test_options_end_before_the_command() -> None:
-    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", ("-x",))
-    made = SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", arguments=("--uuid=1",)), make())
+    call = StartCall("/usr/bin/systemd-nspawn", "exec", "/images/x", ("-x",))
+    made = SYSTEMD_NSPAWN.start_command(call, start_by("systemd-nspawn", arguments=("--uuid=1",)), make())
     assert made.argv[:4] == ("/usr/bin/systemd-nspawn", "-q", "--machine=gpubind-ID", "--uuid=1")
     assert made.argv[-3:] == ("--directory=/images/x", "--", "-x")
 
 
 def test_two_containers_of_one_image_have_names_of_their_own() -> None:
-    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", ("true",), "7-a1")
-    assert "--machine=gpubind-7-a1" in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn"), make()).argv
-    options = SYSTEMD_NSPAWN.options_of(["-M", "mine"], {})
-    started = SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", options=options), make())
+    call = StartCall("/usr/bin/systemd-nspawn", "exec", "/images/x", ("true",), "7-a1")
+    assert "--machine=gpubind-7-a1" in SYSTEMD_NSPAWN.start_command(call, start_by("systemd-nspawn"), make()).argv
+    options = SYSTEMD_NSPAWN.user_option_values(["-M", "mine"], {})
+    started = SYSTEMD_NSPAWN.start_command(call, start_by("systemd-nspawn", options=options), make())
     assert "--machine=gpubind-7-a1" not in started.argv
 
 

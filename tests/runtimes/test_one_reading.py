@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gpubind.errors import UsageError
 from gpubind.launch.wrap.command import Wrapped, arguments_of, own_options, parse_command
 from gpubind.runtimes import WRAPPED
-from gpubind.runtimes.cmdline.programs import PROGRAMS, StartCommand
-from gpubind.runtimes.cmdline.reader import Trouble
+from gpubind.runtimes.cmdline.programs import PROGRAMS, StartSubcommand
+from gpubind.runtimes.cmdline.reader import ParseFailure
 from gpubind.runtimes.cmdline.values import parse_list, parse_map
 
 IMAGE, COMMAND = "./image", "true"
@@ -26,7 +26,7 @@ READ = [name for name in WRAPPED if name in PROGRAMS]
 VALUES = ("/a:/b", "A=b", "A", "CUDA*", "--", "-x", "", "overlay", "1", "false", "/")
 
 
-def start_of(runtime: str) -> StartCommand:
+def start_of(runtime: str) -> StartSubcommand:
     return PROGRAMS[runtime].start("exec")
 
 
@@ -50,7 +50,7 @@ def lines(draw: st.DrawFn, runtime: str) -> list[str]:
 
 def wrapped_of(runtime: str, words: list[str]) -> Wrapped | None:
     """Return what `wrap` makes of a start with the options *words*; None where it refuses it, or passes it through."""
-    image = [] if start_of(runtime).shape in ("bundle", "rootfs") else [IMAGE]
+    image = [] if start_of(runtime).operands in ("bundle", "rootfs") else [IMAGE]
     line = [*ASKS.get(runtime, ()), *words, *ROOTS.get(runtime, ()), *image, COMMAND]
     try:
         return parse_command([runtime, *subcommand_of(runtime), *line])
@@ -65,11 +65,11 @@ def test_wrap_and_what_a_container_brings_read_the_same_options(runtime: str, da
     wrapped = wrapped_of(runtime, data.draw(lines(runtime)))
     if wrapped is None:
         return
-    read = WRAPPED[runtime].options_of(arguments_of(wrapped), {})
-    line = WRAPPED[runtime].line_of(arguments_of(wrapped))
-    assert (line.skipped, line.others, line.end, line.trouble) == ((), (), len(line.words), None)
-    gpu_flags = {option.at for option in wrapped.gpus.flags}
-    users = [option for option in wrapped.options if option.at not in gpu_flags]
+    read = WRAPPED[runtime].user_option_values(arguments_of(wrapped), {})
+    line = WRAPPED[runtime].parse_user_options(arguments_of(wrapped))
+    assert (line.skipped_errors, line.operand_indexes, line.insert_index, line.error) == ((), (), len(line.argv), None)
+    gpu_flags = {option.position for option in wrapped.gpus.flags}
+    users = [option for option in wrapped.options if option.position not in gpu_flags]
     for name in {option.name for option in users}:
         values = [option.value for option in users if option.name == name]
         lists = [element for value in values for element in parse_list(value)]
@@ -110,17 +110,17 @@ def test_a_value_that_looks_like_the_end_of_the_options_is_a_value(words: tuple[
 def test_backend_arguments_are_read_by_the_programs_rules(
     runtime: str, words: tuple[str, ...], name: str, value: str
 ) -> None:
-    assert WRAPPED[runtime].options_of(words, {}).all(name) == (value,)
+    assert WRAPPED[runtime].user_option_values(words, {}).all(name) == (value,)
 
 
 @pytest.mark.parametrize(("runtime", "words"), [("proot", ("--bind", "/a:/b")), ("udocker", ("-e", "-x"))])
 def test_an_option_that_its_program_refuses_without_a_value_is_refused(runtime: str, words: tuple[str, ...]) -> None:
-    assert WRAPPED[runtime].line_of(words).trouble == Trouble("no-value", 0)
+    assert WRAPPED[runtime].parse_user_options(words).error == ParseFailure("no-value", 0)
     with pytest.raises(UsageError):
         own_options(runtime, "exec", (*words, "img", "cmd"))
 
 
 @pytest.mark.parametrize("runtime", READ)
 def test_the_end_of_the_options_is_not_an_option(runtime: str) -> None:
-    line = WRAPPED[runtime].line_of(("--",))
-    assert line.skipped or line.end == 0
+    line = WRAPPED[runtime].parse_user_options(("--",))
+    assert line.skipped_errors or line.insert_index == 0

@@ -10,10 +10,10 @@ import pytest
 from gpubind import open_runtime, plan, words
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
-from gpubind.runtimes.cmdline.reader import Trouble
+from gpubind.runtimes.cmdline.reader import ParseFailure
 from gpubind.runtimes.edits import RuntimeArguments
 from gpubind.runtimes.proot import PROOT
-from gpubind.runtimes.runtime import Call, Prepared
+from gpubind.runtimes.runtime import PreparedStart, StartCall
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import stage_of, start_by
@@ -30,7 +30,7 @@ def planned(script: str = "") -> Plan:
 def make(*, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:
     made = planned(script)
     stage = stage_of(facts)
-    return PROOT.words(made._replace(env=(*made.env, *env)), start_by("proot", **facts), stage)
+    return PROOT.arguments(made._replace(env=(*made.env, *env)), start_by("proot", **facts), stage)
 
 
 def test_files_are_bound_and_nodes_need_nothing() -> None:
@@ -73,7 +73,7 @@ def test_variables_stand_in_proots_own_environment() -> None:
     env = (EnvVar("A", "set", "1", None, "gpus"), EnvVar("B", "unset", None, None, "gpus"))
     start = start_by("proot", environ={"B": "2", "C": "3"}, working_directory="/nowhere")
     made = make(environ=start.caller.environ, env=env)
-    ran = PROOT.command(Call("/usr/bin/proot", "exec", "/images/x", ("true",)), start, made)
+    ran = PROOT.start_command(StartCall("/usr/bin/proot", "exec", "/images/x", ("true",)), start, made)
     assert ran.argv[:5] == ("/usr/bin/proot", "-R", "/images/x", "-w", "/")
     assert ran.argv[-1] == "true"
     assert {name: ran.environ.get(name) for name in "ABC"} == {"A": "1", "B": None, "C": "3"}
@@ -82,7 +82,7 @@ def test_variables_stand_in_proots_own_environment() -> None:
 def test_the_printed_words_hold_the_variables() -> None:
     start = start_by("proot", environ={"B": "2"})
     made = make(environ=start.caller.environ, env=(EnvVar("B", "unset", None, None, "gpus"),))
-    text = PROOT.render("proot", Prepared(made, start, host(rhel(), kernel()), planned()))
+    text = PROOT.render("proot", PreparedStart(made, start, host(rhel(), kernel()), planned()))
     assert text.startswith("env --unset=B ")
     assert " LD_LIBRARY_PATH=/.gpubind/libs " in text
     assert " proot -b " in text
@@ -92,21 +92,21 @@ def test_a_container_starts_where_the_caller_is_if_it_has_that_directory() -> No
     opened = image(glibc(), {"/data/x": ""})
     for here, there in (("/home/me/x", "/home/me/x"), ("/data", "/data"), ("/scratch", "/"), ("/tmp/a", "/tmp/a")):
         start = start_by("proot", environ={"HOME": "/home/me"}, working_directory=here, tree=opened.tree)
-        made = PROOT.command(Call("proot", "shell", "/i", ()), start, RuntimeArguments(()))
+        made = PROOT.start_command(StartCall("proot", "shell", "/i", ()), start, RuntimeArguments(()))
         assert made.argv[:5] == ("proot", "-R", "/i", "-w", there)
 
 
 def test_options_are_read_as_proot_reads_them() -> None:
-    options = PROOT.options_of(["-b", "/a:/b", "--bind=/c", "-0", "-w", "/d"], {})
+    options = PROOT.user_option_values(["-b", "/a:/b", "--bind=/c", "-0", "-w", "/d"], {})
     assert options.all("bind") == ("/a:/b", "/c")
     assert options.last("cwd") == "/d"
-    assert PROOT.line_of(["-b"]).trouble == Trouble("no-value", 0)
-    assert PROOT.line_of(["/image"]).others == (0,)
+    assert PROOT.parse_user_options(["-b"]).error == ParseFailure("no-value", 0)
+    assert PROOT.parse_user_options(["/image"]).operand_indexes == (0,)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_the_callers_home_is_in_the_container_where_it_is_a_directory(is_there: bool) -> None:
     directories = frozenset(["/data/u"] if is_there else [])
     begun = start_by("proot", environ={"HOME": "/data/u"}, directories=directories)
-    binds = PROOT.own_mounts(planned(), begun).binds
+    binds = PROOT.base_mounts(planned(), begun).binds
     assert (("/data/u", "/data/u") in [(bind.source, bind.target) for bind in binds]) == is_there

@@ -8,20 +8,22 @@ from hypothesis import strategies as st
 
 from gpubind.runtimes.cmdline import programs
 from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import PFLAG, Line, Trouble, read_options, table
-from gpubind.runtimes.cmdline.values import map_word, parse_bool, parse_list, parse_map
+from gpubind.runtimes.cmdline.reader import PFLAG, ParsedCommandLine, ParseFailure, parse_option_table, parse_options
+from gpubind.runtimes.cmdline.values import format_map, parse_bool, parse_list, parse_map
 from tests.support.golden import assert_listed
 
-KNOWN = table("clean/e contain/c bind/B= pwd= no-mount= env=")
+KNOWN = parse_option_table("clean/e contain/c bind/B= pwd= no-mount= env=")
 
 
-def read(words: list[str]) -> Line:
+def read(words: list[str]) -> ParsedCommandLine:
     """Return the options in *words*, stepping over what cannot be read."""
-    return read_options(PFLAG, KNOWN, words, 0, lambda trouble: trouble.at + 1 if trouble.kind != "no-value" else None)
+    return parse_options(
+        PFLAG, KNOWN, words, 0, lambda trouble: trouble.position + 1 if trouble.kind != "no-value" else None
+    )
 
 
-def rest(line: Line) -> list[str]:
-    return [line.words[at] for at in line.others]
+def rest(line: ParsedCommandLine) -> list[str]:
+    return [line.argv[at] for at in line.operand_indexes]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_a_command_line_is_read_as_pflag_reads_it(
     line = read(words)
     assert [(option.name, option.value) for option in line.options] == given_
     assert rest(line) == rest_
-    assert line.skipped == ()
+    assert line.skipped_errors == ()
 
 
 @pytest.mark.parametrize(
@@ -64,15 +66,15 @@ def test_a_command_line_is_read_as_pflag_reads_it(
     ],
 )
 def test_an_option_that_lacks_its_value_is_told(words: list[str], incomplete: object) -> None:
-    trouble = read(words).trouble
-    assert (None if trouble is None else words[trouble.at]) == incomplete
+    trouble = read(words).error
+    assert (None if trouble is None else words[trouble.position]) == incomplete
 
 
 def test_a_word_that_is_no_option_of_the_program_is_told() -> None:
     line = read(["--never=1", "-xyz", "-eq", "-c=maybe", "--contain"])
-    assert line.skipped == (*(Trouble("unknown", at) for at in range(3)), Trouble("bad-value", 3))
+    assert line.skipped_errors == (*(ParseFailure("unknown", at) for at in range(3)), ParseFailure("bad-value", 3))
     assert [(option.name, option.value) for option in line.options] == [("contain", "true")]
-    assert not read_options(PFLAG, KNOWN, line.words).options
+    assert not parse_options(PFLAG, KNOWN, line.argv).options
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_a_map_with_one_equals_sign_is_one_pair_and_else_csv(text: str, expected
 
 @given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])))
 def test_any_value_is_said_to_the_letter_or_not_at_all(value: str) -> None:
-    word = map_word("NAME", value)
+    word = format_map("NAME", value)
     if word is None:
         assert "\r\n" in value
     else:

@@ -10,11 +10,11 @@ import pytest
 import gpubind
 from gpubind.image.reference import FILE_FORMS
 from gpubind.launch.caller import begin
-from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, WRAPPED, runtime_of_format
-from gpubind.runtimes.cmdline.programs import EVERY, OTHERS, PROGRAMS
-from gpubind.runtimes.cmdline.reader import Options
+from gpubind.runtimes import ARGUMENT_FORMATS, PLAN_FORMATS, RUNTIMES, WRAPPED, runtime_of_format
+from gpubind.runtimes.cmdline.programs import EVERY, PROGRAMS, UNSUPPORTED_PROGRAMS
+from gpubind.runtimes.cmdline.reader import UserOptionValues
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import NO_STAGE, Prepared
+from gpubind.runtimes.runtime import NO_STAGE, PreparedStart
 from tests.documents.printed import HOST, PLAN
 from tests.support.golden import assert_listed, assert_none
 from tests.support.sources import nodes
@@ -38,22 +38,22 @@ def test_auto_looks_in_the_order_of_the_table() -> None:
 def test_each_record_has_the_name_of_its_row(name: str) -> None:
     runtime = RUNTIMES[name]
     assert runtime.name == name
-    assert runtime.images
+    assert runtime.image_forms
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_a_runtime_that_does_not_start_every_file_and_directory_says_what_to_do_with_the_others(name: str) -> None:
-    starts_all = {"directory", *FILE_FORMS} <= {*RUNTIMES[name].images}
+    starts_all = {"directory", *FILE_FORMS} <= {*RUNTIMES[name].image_forms}
     assert (RUNTIMES[name].image_hint == "") == starts_all
 
 
 @pytest.mark.parametrize("chosen", PLAN_FORMATS)
 def test_each_format_that_is_quoted_says_so_in_the_table(chosen: str) -> None:
-    printed = Prepared(
+    printed = PreparedStart(
         RuntimeArguments(("--a", "b c"), document="{}"), start_by(runtime_of_format(chosen).name), HOST, PLAN
     )
     text = runtime_of_format(chosen).render(chosen, printed, quoted=True)
-    assert ("--a 'b c'" in text) == (chosen in QUOTABLE)
+    assert ("--a 'b c'" in text) == (chosen in ARGUMENT_FORMATS)
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
@@ -75,23 +75,25 @@ def test_only_a_program_whose_version_makes_a_difference_is_run_for_it(name: str
 def test_the_command_line_of_each_runtime_is_read() -> None:
     file = "gpubind/runtimes/cmdline/programs.py"
     assert_listed(PROGRAMS, RUNTIMES, add=f"{file}: add `{{}}` to PROGRAMS, and remove it from PASTED")
-    assert_none(sorted(PROGRAMS.keys() & OTHERS.keys()), f"{file}: remove `{{}}` from PASTED: PROGRAMS has it")
+    assert_none(
+        sorted(PROGRAMS.keys() & UNSUPPORTED_PROGRAMS.keys()), f"{file}: remove `{{}}` from PASTED: PROGRAMS has it"
+    )
     for name in WRAPPED:
         carried_out = {action for start in PROGRAMS[name].subcommands.values() for action in start.actions}
         missing = sorted(set(EVERY) - carried_out)
         assert_none(missing, f"{file}: no subcommand of {name} has `{{}}` among its `actions`")
-        assert all(PROGRAMS[name].start(action).shape != "joined" for action in EVERY)
+        assert all(PROGRAMS[name].start(action).operands != "joined" for action in EVERY)
 
 
 def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:
     start = start_by("apptainer")
     for mapping in (
         start.caller.environ,
-        start.facts.site,
+        start.facts.site_config,
         start.user.env_files,
         NO_STAGE.files,
-        Options().values,
-        Options().env,
+        UserOptionValues().values,
+        UserOptionValues().env,
     ):
         with pytest.raises(TypeError):
             mapping["x"] = "y"  # type: ignore[index]

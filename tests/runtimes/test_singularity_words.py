@@ -18,13 +18,13 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.image.facts import Image
 from gpubind.model import CAPABILITIES, ContainerPath, EnvVar, HostPath, Plan, Request
-from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
+from gpubind.runtimes.apptainer.binds import bind_value, mount_value, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
-from gpubind.runtimes.apptainer.exports import changes, lines_of, without_variables
+from gpubind.runtimes.apptainer.exports import render_shell_lines, variable_changes, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
 from gpubind.runtimes.apptainer.singularity import APPTAINER, LAYOUT, NO_GPU_FLAGS, SINGULARITY
 from gpubind.runtimes.edits import Bind, RuntimeArguments
-from gpubind.runtimes.runtime import Call, Stage, Start, one_line
+from gpubind.runtimes.runtime import Stage, Start, StartCall, format_arguments
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start as begin
@@ -80,7 +80,7 @@ BINARIES = {"/usr/bin/nvidia-smi"}
         start("--mount", "type=bind,src=/a,dst=/usr/bin/"),
         start("--bind", "/a:/bin:ro"),
         start(environ={"SINGULARITY_BINDPATH": "/b,/a:/usr/bin"}),
-        start(site={"bind path": ("/a:/usr/bin",)}),
+        start(site_config={"bind path": ("/a:/usr/bin",)}),
     ],
 )
 def test_nothing_is_put_into_what_the_user_binds_and_that_is_told(begun: Start) -> None:
@@ -95,8 +95,8 @@ def test_nothing_is_put_into_what_the_user_binds_and_that_is_told(begun: Start) 
     "begun",
     [
         start("--bind", "/a:/usr/bi,/usr/bin/other"),
-        start("--bind", "/a:/usr/bin", site={"user bind control": ("no",)}),
-        start("--contain", site={"bind path": ("/usr/bin",)}),
+        start("--bind", "/a:/usr/bin", site_config={"user bind control": ("no",)}),
+        start("--contain", site_config={"bind path": ("/usr/bin",)}),
     ],
 )
 def test_what_the_user_binds_elsewhere_takes_nothing_away(begun: Start) -> None:
@@ -119,7 +119,7 @@ def test_a_file_that_the_user_binds_itself_is_the_users() -> None:
     ("begun", "codes"),
     [
         (start(), {"devices-not-isolated"}),
-        (start("--no-mount", "dev", site={"user bind control": ("no",)}), {"no-dev", "binds-forbidden"}),
+        (start("--no-mount", "dev", site_config={"user bind control": ("no",)}), {"no-dev", "binds-forbidden"}),
     ],
 )
 def test_what_keeps_a_driver_out_is_told_of_the_vendor_whose_driver_it_is(begun: Start, codes: set[str]) -> None:
@@ -151,8 +151,8 @@ def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
         ),
         start("--bind", "/a", "-c"),
         start("-B/a", "--env=A=b", "-c"),
-        start(site={"mount dev": ("minimal", "yes")}),
-        start("-c", site={"mount dev": ("no",)}),
+        start(site_config={"mount dev": ("minimal", "yes")}),
+        start("-c", site_config={"mount dev": ("no",)}),
     ],
 )
 def test_devices_are_bound_where_dev_is_minimal(begun: Start) -> None:
@@ -172,8 +172,8 @@ def test_devices_are_bound_where_dev_is_minimal(begun: Start) -> None:
         start("img.sif", "--contain"),
         start(program="singularity", environ={"APPTAINER_CONTAIN": "1"}),
         start("--no-mount", "dev", "--contain"),
-        start(site={"mount dev": ("no",)}),
-        start(site={"mount dev": ("yes", "minimal")}),
+        start(site_config={"mount dev": ("no",)}),
+        start(site_config={"mount dev": ("yes", "minimal")}),
     ],
 )
 def test_devices_are_not_bound_where_dev_is_whole_or_none(begun: Start) -> None:
@@ -406,8 +406,8 @@ def test_compat32_is_taken_back_where_the_program_knows_it_and_else_left_to_its_
 
 @pytest.mark.parametrize("begun", [start("--no-env", "A,FOO"), start("-e"), start(environ={"APPTAINER_NOENV": "FOO"})])
 def test_a_variable_of_the_caller_that_stays_outside_has_no_effect(begun: Start) -> None:
-    assert APPTAINER.overrides(begun, "FOO")
-    assert not APPTAINER.overrides(start("--no-env", "FOOD"), "FOO")
+    assert APPTAINER.hides_caller_variable(begun, "FOO")
+    assert not APPTAINER.hides_caller_variable(start("--no-env", "FOOD"), "FOO")
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_a_variable_of_the_caller_that_stays_outside_has_no_effect(begun: Start)
         start("--writable"),
         start("-ew"),
         start(environ={"APPTAINER_WRITABLE": "true"}),
-        start(site={"enable overlay": ("no",), "enable underlay": ("no",)}),
+        start(site_config={"enable overlay": ("no",), "enable underlay": ("no",)}),
     ],
 )
 def test_an_optional_file_without_a_place_is_left_out_where_none_can_be_made(begun: Start) -> None:
@@ -434,15 +434,15 @@ def test_an_optional_file_whose_place_is_in_the_image_is_bound_with_writable_too
 
 def test_the_command_has_the_users_words_before_ours_and_the_image_after() -> None:
     begun = start("--contain")
-    call = Call("/usr/bin/apptainer", "exec", "img.sif", ("cmd", "-x"))
-    line = APPTAINER.command(call, begun, words(make(), begun)).argv
+    call = StartCall("/usr/bin/apptainer", "exec", "img.sif", ("cmd", "-x"))
+    line = APPTAINER.start_command(call, begun, words(make(), begun)).argv
     assert line[:3] == ("/usr/bin/apptainer", "exec", "--contain")
     assert line[-3:] == ("img.sif", "cmd", "-x")
 
 
 def test_raw_words_survive_an_unquoted_substitution() -> None:
     made = words(make(), start())
-    line = one_line(made, "apptainer", quoted=False).strip()
+    line = format_arguments(made, "apptainer", quoted=False).strip()
     done = subprocess.run(["sh", "-c", 'printf "%s\\n" $(cat)'], input=line, capture_output=True, text=True, check=True)
     assert tuple(done.stdout.splitlines()) == made.options
 
@@ -451,7 +451,11 @@ def test_quoted_words_survive_eval() -> None:
     made = words(make(root="/a b'c"), start())
     script = 'eval "set -- $(cat)"; printf "%s\\n" "$@"'
     done = subprocess.run(
-        ["sh", "-c", script], input=one_line(made, "apptainer", quoted=True), capture_output=True, text=True, check=True
+        ["sh", "-c", script],
+        input=format_arguments(made, "apptainer", quoted=True),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert tuple(done.stdout.splitlines()) == made.options
 
@@ -459,13 +463,13 @@ def test_quoted_words_survive_eval() -> None:
 @pytest.mark.parametrize("root", ["/a b", "/a'b", '/a"b', "/a\\b", "/a*b", "/a?b", "/a[b", "/a\nb"])
 def test_a_word_that_a_shell_would_not_leave_whole_is_refused_and_named(root: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
-        one_line(words(make(root=root), start()), "apptainer", quoted=False)
+        format_arguments(words(make(root=root), start()), "apptainer", quoted=False)
     assert caught.value.exit_code == 6
     assert root in caught.value.where.replace('""', '"')  # CSV doubles a quote
 
 
 def exports(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]) -> str:
-    return lines_of(changes(made, prefix, own))
+    return render_shell_lines(variable_changes(made, prefix, own))
 
 
 def run_exports(made: RuntimeArguments, before: str, show: str, prefix: str = "APPTAINER") -> str:
@@ -584,9 +588,9 @@ PATHS = (
 def test_any_path_is_said_by_bind_or_by_mount(source: str, target: str, read_only: bool) -> None:
     bind = Bind(source, target, read_only)
     if needs_mount(bind):
-        assert parse_mount(mount_word(bind)) == (source, target, read_only)
+        assert parse_mount(mount_value(bind)) == (source, target, read_only)
     else:
-        assert parse_bind(bind_word(bind)) == [(source, target, read_only)]
+        assert parse_bind(bind_value(bind)) == [(source, target, read_only)]
 
 
 def test_a_hostile_root_goes_through_mount_one_word_each() -> None:
@@ -665,7 +669,7 @@ def test_the_sites_configuration_is_directives_and_values() -> None:
 
 
 def test_quoting_uses_the_shells_own_rules() -> None:
-    assert shlex.split(one_line(RuntimeArguments(("a b", "c'd")), "apptainer", quoted=True)) == ["a b", "c'd"]
+    assert shlex.split(format_arguments(RuntimeArguments(("a b", "c'd")), "apptainer", quoted=True)) == ["a b", "c'd"]
 
 
 # Choosing GPUs.
@@ -679,7 +683,7 @@ UNTOLD = {
 def test_the_chosen_gpu_is_said_by_the_hosts_number() -> None:
     made = words(make(gpus="1"), start())
     assert env(made)["CUDA_VISIBLE_DEVICES"] == "1"
-    assert "CUDA_VISIBLE_DEVICES=1" in one_line(made, "apptainer", quoted=False).split()
+    assert "CUDA_VISIBLE_DEVICES=1" in format_arguments(made, "apptainer", quoted=False).split()
 
 
 def test_the_chosen_gpu_is_said_by_its_uuid_where_it_was_asked_for_so() -> None:
@@ -714,7 +718,7 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
     assert "unset CUDA_VISIBLE_DEVICES APPTAINERENV_CUDA_VISIBLE_DEVICES" in exports(made, "APPTAINER", {}).split("\n")
     for quoted in (False, True):
         with pytest.raises(RuntimeLimitError, match="unsayable-unset") as caught:
-            one_line(made, "apptainer", quoted=quoted, exports="apptainer-env")
+            format_arguments(made, "apptainer", quoted=quoted, exports="apptainer-env")
         assert "`--format apptainer-env`" in caught.value.hint
     environ = {"A": "1", "CUDA_VISIBLE_DEVICES": "0", "SINGULARITYENV_CUDA_VISIBLE_DEVICES": "1"}
     assert without_variables(environ, made.unset) == {"A": "1"}
@@ -766,7 +770,7 @@ def test_the_hosts_temporary_directories_are_in_the_container_unless_an_option_s
     option: str, is_shared: bool
 ) -> None:
     begun = start(option)
-    own = begun.runtime.own_mounts(make(), begun)
+    own = begun.runtime.base_mounts(make(), begun)
     assert own is not None
     shared = {(bind.source, bind.target) for bind in own.binds} & {("/tmp", "/tmp"), ("/var/tmp", "/var/tmp")}
     assert len(shared) == (2 if is_shared else 0)

@@ -10,9 +10,9 @@ from gpubind import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import EnvVar, HostPath, Request
-from gpubind.runtimes.cmdline.reader import Trouble
+from gpubind.runtimes.cmdline.reader import ParseFailure
 from gpubind.runtimes.edits import RuntimeArguments
-from gpubind.runtimes.runtime import Call
+from gpubind.runtimes.runtime import StartCall
 from gpubind.runtimes.udocker import UDOCKER
 from tests.support.c_library import c_library
 from tests.support.driver import host, kernel, rhel
@@ -23,8 +23,8 @@ from tests.support.starts import start_by
 def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> RuntimeArguments:
     made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(start_by("udocker")))
     environ = facts.setdefault("environ", {})
-    options = UDOCKER.options_of(arguments, environ)
-    return UDOCKER.words(made._replace(env=(*made.env, *env)), start_by("udocker", options=options, **facts))
+    options = UDOCKER.user_option_values(arguments, environ)
+    return UDOCKER.arguments(made._replace(env=(*made.env, *env)), start_by("udocker", options=options, **facts))
 
 
 def test_files_are_volumes_and_nodes_need_nothing() -> None:
@@ -46,9 +46,9 @@ def test_a_mode_with_a_loader_of_its_own_takes_no_other_c_library(mode: str, lib
     start = start_by("udocker", environ={"UDOCKER_DEFAULT_EXECUTION_MODE": mode})
     if refused:
         with pytest.raises(RuntimeLimitError, match="fixed-loader"):
-            UDOCKER.words(made, start)
+            UDOCKER.arguments(made, start)
     else:
-        assert UDOCKER.words(made, start).binds
+        assert UDOCKER.arguments(made, start).binds
 
 
 def test_a_mode_that_binds_directories_alone_is_refused() -> None:
@@ -66,7 +66,7 @@ def test_a_path_that_udocker_would_split_is_refused_and_named(path: str) -> None
     made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(start_by("udocker")))
     mounts = (made.mounts[0]._replace(source=HostPath(path)),)
     with pytest.raises(RuntimeLimitError) as caught:
-        UDOCKER.words(made._replace(mounts=mounts), start_by("udocker"))
+        UDOCKER.arguments(made._replace(mounts=mounts), start_by("udocker"))
     assert (caught.value.code, caught.value.where) == ("unsayable-path", path)
 
 
@@ -80,8 +80,8 @@ def test_the_callers_variables_stay_outside_unless_the_user_says_otherwise() -> 
     environ = {"A": "1"}
 
     def overrides(*arguments: str) -> bool:
-        options = UDOCKER.options_of(arguments, environ)
-        return UDOCKER.overrides(start_by("udocker", environ=environ, options=options), "A")
+        options = UDOCKER.user_option_values(arguments, environ)
+        return UDOCKER.hides_caller_variable(start_by("udocker", environ=environ, options=options), "A")
 
     assert overrides()
     assert overrides("--hostenv", "--env=A=2")
@@ -96,17 +96,17 @@ def test_directories_for_programs_do_not_replace_the_usual_ones() -> None:
 
 def test_a_container_is_run_by_its_name() -> None:
     start = start_by("udocker", arguments=("--hostauth",))
-    made = UDOCKER.command(
-        Call("/usr/bin/udocker", "exec", "mine", ("true",)), start, RuntimeArguments(("--volume=/a:/b",))
+    made = UDOCKER.start_command(
+        StartCall("/usr/bin/udocker", "exec", "mine", ("true",)), start, RuntimeArguments(("--volume=/a:/b",))
     )
     assert made.argv == ("/usr/bin/udocker", "run", "--nobanner", "--hostauth", "--volume=/a:/b", "mine", "true")
-    made = UDOCKER.command(Call("udocker", "shell", "mine", ()), start, RuntimeArguments(()))
+    made = UDOCKER.start_command(StartCall("udocker", "shell", "mine", ()), start, RuntimeArguments(()))
     assert made.argv[-2:] == ("mine", "/bin/sh")
 
 
 def test_an_option_without_its_value_is_noticed() -> None:
-    assert UDOCKER.line_of(["--volume"]).trouble == Trouble("no-value", 0)
-    assert UDOCKER.line_of(["--index", "https://x", "--registry", "https://y"]).trouble is None
+    assert UDOCKER.parse_user_options(["--volume"]).error == ParseFailure("no-value", 0)
+    assert UDOCKER.parse_user_options(["--index", "https://x", "--registry", "https://y"]).error is None
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_an_option_without_its_value_is_noticed() -> None:
     ],
 )
 def test_the_tools_are_looked_for_where_udocker_does(environ: dict[str, str], first: str) -> None:
-    assert UDOCKER.tools(environ)[0] == first
+    assert UDOCKER.required_tools(environ)[0] == first
 
 
 def test_missing_tools_are_said_before_the_start() -> None:

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.support.forked import run_forked
 from tests.support.images import glibc
 from tests.support.trees import make_tree
 
-HOST = HOSTS[0]
+HOST = BUNDLED_HOSTS[0]
 
 
 BARE = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from gpubind.host.recorded import RecordedHost
-from gpubind.model import Found
+from gpubind.model import ResolvedFile
 from tests.support.elf import elf
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.trees import Item, Link, Node, Spec, record
@@ -192,7 +192,7 @@ class InCgroup(RecordedHost):
 
     forbidden: tuple[str, ...] = ()
 
-    def access(self, node: Found) -> str:
+    def access(self, node: ResolvedFile) -> str:
         return "none" if self.dev.real(node.path) in self.forbidden else super().access(node)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpubind.files.blob import Bytes
 from gpubind.image.facts import Image, read_image
-from gpubind.image.layers import LayeredTree, Layers, listed
+from gpubind.image.layers import LayeredTree, LayerIndex, members_with_ident
 from gpubind.model import HostPath
 from tests.support.elf import elf
 from tests.support.layers import tar
@@ -79,6 +79,6 @@ def image_with_bytes(*parts: Spec) -> Image:
     spec: dict[str, Item] = {}
     for part in parts:
         spec.update(part)
-    layers, blob = Layers(), Bytes(tar(spec))
-    layers.add(blob, listed(blob))
+    layers, blob = LayerIndex(), Bytes(tar(spec))
+    layers.add(blob, members_with_ident(blob))
     return read_image(LayeredTree(layers, HostPath("/images/test")), "test", "docker-archive")

@@ -15,7 +15,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 SECRET = "/SECRET-OF-ANOTHER"
 ENVIRONMENT: dict[str, Item] = {"/.singularity.d/env/10-a.sh": "export LD_LIBRARY_PATH=/own\n"}
 LEVELS = ("/.singularity.d", "/.singularity.d/env", "/.singularity.d/env/10-a.sh")
-"""What of `ENVIRONMENT` is exchanged for a link to the secret in its place."""
+"""What of `ENVIRONMENT_DIRECTORY` is exchanged for a link to the secret in its place."""
 
 
 @contextlib.contextmanager

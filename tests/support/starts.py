@@ -39,7 +39,7 @@ _OF_STAGE = {"staged": "files", "skeleton": "skeleton", "writable": "writable"}
 def start(*arguments: str, program: str = "apptainer", **facts: Any) -> Start:
     """Return a start with the user's *arguments*, read as the runtime reads them."""
     begun = start_by(program, **{"version": (1, 4, 5), **facts, "arguments": arguments})
-    return with_facts(begun, options=begun.runtime.options_of(arguments, begun.caller.environ))
+    return with_facts(begun, options=begun.runtime.user_option_values(arguments, begun.caller.environ))
 
 
 def bringing(*binds: str, options: tuple[str, ...] = (), caller: Optional[dict[str, Any]] = None, **env: str) -> Start:
@@ -51,6 +51,6 @@ def bringing(*binds: str, options: tuple[str, ...] = (), caller: Optional[dict[s
 
 def words(plan: Plan, start: Start, tree: Optional[Tree] = None, stage: Stage = NO_STAGE) -> RuntimeArguments:
     """Return *plan* in the words of the runtime of *start* with *stage*, for an image with the files of *tree*."""
-    made = start.runtime.words(plan, start._replace(tree=tree), stage)
+    made = start.runtime.arguments(plan, start._replace(tree=tree), stage)
     assert made is not None
     return made

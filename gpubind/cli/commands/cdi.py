@@ -20,7 +20,7 @@ def cdi(options: PlanOptions, *, action: str, json: bool) -> None:
     from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
 
     host, query = open_host_of(options), query_of(options)
-    with reading(host, query.checked()):
+    with reading(host, query.validated_request()):
         listing = list_cdi(host, query)
     if json:
         text = render_cdi_json(listing)

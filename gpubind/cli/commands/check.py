@@ -11,7 +11,7 @@ from gpubind.cli.options import query_of
 from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, UsageError
 from gpubind.machine import system
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _exit_on(reports: Sequence[Report], *, strict: bool) -> None:
 def _need_document(chosen: str, *, is_one: bool) -> None:
     """Errors: `UsageError` for a document of one check where there are several; as `Document.load`."""
     CHECK_DOCUMENTS[chosen].load()
-    if CHECK_DOCUMENTS[chosen].of_one and not is_one:
+    if CHECK_DOCUMENTS[chosen].is_single and not is_one:
         hint = "give one image and one host, or another --format"
         raise UsageError("one-check", f"--format {chosen} has the outcome of one check", hint=hint)
 
@@ -225,7 +225,7 @@ COMMANDS = {
         check.__doc__ or "",
         (
             declared.LIKE,
-            Option("--host FILE|NAME", declared.HOST_HELP + _EACH, "Which host", repeats=True, choices=HOSTS),
+            Option("--host FILE|NAME", declared.HOST_HELP + _EACH, "Which host", repeats=True, choices=BUNDLED_HOSTS),
             declared.IMAGE._replace(help=declared.IMAGE_HELP + _EACH, repeats=True),
             Option(
                 "--program PATH",

@@ -23,7 +23,7 @@ from gpubind.cli.declarations import (
 from gpubind.cli.options import query_of
 from gpubind.documents import DIFF_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, UsageError
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 
 Texts = Optional[Sequence[str]]
 
@@ -105,7 +105,7 @@ COMMANDS = {
                 "A record, a document of plan --json, a bundled record, `live` for this machine, a directory with a "
                 "driver, as for --root, or - for standard input.",
                 many=True,
-                choices=("live", *HOSTS),
+                choices=("live", *BUNDLED_HOSTS),
             ),
         ),
         common=("--nv", "--rocm", "--image", "--like", "--json"),

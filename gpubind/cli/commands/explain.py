@@ -108,7 +108,7 @@ def _is_log_file(path: str) -> bool:
 
 def _log_file(path: str) -> Iterator[bytes]:
     """Yield the log *path* as `_blocks`. Errors: `HostReadError` (code `unreadable-file`)."""
-    from gpubind.image.open import nearest
+    from gpubind.image.open import suggest_path
     from gpubind.machine.answers import could_not_look, lexists
     from gpubind.machine.regular import open_regular
 
@@ -117,7 +117,7 @@ def _log_file(path: str) -> Iterator[bytes]:
             yield from _blocks(file, path)
     except OSError as error:
         unread = could_not_look(path, error, "a log cannot be read")
-        unread.hint = unread.hint if lexists(path) else nearest(path)
+        unread.hint = unread.hint if lexists(path) else suggest_path(path)
         raise unread from error
 
 

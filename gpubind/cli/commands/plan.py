@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.cli import declarations as declared
 from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
-from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS, WITH_NONE
+from gpubind.documents import ALLOW_NONE_FORMATS, FORMATS, PERSISTENT_DOCUMENTS, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, HostReadError, NothingToBindError, UsageError
 from gpubind.machine import system
 from gpubind.machine.answers import may
-from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
+from gpubind.runtimes import ARGUMENT_FORMATS, DOCUMENT_FORMATS, PLAN_FORMATS
 
 if TYPE_CHECKING:
     from gpubind.api.render import PrintForm
@@ -82,7 +82,7 @@ def _print_form(
     allow_none: bool,
 ) -> Optional[PrintForm]:
     """Return how a plan in the format *chosen* is printed for another program; None for a document."""
-    if chosen not in LASTING and chosen not in PLAN_FORMATS:
+    if chosen not in PERSISTENT_DOCUMENTS and chosen not in PLAN_FORMATS:
         return None
     from gpubind.api.render import PrintForm
 
@@ -92,7 +92,7 @@ def _print_form(
 def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
     """Make *directory* one of links to the libraries of the plan, and say how programs find them."""
     from gpubind.cli.output import complain
-    from gpubind.documents.links import advice, links_of
+    from gpubind.documents.links import links_of, usage_text
     from gpubind.launch.links import put_links
 
     links = links_of(planned)
@@ -102,7 +102,7 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
     place = system.absolute(directory)  # it may be the working directory, which is then another one
     put_links(links, directory)
     if not quiet:
-        complain(advice(planned, place))
+        complain(usage_text(planned, place))
 
 
 def _errors_of_host(options: PlanOptions, host: Host, planned: Plan) -> list[Finding]:
@@ -121,7 +121,7 @@ def _format(formats: Sequence[str]) -> tuple[str, bool]:
         raise UsageError("two-formats", f"--format {' and --format '.join(chosen)} exclude each other")
     name = chosen[0] if chosen else "table"
     quoted = "sh" in formats
-    if quoted and name not in QUOTABLE:
+    if quoted and name not in ARGUMENT_FORMATS:
         raise UsageError("two-formats", f"--format sh quotes a runtime's arguments; `{name}` has none")
     return name, quoted
 
@@ -136,9 +136,9 @@ def _need_fitting(
         )
     if cdi_hook is not None and chosen != "cdi":
         raise UsageError("hook-without-cdi", "--cdi-hook is only for --format cdi")
-    if allow_none and chosen not in WITH_NONE:
-        raise UsageError("none-in-format", f"--allow-none is only for --format {' or '.join(WITH_NONE)}")
-    if like is not None and (chosen in LASTING or chosen in PLAN_FORMATS):
+    if allow_none and chosen not in ALLOW_NONE_FORMATS:
+        raise UsageError("none-in-format", f"--allow-none is only for --format {' or '.join(ALLOW_NONE_FORMATS)}")
+    if like is not None and (chosen in PERSISTENT_DOCUMENTS or chosen in PLAN_FORMATS):
         what = f"--like shows what a program would bind; it is not for --format {chosen}"
         raise UsageError("like-in-words", what)
 
@@ -182,13 +182,14 @@ COMMANDS = {
             ),
             Option(
                 "--allow-none",
-                f"With --format {' or '.join(WITH_NONE)}: without a GPU here, write a document that brings nothing.",
+                f"With --format {' or '.join(ALLOW_NONE_FORMATS)}: without a GPU here, write a document "
+                "that brings nothing.",
                 "Launch",
             ),
             Option(
                 "--stage-dir DIR",
-                f"With --format {', '.join((*LASTING, *KEPT))}: where generated files may stay, for all who use "
-                "the document.",
+                f"With --format {', '.join((*PERSISTENT_DOCUMENTS, *DOCUMENT_FORMATS))}: where generated files "
+                "may stay, for all who use the document.",
                 "Launch",
                 preset="variable",
             ),

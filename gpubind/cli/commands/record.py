@@ -32,7 +32,7 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     host = open_host_of(options)
     query = query_of(options)
     listfile = query.read_listfile()
-    request = query._replace(listfile=None).checked()
+    request = query._replace(listfile=None).validated_request()
     with reading(host, request, listfile):
         text = record_host(host, description, name, request=request, listfile=listfile, redact=redact)
     write_document(text, output)

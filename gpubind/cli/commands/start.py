@@ -51,12 +51,12 @@ def start(
 
 def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
     """Return *words* for a reader and a shell: each option on a line, then IMAGE and the command on the last."""
-    from gpubind.runtimes.runtime import an_option_a_line
+    from gpubind.runtimes.runtime import format_multiline
 
     behind = len(words) - len(command) if command and words[-len(command) :] == command else len(words)
     for before in ("--", image):
         behind -= words[behind - 1] == before
-    return an_option_a_line(words, 1, behind)
+    return format_multiline(words, 1, behind)
 
 
 def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:

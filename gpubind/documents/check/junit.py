@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from gpubind.documents.check.report import not_counted
-from gpubind.documents.text import render_finding, unicode_lines
-from gpubind.model.findings import texts
+from gpubind.documents.check.report import excluded_text
+from gpubind.documents.text import render_finding, with_valid_unicode
+from gpubind.model.findings import finding_texts
 from gpubind.rules.outcome import Report
 
 
@@ -35,13 +35,13 @@ def _suite(report: Report) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name="gpubind check")
     about = {name: value for name, value in report.checked._asdict().items() if value}
     if "host" in about:
-        suite.set("hostname", unicode_lines(about["host"]))
+        suite.set("hostname", with_valid_unicode(about["host"]))
     about["driver"] = " and ".join(planned.title_with_cuda for planned in report.drivers)
     if report.not_counted:
-        about["not counted"] = not_counted(report)
+        about["not counted"] = excluded_text(report)
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in about.items():
-        ElementTree.SubElement(properties, "property", name=name, value=unicode_lines(value))
+        ElementTree.SubElement(properties, "property", name=name, value=with_valid_unicode(value))
     tests = failures = skipped = 0
     for code, needs in _cases(report).items():
         case = ElementTree.SubElement(suite, "testcase", classname=f"gpubind.{needs}", name=code)
@@ -51,14 +51,14 @@ def _suite(report: Report) -> ElementTree.Element:
         reasons = [reason for finding, reason in report.ignored if finding.code == code]
         if errors:
             failures += 1
-            failure = ElementTree.SubElement(case, "failure", message=unicode_lines(errors[0].what), type=code)
-            failure.text = unicode_lines("".join(map(render_finding, errors)))
+            failure = ElementTree.SubElement(case, "failure", message=with_valid_unicode(errors[0].what), type=code)
+            failure.text = with_valid_unicode("".join(map(render_finding, errors)))
         elif reasons:
             skipped += 1
-            ElementTree.SubElement(case, "skipped", message=unicode_lines(reasons[0]))
+            ElementTree.SubElement(case, "skipped", message=with_valid_unicode(reasons[0]))
         others = [finding for finding in found if finding.severity != "error"]
         if others:
-            ElementTree.SubElement(case, "system-out").text = unicode_lines("".join(map(render_finding, others)))
+            ElementTree.SubElement(case, "system-out").text = with_valid_unicode("".join(map(render_finding, others)))
     suite.attrib.update(tests=str(tests), failures=str(failures), errors="0", skipped=str(skipped))
     return suite
 
@@ -66,6 +66,6 @@ def _suite(report: Report) -> ElementTree.Element:
 def _cases(report: Report) -> dict[str, str]:
     """Return the codes of the rules that applied, each with what it needs: those that have found something, too."""
     found = (*report.findings, *(finding for finding, _ in report.ignored))
-    cases = {finding.code: texts().get(finding.code, {}).get("needs", "host") for finding in found}
+    cases = {finding.code: finding_texts().get(finding.code, {}).get("needs", "host") for finding in found}
     cases.update(report.rules)
     return dict(sorted(cases.items()))

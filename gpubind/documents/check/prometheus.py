@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpubind.documents.text import quotable
+from gpubind.documents.text import escape_for_quotes
 from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Plan
 from gpubind.model.findings import SEVERITIES
@@ -78,5 +78,5 @@ def _family(name: str, what: str, samples: Iterable[_Sample]) -> str:
 
 def _labels(labels: dict[str, str]) -> str:
     """Return *labels* in braces; empty for none. A value is any text, with three characters escaped."""
-    inside = ",".join(f'{name}="{quotable(value)}"' for name, value in labels.items())
+    inside = ",".join(f'{name}="{escape_for_quotes(value)}"' for name, value in labels.items())
     return f"{{{inside}}}" if inside else ""

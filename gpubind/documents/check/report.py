@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from gpubind import __version__
 from gpubind.documents.text import printable
-from gpubind.model import Finding, counted, named
+from gpubind.model import Finding, shorten_list, with_count
 from gpubind.rules.outcome import Report, verdict
 
 
@@ -22,7 +22,7 @@ def folded(findings: Iterable[Finding], *, brief: bool = False) -> list[Finding]
         subjects = dict.fromkeys(other.subject for other in others if other.subject != first.subject)
         places = list(dict.fromkeys(one.where for one in (first, *others) if one.where))
         what = f"{first.what}; also {', '.join(subjects)}" if subjects else first.what
-        where = (named(places) if brief else ", ".join(places)) if others else first.where
+        where = (shorten_list(places) if brief else ", ".join(places)) if others else first.where
         made.append(first._replace(what=what, where=where or None))
     return made
 
@@ -43,23 +43,23 @@ def verdict_line(report: Report) -> str:
     worst = verdict(report.findings)
     parts = [worst, ",".join(dict.fromkeys(f.code for f in report.findings if f.severity == worst))]
     if report.not_counted:
-        parts.append(not_counted(report))
+        parts.append(excluded_text(report))
     return " ".join(filter(None, parts)) + "\n"
 
 
-def not_counted(report: Report) -> str:
+def excluded_text(report: Report) -> str:
     """Return, in brackets, the errors and warnings that --only leaves out."""
     names = dict.fromkeys(f"{finding.severity} {finding.code}" for finding in report.not_counted)
     return f"(--only does not count: {', '.join(names)})"
 
 
-def about(report: Report) -> Iterator[tuple[str, str]]:
+def subject_rows(report: Report) -> Iterator[tuple[str, str]]:
     """Yield what was checked, by name; what is not known is left out."""
     plan = report.plan
     about = {name: value for name, value in report.checked._asdict().items() if value}
     about["driver"] = " and ".join(planned.title_with_cuda for planned in report.drivers)
     if plan is not None and plan.gpus:
-        about["GPUs"] = counted(sum(gpu.chosen for gpu in plan.gpus), "GPU")
+        about["GPUs"] = with_count(sum(gpu.chosen for gpu in plan.gpus), "GPU")
     about["digest of the plan"] = plan.digest if plan is not None and plan.drivers else ""
     about["gpubind"] = __version__
     yield from ((name, value) for name, value in about.items() if value)
@@ -73,7 +73,7 @@ def render_check_tsv(report: Report) -> str:
         rows.append((finding.severity, finding.code, finding.subject, finding.what, todo))
     rows += [("ignored", finding.code, finding.subject, finding.what, reason) for finding, reason in report.ignored]
     lines = ["\t".join(printable(field) for field in row) for row in rows]
-    lines += [f"# {not_counted(report)}"] if report.not_counted else []
+    lines += [f"# {excluded_text(report)}"] if report.not_counted else []
     return "\n".join([*lines, f"# {verdict(report.findings)}"]) + "\n"
 
 
@@ -93,7 +93,7 @@ def render_check_github(report: Report) -> str:
         lines.append(f"::{level} title={title}::{message}")
     for finding, reason in report.ignored:
         lines.append(printable(f"ignored: {finding.code}: {finding.what} ({reason})"))
-    lines += [f"gpubind: {not_counted(report)}"] if report.not_counted else []
+    lines += [f"gpubind: {excluded_text(report)}"] if report.not_counted else []
     return "\n".join([*lines, f"gpubind: {verdict(report.findings)}"]) + "\n"
 
 

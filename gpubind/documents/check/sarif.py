@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.documents.check.report import about
-from gpubind.documents.explanation import unmarked
-from gpubind.documents.text import printable, unicode_lines
+from gpubind.documents.check.report import subject_rows
+from gpubind.documents.explanation import markdown_to_text
+from gpubind.documents.text import printable, with_valid_unicode
 from gpubind.explanation.codes import explain_code
 from gpubind.model import Finding
-from gpubind.model.digest import hash_of
-from gpubind.model.findings import page_of, pages, texts
+from gpubind.model.digest import sha256_hex
+from gpubind.model.findings import finding_texts, page_of, pages
 from gpubind.rules.outcome import Report, verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -50,7 +50,7 @@ def _run(report: Report) -> dict[str, Any]:
         "results": [_result(finding, codes, reason, checked.image) for finding, reason in found],
         "properties": {
             "verdict": verdict(report.findings),
-            "checked": {name: _line(value) for name, value in about(report)},
+            "checked": {name: _line(value) for name, value in subject_rows(report)},
             "notCounted": sorted({finding.code for finding in report.not_counted}),
         },
     }
@@ -58,11 +58,11 @@ def _run(report: Report) -> dict[str, Any]:
 
 def _rule(code: str) -> dict[str, Any]:
     """Return the description of *code*; `helpUri` has to be absolute, so a page without a host is only a property."""
-    page, about_it, paragraphs = page_of(code), texts()[code], pages()[code]
-    text = unmarked((explain_code(code) or "").partition("\n\n")[2], _WIDTH)
+    page, about_it, paragraphs = page_of(code), finding_texts()[code], pages()[code]
+    text = markdown_to_text((explain_code(code) or "").partition("\n\n")[2], _WIDTH)
     rule = {
         "id": code,
-        "shortDescription": {"text": unmarked(paragraphs[0], 10_000).partition(". ")[0].strip(". \n") + "."},
+        "shortDescription": {"text": markdown_to_text(paragraphs[0], 10_000).partition(". ")[0].strip(". \n") + "."},
         "help": {"text": text, "markdown": _OTHER_PAGES.sub(r"\1", "\n\n".join(paragraphs))},
         "defaultConfiguration": {"level": about_it["severity"][0]},
         "properties": {"needs": about_it["needs"], "docs": page},
@@ -80,10 +80,10 @@ def _result(finding: Finding, codes: Sequence[str], reason: Optional[str], image
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),
         "level": finding.severity,
-        "message": {"text": "\n".join(unicode_lines(part) for part in parts if part)},
+        "message": {"text": "\n".join(with_valid_unicode(part) for part in parts if part)},
         "locations": [location],
         # The same of a finding where another driver or image has it, too.
-        "partialFingerprints": {"gpubind/1": hash_of(f"{finding.code}\0{finding.subject}")[:32]},
+        "partialFingerprints": {"gpubind/1": sha256_hex(f"{finding.code}\0{finding.subject}")[:32]},
         "properties": {"subject": subject, "where": _line(finding.where or ""), "vendor": finding.vendor or ""},
     }
     if reason is not None:
@@ -92,7 +92,7 @@ def _result(finding: Finding, codes: Sequence[str], reason: Optional[str], image
 
 
 def _line(text: str) -> str:
-    return unicode_lines(printable(text))
+    return with_valid_unicode(printable(text))
 
 
 def _uri(image: str) -> str:

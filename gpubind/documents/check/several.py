@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Optional, TypeVar
 
-from gpubind.documents import CHECK_DOCUMENTS, SEVERAL_DOCUMENTS
+from gpubind.documents import CHECK_DOCUMENTS, MATRIX_DOCUMENTS
 from gpubind.documents.check.junit import render_suites
 from gpubind.documents.check.report import verdict_line
 from gpubind.documents.check.text import render_check_text
-from gpubind.documents.tables import Column, Row, Table, table_of
+from gpubind.documents.tables import Column, Row, Table, make_table
 from gpubind.documents.text import printable, render_line
-from gpubind.model import named
+from gpubind.model import shorten_list
 from gpubind.rules.outcome import Report
 
 _T = TypeVar("_T")
@@ -24,8 +24,8 @@ def render_several(form: str, reports: Sequence[Report], **options: Any) -> str:
 
     *options* are those of the form.
     """
-    if form in SEVERAL_DOCUMENTS:
-        return SEVERAL_DOCUMENTS[form].render(reports, **options)
+    if form in MATRIX_DOCUMENTS:
+        return MATRIX_DOCUMENTS[form].render(reports, **options)
     if form == "json":
         return json.dumps([report.to_dict() for report in reports], indent=1) + "\n"
     if form == "junit":
@@ -34,20 +34,21 @@ def render_several(form: str, reports: Sequence[Report], **options: Any) -> str:
         return "\n".join(map(CHECK_DOCUMENTS[form].render, reports))
     begin, end = ("::group::", "::endgroup::\n") if form == "github" else ("# ", "")
     return "".join(
-        f"{begin}{printable(name_of(report))}\n{CHECK_DOCUMENTS[form].render(report)}{end}" for report in reports
+        f"{begin}{printable(check_name(report))}\n{CHECK_DOCUMENTS[form].render(report)}{end}" for report in reports
     )
 
 
 def render_several_text(reports: Sequence[Report], *, colour: bool = False) -> str:
     """Return each check in full, below what was checked."""
     return "\n".join(
-        f"{printable(name_of(report))}\n{render_check_text(report, verbose=True, colour=colour)}" for report in reports
+        f"{printable(check_name(report))}\n{render_check_text(report, verbose=True, colour=colour)}"
+        for report in reports
     )
 
 
 def render_several_lines(reports: Sequence[Report]) -> str:
     """Return a line a check: what was checked, the verdict, and its codes."""
-    return "".join(f"{printable(name_of(report))}: {verdict_line(report)}" for report in reports)
+    return "".join(f"{printable(check_name(report))}: {verdict_line(report)}" for report in reports)
 
 
 def render_unchecked(reports: Sequence[Report]) -> str:
@@ -56,7 +57,7 @@ def render_unchecked(reports: Sequence[Report]) -> str:
     return "".join(map(render_line, findings))
 
 
-def name_of(report: Report) -> str:
+def check_name(report: Report) -> str:
     """Return which check it is: `app.sif on node.json`."""
     checked = report.checked
     there = checked.policy or checked.host
@@ -90,7 +91,7 @@ def verdicts_table(reports: Sequence[Report]) -> Table:
     groups = equal_hosts(reports, lambda report: verdict_line(report).strip().replace(",", ", "))
     names = host_names(reports)
     titles = [
-        named([names[host] for host in hosts]) + (f" ({len(hosts)})" if len(hosts) > 1 else "")
+        shorten_list([names[host] for host in hosts]) + (f" ({len(hosts)})" if len(hosts) > 1 else "")
         for hosts in groups.values()
     ]
     if len(images) == 1:
@@ -100,4 +101,4 @@ def verdicts_table(reports: Sequence[Report]) -> Table:
 
 
 def _table(titles: Sequence[str], rows: Sequence[Row]) -> Table:
-    return table_of([Column(title, kept=True) for title in titles], rows)
+    return make_table([Column(title, always_shown=True) for title in titles], rows)

@@ -44,7 +44,9 @@ def _line(head: str, items: Sequence[tuple[str, str]], tail: str = "") -> str:
     for number, one in sorted(zip(repeats, items), key=lambda pair: pair[0]):
         left -= 1
         more = f" +{left}" if left else ""
-        forms = (_item(*one), one[0]) if number == 0 else (_item(*one),)  # of a code that is new, at least that
+        forms = (
+            (_code_with_subject(*one), one[0]) if number == 0 else (_code_with_subject(*one),)
+        )  # of a code that is new, at least that
         item = next((form for form in forms if len(f"{line} {form}{more}{tail}") <= LIMIT), None)
         if item is None:
             return f"{line} +{left + 1}{tail}\n"
@@ -52,7 +54,7 @@ def _line(head: str, items: Sequence[tuple[str, str]], tail: str = "") -> str:
     return f"{line}{tail}\n"
 
 
-def _item(code: str, subject: str) -> str:
+def _code_with_subject(code: str, subject: str) -> str:
     """Return the code with its subject: of a long path the base name, and nothing of what no line has room for."""
     forms = [f"{code}({printable(named)})" for named in (subject, basename(subject)) if named]
     fitting = (form for room in (LIMIT // 2, LIMIT - _MARGIN) for form in forms if len(form) <= room)

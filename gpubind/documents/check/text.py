@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import TextWrapper
 
-from gpubind.documents.check.report import folded, not_counted
+from gpubind.documents.check.report import excluded_text, folded
 from gpubind.documents.text import printable, render_finding
 from gpubind.model import Finding, ImageFacts
-from gpubind.model.findings import counted, named, texts
+from gpubind.model.findings import finding_texts, shorten_list, with_count
 from gpubind.rules.outcome import Checked, Report, verdict
 
 WIDTH = 100
@@ -32,7 +32,7 @@ _INDENT = " " * 9
 
 def render_check_text(report: Report, *, verbose: bool = False, width: int = WIDTH, colour: bool = False) -> str:
     """Return the report in lines of *width* columns. *verbose*: each finding in full, notes, too."""
-    lines = _wrapped(f"{verdict(report.findings)}: {what_is_checked(report)}", width, "  ")
+    lines = _wrapped(f"{verdict(report.findings)}: {subject_line(report)}", width, "  ")
     notes = [finding for finding in report.findings if finding.severity == "note"]
     for finding in report.findings if verbose else folded(report.findings, brief=True):
         if verbose or finding.severity != "note":
@@ -51,24 +51,24 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
             parts = [[note] for note in of_theme] if theme == "runtime" and report.checked.runtime else [of_theme]
             for part in parts:
                 lines += _folded(theme, part, width)
-        lines.append(f"{counted(len(notes), 'note')} in full with -v")
+        lines.append(f"{with_count(len(notes), 'note')} in full with -v")
     if report.not_counted:
-        lines += _wrapped(not_counted(report), width, "  ")
+        lines += _wrapped(excluded_text(report), width, "  ")
     return "".join((_coloured(line) if colour else line) + "\n" for line in lines)
 
 
 def theme_of(note: Finding) -> str:
     """Return the theme of *note*, one of `THEMES`."""
-    theme: str = texts()[note.code].get("theme", "host")
+    theme: str = finding_texts()[note.code].get("theme", "host")
     return theme
 
 
 def is_remedied_by_option(note: Finding) -> bool:
     """Return whether another option of the start is the remedy of *note*."""
-    return bool(texts()[note.code]["by"] == "option")
+    return bool(finding_texts()[note.code]["by"] == "option")
 
 
-def what_is_checked(report: Report) -> str:
+def subject_line(report: Report) -> str:
     """Return the subject of the check: the program and image on the driver and GPUs of the host."""
     plan, checked = report.plan, report.checked
     if plan is None:
@@ -80,7 +80,7 @@ def what_is_checked(report: Report) -> str:
         drivers.append(planned.title + (f" (CUDA {cuda})" if cuda else ""))
     gpus = sum(gpu.chosen for gpu in plan.gpus)
     here = " and ".join(drivers) or (f"like {plan.request.like}" if plan.drivers else "a host without a GPU driver")
-    here += f", {counted(gpus, 'GPU')}" if gpus else ""
+    here += f", {with_count(gpus, 'GPU')}" if gpus else ""
     here += f", by {checked.runtime}" if checked.runtime else ""
     here += f", as {checked.user}" if checked.user else ""
     return here if plan.image is None else _image(checked, plan.image, here)
@@ -110,10 +110,10 @@ def _folded(theme: str, notes: list[Finding], width: int) -> Iterable[str]:
     if theme == "extras":
         subjects = list(dict.fromkeys(note.subject.rpartition("/")[2] for note in notes))
         them = "it" if len(subjects) == 1 else "them"
-        text = f"{THEMES[theme]}: {named(subjects)}; most jobs do not need {them}"
+        text = f"{THEMES[theme]}: {shorten_list(subjects)}; most jobs do not need {them}"
     else:
         more = len(notes) - 1
-        text = f"{THEMES[theme]}: {notes[0].what}" + (f"; and {counted(more, 'other note')}" if more else "")
+        text = f"{THEMES[theme]}: {notes[0].what}" + (f"; and {with_count(more, 'other note')}" if more else "")
     return _wrapped(f"note: {text}", width, "  ")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from gpubind.documents.tables import Column, Row, Table, table_of
-from gpubind.model import counted, named
-from gpubind.model.trial import Trial, Tried
+from gpubind.documents.tables import Column, Row, Table, make_table
+from gpubind.model import shorten_list, with_count
+from gpubind.model.trial import Trial, TrialOutcome
 
-_COLUMNS = (Column("tried", kept=True), Column("predicted", kept=True), Column("seen", kept=True))
-_WORKS = {"loads": "loads", "program": "may be executed", "driver": "succeeds"}
+_COLUMNS = (
+    Column("tried", always_shown=True),
+    Column("predicted", always_shown=True),
+    Column("seen", always_shown=True),
+)
+_PREDICTED_SUCCESS = {"loads": "loads", "program": "may be executed", "driver": "succeeds"}
 _THE_SAME = "the same"
 _ABSENT = ": cannot open shared object file: No such file or directory"
 _SHOWN = 60
@@ -24,33 +28,39 @@ def trial_table(trial: Trial, *, verbose: bool = False) -> Table:
         if verbose:
             rows += [(name, predicted, seen) for name in names]
         else:
-            is_usual = predicted == _WORKS["loads"] and seen == _THE_SAME
-            rows.append((counted(len(names), "file") if is_usual else named(names), predicted, seen))
-    return table_of(_COLUMNS, rows)
+            is_usual = predicted == _PREDICTED_SUCCESS["loads"] and seen == _THE_SAME
+            rows.append((with_count(len(names), "file") if is_usual else shorten_list(names), predicted, seen))
+    return make_table(_COLUMNS, rows)
 
 
 def trial_line(trial: Trial) -> str:
     """Return the outcome in one line."""
     wrong = sum(one.is_wrong for one in trial.tried)
     compared = sum(one.is_compared for one in trial.tried)
-    parts = [counted(compared, "prediction"), f"{wrong or 'none'} wrong"] if compared else ["nothing was predicted"]
+    parts = [with_count(compared, "prediction"), f"{wrong or 'none'} wrong"] if compared else ["nothing was predicted"]
     parts += [f"{trial.untried} not tried"] if trial.untried else []
     return f"tried by {trial.runtime}: {', '.join(parts)}"
 
 
-def _name(one: Tried, *, verbose: bool) -> str:
+def _name(one: TrialOutcome, *, verbose: bool) -> str:
     subject = one.prediction.subject
     return subject.rpartition("/")[2] if one.prediction.kind == "loads" and not verbose else subject
 
 
-def _predicted(one: Tried) -> str:
-    return {True: _WORKS[one.prediction.kind], False: _short(one.prediction.why), None: ""}[one.prediction.succeeds]
+def _predicted(one: TrialOutcome) -> str:
+    return {True: _PREDICTED_SUCCESS[one.prediction.kind], False: _short(one.prediction.why), None: ""}[
+        one.prediction.succeeds
+    ]
 
 
-def _seen(one: Tried) -> str:
+def _seen(one: TrialOutcome) -> str:
     if one.is_compared and not one.is_wrong and one.prediction.kind != "driver":
         return _THE_SAME
-    said = _short(one.said) if not one.succeeded or one.prediction.kind == "driver" else _WORKS[one.prediction.kind]
+    said = (
+        _short(one.said)
+        if not one.succeeded or one.prediction.kind == "driver"
+        else _PREDICTED_SUCCESS[one.prediction.kind]
+    )
     is_left = one.succeeded is None and one.prediction.succeeds is not None
     return f"{said} (not compared)" if is_left else said
 

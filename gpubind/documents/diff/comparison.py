@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Optional, get_args
 
-from gpubind.documents.diff.snapshot import FILES, SECTIONS, Fact, ImageOutcome, Section, Snapshot
+from gpubind.documents.diff.snapshot import FILES, SECTIONS, ImageOutcome, Section, Snapshot, SnapshotFact
 from gpubind.frozen import NamedTuple
 
 Cause = Literal["driver", "gpus", "files"]
 PRESENCE, PRESENT, ABSENT = "presence", "present", "absent"
-_WHOLE = (*FILES, "device")
+_PRESENCE_SECTIONS = (*FILES, "device")
 """Sections whose facts are there or not; the others are compared value by value, also where one side has nothing."""
 _OF_VERSION = ("size", "content")
 """Fields of a file that change with the driver's version."""
@@ -117,18 +117,18 @@ def compare_hosts(snapshots: Iterable[tuple[Snapshot, Iterable[str]]]) -> Compar
 def _differences(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
     facts = [{(fact.section, fact.key): fact for fact in snapshot.facts} for snapshot in (before, after)]
     keys = sorted({*facts[0], *facts[1]}, key=lambda key: (SECTIONS.index(key[0]), key[1]))
-    follows = _consequences(*facts)
+    follows = _cause_finder(*facts)
     for key in keys:
         old, new = (found.get(key) for found in facts)
-        for difference in _between(old, new):
+        for difference in _field_differences(old, new):
             yield difference._replace(follows=follows(difference, old or new))
 
 
-def _between(old: Optional[Fact], new: Optional[Fact]) -> Iterator[Difference]:
+def _field_differences(old: Optional[SnapshotFact], new: Optional[SnapshotFact]) -> Iterator[Difference]:
     """Yield the differences of one thing, which is in one of two snapshots or in both."""
     fact = old or new
     assert fact is not None
-    if (old is None or new is None) and fact.section in _WHOLE:
+    if (old is None or new is None) and fact.section in _PRESENCE_SECTIONS:
         words = (PRESENT, ABSENT) if new is None else (ABSENT, PRESENT)
         yield Difference(fact.section, fact.name, PRESENCE, *words)
         return
@@ -139,16 +139,16 @@ def _between(old: Optional[Fact], new: Optional[Fact]) -> Iterator[Difference]:
             yield Difference(fact.section, fact.name, name, fields[0].get(name), fields[1].get(name))
 
 
-def _consequences(
-    old: Mapping[_Key, Fact], new: Mapping[_Key, Fact]
-) -> Callable[[Difference, Optional[Fact]], Optional[Cause]]:
+def _cause_finder(
+    old: Mapping[_Key, SnapshotFact], new: Mapping[_Key, SnapshotFact]
+) -> Callable[[Difference, Optional[SnapshotFact]], Optional[Cause]]:
     """Return the function that says which other difference of two hosts a difference is a consequence of."""
     versions = [{k: f.fields.get("version") for (s, k), f in facts.items() if s == "driver"} for facts in (old, new)]
     numbers = [[f.fields.get("number") for (s, _), f in facts.items() if s == "gpus"] for facts in (old, new)]
     files = [{key for key in facts if key[0] in FILES} for facts in (old, new)]
 
-    def cause(difference: Difference, fact: Optional[Fact]) -> Optional[Cause]:
-        vendor, _, kind = fact.of.partition(" ") if fact is not None else ("", "", "")
+    def cause(difference: Difference, fact: Optional[SnapshotFact]) -> Optional[Cause]:
+        vendor, _, kind = fact.vendor_scope.partition(" ") if fact is not None else ("", "", "")
         is_whole = difference.field == PRESENCE
         if is_whole and kind == "GPU" and numbers[0] != numbers[1]:
             return "gpus"

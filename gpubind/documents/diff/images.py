@@ -8,8 +8,8 @@ from typing import Optional
 from gpubind.documents.diff.comparison import Comparison, Difference, EqualHosts, Fold
 from gpubind.documents.diff.snapshot import ImageOutcome
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, named
-from gpubind.model.findings import counted, support_of
+from gpubind.model import Finding, shorten_list
+from gpubind.model.findings import support_of, with_count
 from gpubind.rules.outcome import verdict
 
 _FULL = "full support"
@@ -77,7 +77,7 @@ def _outcome_text(findings: Sequence[Finding]) -> str:
         supports = " and ".join(dict.fromkeys(filter(None, map(support_of, explained)))) or _FULL
         why = "; ".join(one.why for one in explained if one.why)
         return f"it runs with {supports}" + (f": {why}" if why else "")
-    reasons = [one.what for one in explained] + ([f"and {counted(others, 'other finding')}"] if others else [])
+    reasons = [one.what for one in explained] + ([f"and {with_count(others, 'other finding')}"] if others else [])
     return f"it {'fails' if worst == 'error' else 'may fail'}: {'; '.join(reasons)}"
 
 
@@ -95,7 +95,9 @@ def times_of(comparison: Comparison) -> Optional[tuple[str, str]]:
     return ("today", "after the change") if is_upgrade else None
 
 
-def sentences_of(comparison: Comparison, group: EqualHosts, fold: Fold = named) -> Iterator[tuple[ImageChange, str]]:
+def sentences_of(
+    comparison: Comparison, group: EqualHosts, fold: Fold = shorten_list
+) -> Iterator[tuple[ImageChange, str]]:
     """Yield each image whose verdict changes on *group*, and the sentence about it."""
     reference = comparison.groups[0]
     times = times_of(comparison) or (f"on {fold(reference.hosts)}", f"on {fold(group.hosts)}")
@@ -117,4 +119,4 @@ def unchanged_text(comparison: Comparison) -> str:
     if not numbers:
         return ""
     texts = [f"{number} {text}" for text, number in sorted(numbers.items(), key=lambda item: -item[1])]
-    return f"no verdict changes for {counted(sum(numbers.values()), 'image')}: {named(texts)}"
+    return f"no verdict changes for {with_count(sum(numbers.values()), 'image')}: {shorten_list(texts)}"

@@ -8,10 +8,10 @@ from gpubind.documents.check.markdown import as_code, as_text
 from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, EqualHosts, Fold
 from gpubind.documents.diff.images import change_text, differences_without, sentences_of, unchanged_text
 from gpubind.documents.diff.text import CAUSES, NO_DRIVER, value_text
-from gpubind.model import named
+from gpubind.model import shorten_list
 
 
-def render_diff_markdown(comparison: Comparison, fold: Fold = named) -> str:
+def render_diff_markdown(comparison: Comparison, fold: Fold = shorten_list) -> str:
     """Return the groups with their drivers, then what differs: for each image with another verdict a sentence."""
     reference, *others = comparison.groups
     equal = "no verdict changes" if reference.images else "equal"

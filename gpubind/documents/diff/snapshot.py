@@ -16,9 +16,9 @@ from gpubind.errors import Format
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode, Finding, HostPath, Mount, Plan
-from gpubind.model.digest import hash_of, sha256, without_uuids
+from gpubind.model.digest import replace_uuids, sha256, sha256_hex
 from gpubind.model.findings import support_of
-from gpubind.model.plain import Decoder, plain, text_of
+from gpubind.model.plain import Decoder, dump_document, to_json_value
 from gpubind.rules.outcome import verdict
 
 SCHEMA = "gpubind.snapshot/1"
@@ -26,14 +26,14 @@ Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "dev
 SECTIONS: tuple[Section, ...] = get_args(Section)
 """In the order of documents. `image`: the verdict about an image on the host."""
 FILES: tuple[Section, ...] = ("library", "program", "file")
-OF_A_ROOT: tuple[Section, ...] = ("driver", *FILES, "image")
+ROOT_SECTIONS: tuple[Section, ...] = ("driver", *FILES, "image")
 MODULE = "kernel module"
 CHECK = "check"
 _STATIC_MAJORS = (195, 226)
 """Of NVIDIA's GPUs and of DRM; the kernel gives out all others. Source: Documentation/admin-guide/devices.txt."""
 
 
-class Fact(NamedTuple):
+class SnapshotFact(NamedTuple):
     """One thing of a host."""
 
     section: Section
@@ -43,7 +43,7 @@ class Fact(NamedTuple):
     """As this host has it."""
     fields: dict[str, Optional[str]]
     """What is compared, the most important first; None if there is none, or it is not known."""
-    of: str = ""
+    vendor_scope: str = ""
     """The vendor of a file or node, and for a node of one GPU ` GPU`, for a file of the driver's version ` driver`;
     `CHECK` for a finding that the plan does not have. It is not compared."""
 
@@ -67,7 +67,7 @@ class Snapshot(NamedTuple):
     """What matters of one host."""
 
     name: str
-    facts: tuple[Fact, ...]
+    facts: tuple[SnapshotFact, ...]
     """Sorted by section and key, each of which is there once."""
     driver: str = ""
     """Its drivers, for people: `nvidia 550.163.01, CUDA 12.4`. They are not compared."""
@@ -83,13 +83,13 @@ class Snapshot(NamedTuple):
     @property
     def as_of_plan(self) -> Snapshot:
         """Return it with only what a document of the host's plan has, too."""
-        facts = tuple(fact for fact in self.facts if fact.section != "kernel" and fact.of != CHECK)
+        facts = tuple(fact for fact in self.facts if fact.section != "kernel" and fact.vendor_scope != CHECK)
         return self._replace(facts=facts)
 
     @property
     def as_of_root(self) -> Snapshot:
         """Return it with only what a directory with a driver has, too: no kernel, no devices, and no check of them."""
-        facts = (fact for fact in self.facts if fact.section in OF_A_ROOT)
+        facts = (fact for fact in self.facts if fact.section in ROOT_SECTIONS)
         without = (
             fact._replace(fields={**fact.fields, MODULE: None}) if MODULE in fact.fields else fact for fact in facts
         )
@@ -101,34 +101,36 @@ class Snapshot(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document `gpubind.snapshot/1`, for another machine."""
-        document: dict[str, Any] = plain({"schema": SCHEMA, **self._asdict()})
+        document: dict[str, Any] = to_json_value({"schema": SCHEMA, **self._asdict()})
         return document
 
     @classmethod
     def from_dict(cls, value: object) -> Snapshot:
         """Return what `to_dict` gave. Errors: `FormatError` (code `bad-snapshot`)."""
-        sent = _DECODER.value(cls, value)
+        sent = _DECODER.decode(cls, value)
         return sent._replace(facts=sorted_snapshot(sent.name, sent.facts).facts)
 
 
 def render_snapshot(snapshot: Snapshot) -> str:
     """Return the document `gpubind.snapshot/1`."""
-    return text_of(snapshot.to_dict())
+    return dump_document(snapshot.to_dict())
 
 
 _DECODER = Decoder(Format("bad-snapshot", "gpubind did not make this snapshot of a host"))
 
 
-def snapshot_of(name: str, plan: Plan, checked: Iterable[Finding] = (), release: Optional[str] = None) -> Snapshot:
+def snapshot_of(
+    name: str, plan: Plan, check_findings: Iterable[Finding] = (), release: Optional[str] = None
+) -> Snapshot:
     """Return the snapshot of the host of *plan*, called *name*.
 
-    *checked*: the findings of a check of it, whose notes are about what is compared anyway. *release*: of its kernel.
+    *check_findings* are those of its check, whose notes are about what is compared anyway. *release* is its kernel's.
     """
     facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variables(plan)]
     facts += finding_facts(plan, plan.findings)
-    facts += finding_facts(plan, (one for one in checked if one not in plan.findings), CHECK)
+    facts += finding_facts(plan, (one for one in check_findings if one not in plan.findings), CHECK)
     if release is not None:
-        facts.append(Fact("kernel", "release", "release", {"value": release}))
+        facts.append(SnapshotFact("kernel", "release", "release", {"value": release}))
     return sorted_snapshot(name, facts)._replace(driver=driver_text(plan))
 
 
@@ -143,9 +145,9 @@ def driver_text(plan: Plan) -> str:
     return " and ".join(planned.title_with_cuda for planned in plan.drivers)
 
 
-def sorted_snapshot(name: str, facts: Iterable[Fact]) -> Snapshot:
+def sorted_snapshot(name: str, facts: Iterable[SnapshotFact]) -> Snapshot:
     """Return the snapshot of *facts*. Of several with one key, each has its number in the key."""
-    found: dict[tuple[int, str], Fact] = {}
+    found: dict[tuple[int, str], SnapshotFact] = {}
     for fact in facts:
         number, key = 1, fact.key
         while (SECTIONS.index(fact.section), key) in found:
@@ -160,19 +162,19 @@ def outcome_of(image: str, findings: Iterable[Finding]) -> ImageOutcome:
     return ImageOutcome(image, tuple(one for one in findings if one.severity != "note" or support_of(one) is not None))
 
 
-def image_fact(image: str, verdict: str) -> Fact:
+def image_fact(image: str, verdict: str) -> SnapshotFact:
     """Return the outcome of a check of *image* on the host: `error cuda-too-new`."""
-    return Fact("image", image, image, {"verdict": verdict})
+    return SnapshotFact("image", image, image, {"verdict": verdict})
 
 
-def _drivers(plan: Plan) -> Iterator[Fact]:
+def _drivers(plan: Plan) -> Iterator[SnapshotFact]:
     for driver, *_ in plan.drivers:
         module = "loaded" if driver.kernel_version == driver.version else driver.kernel_version
         fields = {"version": driver.version, MODULE: module, "kind": driver.kind}
-        yield Fact("driver", driver.vendor, driver.vendor, fields)
+        yield SnapshotFact("driver", driver.vendor, driver.vendor, fields)
 
 
-def _gpus(plan: Plan) -> Iterator[Fact]:
+def _gpus(plan: Plan) -> Iterator[SnapshotFact]:
     models = sorted({(gpu.vendor, gpu.model or "unknown model") for gpu in plan.gpus})
     for vendor, model in models:
         same = [gpu for gpu in plan.gpus if (gpu.vendor, gpu.model or "unknown model") == (vendor, model)]
@@ -183,10 +185,10 @@ def _gpus(plan: Plan) -> Iterator[Fact]:
         modes = Counter(gpu.partition for gpu in same if gpu.partition)
         if modes:  # of AMD's that have such modes
             fields["partition"] = ", ".join(f"{modes[mode]} in {mode}" for mode in sorted(modes))
-        yield Fact("gpus", f"{vendor} {model}", model, fields)
+        yield SnapshotFact("gpus", f"{vendor} {model}", model, fields)
 
 
-def _files(plan: Plan) -> Iterator[Fact]:
+def _files(plan: Plan) -> Iterator[SnapshotFact]:
     """Yield a fact for each file that the container gets, with all of its names there."""
     versions = {driver.vendor: driver.version for driver, *_ in plan.drivers if driver.version}
     sonames = {mount.source: mount.soname for mount in plan.mounts if mount.soname}
@@ -217,10 +219,10 @@ def _name_of(mount: Mount, sonames: Mapping[Optional[HostPath], str]) -> str:
     return base if mount.kind == "binary" else mount.target
 
 
-def _file(section: Section, key: str, mounts: list[Mount], version: Optional[str]) -> Fact:
+def _file(section: Section, key: str, mounts: list[Mount], version: Optional[str]) -> SnapshotFact:
     first = mounts[0]
     names = sorted(_any_version(mount.target.rpartition("/")[2], version) for mount in mounts)
-    content = first.content and hash_of(first.content)[:12]
+    content = first.content and sha256_hex(first.content)[:12]
     fields = {
         "size": str(first.size) if content is None else None,
         "content": content,
@@ -230,7 +232,7 @@ def _file(section: Section, key: str, mounts: list[Mount], version: Optional[str
     }
     name = key if version is None else key.replace(_VERSION, version)
     is_of_driver = version is not None and first.version == version
-    return Fact(section, key, name, fields, f"{first.vendor} driver" if is_of_driver else first.vendor)
+    return SnapshotFact(section, key, name, fields, f"{first.vendor} driver" if is_of_driver else first.vendor)
 
 
 _VERSION = "VERSION"
@@ -241,7 +243,7 @@ def _any_version(name: str, version: Optional[str]) -> str:
     return name if not version else re.sub(rf"(?<![0-9]){re.escape(version)}(?![0-9])", _VERSION, name)
 
 
-def _device(node: DeviceNode) -> Fact:
+def _device(node: DeviceNode) -> SnapshotFact:
     major = str(node.major) if node.major in _STATIC_MAJORS else "dynamic"
     fields: dict[str, Optional[str]] = {
         "type": node.type,
@@ -249,24 +251,26 @@ def _device(node: DeviceNode) -> Fact:
         "mode": f"{node.mode:04o}",
         "owner": f"{node.uid}:{node.group or node.gid}",
     }
-    return Fact("device", node.target, node.target, fields, node.vendor if node.gpu is None else f"{node.vendor} GPU")
+    return SnapshotFact(
+        "device", node.target, node.target, fields, node.vendor if node.gpu is None else f"{node.vendor} GPU"
+    )
 
 
-def _variables(plan: Plan) -> Iterator[Fact]:
+def _variables(plan: Plan) -> Iterator[SnapshotFact]:
     for variable in plan.env:
         if variable.name not in GPU_VARIABLES:
-            value = without_uuids(variable.value, plan.gpus)
-            yield Fact("variable", variable.name, variable.name, {"value": value, "operation": variable.op})
+            value = replace_uuids(variable.value, plan.gpus)
+            yield SnapshotFact("variable", variable.name, variable.name, {"value": value, "operation": variable.op})
 
 
-def finding_facts(plan: Plan, findings: Iterable[Finding], of: str = "") -> Iterator[Fact]:
+def finding_facts(plan: Plan, findings: Iterable[Finding], of: str = "") -> Iterator[SnapshotFact]:
     """Yield a fact for each error and warning of *findings*, about the host of *plan*."""
     versions = [driver.version for driver, *_ in plan.drivers if driver.version]
     for finding in dict.fromkeys(one for one in findings if one.severity != "note"):
-        subject = without_uuids(finding.subject, plan.gpus) or ""
+        subject = replace_uuids(finding.subject, plan.gpus) or ""
         for gpu in plan.gpus:
             subject = subject.replace(gpu.pci, f"GPU {gpu.index}") if gpu.pci else subject
         name = f"{finding.code}({subject})"
         for version in versions:
             subject = _any_version(subject, version)
-        yield Fact("finding", f"{finding.code}({subject})", name, {"severity": finding.severity}, of)
+        yield SnapshotFact("finding", f"{finding.code}({subject})", name, {"severity": finding.severity}, of)

@@ -9,14 +9,14 @@ from gpubind import __version__
 from gpubind.documents.diff.comparison import ABSENT, PRESENCE, Cause, Comparison, Difference, EqualHosts, Fold
 from gpubind.documents.diff.images import change_text, differences_without, sentences_of, unchanged_text
 from gpubind.documents.text import printable
-from gpubind.model import named
-from gpubind.model.plain import plain, text_of
+from gpubind.model import shorten_list
+from gpubind.model.plain import dump_document, to_json_value
 
 SCHEMA = "gpubind.diff/1"
 NO_DRIVER = "no driver"
 WIDEST_NAME = 40
 """Columns of the names of things; a longer one moves the rest of its line."""
-_MAIN = ("number", "severity", "value", "verdict")
+_UNNAMED_FIELDS = ("number", "severity", "value", "verdict")
 """Fields that need no name: their section says what they are."""
 _INDENT = "    "
 _SENTENCE = TextWrapper(
@@ -25,7 +25,7 @@ _SENTENCE = TextWrapper(
 CAUSES: dict[Cause, str] = {"driver": "the driver", "gpus": "the number of GPUs", "files": "these files"}
 
 
-def render_diff_text(comparison: Comparison, fold: Fold = named) -> str:
+def render_diff_text(comparison: Comparison, fold: Fold = shorten_list) -> str:
     """Return which hosts are equal, and for each other group its differences, a line each.
 
     Where images were checked: the drivers of each group, and a sentence for each image whose verdict changes.
@@ -57,7 +57,9 @@ def _lines(comparison: Comparison, group: EqualHosts, fold: Fold) -> list[str]:
     for row, below in rows.items():
         lines += [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip(), *below]
     consequences = group.consequences.items()
-    return lines + [f"  following from {CAUSES[cause]}: {printable(named(names))}" for cause, names in consequences]
+    return lines + [
+        f"  following from {CAUSES[cause]}: {printable(shorten_list(names))}" for cause, names in consequences
+    ]
 
 
 def _row(difference: Difference) -> tuple[str, str, str]:
@@ -68,7 +70,7 @@ def _row(difference: Difference) -> tuple[str, str, str]:
     if difference.field == "names":
         return difference.section, name, _names(difference)
     change = f"{value_text(difference.before)} -> {value_text(difference.after)}"
-    is_only = difference.field in _MAIN or (difference.section, difference.field) == ("driver", "version")
+    is_only = difference.field in _UNNAMED_FIELDS or (difference.section, difference.field) == ("driver", "version")
     return difference.section, name, change if is_only else f"{difference.field} {change}"
 
 
@@ -83,9 +85,9 @@ def value_text(value: Optional[str]) -> str:
     return "none" if value is None else printable(value) or "(empty)"
 
 
-def render_diff_json(comparison: Comparison, _: Fold = named) -> str:
+def render_diff_json(comparison: Comparison, _: Fold = shorten_list) -> str:
     """Return the document, in which every host has its name."""
-    return text_of(diff_document(comparison))
+    return dump_document(diff_document(comparison))
 
 
 def diff_document(comparison: Comparison) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def diff_document(comparison: Comparison) -> dict[str, Any]:
         for group in comparison.groups
         for difference in group.differences
     ]
-    document: dict[str, Any] = plain(
+    document: dict[str, Any] = to_json_value(
         {"schema": SCHEMA, "gpubind": __version__, "groups": groups, "differences": differences}
     )
     return document

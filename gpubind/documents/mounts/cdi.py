@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
-from gpubind.documents.mounts.fragment import NO_GPU, fixed_env
+from gpubind.documents.mounts.fragment import NO_GPU, context_free_env
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.cdi import KINDS, VERSIONS, is_device_name, parse_cdi, required_version
-from gpubind.model import VENDOR_FLAGS, ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor, by_address
-from gpubind.runtimes.edits import is_utf8, unsayable_path, unsayable_value
+from gpubind.model import VENDOR_FLAGS, ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor, sorted_by_pci
+from gpubind.runtimes.edits import is_utf8, unsupported_path, unsupported_value
 
 HOOK_PROGRAM = "nvidia-cdi-hook"
 NOT_UTF8 = "it is not UTF-8, and a CDI spec is JSON"
@@ -27,7 +27,7 @@ _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> str:
     """Return *plan* as a spec with a device for each GPU, by number and by UUID, and `all`.
 
-    The number of an AMD GPU is that of AMD's toolkit (`by_address`), not its index.
+    The number of an AMD GPU is that of AMD's toolkit (`sorted_by_pci`), not its index.
     Of an empty plan for one vendor: `all` and `none`, which bring nothing.
     *staged* has the paths of generated files. *hook* is the path of nvidia-cdi-hook on the host: it adds the directory
     of the libraries to the container's ld cache.
@@ -42,7 +42,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     strays = [node for node in plan.devices if own and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
     shared = [node for node in plan.devices if node.gpu not in own and node not in strays]
     counted = [gpu for gpu in plan.gpus if gpu.index is not None]
-    numbers = {gpu.index: number for number, gpu in enumerate(by_address(counted))} if vendor == "amd" else {}
+    numbers = {gpu.index: number for number, gpu in enumerate(sorted_by_pci(counted))} if vendor == "amd" else {}
     devices: dict[str, list[dict[str, Any]]] = {}
     for gpu in plan.gpus:
         if gpu.index is None or not gpu.chosen or not own[gpu.index]:
@@ -89,9 +89,9 @@ def _vendor_of(plan: Plan) -> Vendor:
 
 
 def _env(plan: Plan) -> Iterator[str]:
-    for variable in fixed_env(plan):
+    for variable in context_free_env(plan):
         if not is_utf8(f"{variable.name}{variable.value}"):
-            raise unsayable_value(variable.name, NOT_UTF8, document="a CDI spec")
+            raise unsupported_value(variable.name, NOT_UTF8, document="a CDI spec")
         yield f"{variable.name}={variable.value}"
 
 
@@ -116,7 +116,7 @@ def _text(spec: dict[str, Any]) -> str:
 def _need_utf8(value: Any) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`): no escape of JSON stands for a byte that is not UTF-8."""
     if isinstance(value, str) and not is_utf8(value):
-        raise unsayable_path(value, NOT_UTF8, document="a CDI spec")
+        raise unsupported_path(value, NOT_UTF8, document="a CDI spec")
     for member in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
         _need_utf8(member)
 

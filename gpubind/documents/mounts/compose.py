@@ -11,7 +11,7 @@ from typing import Any
 
 from gpubind.documents.mounts.fragment import NO_GPU, groups_of, heading, mount_edits, yaml_text
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Plan
-from gpubind.runtimes.edits import unsayable_path
+from gpubind.runtimes.edits import unsupported_path
 
 SERVICE = "gpubind"
 _WHAT = "a Compose file"
@@ -39,7 +39,7 @@ def render_compose(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
         for bind in edits.binds
     ]
     service: dict[str, Any] = {
-        "devices": [_device(node) for node in edits.nodes],
+        "devices": [_device(node) for node in edits.devices],
         "environment": {variable.name: _plain(variable.value or "") for variable in edits.env},
         "group_add": [str(group) for group in groups_of(edits)],
         "volumes": volumes,
@@ -51,7 +51,7 @@ def render_compose(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
 def _device(node: DeviceNode) -> str:
     for path in (node.source, node.target):
         if ":" in path:
-            raise unsayable_path(path, "it has a colon in it, which ends a path there", document=_WHAT)
+            raise unsupported_path(path, "it has a colon in it, which ends a path there", document=_WHAT)
     return _plain(f"{node.source}:{node.target}:rw")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from gpubind.documents.text import printable
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.model import VENDOR_ROWS, ContainerPath, EnvVar, HostPath, Plan, Vendor
-from gpubind.runtimes.edits import Edits, edits_of, is_utf8, unsayable_path, unsayable_value
+from gpubind.runtimes.edits import Edits, is_utf8, make_edits, unsupported_path, unsupported_value
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -24,25 +24,25 @@ _WIDE = re.compile(r"[\U00010000-\U0010ffff]")
 
 
 def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], what: str) -> Edits:
-    """Return the edits of *plan* for a document of mounts, called *what*, with the variables of `fixed_env`.
+    """Return the edits of *plan* for a document of mounts, called *what*, with the variables of `context_free_env`.
 
     These runtimes make every mount point.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
-    edits = edits_of(plan, staged)
+    edits = make_edits(plan, staged)
     for bind in edits.binds:
-        need_sayable_path(bind.source, what)
-        need_sayable_path(bind.target, what)
-    for node in edits.nodes:
-        need_sayable_path(node.source, what)
-        need_sayable_path(node.target, what)
-    env = fixed_env(plan)
+        require_supported_path(bind.source, what)
+        require_supported_path(bind.target, what)
+    for node in edits.devices:
+        require_supported_path(node.source, what)
+        require_supported_path(node.target, what)
+    env = context_free_env(plan)
     for variable in env:
-        need_sayable_value(variable.name, variable.value or "", what)
+        require_supported_value(variable.name, variable.value or "", what)
     return edits._replace(env=env)
 
 
-def fixed_env(plan: Plan) -> tuple[EnvVar, ...]:
+def context_free_env(plan: Plan) -> tuple[EnvVar, ...]:
     """Return the variables that a document sets without knowing the image's or the user's values.
 
     A search path would replace the image's, unless the spec that the plan was made of does so itself. Variables that
@@ -53,7 +53,8 @@ def fixed_env(plan: Plan) -> tuple[EnvVar, ...]:
 
 
 NO_GPU: Mapping[Vendor, EnvVar] = {
-    vendor: EnvVar(row.no_gpu[0], "set", row.no_gpu[1], None, "none") for vendor, row in VENDOR_ROWS.items()
+    vendor: EnvVar(row.hide_all_variable[0], "set", row.hide_all_variable[1], None, "none")
+    for vendor, row in VENDOR_ROWS.items()
 }
 """What a document of a host without a GPU sets, where it must set something: no GPU. Source: nvidia-container-toolkit's
 `nvidia.com/gpu=none`; ROCm's documentation, "GPU isolation techniques".
@@ -62,22 +63,22 @@ NO_GPU: Mapping[Vendor, EnvVar] = {
 
 def groups_of(edits: Edits) -> tuple[int, ...]:
     """Return the groups that may open nodes which other users may not, except root's."""
-    nodes = (node for node in edits.nodes if node.mode & 0o006 != 0o006 and node.mode & 0o060 == 0o060)
+    nodes = (node for node in edits.devices if node.mode & 0o006 != 0o006 and node.mode & 0o060 == 0o060)
     return tuple(sorted({node.gid for node in nodes if node.gid}))
 
 
-def need_sayable_path(path: str, what: str) -> None:
+def require_supported_path(path: str, what: str) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`) for a *path* that a document, called *what*, cannot hold."""
-    why = _unsayable(path)
+    why = _unsupported_reason(path)
     if why:
-        raise unsayable_path(path, why, document=what)
+        raise unsupported_path(path, why, document=what)
 
 
-def need_sayable_value(name: str, value: str, what: str) -> None:
+def require_supported_value(name: str, value: str, what: str) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-value`) for a value that a document, called *what*, cannot hold."""
-    why = _unsayable(value) or _unsayable(name)
+    why = _unsupported_reason(value) or _unsupported_reason(name)
     if why:
-        raise unsayable_value(name, why, document=what)
+        raise unsupported_value(name, why, document=what)
 
 
 def heading(plan: Plan, comment: str, *lines: str) -> str:
@@ -118,7 +119,7 @@ def _quoted(text: str) -> str:
     return '"' + "".join(word + (wide[n] if n < len(wide) else "") for n, word in enumerate(words)) + '"'
 
 
-def _unsayable(text: str) -> str:
+def _unsupported_reason(text: str) -> str:
     if not is_utf8(text):
         return "it is not UTF-8"
     return "it has a control character in it" if _CONTROL.search(text) else ""

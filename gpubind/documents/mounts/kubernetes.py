@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpubind.documents.mounts.fragment import groups_of, heading, mount_edits, yaml_text
-from gpubind.model import ContainerPath, HostPath, Kind, Plan
-from gpubind.runtimes.edits import unsayable_path
+from gpubind.model import ContainerPath, FileRole, HostPath, Plan
+from gpubind.runtimes.edits import unsupported_path
 
 NAME = "gpubind"
 _WHAT = "a pod"
-_TYPES: Mapping[Kind, str] = {"directory": "Directory", "socket": "Socket"}
+_TYPES: Mapping[FileRole, str] = {"directory": "Directory", "socket": "Socket"}
 _NODES = {"c": "CharDevice", "b": "BlockDevice"}
 _NOTE = (
     "The device cgroup refuses a node that comes in as a hostPath. So the container is privileged, and has every",
@@ -32,12 +32,12 @@ def render_kubernetes(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> s
     edits = mount_edits(plan, staged, _WHAT)
     types = {mount.target: _TYPES.get(mount.kind, "File") for mount in plan.mounts}
     places = [(bind.source, bind.target, types[ContainerPath(bind.target)], bind.read_only) for bind in edits.binds]
-    places += [(node.source, node.target, _NODES[node.type], False) for node in edits.nodes]
+    places += [(node.source, node.target, _NODES[node.type], False) for node in edits.devices]
     volumes: dict[tuple[str, str], dict[str, Any]] = {}
     mounts = []
     for source, target, kind, read_only in places:
         if ":" in target:
-            raise unsayable_path(
+            raise unsupported_path(
                 target, "it has a colon in it, which Kubernetes takes in no place of a mount", document=_WHAT
             )
         path = {"path": source, "type": kind}
@@ -47,7 +47,7 @@ def render_kubernetes(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> s
     env = [{"name": v.name, "value": (v.value or "").replace("$", "$$")} for v in edits.env]
     container = {
         "name": NAME,
-        "securityContext": {"privileged": True} if edits.nodes else {},
+        "securityContext": {"privileged": True} if edits.devices else {},
         "env": env,
         "volumeMounts": mounts,
     }

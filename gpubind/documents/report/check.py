@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from gpubind.documents import Made
-from gpubind.documents.check.report import about, not_counted
-from gpubind.documents.check.text import THEMES, theme_of, what_is_checked
+from gpubind.documents.check.report import excluded_text, subject_rows
+from gpubind.documents.check.text import THEMES, subject_line, theme_of
 from gpubind.documents.gpus import ListedGpu, gpus_table
 from gpubind.documents.report.page import render
-from gpubind.documents.report.picture import Picture, data_of, picture_of
+from gpubind.documents.report.picture import PlanGraph, data_of, picture_of
 from gpubind.documents.tables import Table, plan_tables
 from gpubind.model import Plan
 from gpubind.rules.outcome import Report, verdict
@@ -25,8 +25,8 @@ def render_check_html(report: Report, made: Optional[Made] = None) -> str:
         made,
         verdict=verdict(report.findings),
         title=" on ".join(part for part in (report.checked.image, report.checked.host) if part),
-        what=what_is_checked(report),
-        facts=[fact for fact in about(report) if fact[0] != "gpubind"],
+        what=subject_line(report),
+        facts=[fact for fact in subject_rows(report) if fact[0] != "gpubind"],
         picture=picture,
         gpus=gpus_table([_listed(plan, at) for at in range(len(plan.gpus))])
         if plan is not None and plan.gpus
@@ -45,11 +45,11 @@ def findings_of(report: Report) -> dict[str, Any]:
         "notes": {theme: found for theme, found in themes.items() if found},
         "ignored": report.ignored,
         "changed": report.changed,
-        "not_counted": not_counted(report) if report.not_counted else None,
+        "not_counted": excluded_text(report) if report.not_counted else None,
     }
 
 
-def _picture(report: Report) -> Optional[Picture]:
+def _picture(report: Report) -> Optional[PlanGraph]:
     plan = report.plan
     if plan is None or not (plan.mounts or plan.devices):
         return None

@@ -9,21 +9,21 @@ from gpubind.documents.diff.comparison import PRESENCE, Comparison, Difference, 
 from gpubind.documents.diff.images import change_text, differences_without, sentences_of, unchanged_text
 from gpubind.documents.diff.text import CAUSES, NO_DRIVER, value_text
 from gpubind.documents.report.groups import Card, render_groups
-from gpubind.documents.tables import Column, Row, table_of
-from gpubind.model import named
-from gpubind.model.findings import counted
+from gpubind.documents.tables import Column, Row, make_table
+from gpubind.model import shorten_list
+from gpubind.model.findings import with_count
 
-_COLUMNS = [Column(title, kept=True) for title in ("what", "name", "of it", "reference", "here")]
+_COLUMNS = [Column(title, always_shown=True) for title in ("what", "name", "of it", "reference", "here")]
 
 
 _EQUAL = "A container would get the same of each"
 
 
-def render_diff_html(comparison: Comparison, fold: Fold = named, made: Optional[Made] = None) -> str:
+def render_diff_html(comparison: Comparison, fold: Fold = shorten_list, made: Optional[Made] = None) -> str:
     """Return the page of *comparison*. *fold* makes one short name of the names of several hosts."""
     reference, *others = comparison.groups
-    title = counted(sum(len(group.hosts) for group in comparison.groups), "host")
-    what = f"{len(reference.hosts)} as {reference.hosts[0]}, and {counted(len(others), 'group')} different from it"
+    title = with_count(sum(len(group.hosts) for group in comparison.groups), "host")
+    what = f"{len(reference.hosts)} as {reference.hosts[0]}, and {with_count(len(others), 'group')} different from it"
     equal = ("unchanged", "Each image has one verdict on all") if reference.images else ("equal", _EQUAL)
     verdict, what = ("different", what) if others else equal
     unchanged = unchanged_text(comparison)
@@ -48,7 +48,7 @@ def card_of(number: int, comparison: Comparison, fold: Fold) -> Card:
         group.hosts,
         drivers,
         images=tuple((change.image, change_text(change), sentence) for change, sentence in changes.items()),
-        table=table_of(_COLUMNS, rows),
+        table=make_table(_COLUMNS, rows),
         folded=tuple((f"following from {CAUSES[cause]}", tuple(names)) for cause, names in group.consequences.items()),
     )
 

@@ -9,10 +9,10 @@ from gpubind.documents import Made
 from gpubind.documents.diff.comparison import Fold
 from gpubind.documents.diff.snapshot import Snapshot
 from gpubind.documents.fleet import (
+    CheckedNode,
     NodeAnswer,
     NodeError,
     NodeGroup,
-    NodeState,
     answer_line,
     comparison_of,
     driver_and_digest,
@@ -20,18 +20,18 @@ from gpubind.documents.fleet import (
 )
 from gpubind.documents.report.diff import card_of
 from gpubind.documents.report.groups import LEVELS, Card, render_groups
-from gpubind.documents.report.matrix import in_order
-from gpubind.documents.tables import Column, Row, table_of
+from gpubind.documents.report.matrix import sort_findings
+from gpubind.documents.tables import Column, Row, make_table
 from gpubind.model import Finding
-from gpubind.model.findings import counted
+from gpubind.model.findings import with_count
 from gpubind.rules.outcome import verdict
 
-_COLUMNS = [Column(title, kept=True) for title in ("what", "most nodes", "here")]
+_COLUMNS = [Column(title, always_shown=True) for title in ("what", "most nodes", "here")]
 
 
 def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold, made: Optional[Made] = None) -> str:
     """Return the page of *groups*, the largest first, that have answered *action*."""
-    states = [group.answer for group in groups if isinstance(group.answer.result, NodeState)]
+    states = [group.answer for group in groups if isinstance(group.answer.result, CheckedNode)]
     others = [group for group in groups if not isinstance(group.answer.result, Snapshot)]
     cards = [_card(f"n{number}", group, states[:1], fold) for number, group in enumerate(others)]
     found: dict[Finding, list[tuple[str, str]]] = {}
@@ -42,32 +42,34 @@ def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold, made
     if comparison is not None:
         cards += [card_of(number, comparison, fold) for number in range(len(comparison.groups))]
     cards.sort(key=lambda card: LEVELS.index(card.level))
-    title = counted(sum(len(group.nodes) for group in groups), "node")
+    title = with_count(sum(len(group.nodes) for group in groups), "node")
     worst = {"lost": "error"}.get(cards[0].level, cards[0].level)
-    listed = in_order(found) if states else None
+    listed = sort_findings(found) if states else None
     return render_groups(f"fleet {action}", worst, title, summary_of(groups), cards, listed, made)
 
 
 def _card(name: str, group: NodeGroup, reference: Sequence[NodeAnswer], fold: Fold) -> Card:
     answer, card = group.answer, Card(name, "lost", "", fold(group.nodes), group.nodes)
-    if isinstance(answer.result, NodeState):
+    if isinstance(answer.result, CheckedNode):
         level = answer.result.worst
-        rows = [row for first in reference for row in _otherwise(answer, first)]
+        rows = [row for first in reference for row in _differences(answer, first)]
         driver, digest = driver_and_digest(answer.result)
         unexplained = "" if level == verdict(answer.findings) else answer_line(answer)
         named = (("digest of the plan", digest), ("gpubind", answer.gpubind))
         facts = (unexplained, driver, *(f"{name} {value}" for name, value in named if value))
-        return card._replace(level=level, word=level, lines=tuple(filter(None, facts)), table=table_of(_COLUMNS, rows))
+        return card._replace(
+            level=level, status=level, lines=tuple(filter(None, facts)), table=make_table(_COLUMNS, rows)
+        )
     if isinstance(answer.result, NodeError):
         error = answer.result
         lines = (f"{error.code}: {error.what}", error.where, error.why, error.hint)
-        return card._replace(level="error", word=f"exit {answer.exit}", lines=tuple(filter(None, lines)))
+        return card._replace(level="error", status=f"exit {answer.exit}", lines=tuple(filter(None, lines)))
     if answer.result is not None:
-        return card._replace(level="ok", word=answer_line(answer))
-    return card._replace(word=answer.status.replace("-", " "), lines=(group.why,) if group.why else ())
+        return card._replace(level="ok", status=answer_line(answer))
+    return card._replace(status=answer.status.replace("-", " "), lines=(group.why,) if group.why else ())
 
 
-def _otherwise(answer: NodeAnswer, reference: NodeAnswer) -> Iterator[Row]:
+def _differences(answer: NodeAnswer, reference: NodeAnswer) -> Iterator[Row]:
     """Yield how *answer* differs from *reference*."""
     pairs = zip(*((*driver_and_digest(one.result), one.gpubind) for one in (reference, answer)))
     for what, (before, after) in zip(("driver", "digest of the plan", "gpubind"), pairs):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Literal, Optional
 
 from gpubind.documents import Made
-from gpubind.documents.report.matrix import FoundIn
+from gpubind.documents.report.matrix import FindingLocations
 from gpubind.documents.report.page import render
 from gpubind.documents.tables import Table
 from gpubind.frozen import NamedTuple
 
-SQUARES_FROM = 13
+SQUARES_MIN = 13
 """Machines from which on each is drawn, and can be searched: fewer are read."""
 
 Level = Literal["ok", "warning", "error", "lost"]
@@ -25,7 +25,7 @@ class Card(NamedTuple):
 
     id: str
     level: Level
-    word: str
+    status: str
     """What it is, in a word or two: `error`, `timed out`, `the reference`."""
     title: str
     """Its machines, as one short text."""
@@ -46,11 +46,11 @@ def render_groups(
     title: str,
     what: str,
     cards: Sequence[Card],
-    found: Optional[Sequence[FoundIn]] = None,
+    found: Optional[Sequence[FindingLocations]] = None,
     made: Optional[Made] = None,
 ) -> str:
     """Return the page of *cards*. *found*: the findings with the cards that have them; None if none are looked for."""
-    has_squares = sum(len(card.names) for card in cards) >= SQUARES_FROM
+    has_squares = sum(len(card.names) for card in cards) >= SQUARES_MIN
     with_findings = {cell for one in found or () for cell in one.cells}
     values = {"kind": kind, "verdict": verdict, "title": title, "what": what, "cards": cards, "found": found}
     return render("groups.html", made=made, facts=(), has_squares=has_squares, with_findings=with_findings, **values)

@@ -10,8 +10,8 @@ from gpubind.documents.check.report import alike, folded
 from gpubind.documents.check.several import equal_hosts, host_names
 from gpubind.documents.report.page import render
 from gpubind.frozen import NamedTuple
-from gpubind.model import Finding, named
-from gpubind.model.findings import SEVERITIES, counted, support_of
+from gpubind.model import Finding, shorten_list
+from gpubind.model.findings import SEVERITIES, support_of, with_count
 from gpubind.rules.outcome import Report, verdict
 
 _PLACES = 4
@@ -27,11 +27,11 @@ class Cell(NamedTuple):
     """The codes of the worst findings. Without any, the support that a job gets, if it is not full support."""
 
 
-class FoundIn(NamedTuple):
+class FindingLocations(NamedTuple):
     """A finding, or several with one remedy, and every place in which it is."""
 
     finding: Finding
-    places: tuple[str, ...]
+    locations: tuple[str, ...]
     """A line for each subject."""
     cells: tuple[str, ...]
     """The ids of the cells that have it."""
@@ -57,16 +57,16 @@ def render_matrix_html(reports: Sequence[Report], made: Optional[Made] = None) -
         "matrix.html",
         made=made,
         verdict=next(outcome for outcome in ("error", "warning", "ok") if outcome in outcomes),
-        title=f"{counted(len(images), 'image')} on {counted(sum(map(len, columns)), 'host')}",
-        what=f"{counted(len(reports), 'check')}: {', '.join(numbers)}",
+        title=f"{with_count(len(images), 'image')} on {with_count(sum(map(len, columns)), 'host')}",
+        what=f"{with_count(len(reports), 'check')}: {', '.join(numbers)}",
         facts=(),
-        heads=[[named([names[host] for host in hosts]), *_drivers(at, images, hosts)] for hosts in columns],
+        heads=[[shorten_list([names[host] for host in hosts]), *_drivers(at, images, hosts)] for hosts in columns],
         rows=[(image or "no image", [cells[image, column] for column in range(len(columns))]) for image in images],
-        found=in_order(found),
+        found=sort_findings(found),
     )
 
 
-def in_order(found: dict[Finding, list[tuple[str, str]]]) -> list[FoundIn]:
+def sort_findings(found: dict[Finding, list[tuple[str, str]]]) -> list[FindingLocations]:
     """Return *found*, the places and cells of each finding, worst and most frequent first; those `alike` are one."""
     groups = alike(sorted(found, key=lambda one: (one.code, one.subject)))
     number = {group[0]: sum(len(found[one]) for one in group) for group in groups}
@@ -74,7 +74,7 @@ def in_order(found: dict[Finding, list[tuple[str, str]]]) -> list[FoundIn]:
     return [_found_in(group, found) for group in groups]
 
 
-def _found_in(group: Sequence[Finding], found: dict[Finding, list[tuple[str, str]]]) -> FoundIn:
+def _found_in(group: Sequence[Finding], found: dict[Finding, list[tuple[str, str]]]) -> FindingLocations:
     """Return the findings of *group* as one, whose places are told by subject where there are several findings."""
     lines = []
     for one in group:
@@ -82,7 +82,7 @@ def _found_in(group: Sequence[Finding], found: dict[Finding, list[tuple[str, str
         more = f"; and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
         lines.append((f"{one.subject}: " if len(group) > 1 else "") + "; ".join(places[:_PLACES]) + more)
     cells = dict.fromkeys(cell for one in group for _, cell in found[one])
-    return FoundIn(folded(group)[0], tuple(lines), tuple(cells))
+    return FindingLocations(folded(group)[0], tuple(lines), tuple(cells))
 
 
 def _drivers(
@@ -101,4 +101,4 @@ def _codes(report: Report) -> tuple[str, ...]:
 
 
 def _place(image: Optional[str], hosts: Sequence[str]) -> str:
-    return f"{image} on {named(hosts)}" if image else named(hosts)
+    return f"{image} on {shorten_list(hosts)}" if image else shorten_list(hosts)

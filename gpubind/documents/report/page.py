@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from gpubind import __version__
 from gpubind.documents import Made
-from gpubind.documents.report.picture import fitted
+from gpubind.documents.report.picture import truncate_middle
 from gpubind.documents.text import printable
 from gpubind.model.data import read_data
 
@@ -64,7 +64,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["fitted"] = fitted
+    environment.filters["truncate_middle"] = truncate_middle
     return environment
 
 

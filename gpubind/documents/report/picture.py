@@ -13,7 +13,7 @@ from typing import Optional
 from gpubind.documents.tables import bind_groups, size_text
 from gpubind.documents.text import printable
 from gpubind.frozen import NamedTuple
-from gpubind.inventory.nodes import natural
+from gpubind.inventory.nodes import natural_sort_key
 from gpubind.loader.linkage import LinkedFile, LinkUse
 from gpubind.model import Decision, Finding, Mount, Plan, Severity
 from gpubind.model.findings import SEVERITIES, worst
@@ -30,7 +30,7 @@ SHOWN = {"left": 56, "middle": 47, "right": 29}
 """Characters of a name that fit into its column."""
 
 
-class Part(NamedTuple):
+class GraphNode(NamedTuple):
     """Something in the picture that can be traced: a row, a needed library, or a symbol version."""
 
     id: str
@@ -48,7 +48,7 @@ class Part(NamedTuple):
     facts: tuple[tuple[str, str], ...] = ()
 
 
-class Stroke(NamedTuple):
+class GraphEdge(NamedTuple):
     """A line between two parts, as the path of an SVG."""
 
     path: str
@@ -60,16 +60,16 @@ class Stroke(NamedTuple):
     label: str = ""
 
 
-class Picture(NamedTuple):
+class PlanGraph(NamedTuple):
     """Everything that is drawn."""
 
     width: int
     height: int
     headings: tuple[tuple[int, str, str], ...]
     """y, the name of the group, its directory on the host."""
-    rows: tuple[Part, ...]
-    needed: tuple[Part, ...]
-    lines: tuple[Stroke, ...]
+    rows: tuple[GraphNode, ...]
+    needed: tuple[GraphNode, ...]
+    lines: tuple[GraphEdge, ...]
 
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
@@ -85,21 +85,21 @@ class Picture(NamedTuple):
 class _Group(NamedTuple):
     title: str
     directory: str
-    rows: tuple[tuple[Part, tuple[str, ...]], ...]
+    rows: tuple[tuple[GraphNode, tuple[str, ...]], ...]
     """Each row with the names by which others know it: its paths in the container, its soname."""
 
 
 def picture_of(
     plan: Plan, linked: Iterable[LinkedFile], findings: Iterable[Finding], program: Optional[str]
-) -> Picture:
+) -> PlanGraph:
     """Return the picture of *plan*, whose files are *linked* like that; *findings* say how bad what is broken is."""
     files = {file.path: file for file in linked}
     severities = _severities(findings)
     groups = [group for group in _groups(plan, files, program) if group.rows]
     headings, y = [], TOP
-    rows: list[Part] = []
-    names: dict[str, Part] = {}
-    uses: list[tuple[Part, LinkUse]] = []
+    rows: list[GraphNode] = []
+    names: dict[str, GraphNode] = {}
+    uses: list[tuple[GraphNode, LinkUse]] = []
     for group in groups:
         y += HEADING
         headings.append((y - 14, group.title, group.directory))
@@ -113,14 +113,16 @@ def picture_of(
     blocks = [*_needed(uses, names, severities), *((middle, parts) for middle, parts, _ in gpus)]
     needed = tuple(_stacked(blocks))
     at = {part.id: part for part in needed}
-    owned = [Stroke(_across(row, at[part.id]), row.id, part.id, "use") for _, (part,), nodes in gpus for row in nodes]
+    owned = [
+        GraphEdge(_across(row, at[part.id]), row.id, part.id, "use") for _, (part,), nodes in gpus for row in nodes
+    ]
     ties = (*_uses_drawn(uses, names, needed), *owned)
     lines = (*_binds(rows), *_leaders(rows, ties), *ties)
     height = max([y, *(part.y + ROW for part in needed)]) + 8
-    return Picture(WIDTH, height, tuple(headings), tuple(rows), needed, lines)
+    return PlanGraph(WIDTH, height, tuple(headings), tuple(rows), needed, lines)
 
 
-def data_of(picture: Picture) -> dict[str, object]:
+def data_of(picture: PlanGraph) -> dict[str, object]:
     """Return what the script needs of *picture*: the parts with their facts, and which needs which."""
     parts = [
         {"id": part.id, "label": part.label, "title": part.title, "facts": part.facts}
@@ -130,7 +132,7 @@ def data_of(picture: Picture) -> dict[str, object]:
     return {"parts": parts, "ties": ties}
 
 
-def fitted(text: str, column: str) -> str:
+def truncate_middle(text: str, column: str) -> str:
     """Return *text*, printable, with its middle left out where it is too long for *column*."""
     text, characters = printable(text), SHOWN[column]
     if len(text) <= characters:
@@ -157,12 +159,12 @@ def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) ->
         rows = (_file(f"r{next(number)}", place, same, files) for place, same in group.files)
         yield _Group(group.title, group.directory, tuple(rows))
     nodes = []
-    for node in sorted(plan.devices, key=lambda node: natural(node.target)):
+    for node in sorted(plan.devices, key=lambda node: natural_sort_key(node.target)):
         facts = [("number", f"{node.type} {node.major}:{node.minor}"), ("mode", f"{node.mode:04o}")]
         facts += [("group", node.group or str(node.gid)), ("access", node.access)]
         facts += [] if node.gpu is None else [("GPU", str(node.gpu))]
         title = f"{node.source} is {node.target} in the container"
-        part = Part(f"r{next(number)}", "node", 0, node.target, title, node.source, facts=tuple(facts))
+        part = GraphNode(f"r{next(number)}", "node", 0, node.target, title, node.source, facts=tuple(facts))
         nodes.append((part, ()))
     yield _Group("device nodes", "", tuple(nodes))
     outside = {one.path: one for one in plan.decisions if one.path in files and one.verdict == "left-out"}
@@ -187,24 +189,28 @@ def _unloadable(files: dict[str, LinkedFile]) -> list[str]:
     return [path for path in files if path in found and files[path].origin in ("image", "user")]
 
 
-def _inner(name: str, file: LinkedFile) -> tuple[Part, tuple[str, ...]]:
+def _inner(name: str, file: LinkedFile) -> tuple[GraphNode, tuple[str, ...]]:
     whose = "(the image's)" if file.origin == "image" else "(bound by the user)"
-    return Part(name, "inner", 0, file.path, file.path, whose, facts=(("in the container", file.path),)), (file.path,)
+    return GraphNode(name, "inner", 0, file.path, file.path, whose, facts=(("in the container", file.path),)), (
+        file.path,
+    )
 
 
 def _program(
     files: dict[str, LinkedFile], program: Optional[str], plan: Plan, number: Iterator[int]
-) -> Iterator[tuple[Part, tuple[str, ...]]]:
+) -> Iterator[tuple[GraphNode, tuple[str, ...]]]:
     """Yield the row of the program that will run: the first file that is linked, if a program is known."""
     targets = {mount.target for mount in plan.mounts}
     path = _first(files)
     if program is not None and path is not None and path not in targets and files[path].origin != "left-out":
         whose = {"image": "the image's", "user": "bound by the user"}.get(files[path].origin, "the plan's")
-        part = Part(f"r{next(number)}", "program", 0, path, path, f"({whose})", facts=(("program", program),))
+        part = GraphNode(f"r{next(number)}", "program", 0, path, path, f"({whose})", facts=(("program", program),))
         yield part, (path,)
 
 
-def _file(name: str, place: str, same: tuple[Mount, ...], files: dict[str, LinkedFile]) -> tuple[Part, tuple[str, ...]]:
+def _file(
+    name: str, place: str, same: tuple[Mount, ...], files: dict[str, LinkedFile]
+) -> tuple[GraphNode, tuple[str, ...]]:
     """Return the row of a file of the host, with all binds of it."""
     first, targets = same[0], tuple(mount.target for mount in same)
     is_bundled = first.kind in ("library", "binary")
@@ -218,13 +224,13 @@ def _file(name: str, place: str, same: tuple[Mount, ...], files: dict[str, Linke
     facts += [("the loader", file.fault) for file in known if file.fault]
     title = f"{source} is {' and '.join(targets)} in the container"
     shown = place if first.source is not None else source
-    return Part(name, "file", 0, ", ".join(names), title, shown, facts=tuple(facts)), (*targets, *names)
+    return GraphNode(name, "file", 0, ", ".join(names), title, shown, facts=tuple(facts)), (*targets, *names)
 
 
-def _left_out(name: str, one: Decision) -> tuple[Part, tuple[str, ...]]:
+def _left_out(name: str, one: Decision) -> tuple[GraphNode, tuple[str, ...]]:
     detail, path = one.detail or one.rule, one.path or ""
     facts = (("on the host", path), ("left out", detail), ("rule", one.rule), ("listed by", one.named_by or ""))
-    part = Part(name, "left-out", 0, one.subject, f"{one.subject} is left out: {detail}", path, facts=facts)
+    part = GraphNode(name, "left-out", 0, one.subject, f"{one.subject} is left out: {detail}", path, facts=facts)
     return part, (path, f"left-out:{one.subject}", one.subject)
 
 
@@ -237,26 +243,26 @@ def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[Lin
     return uses.values()
 
 
-def _target(use: LinkUse, names: dict[str, Part]) -> Optional[Part]:
+def _target(use: LinkUse, names: dict[str, GraphNode]) -> Optional[GraphNode]:
     """Return the row that *use* leads to; None for what is not of the plan."""
     return names.get(use.path or "") or (names.get(f"left-out:{use.name}") if use.path is None else None)
 
 
-class _Wanted(NamedTuple):
+class _MissingLibrary(NamedTuple):
     use: LinkUse
-    consumers: list[Part]
+    consumers: list[GraphNode]
     versions: dict[str, None]
     lacking: dict[str, None]
 
 
 def _needed(
-    uses: list[tuple[Part, LinkUse]], names: dict[str, Part], severities: dict[str, Severity]
-) -> Iterator[tuple[int, list[Part]]]:
+    uses: list[tuple[GraphNode, LinkUse]], names: dict[str, GraphNode], severities: dict[str, Severity]
+) -> Iterator[tuple[int, list[GraphNode]]]:
     """Yield what the plan does not have, or not in every version, with the height at which it is needed."""
-    wanted: dict[str, _Wanted] = {}
+    wanted: dict[str, _MissingLibrary] = {}
     for row, use in uses:
         if _target(use, names) is None or use.lacking:
-            found = wanted.setdefault(_key(use), _Wanted(use, [], {}, {}))
+            found = wanted.setdefault(_key(use), _MissingLibrary(use, [], {}, {}))
             found.consumers.append(row)
             found.versions.update(dict.fromkeys(use.versions))
             found.lacking.update(dict.fromkeys(use.lacking))
@@ -264,7 +270,7 @@ def _needed(
         yield _middle(one.consumers), list(_block(key, one, severities))
 
 
-def _gpus(plan: Plan, rows: Iterable[Part]) -> Iterator[tuple[int, list[Part], list[Part]]]:
+def _gpus(plan: Plan, rows: Iterable[GraphNode]) -> Iterator[tuple[int, list[GraphNode], list[GraphNode]]]:
     """Yield each GPU that has nodes in the plan, with the height of its nodes, and their rows."""
     at = {row.label: row for row in rows if row.kind == "node"}
     for gpu in plan.gpus:
@@ -273,18 +279,22 @@ def _gpus(plan: Plan, rows: Iterable[Part]) -> Iterator[tuple[int, list[Part], l
             facts = [("model", gpu.model), ("UUID", gpu.uuid), ("address", gpu.pci)]
             known = tuple((name, value) for name, value in facts if value)
             label = f"GPU {gpu.index}" + (f": {gpu.model}" if gpu.model else "")
-            yield _middle(nodes), [Part(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=known)], nodes
+            yield (
+                _middle(nodes),
+                [GraphNode(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=known)],
+                nodes,
+            )
 
 
 def _key(use: LinkUse) -> str:
     return use.path or f"{use.state}:{use.name}"
 
 
-def _middle(rows: list[Part]) -> int:
+def _middle(rows: list[GraphNode]) -> int:
     return sum(row.y for row in rows) // len(rows)
 
 
-def _block(key: str, wanted: _Wanted, severities: dict[str, Severity]) -> Iterator[Part]:
+def _block(key: str, wanted: _MissingLibrary, severities: dict[str, Severity]) -> Iterator[GraphNode]:
     """Yield a library, and below it the versions that it lacks."""
     use = wanted.use
     kind = {"found": "image", "unknown": "unknown", "missing": "missing"}[use.state]
@@ -294,13 +304,13 @@ def _block(key: str, wanted: _Wanted, severities: dict[str, Severity]) -> Iterat
         "missing": f"{use.name} is missing in the container",
     }[kind]
     facts = [("in the container", use.path)] if use.path else []
-    facts += [("needed versions", ", ".join(sorted(wanted.versions, key=natural)))] if wanted.versions else []
+    facts += [("needed versions", ", ".join(sorted(wanted.versions, key=natural_sort_key)))] if wanted.versions else []
     severity = severities.get(use.name) if kind == "missing" else None
-    yield Part(f"n-{key}", kind, 0, use.name, title, severity=severity, facts=tuple(facts))
-    for version in sorted(wanted.lacking, key=natural):
+    yield GraphNode(f"n-{key}", kind, 0, use.name, title, severity=severity, facts=tuple(facts))
+    for version in sorted(wanted.lacking, key=natural_sort_key):
         title = f"{version} is not defined by {use.path}"
         severity = severities.get(version) or _severity_of(row.severity for row in wanted.consumers)
-        yield Part(_version_id(use, version), "version", 0, version, title, severity=severity)
+        yield GraphNode(_version_id(use, version), "version", 0, version, title, severity=severity)
 
 
 def _severity_of(severities: Iterable[Optional[Severity]]) -> Optional[Severity]:
@@ -312,7 +322,7 @@ def _version_id(use: LinkUse, version: str) -> str:
     return f"n-{_key(use)}-{version}"
 
 
-def _stacked(blocks: Iterable[tuple[int, list[Part]]]) -> Iterator[Part]:
+def _stacked(blocks: Iterable[tuple[int, list[GraphNode]]]) -> Iterator[GraphNode]:
     """Yield the parts of *blocks* one below the other, each block at its place or after the one before."""
     bottom = TOP + HEADING
     for middle, parts in sorted(blocks, key=lambda block: block[0]):
@@ -323,49 +333,49 @@ def _stacked(blocks: Iterable[tuple[int, list[Part]]]) -> Iterator[Part]:
         bottom = y
 
 
-def _binds(rows: Iterable[Part]) -> Iterator[Stroke]:
+def _binds(rows: Iterable[GraphNode]) -> Iterator[GraphEdge]:
     """Yield the line from each host file to its place in the container; it ends early where the plan leaves it out."""
     for row in rows:
         begin = _end_of(LEFT, row.host, "left")
         if row.kind == "left-out":
-            yield Stroke(f"M{begin} {row.y}H{max(begin + 12, BEFORE_MIDDLE - 40)}", row.id, row.id, "dead")
+            yield GraphEdge(f"M{begin} {row.y}H{max(begin + 12, BEFORE_MIDDLE - 40)}", row.id, row.id, "dead")
         elif row.kind not in ("program", "inner"):
-            yield Stroke(f"M{begin} {row.y}H{BEFORE_MIDDLE}", row.id, row.id, "bind")
+            yield GraphEdge(f"M{begin} {row.y}H{BEFORE_MIDDLE}", row.id, row.id, "bind")
 
 
 def _uses_drawn(
-    uses: Iterable[tuple[Part, LinkUse]], names: dict[str, Part], needed: Iterable[Part]
-) -> Iterator[Stroke]:
+    uses: Iterable[tuple[GraphNode, LinkUse]], names: dict[str, GraphNode], needed: Iterable[GraphNode]
+) -> Iterator[GraphEdge]:
     """Yield the line from each row to what it needs: in the right column, or another row."""
     there = {part.id: part for part in needed}
     for row, use in uses:
-        label = ", ".join(sorted(use.versions, key=natural))
+        label = ", ".join(sorted(use.versions, key=natural_sort_key))
         for version in use.lacking:
             part = there[_version_id(use, version)]
             severity = part.severity or row.severity
-            yield Stroke(_across(row, part), row.id, part.id, "broken", severity, f"{version}, which is not defined")
+            yield GraphEdge(_across(row, part), row.id, part.id, "broken", severity, f"{version}, which is not defined")
         end = _target(use, names) or there[f"n-{_key(use)}"]
         is_broken = use.state == "missing" or end.kind == "left-out"
         path = _beside(row, end) if end.id not in there else _across(row, end)
         severity = end.severity or row.severity if is_broken else None
         if end is not row:
-            yield Stroke(path, row.id, end.id, "broken" if is_broken else "use", severity, label)
+            yield GraphEdge(path, row.id, end.id, "broken" if is_broken else "use", severity, label)
 
 
-def _across(row: Part, part: Part) -> str:
+def _across(row: GraphNode, part: GraphNode) -> str:
     begin, end, bend = AFTER_MIDDLE, BEFORE_RIGHT, 70
     return f"M{begin} {row.y}C{begin + bend} {row.y} {end - bend} {part.y} {end} {part.y}"
 
 
-def _beside(row: Part, other: Part) -> str:
+def _beside(row: GraphNode, other: GraphNode) -> str:
     """Return a bow from one row to another one, wider the further they are apart."""
     out = AFTER_MIDDLE + min(64, 12 + abs(row.y - other.y) // 8)
     return f"M{AFTER_MIDDLE} {row.y}C{out} {row.y} {out} {other.y} {AFTER_MIDDLE} {other.y}"
 
 
-def _leaders(rows: Iterable[Part], lines: Iterable[Stroke]) -> Iterator[Stroke]:
+def _leaders(rows: Iterable[GraphNode], lines: Iterable[GraphEdge]) -> Iterator[GraphEdge]:
     """Yield the line from the name of each row to where its other lines begin and end."""
-    tied: dict[str, list[Stroke]] = {}
+    tied: dict[str, list[GraphEdge]] = {}
     for line in lines:
         for end in (line.begin, line.end):
             tied.setdefault(end, []).append(line)
@@ -376,9 +386,9 @@ def _leaders(rows: Iterable[Part], lines: Iterable[Stroke]) -> Iterator[Stroke]:
         kind = "broken" if broken and len(broken) == len(there) else "use"
         if there:
             path = f"M{_end_of(MIDDLE, row.label, 'middle')} {row.y}H{AFTER_MIDDLE}"
-            yield Stroke(path, row.id, row.id, kind if severity is None else "broken", severity)
+            yield GraphEdge(path, row.id, row.id, kind if severity is None else "broken", severity)
 
 
 def _end_of(begin: int, text: str, column: str) -> int:
     """Return where *text*, which begins there in *column*, ends, with a gap."""
-    return begin + round(len(fitted(text, column)) * CHARACTER) + 6
+    return begin + round(len(truncate_middle(text, column)) * CHARACTER) + 6

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Optional
 
 from gpubind.errors import Format
-from gpubind.formats.archive.oci import variables
+from gpubind.formats.archive.oci import parse_env_lines
 from gpubind.formats.text.json import parse_exact_json, written_like
 from gpubind.frozen import NamedTuple
 from gpubind.model import DeviceNode
@@ -23,10 +23,10 @@ from gpubind.model.plain import Decoder
 SIZE_LIMIT = 4 << 20
 """Bytes of a config.json."""
 MEMBERS_LIMIT = 1 << 14
-MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotations", "hooks")
+PLAN_MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotations", "hooks")
 """Members of a config.json that concern a plan."""
 ANNOTATION = "gpubind.edits"
-ACCESS = "rw"
+DEVICE_ACCESS = "rw"
 """What the device cgroup allows: the runtime makes the nodes, so the container needs not."""
 _FORMAT = Format("bad-bundle", "malformed config.json of a bundle")
 _DECODER = Decoder(
@@ -44,12 +44,12 @@ _DECODER = Decoder(
         "rules": "linux.resources.devices",
         "prestart": "hooks.prestart",
     },
-    members=MEMBERS_LIMIT,
-    has_nul=False,
+    members_limit=MEMBERS_LIMIT,
+    allows_nul=False,
 )
 _EDITS = Decoder(_FORMAT)
 _KEYS = (
-    *(*MEMBERS, *_DECODER.keys.values(), "process.user.additionalGids", "process.capabilities.bounding"),
+    *(*PLAN_MEMBERS, *_DECODER.keys.values(), "process.user.additionalGids", "process.capabilities.bounding"),
     *("mounts.destination", "mounts.type", "mounts.source", "mounts.options"),
     *("linux.devices.path", "linux.namespaces.type", "hooks.prestart.path"),
 )
@@ -129,7 +129,7 @@ class Bundle(NamedTuple):
     @property
     def variables(self) -> dict[str, str]:
         """The container's environment. The last value of a variable takes precedence."""
-        return variables(self.env)
+        return parse_env_lines(self.env)
 
 
 class BundleEdits(NamedTuple):
@@ -162,17 +162,17 @@ def parse_bundle(data: bytes, *, is_engines: bool = False) -> Bundle:
     text, document = _loads(data)
     found = _bundle(document)._replace(is_engines=is_engines)
     if ANNOTATION in (found.annotations or {}) and not is_engines:
-        _take_back(document)
+        _undo_edits(document)
         text = written_like(document, text)
         found = _bundle(document)
     return found._replace(text=text)
 
 
 def _bundle(document: dict[str, Any]) -> Bundle:
-    return _DECODER.value(Bundle, {key: document.get(key) for key in MEMBERS})
+    return _DECODER.decode(Bundle, {key: document.get(key) for key in PLAN_MEMBERS})
 
 
-def edited(bundle: Bundle, edits: BundleEdits) -> str:
+def apply_edits(bundle: Bundle, edits: BundleEdits) -> str:
     """Return the text of *bundle* with *edits*: equal edits give equal text, whatever gpubind had edited before."""
     document = json.loads(bundle.text)
     members = (
@@ -181,7 +181,10 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
             ("linux", "devices"),
             [{"path": n.target, **_numbers(n), "fileMode": n.mode, "uid": n.uid, "gid": n.gid} for n in edits.nodes],
         ),
-        (("linux", "resources", "devices"), [{"allow": True, **_numbers(n), "access": ACCESS} for n in edits.allowed]),
+        (
+            ("linux", "resources", "devices"),
+            [{"allow": True, **_numbers(n), "access": DEVICE_ACCESS} for n in edits.allowed],
+        ),
     )
     added = [[list(path), items] for path, items in members if items]
     for path, items in members:
@@ -207,7 +210,7 @@ def _edit_engines(document: dict[str, Any], bundle: Bundle, edits: BundleEdits) 
         document["hooks"]["prestart"] = [hook for hook, read in hooks if read.program not in edits.without_hooks]
 
 
-def for_start(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional[bool]) -> str:
+def relocated_config(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional[bool]) -> str:
     """Return *text*, the edited config.json of *bundle*, for a bundle in another directory that runs *args*.
 
     *terminal* None: as the bundle has it.
@@ -216,21 +219,21 @@ def for_start(text: str, bundle: Bundle, args: Sequence[str], terminal: Optional
     document["process"]["args"] = list(args)
     if terminal is not None:
         document["process"]["terminal"] = terminal
-    document["root"]["path"] = absolute(bundle, document["root"]["path"])
+    document["root"]["path"] = absolute_path(bundle, document["root"]["path"])
     for mount in document.get("mounts") or ():
-        if _DECODER.value(BundleMount, mount).is_bind and mount.get("source"):
-            mount["source"] = absolute(bundle, mount["source"])
+        if _DECODER.decode(BundleMount, mount).is_bind and mount.get("source"):
+            mount["source"] = absolute_path(bundle, mount["source"])
     return written_like(document, text)
 
 
-def absolute(bundle: Bundle, path: str) -> str:
+def absolute_path(bundle: Bundle, path: str) -> str:
     """Return the absolute path of *path*, which may be relative to *bundle*."""
     return path if path.startswith("/") else f"{bundle.directory.rstrip('/')}/{path}"
 
 
 def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
     """Return the text, and its value. Errors: for what is ambiguous to readers, and what cannot be written again."""
-    value = _DECODER.value(dict[str, Any], parse_exact_json(data, SIZE_LIMIT, _FORMAT))
+    value = _DECODER.decode(dict[str, Any], parse_exact_json(data, SIZE_LIMIT, _FORMAT))
     _need_one_reading(value, _tree_of(_KEYS))
     return data.decode("utf-8"), value
 
@@ -295,12 +298,12 @@ def _set_variables(lines: list[Any], env: Sequence[tuple[str, Optional[str]]]) -
     return done
 
 
-def _take_back(document: dict[str, Any]) -> None:
+def _undo_edits(document: dict[str, Any]) -> None:
     """Remove gpubind's edits from *document*. Later changes by others stay."""
     place = f"key annotations.{ANNOTATION}"
-    text = _DECODER.value(str, document["annotations"].pop(ANNOTATION), place)
+    text = _DECODER.decode(str, document["annotations"].pop(ANNOTATION), place)
     try:
-        record = _EDITS.value(_Annotation, json.loads(text), place)
+        record = _EDITS.decode(_Annotation, json.loads(text), place)
         for path, items in record.added:
             there = _list_at(document, path)
             for item in reversed(items):

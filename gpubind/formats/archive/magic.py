@@ -7,10 +7,13 @@ from __future__ import annotations
 
 HEAD_SIZE = 2048
 """The bytes at the beginning of a file that decide here."""
-NOT_UNPACKED = {"xz": b"\xfd7zXZ\0", "bzip2": b"BZh"}
+UNSUPPORTED_COMPRESSIONS = {"xz": b"\xfd7zXZ\0", "bzip2": b"BZh"}
 """First bytes of compressions that are not read here."""
 _MEANINGS = (
-    *((0, head, f"it is compressed with {by}", f"unpack it first: `{by} -dk`") for by, head in NOT_UNPACKED.items()),
+    *(
+        (0, head, f"it is compressed with {by}", f"unpack it first: `{by} -dk`")
+        for by, head in UNSUPPORTED_COMPRESSIONS.items()
+    ),
     (0, b"\x7fELF", "it is a program or a library", ""),
     (0, b"PK\3\4", "it is a zip archive", ""),
     (0, b"QFI\xfb", "it is a disk of a virtual machine", ""),
@@ -37,7 +40,7 @@ def is_squashfs(head: bytes) -> bool:
     return head.startswith(b"hsqs")
 
 
-def meaning_of(head: bytes) -> tuple[str, str]:
+def describe_header(head: bytes) -> tuple[str, str]:
     """Return the kind of the file with the first bytes *head* (2048 are enough), and how to make an image of it."""
     known = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
     start = head[:8]

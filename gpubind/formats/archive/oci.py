@@ -51,8 +51,8 @@ _OCI = Decoder(
     _FORMAT,
     prefix="key ",
     keys={"media_type": "mediaType", "os": "platform.os", "arch": "platform.architecture", "env": "config.Env"},
-    members=MEMBERS_LIMIT,
-    has_nul=False,
+    members_limit=MEMBERS_LIMIT,
+    allows_nul=False,
 )
 _DOCKER = Decoder(
     _FORMAT,
@@ -69,8 +69,8 @@ _DOCKER = Decoder(
         "arch": "Architecture",
         "parts": "RootFS.Layers",
     },
-    members=MEMBERS_LIMIT,
-    has_nul=False,
+    members_limit=MEMBERS_LIMIT,
+    allows_nul=False,
 )
 
 
@@ -121,7 +121,7 @@ class DockerImage(NamedTuple):
     layers: tuple[str, ...] = ()
 
 
-class Inspected(NamedTuple):
+class InspectedImage(NamedTuple):
     """An image in a store, as `podman image inspect` and `docker image inspect` print it."""
 
     env: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class Inspected(NamedTuple):
         return (self.upper, *filter(None, self.lower.split(":"))) if has_layers else ()
 
 
-def variables(env: Iterable[str]) -> dict[str, str]:
+def parse_env_lines(env: Iterable[str]) -> dict[str, str]:
     """Return the variables of lines `NAME=VALUE`. Of one that is set twice, the last value."""
     return dict(line.partition("=")[::2] for line in env)
 
@@ -153,27 +153,27 @@ def is_layer_type(media_type: str) -> bool:
 
 def parse_oci_index(data: bytes) -> tuple[OciDescriptor, ...]:
     """Return the descriptors in an index. Errors: `FormatError` (code `bad-oci`) with the key."""
-    return _OCI.value(_Index, parse_json(data, DOCUMENT_LIMIT, _FORMAT)).manifests
+    return _OCI.decode(_Index, parse_json(data, DOCUMENT_LIMIT, _FORMAT)).manifests
 
 
 def parse_oci_manifest(data: bytes) -> OciManifest:
     """Return a manifest. Errors: `FormatError` (code `bad-oci`) with the key."""
-    return _OCI.value(OciManifest, parse_json(data, DOCUMENT_LIMIT, _FORMAT))
+    return _OCI.decode(OciManifest, parse_json(data, DOCUMENT_LIMIT, _FORMAT))
 
 
 def parse_oci_config(data: bytes) -> dict[str, str]:
     """Return the variables of a configuration. Errors: `FormatError` (code `bad-oci`) with the key."""
-    return variables(_OCI.value(_ImageConfig, parse_json(data, DOCUMENT_LIMIT, _FORMAT)).env)
+    return parse_env_lines(_OCI.decode(_ImageConfig, parse_json(data, DOCUMENT_LIMIT, _FORMAT)).env)
 
 
 def parse_docker_manifest(data: bytes) -> tuple[DockerImage, ...]:
     """Return the images in a `manifest.json`. Errors: `FormatError` (code `bad-oci`) with the key."""
-    return _DOCKER.value(tuple[DockerImage, ...], parse_json(data, DOCUMENT_LIMIT, _FORMAT))
+    return _DOCKER.decode(tuple[DockerImage, ...], parse_json(data, DOCUMENT_LIMIT, _FORMAT))
 
 
-def parse_inspected(data: bytes) -> Inspected:
+def parse_inspected(data: bytes) -> InspectedImage:
     """Return the one image that a store describes. Errors: `FormatError` (code `bad-oci`) with the key."""
-    images = _DOCKER.value(tuple[Inspected, ...], parse_json(data, DOCUMENT_LIMIT, _FORMAT))
+    images = _DOCKER.decode(tuple[InspectedImage, ...], parse_json(data, DOCUMENT_LIMIT, _FORMAT))
     if len(images) != 1:
         raise damaged(f"{len(images)} images where one is wanted")
     return images[0]

@@ -65,11 +65,11 @@ METADATA_SIZE = 8192
 METADATA_KEPT = 512  # 4 MiB
 DATA_KEPT = 16  # blocks of up to 1 MiB
 LISTING_LIMIT = 24 << 20  # a directory of 500,000 files
-LISTED_LIMIT = 64 << 20
+ALL_LISTINGS_LIMIT = 64 << 20
 """Bytes of the listings of all directories that are looked at in one image."""
 NAMES_LIMIT = 1 << 19
 """Names in these; each costs about 200 bytes of memory."""
-WORDS_STEP = METADATA_SIZE // 4
+BLOCK_SIZES_STEP = METADATA_SIZE // 4
 BLOCKS_LIMIT = 1 << 20  # of one file: 128 GiB in blocks of the usual size
 FILE_UNPACKED_LIMIT = 64 << 20
 """Bytes for one look at one file; an ELF file's facts lie in about ten blocks."""
@@ -135,7 +135,7 @@ class Inode(NamedTuple):
     """The fragment that has a file's tail."""
     device: tuple[int, int]
     """Major and minor number."""
-    rest: MetadataReference
+    after_body: MetadataReference
     """The place of the part without a fixed size: a file's words of blocks, a link's target."""
 
 
@@ -295,7 +295,7 @@ class Squashfs:
         if directory.size > LISTING_LIMIT:
             raise damaged(f"a directory of {directory.size} bytes", place)
         self._listed += directory.size  # also for a listing that several directories share
-        if self._listed > LISTED_LIMIT:
+        if self._listed > ALL_LISTINGS_LIMIT:
             raise bomb(f"the directories that were looked at have {self._listed} bytes", place)
         names = self._listings.get(key)
         if names is None:
@@ -306,7 +306,7 @@ class Squashfs:
 
     def target(self, link: Inode) -> bytes:
         """Return the target of a symbolic link."""
-        return self.metadata(link.rest, link.size)[0]
+        return self.metadata(link.after_body, link.size)[0]
 
     def _id(self, number: int) -> int:
         """Return the user or group id with that index."""
@@ -397,7 +397,7 @@ class Squashfs:
         return data
 
 
-class File:
+class SquashfsFile:
     """The bytes of a regular file, read at any offset, each file within a limit.
 
     Errors of reading: those of `Squashfs`.
@@ -414,8 +414,8 @@ class File:
             raise damaged("a file outside the image", f"byte {inode.start}")
         self._words = array("I")
         self._starts = array("Q", [inode.start if self._blocks else 0])
-        self._rest = inode.rest
-        self.left = FILE_UNPACKED_LIMIT
+        self._rest = inode.after_body
+        self.unpack_allowance = FILE_UNPACKED_LIMIT
         """Bytes that may still be unpacked."""
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -426,8 +426,8 @@ class File:
             number, at = divmod(offset, self._step)
             before = self._image.unpacked_total
             part = self._block(number)[at : at + size]
-            self.left -= self._image.unpacked_total - before
-            if self.left < 0:
+            self.unpack_allowance -= self._image.unpacked_total - before
+            if self.unpack_allowance < 0:
                 why = f"one file has unpacked to more than {FILE_UNPACKED_LIMIT} bytes"
                 raise bomb(why, f"byte {self._inode.start}")
             parts.append(part)
@@ -442,7 +442,7 @@ class File:
             place = f"fragment {self._inode.fragment}"
             data = self._image.fragment(self._inode.fragment or 0)[self._inode.offset :][:size]
         else:
-            word, start = self._word(number)
+            word, start = self._block_size_word(number)
             if word == 0:  # a hole
                 return bytes(size)
             place = f"byte {start}"
@@ -451,12 +451,12 @@ class File:
             raise damaged(f"{len(data)} bytes of a file where {size} should be", place)
         return data if len(data) == size else data[:size]
 
-    def _word(self, number: int) -> tuple[int, int]:
+    def _block_size_word(self, number: int) -> tuple[int, int]:
         """Return the size word of a block, and where the block starts. Words are read as far as they are needed."""
         if number >= BLOCKS_LIMIT:
-            raise damaged(f"block {number} of a file of {self.size} bytes", self._inode.rest)
+            raise damaged(f"block {number} of a file of {self.size} bytes", self._inode.after_body)
         while number >= len(self._words):
-            more = min(WORDS_STEP, self._blocks - len(self._words))
+            more = min(BLOCK_SIZES_STEP, self._blocks - len(self._words))
             data, self._rest = self._image.metadata(self._rest, 4 * more)
             words = struct.unpack(f"<{more}I", data)
             self._words.extend(words)

@@ -25,11 +25,13 @@ def unpacker(compression: str) -> Optional[Unpack]:
     if compression == "gzip":
         import zlib
 
-        return lambda data, limit: _whole(zlib.decompressobj(), data, limit)
+        return lambda data, limit: _decompress_stream(zlib.decompressobj(), data, limit)
     if compression == "xz":
         import lzma
 
-        return lambda data, limit: _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DICTIONARY_LIMIT), data, limit)
+        return lambda data, limit: _decompress_stream(
+            lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DICTIONARY_LIMIT), data, limit
+        )
     if compression == "lz4":
         import lz4.block
 
@@ -57,7 +59,7 @@ def _lzma() -> Unpack:
     return unpack
 
 
-def _whole(decompressor: Any, data: bytes, limit: int) -> bytes:
+def _decompress_stream(decompressor: Any, data: bytes, limit: int) -> bytes:
     """Return *data* unpacked, which must be one whole stream."""
     unpacked: bytes = decompressor.decompress(data, limit + 1)
     if len(unpacked) <= limit and not decompressor.eof:

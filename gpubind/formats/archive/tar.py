@@ -57,19 +57,19 @@ class TarHeader(NamedTuple):
     gid: int
     size: int
     """Bytes of the file; of a sparse one with its holes."""
-    stored: int
+    data_size: int
     """Bytes of the data after the header, without padding."""
     major: int
     minor: int
-    untyped: bool
+    is_old_file_type: bool
     """Whether the type is the one from before directories had their own: then a name that ends in a slash is one's."""
     sparse: bool
     """Whether the data after it is not the content of the file."""
     old_sparse: bool
     """Whether it is sparse in GNU tar's old format, with its map in the header and after it."""
-    more: bool
+    has_more_map: bool
     """Whether blocks with the rest of that map come before the data."""
-    map: str = ""
+    sparse_map: str = ""
     """The map of a sparse file in the formats 0.0 and 0.1: the records before it have it."""
 
 
@@ -170,18 +170,18 @@ def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
     return [int(line) for line in lines], len(count) + 1 + sum(len(line) + 1 for line in lines)
 
 
-def completed(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
+def apply_pax(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
     """Return the member that *header* and the pax *attributes* before it describe.
 
     Errors: `FormatError` (code `bad-archive`) for a number that is none.
     """
     if attributes:
-        header = _corrected(header, {name: value for name, value in attributes.items() if value})
+        header = _with_attributes(header, {name: value for name, value in attributes.items() if value})
     # Only now: the name in the header may be the first 100 bytes of a longer one, and end in any slash of that.
-    return header._replace(kind="dir") if header.untyped and header.name.endswith("/") else header
+    return header._replace(kind="dir") if header.is_old_file_type and header.name.endswith("/") else header
 
 
-def _corrected(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
+def _with_attributes(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
     def number(name: str, otherwise: int) -> int:
         return _decimal(name, attributes[name]) if name in attributes else otherwise
 
@@ -193,11 +193,11 @@ def _corrected(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
     )
     if header.kind not in ("file", None):
         return header
-    stored = number("size", header.stored)
+    stored = number("size", header.data_size)
     sparse = header.sparse or any(name.startswith("GNU.sparse.") for name in attributes)
     size = number("GNU.sparse.size", header.size if header.sparse else stored)
     size, sparse_map = number("GNU.sparse.realsize", size), attributes.get(_MAP, "")
-    return header._replace(stored=stored, size=size, sparse=sparse, map=sparse_map)
+    return header._replace(data_size=stored, size=size, sparse=sparse, sparse_map=sparse_map)
 
 
 def _decimal(name: str, text: str) -> int:

@@ -22,7 +22,7 @@ VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.
 """In their order. The first two are known, but no content is ever as old: see `required_version`."""
 HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 SIZE_LIMIT = 1 << 20
-KINDS = {vendor: row.kind for vendor, row in VENDOR_ROWS.items()}
+KINDS = {vendor: row.cdi_kind for vendor, row in VENDOR_ROWS.items()}
 """The kind of device of each vendor's toolkit."""
 HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
 
@@ -41,8 +41,8 @@ _DECODER = Decoder(
         "memory_schema": "memBwSchema",
         "gids": "additionalGids",
     },
-    has_nul=False,
-    is_go=True,
+    allows_nul=False,
+    follows_go=True,
 )
 _Int = Annotated[int, range(-(1 << 63), 1 << 63)]
 _Uint32 = Annotated[int, range(1 << 32)]
@@ -96,7 +96,7 @@ class CdiMount(NamedTuple):
 class CdiHook(NamedTuple):
     """A program of the host that the runtime runs."""
 
-    when: Annotated[str, HOOK_NAMES]
+    hook_name: Annotated[str, HOOK_NAMES]
     """One of `HOOK_NAMES`."""
     path: _Text
     args: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ def parse_cdi(data: bytes) -> CdiSpec:
         raise _FORMAT.damaged(error.why, error.place) from error
     if document is None:
         raise _FORMAT.damaged("no spec in it")
-    spec = _DECODER.value(CdiSpec, document)
+    spec = _DECODER.decode(CdiSpec, document)
     spec = spec._replace(version=spec.version.removeprefix("v"))
     _validate(spec)
     return spec
@@ -266,7 +266,7 @@ class HookCall(NamedTuple):
     """`create-symlinks`; None: the hook is not one of NVIDIA's."""
     links: dict[str, str]
     """Absolute paths in the container, and what they lead to there, absolute, too."""
-    folders: tuple[str, ...]
+    library_directories: tuple[str, ...]
     """Directories that the container's loader would search."""
 
 

@@ -20,7 +20,7 @@ from gpubind.model import Missing
 from gpubind.model.data import read_data
 
 DOCKER, PODMAN = "docker", "podman"
-PROGRAMS = {DOCKER: "dockerd", PODMAN: "podman"}
+ENGINE_PROGRAMS = {DOCKER: "dockerd", PODMAN: "podman"}
 """The program whose release decides, by engine: a client of docker may be of another one than its daemon."""
 DAEMON_FILE = "/etc/docker/daemon.json"
 TOOLKIT_FILE = "/etc/nvidia-container-runtime/config.toml"
@@ -42,7 +42,7 @@ class DaemonSettings(NamedTuple):
     cdi_directories: Optional[tuple[str, ...]] = None
     """None if they are not set."""
     has_selinux: bool = False
-    lines: Mapping[str, int] = MappingProxyType({})
+    line_numbers: Mapping[str, int] = MappingProxyType({})
     """The line of each setting that is there."""
 
 
@@ -82,7 +82,7 @@ class Release(NamedTuple):
 
 def version_command(engine: str) -> tuple[str, ...]:
     """Return the command that prints the release of *engine*."""
-    return (PROGRAMS[engine], "--version")
+    return (ENGINE_PROGRAMS[engine], "--version")
 
 
 def releases(engine: str) -> list[Release]:
@@ -110,7 +110,7 @@ def parse_daemon(data: bytes) -> DaemonSettings:
         features=features if isinstance(features, dict) else {},
         cdi_directories=tuple(filter(_is_path, directories)) if isinstance(directories, list) else None,
         has_selinux=settings.get("selinux-enabled") is True,
-        lines={name: line_of(text, name) for name in _KEPT if name in settings},
+        line_numbers={name: line_of(text, name) for name in _KEPT if name in settings},
     )
 
 
@@ -123,12 +123,12 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("/") and "\0" not in value
 
 
-def malformed(error: FormatError) -> Missing:
+def malformed_as_missing(error: FormatError) -> Missing:
     """Return what is known of a file that is malformed: as of one that cannot be read."""
     return Missing("unreadable", ": ".join(filter(None, (error.place, error.why))))
 
 
-def kept_of_daemon(data: bytes) -> Union[bytes, Missing]:
+def redact_daemon_config(data: bytes) -> Union[bytes, Missing]:
     """Return *data* with nothing but the settings of `DaemonSettings`, each in its line; Missing if it is malformed.
 
     A daemon.json names registries and proxies, with passwords.
@@ -137,9 +137,9 @@ def kept_of_daemon(data: bytes) -> Union[bytes, Missing]:
         settings = parse_json(data, SIZE_LIMIT, _FORMAT)
         found = parse_daemon(data)
     except FormatError as error:
-        return malformed(error)
+        return malformed_as_missing(error)
     text, line = "{", 1
-    for name, at in sorted(found.lines.items(), key=lambda item: item[1]):
+    for name, at in sorted(found.line_numbers.items(), key=lambda item: item[1]):
         value = settings[name] if name != "runtimes" else {key: {"path": path} for key, path in found.runtimes.items()}
         text += "," if text.strip() != "{" else ""
         text += "\n" * (at - line) + f"{json.dumps(name)}: {json.dumps(value)}"
@@ -147,7 +147,7 @@ def kept_of_daemon(data: bytes) -> Union[bytes, Missing]:
     return (text + "}\n").encode()
 
 
-def parse_no_cgroups(data: bytes) -> Optional[int]:
+def find_no_cgroups_line(data: bytes) -> Optional[int]:
     """Return the line of `no-cgroups = true` in *data*, the toolkit's config.toml; None without one.
 
     Errors: `FormatError`.

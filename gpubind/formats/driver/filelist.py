@@ -15,7 +15,7 @@ from gpubind.model.plain import Decoder
 SIZE_LIMIT = 4 << 20
 ENTRIES_LIMIT = 10_000
 
-_DECODER = Decoder(Format("bad-filelist", "malformed driver file list"), prefix="entry ", members=ENTRIES_LIMIT)
+_DECODER = Decoder(Format("bad-filelist", "malformed driver file list"), prefix="entry ", members_limit=ENTRIES_LIMIT)
 _LIBRARY_TYPES = ("LIB", "SYMLINK")
 
 
@@ -45,4 +45,4 @@ def parse_filelist(data: bytes) -> tuple[ListedFile, ...]:
 
     Errors: `FormatError` (code `bad-filelist`) with the entry.
     """
-    return _DECODER.value(tuple[ListedFile, ...], parse_json(data, SIZE_LIMIT, _DECODER.format))
+    return _DECODER.decode(tuple[ListedFile, ...], parse_json(data, SIZE_LIMIT, _DECODER.format))

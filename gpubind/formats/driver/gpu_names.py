@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal, Optional, Union
 
 from gpubind.errors import UsageError
-from gpubind.formats.driver.kernel import normal_pci
+from gpubind.formats.driver.kernel import normalize_pci
 from gpubind.frozen import NamedTuple
 
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
@@ -91,7 +91,7 @@ class GpuId(NamedTuple):
 
 def parse_gpu_id(text: str) -> Optional[GpuId]:
     """Return the one name *text*; None if it is of no known form."""
-    pci = normal_pci(f"0000:{text}" if re.fullmatch(_SHORT_PCI, text, _ANY_CASE) else text)
+    pci = normalize_pci(f"0000:{text}" if re.fullmatch(_SHORT_PCI, text, _ANY_CASE) else text)
     if pci is not None:
         return GpuId(text, "pci", pci)
     for spelling, pattern in _FORMS:
@@ -106,7 +106,7 @@ def parse_gpu_id(text: str) -> Optional[GpuId]:
     return None
 
 
-def parse_gpus(text: str) -> Union[Literal["all", "none"], tuple[GpuId, ...]]:
+def parse_gpus_option(text: str) -> Union[Literal["all", "none"], tuple[GpuId, ...]]:
     """Return the value of `--gpus`. Errors: `UsageError` (code `bad-gpus`) with the item that is none."""
     if len(text) > LENGTH_LIMIT:
         raise UsageError("bad-gpus", f"--gpus has {len(text)} characters", hint=f"known: {SPELLINGS}")
@@ -171,7 +171,7 @@ class ListRule(NamedTuple):
     """Whether the list ends at the first name that is unknown; else it is skipped."""
     ends_at_repeated: bool = False
     """Whether the list ends at a GPU that it has named before, too."""
-    capitals: bool = True
+    case_sensitive: bool = True
     """Whether `GPU-` and `MIG-` have to be in capitals."""
     device_files: bool = False
     """Whether a number is that of a device file, and not an index."""
@@ -181,7 +181,7 @@ class ListRule(NamedTuple):
     """The variable without which the numbers mean something else."""
 
 
-RULES: dict[str, ListRule] = {
+LIST_RULES: dict[str, ListRule] = {
     **dict.fromkeys(SLURM_GPUS, ListRule(("index",), ends_at_unknown=False, device_files=True)),
     CUDA_VISIBLE_DEVICES: ListRule(("index", "uuid", "mig-gpu", "mig-uuid"), depends_on=CUDA_DEVICE_ORDER),
     ROCR_VISIBLE_DEVICES: ListRule(("index", "uuid"), ends_at_repeated=True),
@@ -189,21 +189,21 @@ RULES: dict[str, ListRule] = {
     NVIDIA_VISIBLE_DEVICES: ListRule(
         ("index", "uuid", "pci", "mig-gpu", "mig-uuid", "mig-index"),
         ends_at_unknown=False,
-        capitals=False,
+        case_sensitive=False,
         cdi_names=True,
     ),
     AMD_VISIBLE_DEVICES: ListRule(("index", "uuid"), ends_at_unknown=False),
 }
 
 
-def parse_listed(name: str, rule: ListRule) -> Union[GpuId, Literal["other"], None]:
+def parse_list_item(name: str, rule: ListRule) -> Union[GpuId, Literal["other"], None]:
     """Return one *name* of a list that is read by *rule*; `other` for another device, None if it is not understood."""
     gpu_id = parse_gpu_id(name)
     if gpu_id is None and rule.cdi_names and (not name or "/" in name):
         return "other"
     if gpu_id is None or gpu_id.spelling not in rule.spellings:
         return None
-    if rule.capitals and gpu_id.spelling != "index" and not name.startswith(("GPU-", "MIG-")):
+    if rule.case_sensitive and gpu_id.spelling != "index" and not name.startswith(("GPU-", "MIG-")):
         return None
     return gpu_id
 
@@ -213,7 +213,7 @@ def hides_all(names: Sequence[str]) -> bool:
     return names[0] in HIDE_ALL
 
 
-def is_number(name: str) -> bool:
+def is_index(name: str) -> bool:
     """Return whether *name* is a number, and not a UUID or a word."""
     gpu_id = parse_gpu_id(name)
     return gpu_id is not None and gpu_id.spelling == "index"

@@ -68,7 +68,7 @@ def parse_module_version(text: str) -> str:
 
 def parse_gpu_information(text: str) -> GpuInformation:
     """Return the fields that a plan needs."""
-    fields = parse_params(text)
+    fields = parse_fields(text)
     uuid = fields.get("GPU UUID")
     pci = fields.get("Bus Location", "")
     return GpuInformation(
@@ -121,7 +121,7 @@ def parse_number(digits: str) -> Optional[int]:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
-def normal_pci(address: str) -> Optional[str]:
+def normalize_pci(address: str) -> Optional[str]:
     """Return *address* with a four-digit domain in lower case (`0000:01:00.0`), None for anything else."""
     match = _PCI.fullmatch(address)
     if match is None:
@@ -130,7 +130,7 @@ def normal_pci(address: str) -> Optional[str]:
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
 
 
-def parse_params(text: str) -> dict[str, str]:
+def parse_fields(text: str) -> dict[str, str]:
     """Return the names and values of lines `name: value`, as `/proc/driver/nvidia/params` has them.
 
     The first value of a name takes precedence.

@@ -41,12 +41,12 @@ class LibList(NamedTuple):
     """Where it came from, without anything that names a user: `/etc/gpubind/nvliblist.conf`."""
     entries: tuple[ListEntry, ...]
 
-    def at(self, entry: ListEntry) -> str:
+    def location(self, entry: ListEntry) -> str:
         """Return `label:line` of *entry*."""
         return f"{self.label}:{entry.line}"
 
 
-def classify(text: str) -> EntryKind:
+def entry_kind(text: str) -> EntryKind:
     """Return the kind of an entry, by Apptainer's test: `.so` anywhere makes a library, a leading slash a path."""
     absolute = text.startswith("/")
     if ".so" in text:
@@ -87,7 +87,7 @@ def parse_liblist(data: bytes, label: str) -> LibList:
             continue
         if len(entries) >= ENTRIES_LIMIT:
             raise _malformed(label, number, f"over {ENTRIES_LIMIT} entries", "is this a list file?")
-        entries.append(ListEntry(text, classify(text), section, number))
+        entries.append(ListEntry(text, entry_kind(text), section, number))
     return LibList(label, tuple(entries))
 
 

@@ -18,7 +18,7 @@ from gpubind.model import Capability, Severity
 from gpubind.model.data import read_data
 
 
-class Name(NamedTuple):
+class NameFacts(NamedTuple):
     """Facts about some names, in addition to the section of the list that they stand in."""
 
     start: str
@@ -78,22 +78,22 @@ class HostOnly(NamedTuple):
 
 
 _TABLE = json.loads(read_data("model/data/names.json"))
-NAMES = tuple(Name(**row) for row in _TABLE["names"])
+NAMES = tuple(NameFacts(**row) for row in _TABLE["names"])
 COMPANIONS = tuple(Companion(**row) for row in _TABLE["companions"])
 REQUIRED = tuple(name.soname for name in NAMES if name.required)
 ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and name.soname)
 DRIVER_SONAMES = tuple(name.soname for name in NAMES if name.is_sought and name.soname)
 VENDOR_NEUTRAL_SONAMES = tuple(name.soname for name in NAMES if name.is_neutral and name.soname)
-STUBBED = tuple(name.start for name in NAMES if name.has_stub)
+STUB_PREFIXES = tuple(name.start for name in NAMES if name.has_stub)
 HOST_ONLY = tuple(HostOnly(**row) for row in _TABLE["host_only"])
 RUN_DIRECTORY: dict[str, str] = _TABLE["run_directory"]
 """Where the vendor's installer puts the data files that an extracted .run directory holds at its top."""
 _VERSION_AT_END = re.compile(rf"(?:\.so\.|-)({DRIVER_VERSION})(?:-rc)?$")
 _STARTS = tuple(name.start for name in NAMES)
-_UNKNOWN = Name("")
+_UNKNOWN = NameFacts("")
 
 
-def known(name: str) -> Name:
+def name_facts(name: str) -> NameFacts:
     """Return the facts about *name*, a library's or a program's; the defaults for one that the table lacks."""
     if not name.startswith(_STARTS):
         return _UNKNOWN

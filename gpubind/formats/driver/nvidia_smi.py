@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from gpubind.formats.driver.kernel import normal_pci
+from gpubind.formats.driver.kernel import normalize_pci
 from gpubind.model import Gpu
 
-CAPABILITIES = ("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
+COMPUTE_CAPABILITY_QUERY = ("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
 """The question for the compute capability of each GPU."""
-GPUS = ("nvidia-smi", "--query-gpu=index,uuid,pci.bus_id,name", "--format=csv,noheader")
+GPU_QUERY = ("nvidia-smi", "--query-gpu=index,uuid,pci.bus_id,name", "--format=csv,noheader")
 """The question for the GPUs, which in WSL no file names."""
 LINES_LIMIT = 256
 
 
-def parse_gpus(text: str) -> tuple[Gpu, ...]:
+def parse_gpu_rows(text: str) -> tuple[Gpu, ...]:
     """Return the GPUs, in the order of their indexes. Never raises."""
     found: dict[int, Gpu] = {}
     for line in text.splitlines()[:LINES_LIMIT]:
         index, uuid, address, model = (*(part.strip() for part in line.split(",", 3)), "", "", "")[:4]
         if index.isdigit() and index.isascii() and len(index) < 4 and uuid.startswith("GPU-"):
-            pci = normal_pci(address)
+            pci = normalize_pci(address)
             found[int(index)] = Gpu("nvidia", int(index), uuid, pci, None, model or None, None, chosen=True)
     return tuple(gpu for _, gpu in sorted(found.items()))
 
@@ -28,7 +28,7 @@ def parse_capabilities(text: str) -> dict[str, str]:
     found = {}
     for line in text.splitlines()[:LINES_LIMIT]:
         address, _, capability = (part.strip() for part in line.partition(","))
-        pci = normal_pci(address)
+        pci = normalize_pci(address)
         if pci is not None:
             found[pci] = capability
     return found

@@ -25,7 +25,7 @@ _TERM = re.compile(r"([^<>=!]+)(=|!=?|<=?|>=?)([^<>=!].*)", re.DOTALL)
 _VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits hold no more digits for certain
 
 
-def holds(text: str, facts: Mapping[str, str]) -> Optional[bool]:
+def evaluate(text: str, properties: Mapping[str, str]) -> Optional[bool]:
     """Return whether the requirement in *text* holds where the properties have the values in *facts*.
 
     A property that *facts* lacks may have any value: None where the answer depends on that. A text without terms asks
@@ -34,7 +34,7 @@ def holds(text: str, facts: Mapping[str, str]) -> Optional[bool]:
     """
     if len(text) > LENGTH_LIMIT:
         raise _malformed(f"{len(text)} characters", "character 0")
-    outcomes = tuple(_outcomes(text, facts))
+    outcomes = tuple(_outcomes(text, properties))
     faults = [outcome for outcome in outcomes if isinstance(outcome, FormatError)]
     if len(faults) == len(outcomes):
         raise faults[0]
@@ -52,20 +52,20 @@ def requirements_of(env: Mapping[str, str]) -> dict[str, str]:
     return {name: text for (name, text), asked in zip(env.items(), is_asked) if asked}
 
 
-def least_driver(text: str, **known: str) -> Optional[str]:
+def first_sufficient_driver(text: str, **known: str) -> Optional[str]:
     """Return the first driver from which on every known one meets the requirement in *text*; None if there is none.
 
-    *known* are other properties: a brand or an architecture that *known* lacks may be any. Errors: as `holds`.
+    *known* are other properties: a brand or an architecture that *known* lacks may be any. Errors: as `evaluate`.
     """
     least = None
-    for driver in reversed(drivers_of(text)):
-        if not holds(text, of_driver(driver, **known)):
+    for driver in reversed(breakpoint_drivers(text)):
+        if not evaluate(text, driver_properties(driver, **known)):
             break
         least = driver
     return least
 
 
-def drivers_of(text: str) -> tuple[str, ...]:
+def breakpoint_drivers(text: str) -> tuple[str, ...]:
     """Return the drivers at which the answer about *text* may change, ascending: those it names, and the first of each
     CUDA version.
     """
@@ -73,20 +73,20 @@ def drivers_of(text: str) -> tuple[str, ...]:
     return tuple(sorted({*named[:DRIVERS_LIMIT], *first_drivers()}, key=lambda one: (version_key(one), one)))
 
 
-def of_driver(driver: str, **known: str) -> dict[str, str]:
+def driver_properties(driver: str, **known: str) -> dict[str, str]:
     """Return the properties of a host with *driver*, with those *known*."""
     cuda = cuda_max(driver)
     return {"driver": driver, **({} if cuda is None else {"cuda": cuda}), **known}
 
 
-def _outcomes(text: str, facts: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:
+def _outcomes(text: str, properties: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:
     """Yield each way in which the reading may end, whatever the unknown properties are."""
     so_far = True
     for number, alternative in enumerate(filter(None, text.split(" ")), 1):
         words = [word for word in alternative.split(",") if word]
         if not words:
             break  # only commas: they end the reading
-        answers = [_term(word, facts, f"alternative {number}") for word in words]
+        answers = [_term(word, properties, f"alternative {number}") for word in words]
         ends = [n for n, answer in enumerate(answers) if answer is False or isinstance(answer, FormatError)]
         reached = answers[: ends[0] + 1] if ends else answers
         if reached[-1] is not False:
@@ -97,7 +97,7 @@ def _outcomes(text: str, facts: Mapping[str, str]) -> Iterator[Union[bool, Forma
     yield so_far
 
 
-def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:
+def _term(word: str, properties: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:
     """Return the result of one comparison; an error if it is malformed, None if it is not known."""
     match = _TERM.fullmatch(word)
     if match is None:
@@ -105,7 +105,7 @@ def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, Format
     name, operator, value = match[1].lower(), match[2], match[3]
     if name not in PROPERTIES:
         return _malformed(f"nobody knows a property `{match[1][:60]}`, but {', '.join(PROPERTIES)}", place)
-    actual = facts.get(name)
+    actual = properties.get(name)
     if name == "brand":
         if operator not in ("=", "!", "!="):
             return _malformed(f"brand cannot be compared by `{operator}`", place)

@@ -39,7 +39,7 @@ CUDA_NOTE = ".note.cuda.fwd_compatibility"
 _damaged = Format("bad-elf", "damaged ELF file").damaged
 
 
-class _Forms(NamedTuple):
+class _StructFormats(NamedTuple):
     """The structures of a class of ELF files, and which words of a program header make a `_Segment`."""
 
     header: str
@@ -50,8 +50,8 @@ class _Forms(NamedTuple):
 
 
 _FORMS = {
-    32: _Forms("HHIIIIIHHHHHH", "IIIIIIII", "IIIIIIIIII", "II", (0, 1, 2, 4, 6)),
-    64: _Forms("HHIQQQIHHHHHH", "IIQQQQQQ", "IIQQQQIIQQ", "QQ", (0, 2, 3, 5, 1)),
+    32: _StructFormats("HHIIIIIHHHHHH", "IIIIIIII", "IIIIIIIIII", "II", (0, 1, 2, 4, 6)),
+    64: _StructFormats("HHIQQQIHHHHHH", "IIQQQQQQ", "IIQQQQIIQQ", "QQ", (0, 2, 3, 5, 1)),
 }
 
 
@@ -84,7 +84,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
     file = _ElfFile(stream, ident)
     dynamic = _Dynamic(file)
     needs, definitions = _version_needs(file, dynamic), _version_definitions(file, dynamic)
-    soname = dynamic.text(DT_SONAME)
+    soname = dynamic.tag_string(DT_SONAME)
     cuda_note = None
     if soname is not None and soname.startswith("libcuda.so"):
         with suppress(FormatError):  # the sections may be damaged
@@ -94,8 +94,8 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         ident=ident,
         soname=soname,
         needed=tuple(map(dynamic.string, dynamic.needed)),
-        rpath=dynamic.text(DT_RPATH),
-        runpath=dynamic.text(DT_RUNPATH),
+        rpath=dynamic.tag_string(DT_RPATH),
+        runpath=dynamic.tag_string(DT_RUNPATH),
         interpreter=_read_interpreter(file),
         version_needs=tuple(
             VersionNeed(dynamic.string(library), tuple(map(dynamic.string, names))) for library, names in needs
@@ -245,7 +245,7 @@ class _Dynamic:
             raise _damaged(f"a string of {len(data)} characters or more", "string table")
         return text.decode("utf-8", "surrogateescape")
 
-    def text(self, tag: int) -> Optional[str]:
+    def tag_string(self, tag: int) -> Optional[str]:
         """Return the string that *tag* names; None without that tag."""
         limit = SEARCH_PATH_LIMIT if tag in (DT_RPATH, DT_RUNPATH) else STRING_LIMIT
         return None if tag not in self.last else self.string(self.last[tag], limit)

@@ -20,7 +20,7 @@ from typing import Annotated, Literal, Optional, Union
 
 from gpubind.frozen import NamedTuple
 from gpubind.model import CudaNote
-from gpubind.model.arch import of_elf
+from gpubind.model.arch import architecture_of_elf
 
 EXECUTABLE = 2
 """e_type of a program with a fixed address."""
@@ -28,7 +28,7 @@ HEAD_SIZE = 256
 """Bytes that `parse_ident` needs; they also show a linker script."""
 STUB_LIMIT = 1 << 20
 """Bytes. A larger file is not a stub."""
-_WAYS_TO_A_DRIVER = (b"ioctl\0", b"dlopen\0", b"dlmopen\0", b"syscall\0", b"socket\0", b"mmap\0", b"mmap64\0")
+_DRIVER_ACCESS_SYMBOLS = (b"ioctl\0", b"dlopen\0", b"dlmopen\0", b"syscall\0", b"socket\0", b"mmap\0", b"mmap64\0")
 
 
 class ElfIdent(NamedTuple):
@@ -44,7 +44,7 @@ class ElfIdent(NamedTuple):
     @property
     def arch(self) -> str:
         """The name of its architecture (`gpubind.model.arch`): `x86_64`, `i386`, `aarch64`; `x32` for 32-bit x86-64."""
-        return of_elf(self.machine, self.bits, self.order)
+        return architecture_of_elf(self.machine, self.bits, self.order)
 
 
 class NotElf(NamedTuple):
@@ -114,19 +114,19 @@ def is_stub(data: bytes) -> bool:
         return False
     # Names of symbols end with a zero byte. To look for those bytes needs no section headers, which may be stripped.
     if b"cuInit\0" in data:
-        return not any(name in data for name in _WAYS_TO_A_DRIVER)
+        return not any(name in data for name in _DRIVER_ACCESS_SYMBOLS)
     return b"nvmlInit_v2\0" in data and b"is a stub library" in data
 
 
 # The names of the files of a glibc that only work with each other. Source: glibc `Makeconfig`, `shlib-versions`; the
 # file lists of Debian's libc6, libc-bin and libc6-i386, Fedora's glibc and glibc-common.
 LIBC = "libc.so.6"
-CORE = (LIBC, "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libresolv.so.2")
+CORE_LIBRARIES = (LIBC, "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libresolv.so.2")
 """What programs are linked with: an older copy of one fails with a newer C library."""
 PROGRAMS = ("getconf", "getent", "iconv", "iconvconfig", "ldconfig", "ldd", "locale", "localedef", "pldd", "sprof")
-CONVERTERS = "gconv"
+GCONV_DIRECTORY = "gconv"
 """The directory of the converters between encodings, which glibc loads by their paths."""
-AUDIT = "audit/sotruss-lib.so"
+SOTRUSS_MODULE = "audit/sotruss-lib.so"
 
 _LOADER = r"ld(-linux(-[\w-]+)?|64)?\.so\.\d+"
 _LIBRARY = (
@@ -143,6 +143,6 @@ def is_loader(name: str) -> bool:
     return re.fullmatch(_LOADER, name) is not None
 
 
-def is_member(name: str) -> bool:
+def is_glibc_file(name: str) -> bool:
     """Return whether the loader or library called *name* is exchanged with all others, or not at all."""
     return re.fullmatch(_MEMBER, name) is not None

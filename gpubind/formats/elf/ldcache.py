@@ -69,7 +69,7 @@ class LdCache:
     def __iter__(self) -> Iterator[LdCacheEntry]:
         return map(self._entry, range(len(self)))
 
-    def matching(self, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
+    def entries_with_prefix(self, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
         """Return the entries whose name starts with one of *prefixes*, in file order: the first ones of each name."""
         prefixes = tuple(prefixes)
         wanted = tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes)
@@ -89,7 +89,7 @@ class LdCache:
                     seen[name] += 1
                     yield self._entry(index, name)
 
-    def named(self, name: str) -> tuple[LdCacheEntry, ...]:
+    def entries_named(self, name: str) -> tuple[LdCacheEntry, ...]:
         """Return the entries of that *name*, in file order: the first `ENTRIES_OF_A_NAME`.
 
         All are sorted by name at the first call, as callers need many names.

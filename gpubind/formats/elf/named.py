@@ -25,7 +25,7 @@ _NAME = re.compile(rb"lib(?:(?!lib)[A-Za-z0-9_+-]){1,64}\.so(?:\.[0-9]{1,4}){0,3
 _NCCL = re.compile(rb"NCCL version ([0-9]{1,2}(?:\.[0-9]{1,3}){1,2})\+cuda")
 
 
-class NamedLibraries(NamedTuple):
+class DlopenNames(NamedTuple):
     """The names of libraries in the constants of one file."""
 
     names: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class NamedLibraries(NamedTuple):
     """Bytes that were read."""
 
 
-def parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
+def parse_named_libraries(stream: BinaryIO) -> DlopenNames:
     """Return the names in the ELF file in *stream* (binary, seekable). Errors: as `parse_elf`."""
     names: dict[str, None] = {}
     nccl = unread = None
@@ -64,7 +64,7 @@ def parse_named_libraries(stream: BinaryIO) -> NamedLibraries:
             before = data[-NAME_LIMIT:]
     if len(names) > NAMES_LIMIT:
         unread = f"it has more than {NAMES_LIMIT} names of libraries"
-    return NamedLibraries(tuple(sorted(names)[:NAMES_LIMIT]), nccl, unread, size)
+    return DlopenNames(tuple(sorted(names)[:NAMES_LIMIT]), nccl, unread, size)
 
 
 def read_constants(stream: BinaryIO) -> Optional[bytes]:

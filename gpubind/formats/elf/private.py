@@ -21,7 +21,7 @@ class PrivateSymbols(NamedTuple):
     """The private symbols that a file defines for others of its glibc, and those that it needs of them."""
 
     defined: frozenset[str] = frozenset()
-    wanted: frozenset[str] = frozenset()
+    needed: frozenset[str] = frozenset()
 
 
 def private_symbols(data: bytes) -> PrivateSymbols:

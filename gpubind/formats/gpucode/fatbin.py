@@ -25,7 +25,7 @@ from gpubind.model.gpucode import GpuCode, Ptx, gpu_code
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 """What the driver loads; and what is still to be linked, which is used where there is nothing else."""
 MAGIC = 0xBA55ED50
-PTX, CUBIN, SEVERAL = 1, 2, 256
+PTX, CUBIN, ENTRY_GROUP = 1, 2, 256
 ARCH_SPECIFIC, FAMILY_SPECIFIC = 1 << 20, 1 << 21
 ENTRIES_LIMIT = 1 << 16
 """Entries and containers of a file, also packed ones: the largest known has 4,000."""
@@ -36,13 +36,13 @@ _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQ4xIHHI8xQ16x")
 _EXTENSION = struct.Struct("<II")
 
-Read = Callable[[int, int], bytes]
+ReadAt = Callable[[int, int], bytes]
 """Return so many bytes at an offset of the file; fewer only where it ends."""
 Charge = Callable[[int], None]
 """Spend so many entries of what a command may read. It may raise to end the reading."""
 
 
-class _Image(NamedTuple):
+class _FatbinEntry(NamedTuple):
     kind: int
     version: int
     header: int
@@ -60,7 +60,7 @@ class _DamageError(Exception):
     """What is there is not a fatbin. Its text says where."""
 
 
-def parse_fatbins(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
+def parse_fatbins(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCode:
     """Return the GPU code in the section of *size* bytes at *start*, a module for each container.
 
     Never raises by itself.
@@ -93,7 +93,7 @@ def parse_fatbins(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
     return made
 
 
-def _entries(read: Read, at: int, end: int, charge: Charge) -> Iterator[Optional[_Image]]:
+def _entries(read: ReadAt, at: int, end: int, charge: Charge) -> Iterator[Optional[_FatbinEntry]]:
     """Yield None for each container from *at* to *end*, and its entries. Errors: `_DamageError`."""
     container_end = at
     left = ENTRIES_LIMIT
@@ -112,10 +112,10 @@ def _entries(read: Read, at: int, end: int, charge: Charge) -> Iterator[Optional
             container_end, at = at + header + size, at + header
             yield None
             continue
-        entry = _Image(*_ENTRY.unpack(_bytes(read, at, _ENTRY.size)))
+        entry = _FatbinEntry(*_ENTRY.unpack(_bytes(read, at, _ENTRY.size)))
         if entry.header < _ENTRY.size or at + entry.header + entry.size > container_end:
             raise _DamageError(f"no entry of GPU code at byte {at}")
-        if entry.kind == SEVERAL:
+        if entry.kind == ENTRY_GROUP:
             for one in islice(_packed(_bytes(read, at, min(entry.header, HEADER_LIMIT)), at), left + 1):
                 charge(1)
                 left -= 1
@@ -126,7 +126,7 @@ def _entries(read: Read, at: int, end: int, charge: Charge) -> Iterator[Optional
     raise _DamageError(f"over {ENTRIES_LIMIT} entries")
 
 
-def _packed(header: bytes, place: int) -> Iterator[_Image]:
+def _packed(header: bytes, place: int) -> Iterator[_FatbinEntry]:
     """Yield the entries that are packed as the one with *header*, which is at *place*. Errors: `_DamageError`."""
     at, count = _ENTRY.size + _EXTENSION.size, 0
     if len(header) >= at:
@@ -134,14 +134,14 @@ def _packed(header: bytes, place: int) -> Iterator[_Image]:
     for _ in range(count):
         if at + _ENTRY.size > len(header):
             raise _DamageError(f"no entry of GPU code at byte {place + at}")
-        entry = _Image(*_ENTRY.unpack_from(header, at))
+        entry = _FatbinEntry(*_ENTRY.unpack_from(header, at))
         yield entry
         at += _ENTRY.size
         if entry.extension and at + _EXTENSION.size <= len(header):
             at += (_EXTENSION.unpack_from(header, at)[1] // 8 + 2) * 8
 
 
-def _bytes(read: Read, at: int, size: int) -> bytes:
+def _bytes(read: ReadAt, at: int, size: int) -> bytes:
     data = read(at, size)
     if len(data) < size:
         raise _DamageError(f"the file ends in its GPU code, at byte {at + len(data)}")

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
-from gpubind.formats.gpucode.fatbin import Charge, Read
+from gpubind.formats.gpucode.fatbin import Charge, ReadAt
 from gpubind.model.gpucode import SPIRV, GpuCode, Ptx, gpu_code
 
 SECTION = ".hip_fatbin"
@@ -43,7 +43,7 @@ _ID = re.compile(rf"hip(?:v4)?-(?:amdgcn|spirv64)-amd-amdhsa-{{1,2}}(gfx[0-9a-z-
 _IN_NAME = re.compile(r"gfx[0-9]+(?:-[0-9])?-generic|gfx[0-9a-f]{3,4}(?:-xnack[+-])?")
 
 
-def parse_bundles(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
+def parse_bundles(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCode:
     """Return the GPU code in the section of *size* bytes at *start*, as one module. Never raises by itself.
 
     Bundles are not counted: ROCm's libraries have kernels that are made for some processors only.
@@ -79,7 +79,7 @@ def parse_bundles(read: Read, start: int, size: int, charge: Charge) -> GpuCode:
     return gpu_code([(code, (Ptx(arch) for arch in found if arch == SPIRV))], unread)
 
 
-def _bundle(read: Read, at: int, end: int, charge: Charge) -> Optional[tuple[int, list[str]]]:
+def _bundle(read: ReadAt, at: int, end: int, charge: Charge) -> Optional[tuple[int, list[str]]]:
     """Return the length of the bundle at *at*, and the processor of each entry; None if no bundle begins there.
 
     There are none if it cannot be read. An empty text is the host's entry.
@@ -87,7 +87,7 @@ def _bundle(read: Read, at: int, end: int, charge: Charge) -> Optional[tuple[int
     head = read(at, 32)
     if head.startswith(PACKED_MAGIC):
         charge(PACKED_COST)
-        length, data = _unpacked(head, lambda size: read(at, min(size, end - at)))
+        length, data = _unpack_head(head, lambda size: read(at, min(size, end - at)))
         return length, [] if data is None else _ids(_entries(data))
     if not head.startswith(MAGIC):
         return None
@@ -139,7 +139,7 @@ def _ids(entries: Iterable[tuple[int, int, str]]) -> list[str]:
     return [match.group(1) if match and size else "" for size, match in matches]
 
 
-def _unpacked(start: bytes, read: Callable[[int], bytes]) -> tuple[int, Optional[bytes]]:
+def _unpack_head(start: bytes, read: Callable[[int], bytes]) -> tuple[int, Optional[bytes]]:
     """Return the length of the compressed bundle that begins with *start*, 0 if unknown, and its unpacked head.
 
     *read*: returns so many bytes of the bundle.

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Optional, Union
 
-from gpubind.formats.gpucode.fatbin import Charge, Read
+from gpubind.formats.gpucode.fatbin import Charge, ReadAt
 from gpubind.model.gpucode import SPIR64, GpuCode, Ptx, gpu_code
 
 GENERATED = "__CLANG_OFFLOAD_BUNDLE__sycl-spir64_gen"
@@ -41,7 +41,7 @@ _VERSIONS = {
 """The GPUs of each version of the architecture, without its revision."""
 
 
-def parse_generated(read: Read, start: int, size: int, charge: Charge, *, has_portable: bool) -> GpuCode:
+def parse_generated(read: ReadAt, start: int, size: int, charge: Charge, *, has_portable: bool) -> GpuCode:
     """Return the GPU code in the section of *size* bytes at *start*; *has_portable*: the file has SPIR-V besides."""
     section = _Plain(read, start, size, charge)
     archive = _Unpacked(section) if section.part(0, len(_ZSTD)) == _ZSTD else section
@@ -62,7 +62,7 @@ def parse_generated(read: Read, start: int, size: int, charge: Charge, *, has_po
 class _Plain:
     """The bytes of a section."""
 
-    def __init__(self, read: Read, start: int, size: int, charge: Charge) -> None:
+    def __init__(self, read: ReadAt, start: int, size: int, charge: Charge) -> None:
         self._read, self._start, self._size, self._charge = read, start, size, charge
         self._at = 0
 

@@ -17,13 +17,13 @@ VALUES_LIMIT = 1_000_000
 """Commas and brackets of a document: 16 MB of `{},` would be 400 MB of values. A record of a host has about 6,000."""
 
 _INDENT = r"\s*\{\r?\n([ \t]+)\""
-HALVES = "[\ud800-\udfff]"
-STRAY_HALVES = "[\ud800-\udc7f\udd00-\udfff]"
+SURROGATES = "[\ud800-\udfff]"
+NON_ESCAPE_SURROGATES = "[\ud800-\udc7f\udd00-\udfff]"
 """The same where names may have bytes that are not UTF-8, as surrogate escapes."""
 
 
-def parse_json(data: bytes, limit: int, kind: Format, *, keeps_halves: bool = False) -> Any:
-    """Return the value of *data*, which may have *limit* bytes; only with whole characters, unless it *keeps_halves*.
+def parse_json(data: bytes, limit: int, kind: Format, *, allow_surrogates: bool = False) -> Any:
+    """Return the value of *data*, which may have *limit* bytes; half characters only with *allow_surrogates*.
 
     Errors: those of *kind*: too large, more than `VALUES_LIMIT` values, no UTF-8, no JSON.
     """
@@ -33,7 +33,7 @@ def parse_json(data: bytes, limit: int, kind: Format, *, keeps_halves: bool = Fa
         raise kind.damaged(f"more than {VALUES_LIMIT} values")
     try:
         value = json.loads(data.decode("utf-8"), parse_int=_integer)
-        return with_whole_characters(value) if b"\\u" in data and not keeps_halves else value
+        return replace_surrogates(value) if b"\\u" in data and not allow_surrogates else value
     except RecursionError as error:
         raise kind.damaged("nested too deeply") from error
     except UnicodeDecodeError as error:
@@ -59,7 +59,10 @@ def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
     parse_json(data, limit, kind)
     try:
         value = json.loads(
-            data.decode("utf-8"), object_pairs_hook=once(kind), parse_int=exact_integer, parse_constant=no_constant
+            data.decode("utf-8"),
+            object_pairs_hook=reject_duplicate_keys(kind),
+            parse_int=exact_integer,
+            parse_constant=no_constant,
         )
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -78,7 +81,7 @@ def written_like(document: Mapping[str, Any], like: str) -> str:
     return json.dumps(document, ensure_ascii=False, indent=space, separators=separators) + end
 
 
-def once(kind: Format) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+def reject_duplicate_keys(kind: Format) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     """Return an `object_pairs_hook` that refuses a key that an object has twice. Its errors: those of *kind*."""
 
     def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -92,14 +95,14 @@ def once(kind: Format) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     return read
 
 
-def with_whole_characters(value: Any, halves: str = HALVES) -> Any:
+def replace_surrogates(value: Any, halves: str = SURROGATES) -> Any:
     """Return *value* with half characters (`\\ud800`), which no file's name can have, replaced as Go does."""
     if isinstance(value, str):
         return re.sub(halves, "\ufffd", value)
     if isinstance(value, list):
-        return [with_whole_characters(member, halves) for member in value]
+        return [replace_surrogates(member, halves) for member in value]
     if isinstance(value, dict):
-        return {re.sub(halves, "\ufffd", key): with_whole_characters(member, halves) for key, member in value.items()}
+        return {re.sub(halves, "\ufffd", key): replace_surrogates(member, halves) for key, member in value.items()}
     return value
 
 

@@ -30,8 +30,8 @@ from typing import Annotated, Any
 from gpubind.errors import Format, one_of
 from gpubind.formats.text.toml import parse_toml
 from gpubind.model import CAPABILITIES
-from gpubind.model.capability import known_architectures
-from gpubind.model.gpucode import INTEL, arch_order, is_of_board
+from gpubind.model.capability import nvidia_architectures
+from gpubind.model.gpucode import INTEL, arch_sort_key, is_tegra_arch
 from gpubind.model.plain import Decoder
 from gpubind.model.requirements import Expectation, Policy
 
@@ -59,13 +59,13 @@ def expectation_of_table(table: dict[str, Any], prefix: str = "") -> Expectation
 
     def models(value: Any, place: str) -> tuple[tuple[str, int], ...]:
         if not isinstance(value, dict):
-            return (("", counts.value(_COUNT, value, place)),)
+            return (("", counts.decode(_COUNT, value, place)),)
         if len(value) > GPUS_LIMIT:
             raise EXPECTATION.damaged(f"{len(value)} models; {GPUS_LIMIT} at most", place)
-        return tuple(counts.value(dict[str, _COUNT], value, place).items())
+        return tuple(counts.decode(dict[str, _COUNT], value, place).items())
 
     readers = {tuple[tuple[str, int], ...]: models}
-    found = Decoder(EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers).value(Expectation, table)
+    found = Decoder(EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers).decode(Expectation, table)
     return found._replace(capabilities=tuple(dict.fromkeys(found.capabilities)))
 
 
@@ -74,7 +74,7 @@ def parse_policy(data: bytes) -> Policy:
     table = _table(data, POLICY)
     if not table:
         raise POLICY.damaged("it requires nothing", hint=f"known: {', '.join(KEYS)}")
-    found = _POLICY.value(Policy, table)
+    found = _POLICY.decode(Policy, table)
     names = found.capabilities
     return found._replace(
         arch=tuple(dict.fromkeys(found.arch)),
@@ -89,19 +89,19 @@ def _table(data: bytes, kind: Format) -> dict[str, Any]:
 
 
 def _gpus(value: Any, place: str) -> tuple[str, ...]:
-    texts = _TEXTS.value(tuple[str, ...], value, place)
+    texts = _TEXTS.decode(tuple[str, ...], value, place)
     gpus = dict.fromkeys(gpu for text in texts for gpu in _stands_for(text, place))
-    return tuple(sorted(gpus, key=lambda gpu: (not gpu.startswith("sm_"), arch_order(gpu))))
+    return tuple(sorted(gpus, key=lambda gpu: (not gpu.startswith("sm_"), arch_sort_key(gpu))))
 
 
 def _stands_for(text: str, place: str) -> Iterator[str]:
     """Yield the architectures that *text* stands for."""
-    name, known = text.removesuffix("+"), known_architectures()
+    name, known = text.removesuffix("+"), nvidia_architectures()
     if _AMD.fullmatch(text) or text in INTEL:
         yield text
     elif name in known:
         above = known[known.index(name) :] if name != text else (name,)
-        yield from (gpu for gpu in above if gpu == name or not is_of_board(gpu))
+        yield from (gpu for gpu in above if gpu == name or not is_tegra_arch(gpu))
     else:
         is_others = name != text and (_AMD.fullmatch(name) or name in INTEL)
         known = (*known, "gfx90a", *INTEL)
@@ -109,11 +109,11 @@ def _stands_for(text: str, place: str) -> Iterator[str]:
         raise POLICY.damaged(f"`{text[:100]}` is not a GPU's architecture", place, hint)
 
 
-_TEXTS = Decoder(POLICY, members=ITEMS_LIMIT, is_toml=True)
+_TEXTS = Decoder(POLICY, members_limit=ITEMS_LIMIT, is_toml=True)
 _POLICY = Decoder(
     POLICY,
     keys={"origin": "", "brings_driver": "brings-driver"},
-    members=ITEMS_LIMIT,
+    members_limit=ITEMS_LIMIT,
     is_toml=True,
     readers={tuple[str, ...]: _gpus},
 )

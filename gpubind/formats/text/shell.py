@@ -29,7 +29,7 @@ _NAMED = re.compile(rf"{_GAP}({_NAME})(?=[ \t\n;]|$)")
 _BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)*")
 _END = re.compile(rf"{_GAP}(?:#[^\n]*)?(?:\n|;|\Z)")
 
-_WORD = re.compile(r"[^ \t\n;&|<>()\"'\\$`{}~]+")
+_UNQUOTED = re.compile(r"[^ \t\n;&|<>()\"'\\$`{}~]+")
 _QUOTED = re.compile(r"[^\"\\$`]+")
 _DEFAULT = re.compile(r"[^\"'\\$`{}&|<>();~]+")
 _QUOTED_DEFAULT = re.compile(r"[^\"'\\$`{}]+")
@@ -48,7 +48,7 @@ _AUTOMATIC = re.compile(
     r"|(?:APPTAINER|SINGULARITY)_[A-Z]+"
 )
 """Variables that a shell changes by itself, or that are read-only; the runtime's own are read-only."""
-_GIVEN = re.compile(
+_INHERITED_VARIABLES = re.compile(
     r"HOME|PWD|OLDPWD|PATH|SHELL|SHLVL|TERM|IFS|PS[0-4]|HOST(?:NAME|TYPE)|OSTYPE|MACHTYPE|MAIL(?:CHECK|PATH)?|COLUMNS"
     r"|LINES|PROMPT_COMMAND|USER|LOGNAME|HIST[A-Z]+|ENV|CDPATH|TIMEFORMAT|NLSPATH|FIGNORE|IGNOREEOF"
 )
@@ -64,12 +64,12 @@ class Exports(NamedTuple):
     """The variables that a program would see."""
     unknown: frozenset[str] = frozenset()
     """Variables that scripts may have set in ways that only a shell can evaluate. Not all of them, if `lost`."""
-    lost: bool = False
+    is_unknown: bool = False
     """Whether a script could not be read: then nothing is known any more."""
 
-    def decided(self, name: str) -> bool:
+    def is_known(self, name: str) -> bool:
         """Return whether the value of *name* is known, or that it has none."""
-        return not self.lost and _is_decided(name, self.env, self.unknown)
+        return not self.is_unknown and _is_decided(name, self.env, self.unknown)
 
     def with_value(self, name: str, value: str) -> Exports:
         """Return the same, after `export NAME=value`."""
@@ -77,10 +77,10 @@ class Exports(NamedTuple):
             env={**self.env, name: value}, exported=self.exported | {name}, unknown=self.unknown - {name}
         )
 
-    def with_nothing_known(self, text: str = "") -> Exports:
+    def with_all_unknown(self, text: str = "") -> Exports:
         """Return the same, after *text*, a script that cannot be read."""
         named = {name for names in _ASSIGNS.findall(text) for name in names if name}
-        return self._replace(env={}, unknown=self.unknown.union(self.env, named), lost=True)
+        return self._replace(env={}, unknown=self.unknown.union(self.env, named), is_unknown=True)
 
 
 def parse_exports(text: str, before: Exports) -> Exports:
@@ -88,21 +88,21 @@ def parse_exports(text: str, before: Exports) -> Exports:
 
     A variable that nothing has set is unset: Singularity hides the caller's from these files.
     """
-    if before.lost or "\r" in text or "\0" in text:  # shells differ on these
-        return before.with_nothing_known(text)
+    if before.is_unknown or "\r" in text or "\0" in text:  # shells differ on these
+        return before.with_all_unknown(text)
     script = _Script(text, before)
     try:
         while script.take(_BETWEEN) and script.at < len(text):  # blank lines and comments are between statements
             script.statement()
     except _NotPlainError:
-        return script.exports().with_nothing_known(text)
+        return script.exports().with_all_unknown(text)
     return script.exports()
 
 
 def _is_decided(name: str, env: Mapping[str, object], unknown: Collection[str]) -> bool:
     if _AUTOMATIC.fullmatch(name):
         return False
-    return name in env or not (name in unknown or _GIVEN.fullmatch(name))
+    return name in env or not (name in unknown or _INHERITED_VARIABLES.fullmatch(name))
 
 
 class _NotPlainError(Exception):
@@ -119,7 +119,7 @@ class _Script:
         self.exported = set(before.exported)
         self.unknown = set(before.unknown)
         self.budget = TOTAL_LIMIT
-        self.hidden: set[str] = set()
+        self.assigned_in_export: set[str] = set()
         """Variables of the present `export`. Shells differ on their values in the rest of it."""
 
     def exports(self) -> Exports:
@@ -136,7 +136,7 @@ class _Script:
         """Run the next statement."""
         match = self.take(_COMMAND)
         command = match.group(1) if match else ""
-        self.hidden.clear()
+        self.assigned_in_export.clear()
         is_empty = not command
         while not self.take(_END):
             assignment = self.take(_ASSIGNMENT) if command != "unset" else None
@@ -145,10 +145,10 @@ class _Script:
                 raise _NotPlainError
             name, is_empty = named.group(1), False
             if assignment:
-                self.assign(name, self.value(_WORD, 0))
+                self.assign(name, self.value(_UNQUOTED, 0))
             if command == "export":
                 self.exported.add(name)
-                self.hidden.update({name} if assignment else ())
+                self.assigned_in_export.update({name} if assignment else ())
             elif command == "unset":
                 self.env[name] = None
                 self.unknown.discard(name)
@@ -167,7 +167,7 @@ class _Script:
 
     def value(self, plain: re.Pattern[str], depth: int) -> Optional[str]:
         """Return the value of a word, or of what is in quotes or braces, whose text is *plain*; None: not known."""
-        closer = {_WORD: "", _QUOTED: '"'}.get(plain, "}")
+        closer = {_UNQUOTED: "", _QUOTED: '"'}.get(plain, "}")
         in_quotes = plain in (_QUOTED, _QUOTED_DEFAULT)
         parts: list[Optional[str]] = []
         while True:
@@ -221,7 +221,7 @@ class _Script:
                 raise _NotPlainError
             return "$"
         name, operator = match.group(1) or match.group(2), match.group(3)
-        is_known = name not in self.hidden and _is_decided(name, self.env, self.unknown)
+        is_known = name not in self.assigned_in_export and _is_decided(name, self.env, self.unknown)
         value = self.env.get(name) if is_known else None
         if operator in (None, "}"):
             return (value or "") if is_known else None

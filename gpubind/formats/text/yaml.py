@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpubind.errors import Format, FormatError
-from gpubind.formats.text.json import once, with_whole_characters
+from gpubind.formats.text.json import reject_duplicate_keys, replace_surrogates
 from gpubind.model.plain import go_text
 
 DEPTH_LIMIT = 64
@@ -22,7 +22,7 @@ VALUES_LIMIT = 100_000
 """Values of a document once its aliases are replaced: ten lines of aliases of aliases stand for a billion."""
 
 _FORMAT = Format("bad-yaml", "malformed YAML")
-_WORDS = {
+_CONSTANTS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
@@ -46,9 +46,12 @@ def parse_yaml(data: bytes) -> Any:
     if data.lstrip()[:1] in (b"{", b"["):
         try:
             value = json.loads(
-                data.decode("utf-8"), object_pairs_hook=once(_FORMAT), parse_constant=_no_constant, parse_float=_float
+                data.decode("utf-8"),
+                object_pairs_hook=reject_duplicate_keys(_FORMAT),
+                parse_constant=_no_constant,
+                parse_float=_float,
             )
-            return with_whole_characters(value) if b"\\u" in data else value
+            return replace_surrogates(value) if b"\\u" in data else value
         except RecursionError as error:
             raise _FORMAT.damaged("nested too deeply") from error
         except ValueError:
@@ -99,7 +102,7 @@ class _Builder:
         if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
             raise _damaged(event, f"the tag `{event.tag[:60]}` is not known")
         if isinstance(event, yaml.ScalarEvent):
-            value = _plain(event.value) if event.implicit[0] and not event.tag else event.value
+            value = _resolve_scalar(event.value) if event.implicit[0] and not event.tag else event.value
         elif isinstance(event, yaml.SequenceStartEvent):
             value = [self.value(member, depth + 1) for member in self._until(yaml.SequenceEndEvent)]
         else:
@@ -134,10 +137,10 @@ class _Builder:
         return found
 
 
-def _plain(text: str) -> Any:
+def _resolve_scalar(text: str) -> Any:
     """Return the value of a scalar without quotes. Source: go-yaml v2 `resolve.go`."""
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
     digits = text.replace("_", "") if text[0] in "+-0123456789" else text
     base = 8 if _OCTAL.fullmatch(digits) else 0 if _INTEGER.fullmatch(digits) else None
     if base is not None and int(digits, base) in _INTEGERS:

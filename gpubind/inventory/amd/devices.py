@@ -113,7 +113,7 @@ def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], Hid
 
 def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode, None]]]:
     """Yield each node in the topology as `_gpu_properties`; with None that of a processor, whose gpu_id is 0."""
-    for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural):
+    for number in sorted(host.dev.names(TOPOLOGY), key=nodes.natural_sort_key):
         base = f"{TOPOLOGY}/{number}"
         gpu_id = host.dev.read_text(f"{base}/gpu_id")
         if not re.fullmatch(r"[0-9]{1,6}", number):
@@ -149,7 +149,7 @@ def read_unusable(host: Host) -> Iterator[tuple[str, Optional[str], Unusable]]:
     left = nodes.unserved(host, PCI_VENDOR, DISPLAY_CLASSES)
     listed = {gpu.pci for gpu in topology.gpus}
     is_whole = not topology.hidden and None not in listed and not isinstance(host.lenient.dev.list(TOPOLOGY), Missing)
-    for address in nodes.pci_displays(host, PCI_VENDOR, DISPLAY_CLASSES):
+    for address in nodes.pci_devices(host, PCI_VENDOR, DISPLAY_CLASSES):
         driver = nodes.pci_driver(host, address)
         why: Optional[Unusable] = None
         if address in left:
@@ -183,7 +183,7 @@ def read_numbers(host: Host) -> tuple[Optional[int], ...]:
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:
     """Yield the GPUs that amdgpu drives, in the order of their PCI addresses, for a host without a topology."""
-    displays = nodes.pci_displays(host, PCI_VENDOR, DISPLAY_CLASSES)
+    displays = nodes.pci_devices(host, PCI_VENDOR, DISPLAY_CLASSES)
     # Without this directory no driver has it.
     addresses = [address for address in displays if host.dev.has(f"{nodes.PCI_DEVICES}/{address}/drm")]
     for index, address in enumerate(addresses):
@@ -192,13 +192,13 @@ def _pci_gpus(host: Host) -> Iterator[Gpu]:
         yield Gpu("amd", index, None, address, minor, _name_at(host, address), render, True)
 
 
-def _wanted(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.DriverNode]:
+def _wanted(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.ExpectedNode]:
     """Return the nodes that exist, each once; rules report the missing ones."""
-    found = {KFD: nodes.DriverNode(KFD, ("kfd",), None, None)}
-    found.update((path, nodes.DriverNode(path, (), None, None)) for path in more)
+    found = {KFD: nodes.ExpectedNode(KFD, ("kfd",), None, None)}
+    found.update((path, nodes.ExpectedNode(path, (), None, None)) for path in more)
     for gpu in gpus:
         for path in gpu_nodes(host, gpu):
-            found.setdefault(path, nodes.DriverNode(path, nodes.DRM, None, gpu.index))
+            found.setdefault(path, nodes.ExpectedNode(path, nodes.DRM, None, gpu.index))
     return [node for path, node in found.items() if not isinstance(host.dev.lstat(path), Missing)]
 
 

@@ -25,7 +25,7 @@ from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import read_tables
 from gpubind.inventory.locate import locate
 from gpubind.inventory.needed import needed_files
-from gpubind.inventory.nodes import PCI_DEVICES, Devices, driver_kind, hidden_gpus, hides_some, natural
+from gpubind.inventory.nodes import PCI_DEVICES, Devices, driver_kind, hidden_gpus, hides_some, natural_sort_key
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.model import (
     Decision,
@@ -44,8 +44,8 @@ from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
     CONTAINER_LIBRARIES,
     DXG,
-    ROCM,
     ROCM_LIBRARIES,
+    ROCM_PREFIXES,
     amdgpu_directories,
     library_directories,
 )
@@ -55,24 +55,24 @@ DEFAULT = "/opt/rocm"
 RUNTIME = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
 LIST_NAME = "rocmliblist.conf"
-BRIDGE, DETECTION = ("librocdxg.so", "libdxcore.so"), "HSA_ENABLE_DXG_DETECTION"
+DXG_LIBRARIES, DXG_VARIABLE = ("librocdxg.so", "libdxcore.so"), "HSA_ENABLE_DXG_DETECTION"
 """The libraries and the variable by which ROCr, since ROCm 7.1, reaches GPUs through Windows: a host's in any case.
 
 Source: https://github.com/ROCm/librocdxg, "Container Launch".
 """
-OWN = re.compile(r"lib(amd|hsa|roc|hip)")
+ROCM_LIBRARY_NAME = re.compile(r"lib(amd|hsa|roc|hip)")
 """Names of ROCm's own libraries: libdrm and libnuma without these are not ROCm."""
 
 
-class Rocm(NamedTuple):
+class RocmInstallation(NamedTuple):
     """The ROCm that serves."""
 
     prefix: Optional[RootedPath]
     """Its directory, resolved; None for a distribution's packages."""
     why: str
-    others: tuple[RootedPath, ...]
+    other_releases: tuple[RootedPath, ...]
     """The directories of other releases."""
-    refused: Optional[str]
+    rejection: Optional[str]
     """Why ROCM_PATH does not serve, if it is set."""
 
     def directories(self, *names: str) -> tuple[str, ...]:
@@ -80,17 +80,17 @@ class Rocm(NamedTuple):
         return () if self.prefix is None else tuple(f"{self.prefix}/{name}" for name in names)
 
 
-def choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[RootedPath] = ()) -> Rocm:
+def choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[RootedPath] = ()) -> RocmInstallation:
     """Return the one of a directory in *library_path*, else ROCM_PATH, else the one whose runtime ld.so finds first.
 
     Else /opt/rocm, else the newest /opt/rocm-*.
     """
     tree, lenient = host.driver, host.driver.lenient  # older records do not cover each pattern
-    places = (_release(lenient, path) for pattern in ROCM for path in glob(lenient, pattern))
+    places = (_release(lenient, path) for pattern in ROCM_PREFIXES for path in glob(lenient, pattern))
     found = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(lenient, path)))
 
-    def chosen(prefix: Optional[RootedPath], why: str) -> Rocm:
-        return Rocm(prefix, why, tuple(path for path in found if path != prefix), refused)
+    def chosen(prefix: Optional[RootedPath], why: str) -> RocmInstallation:
+        return RocmInstallation(prefix, why, tuple(path for path in found if path != prefix), refused)
 
     asked, refused = host.variable(ROCM_PATH), None
     for directory in library_path:
@@ -102,18 +102,18 @@ def choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[Roo
         if isinstance(real, str) and _has_libraries(tree, real):
             return chosen(real, f"{ROCM_PATH}={asked}")
         refused = str(real) if isinstance(real, Missing) else "no libhsa-runtime64 and no libamdhip64 in its lib"
-    for entry in cache.matching(("libhsa-runtime64.so", "libamdhip64.so")) if cache else ():
+    for entry in cache.entries_with_prefix(("libhsa-runtime64.so", "libamdhip64.so")) if cache else ():
         real = tree.resolve(entry.path) if entry.path.startswith("/") else Missing("absent")
         if isinstance(real, str):
             return chosen(next((path for path in found if real.startswith(path + "/")), None), "ld.so.cache")
     default = _release(tree, DEFAULT)
     if default in found and isinstance(default, str):
         return chosen(default, DEFAULT)
-    newest = max(found, key=natural, default=None)
+    newest = max(found, key=natural_sort_key, default=None)
     return chosen(newest, "the newest of /opt/rocm-*" if newest else "none")
 
 
-def release_of(tree: Tree, rocm: Rocm) -> Optional[str]:
+def release_of(tree: Tree, rocm: RocmInstallation) -> Optional[str]:
     """Return `6.1.2`, as AMD's packages record it; None for a distribution's packages, which do not."""
     texts = (tree.text(path) or "" for path in rocm.directories(".info/version", ".info/version-rocm"))
     return next((match.group() for match in map(_RELEASE.match, texts) if match), None)
@@ -150,7 +150,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     located = locate(search, shipped, (*claims, *bridge))
     devices = read_devices(host, (DXG,) if bridge else ())
     # A list of a user or site may name any library.
-    own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
+    own = [file for file in located.libraries if not listfile.shipped or any(map(ROCM_LIBRARY_NAME.match, file.names))]
     if not own and not devices.nodes:
         raise _nothing(host, search)
     decisions += [*located.decisions, *devices.decisions]
@@ -164,7 +164,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         decisions += [file.decision(file.name, "left-out", "no-rocm", "search", detail=why) for file in others]
         files = tuple(file for file in files if file.kind == "file")
     detail = f"{rocm.prefix or 'what the ld cache has'} serves ({rocm.why}); name another with {ROCM_PATH}"
-    for other in rocm.others:
+    for other in rocm.other_releases:
         decisions.append(Decision("amd", other, "left-out", "other-rocm", "search", path=other, detail=detail))
     return Inventory(
         driver=Driver(
@@ -177,10 +177,10 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *_findings(host, devices, rocm)),
-        confined=bool(read_topology(host).hidden) or hides_some(devices),
-        hidden=hidden_gpus(devices),
+        hides_gpus=bool(read_topology(host).hidden) or hides_some(devices),
+        hidden_gpu_indexes=hidden_gpus(devices),
         forbidden=devices.forbidden,
-        env=(EnvVar(DETECTION, "default", "1", None, "rocdxg"),) if bridge else (),
+        env=(EnvVar(DXG_VARIABLE, "default", "1", None, "rocdxg"),) if bridge else (),
     )
 
 
@@ -189,7 +189,7 @@ def _nothing(host: Host, search: Search) -> NothingToBindError:
     return NothingToBindError(
         "nothing-to-bind",
         "no ROCm library and no AMD device on this host",
-        where=", ".join((*search.places, KFD, TOPOLOGY)),
+        where=", ".join((*search.search_summary, KFD, TOPOLOGY)),
         why=f"no file matches, and {_absence(host)}",
         hint=f"with AMD's GPUs: {missing}, or name ROCm's place with ROCM_PATH or --root",
     )
@@ -202,19 +202,19 @@ def _absence(host: Host) -> str:
     return f"{has_none}; on the PCI bus: {', '.join(gpus)}" if gpus else has_none
 
 
-def _bridge(host: Host, rocm: Rocm) -> tuple[Claim, ...]:
+def _bridge(host: Host, rocm: RocmInstallation) -> tuple[Claim, ...]:
     """Return the claims on the libraries by which ROCm reaches GPUs through Windows (WSL); none where it does not."""
     places = rocm.directories(*ROCM_LIBRARIES) if host.dev.has(DXG) else ()
-    if not any(name.startswith(BRIDGE[0]) for place in places for name in host.driver.lenient.names(place)):
+    if not any(name.startswith(DXG_LIBRARIES[0]) for place in places for name in host.driver.lenient.names(place)):
         return ()
-    return tuple(Claim("library", name, "driver", DXG, "amd") for name in BRIDGE)
+    return tuple(Claim("library", name, "driver", DXG, "amd") for name in DXG_LIBRARIES)
 
 
-def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
+def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: RocmInstallation) -> Search:
     """Return the search in which the ROCm that serves comes first; what other releases have is only rejected."""
     arch = architecture(host.uname.machine).name
     own = (*rocm.directories(*ROCM_LIBRARIES), *CONTAINER_LIBRARIES)
-    others = (f"{other}/{name}" for other in rocm.others for name in ROCM_LIBRARIES)
+    others = (f"{other}/{name}" for other in rocm.other_releases for name in ROCM_LIBRARIES)
     known = existing_directories(
         host.driver.lenient, (*own, *amdgpu_directories(arch), *library_directories(arch), *others), below=("",)
     )
@@ -223,7 +223,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) 
         cache,
         (*known, *existing_directories(host.driver, request.library_path, below=("",))),
         first=existing_directories(host.driver, own, below=("",)),
-        others=rocm.others,
+        others=rocm.other_releases,
         programs=(*rocm.directories("bin"), *BINARY_DIRECTORIES),
     )
 
@@ -236,12 +236,12 @@ def _kernel(host: Host) -> Optional[str]:
     return f"Linux {host.uname.release}" if host.dev.has(AMD_MODULE) else None
 
 
-def _findings(host: Host, devices: Devices, rocm: Rocm) -> Iterator[Finding]:
+def _findings(host: Host, devices: Devices, rocm: RocmInstallation) -> Iterator[Finding]:
     if not host.dev.has(AMD_MODULE) and not devices.gpus and all(node.target != DXG for node in devices.nodes):
         left = (f"{PCI_DEVICES}/{address}" for address, _, _ in read_unusable(host))
         yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=", ".join((AMD_MODULE, TOPOLOGY, *left)))
     yield from devices.findings
-    if rocm.refused is not None:
+    if rocm.rejection is not None:
         where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"
         serves = rocm.prefix or "the distribution's, if there is one"
-        yield finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.refused)
+        yield finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.rejection)

@@ -16,8 +16,8 @@ from gpubind.formats.driver.cdi import CdiMount, parse_hook
 from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
 from gpubind.formats.driver.names import HOST_ONLY
 from gpubind.host import Host
-from gpubind.inventory.cdi.specs import SOURCE, Applied, CdiChoice, in_driver_root, registry_findings
-from gpubind.inventory.claims import Answer, Claim, Serving, is_clean, sorted_out
+from gpubind.inventory.cdi.specs import SOURCE, AppliedEdits, CdiChoice, in_driver_root, registry_findings
+from gpubind.inventory.claims import Claim, Outcome, SourceResult, is_clean, partition_outcomes
 from gpubind.inventory.nodes import read_groups, read_node
 from gpubind.machine.budget import LINKS_LIMIT
 from gpubind.model import (
@@ -36,11 +36,11 @@ from gpubind.model import (
     Verdict,
 )
 from gpubind.model.findings import finding
-from gpubind.model.layouts import SYSTEM_DIRECTORIES
+from gpubind.model.layouts import UNBINDABLE_DIRECTORIES
 
-FOR_NVIDIAS_RUNTIME = (NVIDIA_VISIBLE_DEVICES, "NVIDIA_CTK_LIBCUDA_DIR")
+NVIDIA_RUNTIME_VARIABLES = (NVIDIA_VISIBLE_DEVICES, "NVIDIA_CTK_LIBCUDA_DIR")
 PREPENDED = ("LD_LIBRARY_PATH", "PATH")
-NOT_NEEDED = {
+IGNORED_HOOKS = {
     "chmod": "it changes modes of directories for users of the container; a bind keeps the host's",
     "disable-device-node-modification": "it keeps root in the container from making nodes anew; who starts without "
     "privileges cannot make any, and the nodes are the host's own",
@@ -57,13 +57,13 @@ OPTIONS = ("ro", "nosuid", "nodev", "noexec")
 class ClaimedEdits:
     """The edits of several devices together: binds, what hooks would add to the container, and variables."""
 
-    def __init__(self, host: Host, applied: tuple[Applied, ...], vendor: Vendor) -> None:
+    def __init__(self, host: Host, applied: tuple[AppliedEdits, ...], vendor: Vendor) -> None:
         self.vendor = vendor
         self.mounts: dict[str, CdiMount] = {}
         """The binds, the last for each place in the container."""
         self.links: dict[str, str] = {}
         """Absolute paths in the container, and the absolute paths there that they lead to."""
-        self.folders: dict[str, None] = {}
+        self.library_directories: dict[str, None] = {}
         """Directories that the container's loader would search."""
         self.env: dict[str, EnvVar] = {}
         """The last value of each variable."""
@@ -75,9 +75,9 @@ class ClaimedEdits:
         for read in (self._read_mounts, self._read_hooks, self._read_variables):
             for part in applied:
                 read(part)
-        self.findings += (found for part in applied for found in _not_done(host, part, vendor))
+        self.findings += (found for part in applied for found in _unsupported_edits(host, part, vendor))
 
-    def followed(self, path: str) -> str:
+    def resolve_link(self, path: str) -> str:
         """Return where *path* leads by the links."""
         for _ in range(LINKS_LIMIT):
             if path not in self.links:
@@ -89,12 +89,12 @@ class ClaimedEdits:
         """Return the last parts of the links to libraries, by where they lead."""
         names: dict[str, tuple[str, ...]] = {}
         for link in self.links:
-            end, name = self.followed(link), basename(link)
+            end, name = self.resolve_link(link), basename(link)
             if ".so" in name:
                 names[end] = (*names.get(end, ()), name)
         return names
 
-    def _read_mounts(self, part: Applied) -> None:
+    def _read_mounts(self, part: AppliedEdits) -> None:
         for number, mount in enumerate(part.edits.mounts):
             subject = mount.container_path
             if not _is_bind(mount):
@@ -102,7 +102,7 @@ class ClaimedEdits:
             elif not (is_clean(mount.host_path) and is_clean(subject)):
                 rule = "unclean-path"
                 detail = "a path in a spec is absolute, without `.`, `..` and doubled or trailing slashes"
-            elif subject in SYSTEM_DIRECTORIES:
+            elif subject in UNBINDABLE_DIRECTORIES:
                 rule, detail = "system-directory", "binding it would hide the container's own"
             else:
                 self.mounts.pop(subject, None)  # the last takes precedence, and its place in the order
@@ -111,7 +111,7 @@ class ClaimedEdits:
             claim = Claim("file", subject, SOURCE, f"{part.at}.mounts[{number}]", self.vendor)
             self.decisions.append(claim.rejected(rule, detail, mount.host_path))
 
-    def _read_hooks(self, part: Applied) -> None:
+    def _read_hooks(self, part: AppliedEdits) -> None:
         """Add what the hooks of *part* mean. A hook that is unknown, or not NVIDIA's, is a finding."""
         for number, hook in enumerate(part.edits.hooks):
             at, call = f"{part.at}.hooks[{number}]", parse_hook(hook)
@@ -121,11 +121,11 @@ class ClaimedEdits:
                 self.links.update(call.links)
                 verdict, rule, detail = "taken", "cdi-hook", f"{len(call.links)} links, each a bind under its own name"
             elif call.name == "update-ldcache":
-                self.folders.update(dict.fromkeys(call.folders))
+                self.library_directories.update(dict.fromkeys(call.library_directories))
                 verdict, rule = "taken", "cdi-hook"
                 detail = "the directory of the libraries is in LD_LIBRARY_PATH instead"
-            elif call.name in NOT_NEEDED:
-                rule, detail = "cdi-hook-not-run", NOT_NEEDED[call.name]
+            elif call.name in IGNORED_HOOKS:
+                rule, detail = "cdi-hook-not-run", IGNORED_HOOKS[call.name]
             else:
                 rule, detail = "cdi-hook-unknown", "what it does is not known, and it is not run"
                 unknown = finding("cdi-hook", subject=subject, vendor=self.vendor, where=at, program=hook.path)
@@ -133,11 +133,11 @@ class ClaimedEdits:
             claim = Claim("file", subject, SOURCE, at, self.vendor)
             self.decisions.append(claim.decision(verdict, rule, detail, path=hook.path, step="name"))
 
-    def _read_variables(self, part: Applied) -> None:
+    def _read_variables(self, part: AppliedEdits) -> None:
         """Add the variables of *part*; search paths are prepended to the user's own."""
         for name, _, value in (text.partition("=") for text in part.edits.env):
             claim = Claim("file", name, SOURCE, f"{part.at}.env", self.vendor)
-            if name in FOR_NVIDIAS_RUNTIME:
+            if name in NVIDIA_RUNTIME_VARIABLES:
                 detail = "only NVIDIA's own runtime and hooks read it"
                 self.decisions.append(claim.decision("left-out", "cdi-env", detail, step="name"))
             elif not _VARIABLE.fullmatch(name):
@@ -152,7 +152,7 @@ def _is_bind(mount: CdiMount) -> bool:
     return mount.type in ("", "bind", "none", "rbind")
 
 
-def _not_done(host: Host, part: Applied, vendor: Vendor) -> Iterator[Finding]:
+def _unsupported_edits(host: Host, part: AppliedEdits, vendor: Vendor) -> Iterator[Finding]:
     """Yield a finding for each edit that no plan can do."""
     identity = host.identity
     gids = [gid for gid in part.edits.gids if gid and gid not in identity.groups and identity.euid != 0]
@@ -167,7 +167,7 @@ def _not_done(host: Host, part: Applied, vendor: Vendor) -> Iterator[Finding]:
         yield finding("cdi-edit", case=case, subject=subject, vendor=vendor, where=part.at)
 
 
-def driver_claims(host: Host, choice: CdiChoice) -> Union[Serving, PassedOver]:
+def driver_claims(host: Host, choice: CdiChoice) -> Union[SourceResult, PassedOver]:
     """Return what the edits of *choice* that provide the driver claim.
 
     `PassedOver` (code `no-library`) if no library of it is on *host*. Every mount, node, hook and variable gets a
@@ -178,16 +178,16 @@ def driver_claims(host: Host, choice: CdiChoice) -> Union[Serving, PassedOver]:
     mounts = {in_driver_root(host, mount.host_path) or mount.host_path: mount for mount in edits.mounts.values()}
     links = edits.library_names()
     files = [_claim(host, path, mount, at, links.get(mount.container_path, ())) for path, mount in mounts.items()]
-    if not any(claim.kind == "library-file" and claim.stays is None for claim in files):
+    if not any(claim.kind == "library-file" and claim.host_only_reason is None for claim in files):
         return PassedOver(SOURCE, "no-library", f"none of the {len(mounts)} files that {at} names is a library here")
     nodes = [node for part in choice.driver for node in part.edits.nodes if is_clean(node.source)]
-    return Serving(
+    return SourceResult(
         name=SOURCE,
         detail=f"{at} ({edits.files})",
         claims=(*files, *(Claim("device", node.source, SOURCE, at) for node in nodes)),
         decisions=tuple(edits.decisions),
         findings=(*registry_findings(choice.registry, choice.names), *edits.findings),
-        nodes=None if choice.whole else tuple(node.path for node in nodes),
+        nodes=None if choice.has_all_gpus else tuple(node.path for node in nodes),
         env=tuple(edits.env.values()),
     )
 
@@ -198,8 +198,8 @@ def _claim(host: Host, path: str, mount: CdiMount, at: str, links: tuple[str, ..
     real = "" if isinstance(found, Missing) else found
     stays = next((only.why for only in HOST_ONLY if fnmatchcase(real, only.pattern)), None)
     if ".so" in real.rpartition("/")[2]:
-        return Claim("library-file", path, SOURCE, at, stays=stays, links=links)
-    return Claim("file", path, SOURCE, at, stays=stays, target=ContainerPath(mount.container_path))
+        return Claim("library-file", path, SOURCE, at, host_only_reason=stays, extra_names=links)
+    return Claim("file", path, SOURCE, at, host_only_reason=stays, target=ContainerPath(mount.container_path))
 
 
 def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
@@ -208,15 +208,15 @@ def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
     edits = ClaimedEdits(host, choice.others, "other")
     mounted = {target: _file(host, target, mount.host_path, mount.options) for target, mount in edits.mounts.items()}
     files = {target: file for target, file in mounted.items() if isinstance(file, HostFile)}
-    linked: list[Answer] = []
+    linked: list[Outcome] = []
     for link in edits.links:
         linked.append(_linked(host, link, edits, files))
         if isinstance(linked[-1], HostFile):
             files.setdefault(link, linked[-1])
     groups = read_groups(host)
     nodes = [node for part in choice.others for node in _nodes(host, part, groups)]
-    _, decisions = sorted_out((*mounted.values(), *linked))
-    folders = tuple(EnvVar("LD_LIBRARY_PATH", "prepend", folder, ":", "cdi") for folder in edits.folders)
+    _, decisions = partition_outcomes((*mounted.values(), *linked))
+    folders = tuple(EnvVar("LD_LIBRARY_PATH", "prepend", folder, ":", "cdi") for folder in edits.library_directories)
     return Inventory(
         driver=Driver("other", None, False, None, "linux", None, host.dev.root),
         source=SourceUsed(SOURCE, f"{', '.join(names)} ({edits.files})"),
@@ -228,21 +228,21 @@ def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
     )
 
 
-def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Answer:
+def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Outcome:
     """Return *path* as a file to be bound at *target*."""
     claim = Claim("file", target, SOURCE, f"mount {target}", "other", target=ContainerPath(target))
     tree = host.dev.lenient
     found = tree.find(path)
     if isinstance(found, Missing):
-        return claim.lost(found, path, "the spec names it, but it leads nowhere")
-    file = claim.bindable(tree, found, found_by=path)
+        return claim.unreadable(found, path, "the spec names it, but it leads nowhere")
+    file = claim.to_file(tree, found, found_by=path)
     kept = tuple(option for option in OPTIONS if option in options)
     return file if isinstance(file, Decision) else file._replace(options=kept)
 
 
-def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, HostFile]) -> Answer:
+def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, HostFile]) -> Outcome:
     """Return the file of the host that *link* would lead to, to be bound under the link's name."""
-    end = edits.followed(link)
+    end = edits.resolve_link(link)
     if is_clean(link) and end in files:
         return files[end]._replace(target=ContainerPath(link))
     for place, file in files.items():
@@ -252,7 +252,7 @@ def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, Host
     return Claim("file", link, SOURCE, "create-symlinks", "other").decision("left-out", "cdi-link", detail)
 
 
-def _nodes(host: Host, part: Applied, groups: dict[int, str]) -> Iterator[Union[DeviceNode, Decision]]:
+def _nodes(host: Host, part: AppliedEdits, groups: dict[int, str]) -> Iterator[Union[DeviceNode, Decision]]:
     """Yield the nodes of *part* as they are on the host now: a bind has those numbers, not the spec's."""
     for node in part.edits.nodes:
         claim = Claim("file", node.path, SOURCE, part.at, "other")

@@ -9,7 +9,7 @@ from typing import Literal, Optional
 from gpubind.formats.driver.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.inventory.cdi.specs import DIRECTORIES, LoadedSpec, gone, read_registry, stale_findings
+from gpubind.inventory.cdi.specs import DIRECTORIES, LoadedSpec, missing_paths, read_registry, stale_findings
 from gpubind.model import Gpu, Missing
 
 _NAME = re.compile(r"""\bname["']?\s*:\s*["']?([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
@@ -50,7 +50,7 @@ class ListedCdiDevice(NamedTuple):
     """The files and nodes that only it brings and that do not exist on the host."""
 
 
-class Listing(NamedTuple):
+class CdiListing(NamedTuple):
     """What the directories have, in their order and that of their files."""
 
     directories: tuple[str, ...]
@@ -60,13 +60,13 @@ class Listing(NamedTuple):
 
 def list_cdi(
     host: Host, directories: Iterable[str] = DIRECTORIES, version: Optional[str] = None, gpus: tuple[Gpu, ...] = ()
-) -> Listing:
+) -> CdiListing:
     """Return the CDI devices of *host* in *directories*, also those that cannot be used.
 
     *version* is that of NVIDIA's kernel module, if it is loaded; *gpus* are those of the host.
     """
     registry = read_registry(host, directories)
-    files = [CdiFile(path, fault=fault) for path, fault in registry.broken.items()]
+    files = [CdiFile(path, fault=fault) for path, fault in registry.ignored_files.items()]
     devices: list[ListedCdiDevice] = []
     for loaded in registry.specs:
         data = host.dev.read(loaded.path, SIZE_LIMIT)
@@ -82,7 +82,7 @@ def list_cdi(
             state = "stale" if state == "usable" and (own or common) else state
             devices.append(ListedCdiDevice(name, loaded.path, lines.get(device.name), state, by, own))
     ordered = sorted(files, key=lambda file: _place(file.path, registry.directories))
-    return Listing(registry.directories, tuple(ordered), tuple(devices))
+    return CdiListing(registry.directories, tuple(ordered), tuple(devices))
 
 
 def _place(path: str, directories: tuple[str, ...]) -> tuple[int, str]:
@@ -104,7 +104,7 @@ def _state(
 
 def _gone(host: Host, edits: CdiEdits) -> tuple[str, ...]:
     paths = dict.fromkeys((*(mount.host_path for mount in edits.mounts), *(node.source for node in edits.nodes)))
-    return tuple(gone(host, paths))
+    return tuple(missing_paths(host, paths))
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -30,8 +30,8 @@ from gpubind.formats.driver.cdi import (
 from gpubind.formats.driver.names import driver_version_of
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat, Vendor, by_address, finding
-from gpubind.model.findings import counted
+from gpubind.model import Finding, Gpu, Missing, PassedOver, Request, Severity, Stat, Vendor, finding, sorted_by_pci
+from gpubind.model.findings import with_count
 from gpubind.model.layouts import TEGRA_CONTROL
 
 SOURCE = "cdi"
@@ -42,7 +42,7 @@ ALL = "all"
 SPECS_LIMIT = 4 << 20
 """Bytes of all specs together; a host's have a few hundred kilobytes."""
 CONFLICTS_LIMIT = 100
-REFRESH = "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi generate`"
+REGENERATE_HINT = "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi generate`"
 
 
 class LoadedSpec(NamedTuple):
@@ -66,11 +66,11 @@ class Registry(NamedTuple):
     """Devices that can be used, by qualified name."""
     conflicts: dict[str, tuple[str, str]]
     """Devices that cannot be used, and two files that have each."""
-    broken: dict[str, str]
+    ignored_files: dict[str, str]
     """Files and directories that are ignored, and why."""
 
 
-class Applied(NamedTuple):
+class AppliedEdits(NamedTuple):
     """Edits of chosen devices, and their place."""
 
     at: str
@@ -85,11 +85,11 @@ class CdiChoice(NamedTuple):
     names: tuple[CdiName, ...]
     driver_names: tuple[CdiName, ...]
     """Those of them that provide NVIDIA's driver."""
-    driver: tuple[Applied, ...]
+    driver: tuple[AppliedEdits, ...]
     """The edits of those."""
-    others: tuple[Applied, ...]
+    others: tuple[AppliedEdits, ...]
     """Edits that provide anything else."""
-    whole: bool
+    has_all_gpus: bool
     """Set if the driver's devices are all of that host, by its specs."""
 
 
@@ -147,7 +147,7 @@ def _loaded(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
         return f"{error.place}: {error.why}" if error.place else error.why
 
 
-def choose(host: Host, request: Request) -> Union[CdiChoice, PassedOver]:
+def choose_devices(host: Host, request: Request) -> Union[CdiChoice, PassedOver]:
     """Return the devices that *request* means: those that it names, else every GPU of NVIDIA's.
 
     Errors: `FormatError` (code `bad-cdi-name`), `UsageError` (code `unknown-cdi-device`) for a device that is named and
@@ -163,14 +163,14 @@ def choose(host: Host, request: Request) -> Union[CdiChoice, PassedOver]:
         names = tuple([name for name in every if name.device == ALL] or every)
     if not names:
         where = ", ".join(registry.directories)
-        if not registry.specs and not registry.broken:
+        if not registry.specs and not registry.ignored_files:
             return PassedOver(SOURCE, "absent", f"there is no CDI spec in {where}")
-        faults = [f"{path}: {why}" for path, why in registry.broken.items()]
+        faults = [f"{path}: {why}" for path, why in registry.ignored_files.items()]
         faults += [f"{name} is in {a} and {b}" for name, (a, b) in registry.conflicts.items()]
         why = f"no spec in {where} has a usable device of {NVIDIA}" + (f" ({'; '.join(faults)})" if faults else "")
         return PassedOver(SOURCE, "no-device", why)
-    driver: list[Applied] = []
-    others: list[Applied] = []
+    driver: list[AppliedEdits] = []
+    others: list[AppliedEdits] = []
     driver_names: list[CdiName] = []
     whole = not request.cdi_devices
     for kind in dict.fromkeys(name.kind for name in names):
@@ -194,23 +194,23 @@ def in_driver_root(host: Host, path: str) -> Optional[str]:
 def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:
     """Return the findings about ignored files and about conflicts; *used* are the devices of a plan."""
     kinds = {name.kind for name in used}
-    findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.broken.items()]
+    findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.ignored_files.items()]
     for name, (first, second) in islice(registry.conflicts.items(), CONFLICTS_LIMIT):
         severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
         findings.append(finding("cdi-conflict", severity=severity, subject=name, where=f"{first}, {second}"))
     return findings
 
 
-def _applied(registry: Registry, names: Iterable[CdiName]) -> list[Applied]:
+def _applied(registry: Registry, names: Iterable[CdiName]) -> list[AppliedEdits]:
     """Return the edits of *names*, in the order in which a runtime applies them: each file's own once."""
-    applied: list[Applied] = []
+    applied: list[AppliedEdits] = []
     files: list[str] = []
     for name in dict.fromkeys(names):
         loaded, device = registry.devices[str(name)]
         if loaded.path not in files:
             files.append(loaded.path)
-            applied.append(Applied(f"{loaded.path}: containerEdits", loaded.spec.edits))
-        applied.append(Applied(f"{loaded.path}: device {device.name}", device.edits))
+            applied.append(AppliedEdits(f"{loaded.path}: containerEdits", loaded.spec.edits))
+        applied.append(AppliedEdits(f"{loaded.path}: device {device.name}", device.edits))
     return applied
 
 
@@ -219,8 +219,8 @@ def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
     why: Optional[str] = None
     if text in registry.conflicts:
         why = "it is in both {} and {}, and so in neither".format(*registry.conflicts[text])
-    elif registry.broken:
-        why = "; ".join(f"{path}: {fault}" for path, fault in registry.broken.items())
+    elif registry.ignored_files:
+        why = "; ".join(f"{path}: {fault}" for path, fault in registry.ignored_files.items())
     known = [name for name in registry.devices if name.startswith(f"{text.partition('=')[0]}=")]
     return UsageError(
         "unknown-cdi-device",
@@ -265,7 +265,7 @@ def stale_findings(
 
 def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Iterator[_Stale]:
     mounts = list(dict.fromkeys(mount.host_path for edits in loaded.edits for mount in edits.mounts))
-    absent = gone(host, mounts)
+    absent = missing_paths(host, mounts)
     if absent:
         yield "file" if len(absent) == 1 else "files", loaded.path, absent, {"count": len(absent)}
     other = [path for path in mounts if version and (driver_version_of(path) or version) != version]
@@ -276,7 +276,7 @@ def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Ite
 
 def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
     for node in dict.fromkeys(node for edits in loaded.edits for node in edits.nodes):
-        found = _look(host, node.source)
+        found = _stat(host, node.source)
         if isinstance(found, Missing):
             if found.why == "absent":
                 yield "node", node.path, [node.source], {"source": node.source}
@@ -291,13 +291,13 @@ def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
     """Yield the GPUs that only the spec or only the host has. Nothing where the driver reports no GPU."""
     vendor = next((vendor for vendor in GPU_NODES if KINDS[vendor] == loaded.spec.kind), None)
     here = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
-    here = by_address(here) if vendor == "amd" else here
+    here = sorted_by_pci(here) if vendor == "amd" else here
     uuids = [gpu.uuid for gpu in here if gpu.uuid and "?" not in gpu.uuid]
     names = [device.name for device in loaded.spec.devices]
     if vendor is None or not here:
         return
     if not any(GPU_NODES[vendor].fullmatch(node.path) for edits in loaded.edits for node in edits.nodes):
-        yield "no-gpus", ", ".join(names[:4]), names, {"count": counted(len(here), "GPU")}
+        yield "no-gpus", ", ".join(names[:4]), names, {"count": with_count(len(here), "GPU")}
         return
     gone = [name for name in names if name.startswith("GPU-") and len(uuids) == len(here) and name not in uuids]
     gone += [name for name in names if name.isascii() and name.isdigit() and int(name[:9]) >= len(here)]
@@ -310,13 +310,13 @@ def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
         yield "gpus-new", new[0], new, {"count": len(new), "kind": loaded.spec.kind}
 
 
-def gone(host: Host, paths: Iterable[str]) -> list[str]:
+def missing_paths(host: Host, paths: Iterable[str]) -> list[str]:
     """Return those of *paths* that do not exist on *host*."""
-    found = ((path, _look(host, path)) for path in paths)
+    found = ((path, _stat(host, path)) for path in paths)
     return [path for path, one in found if isinstance(one, Missing) and one.why == "absent"]
 
 
-def _look(host: Host, path: str) -> Union[Stat, Missing]:
+def _stat(host: Host, path: str) -> Union[Stat, Missing]:
     """Return what is at *path*."""
     if not path.startswith("/"):
         return Missing("unreadable", "a relative path")

@@ -18,14 +18,14 @@ from gpubind.model import Gpu, Missing, RootedPath
 from gpubind.model.data import table
 
 DRIVERS = "/sys/bus/pci/drivers"
-GPUS, GAUDI, NPU = ("i915", "xe"), ("habanalabs",), ("intel_vpu",)
+GPU_DRIVERS, GAUDI, NPU = ("i915", "xe"), ("habanalabs",), ("intel_vpu",)
 """The kernel drivers of each kind of device."""
-KINDS = (("0x8086", ("0x03",)), ("0x1da3", ("0x12",)))
+PCI_CLASSES = (("0x8086", ("0x03",)), ("0x1da3", ("0x12",)))
 """Vendor and classes on the PCI bus: of GPUs, of Gaudi, which is Habana Labs'. Network cards are of Intel's, too."""
 INTEGRATED = "0000:00:02."
 """Where a processor's own graphics are on the PCI bus."""
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_PLACES = {"accel": "/dev/accel", "habanalabs": "/dev", "infiniband_verbs": "/dev/infiniband"}
+_NODE_DIRECTORIES = {"accel": "/dev/accel", "habanalabs": "/dev", "infiniband_verbs": "/dev/infiniband"}
 """The directory of the nodes of each class that a device of theirs has in sysfs, besides `drm`."""
 _PCI_ID = re.compile(r"0x([0-9a-f]{4})\s*")
 _NODE = re.compile(r"(?:accel(?:_controlD)?|hl(?:_controlD)?|uverbs)[0-9]+")
@@ -50,16 +50,16 @@ def addresses(host: Host, drivers: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if _ADDRESS.fullmatch(name)))
 
 
-def counts_beside_others(host: Host) -> bool:
+def has_compute_device(host: Host) -> bool:
     """Return whether the host has a device of Intel's that was bought for computing: no processor's own graphics."""
-    return any(not address.startswith(INTEGRATED) for address in addresses(host, (*GPUS, *GAUDI)))
+    return any(not address.startswith(INTEGRATED) for address in addresses(host, (*GPU_DRIVERS, *GAUDI)))
 
 
 def read_devices(host: Host) -> IntelDevices:
     """Return GPUs by PCI address, then Gaudi accelerators by the numbers of their nodes; and the nodes, with NPUs'."""
     gpus: list[Gpu] = []
     tiles, wanted = [], []
-    found = (*addresses(host, GPUS), *sorted(addresses(host, GAUDI), key=lambda one: _number(host, one)))
+    found = (*addresses(host, GPU_DRIVERS), *sorted(addresses(host, GAUDI), key=lambda one: _number(host, one)))
     unusable = [
         (address, "no-driver")
         for address in _on_the_bus(host)
@@ -72,7 +72,7 @@ def read_devices(host: Host) -> IntelDevices:
             unusable.append((address, "no-node"))
             continue
         minor = int(re.sub(r".*[^0-9]", "", node))
-        name, parts = _known(host, address)
+        name, parts = _name_and_tiles(host, address)
         index = len(gpus)
         gpus.append(Gpu("intel", index, None, address, minor, name, RootedPath(node), True))
         tiles.append(parts)
@@ -83,20 +83,20 @@ def read_devices(host: Host) -> IntelDevices:
     return IntelDevices(devices, tuple(tiles), tuple(sorted(unusable)))
 
 
-def _wanted(path: str, gpu: Optional[int]) -> nodes.DriverNode:
-    return nodes.DriverNode(path, (_MAJORS[path.rpartition("/")[0]],), None, gpu)
+def _wanted(path: str, gpu: Optional[int]) -> nodes.ExpectedNode:
+    return nodes.ExpectedNode(path, (_MAJORS[path.rpartition("/")[0]],), None, gpu)
 
 
 def _on_the_bus(host: Host) -> Iterator[str]:
     """Yield the addresses of Intel's GPUs and Gaudi accelerators, with or without a driver."""
-    for maker, classes in KINDS:
-        yield from nodes.pci_displays(host, maker, classes)
+    for maker, classes in PCI_CLASSES:
+        yield from nodes.pci_devices(host, maker, classes)
 
 
 def _nodes(host: Host, address: str) -> list[str]:
     """Return the paths of the nodes of the device at *address*: those that the kernel names and /dev has."""
     paths = list(nodes.drm_nodes(host, address))
-    for kind, directory in _PLACES.items():
+    for kind, directory in _NODE_DIRECTORIES.items():
         names = host.lenient.dev.names(f"{nodes.PCI_DEVICES}/{address}/{kind}")
         paths += [f"{directory}/{name}" for name in names if _NODE.fullmatch(name)]
     return [path for path in paths if not isinstance(host.dev.lstat(path), Missing)]
@@ -110,7 +110,7 @@ def _number(host: Host, address: str) -> tuple[int, str]:
 
 def name_of(host: Host, address: str) -> str:
     """Return the name of the device at *address*, as in `Gpu.model`."""
-    return _known(host, address)[0]
+    return _name_and_tiles(host, address)[0]
 
 
 def platform(host: Host, address: str) -> Optional[str]:
@@ -135,7 +135,7 @@ def release_for(host: Host, address: str, what: Literal["compute", "media"]) -> 
 def device_id(host: Host, address: str) -> Optional[str]:
     """Return the PCI device ID of the GPU at *address*: `e20b`; None if it cannot be read."""
     maker, _, device = _pci_id(host, address).partition(":")
-    return device if maker == KINDS[0][0][2:] and "?" not in device else None
+    return device if maker == PCI_CLASSES[0][0][2:] and "?" not in device else None
 
 
 @lru_cache(maxsize=2)
@@ -165,7 +165,7 @@ def lacked_by(build: int) -> tuple[str, ...]:
 
 def _platform(pci_id: str) -> Optional[dict[str, str]]:
     maker, _, device = pci_id.partition(":")
-    rows = table("intel_gpus")["platforms"] if maker == KINDS[0][0][2:] else ()
+    rows = table("intel_gpus")["platforms"] if maker == PCI_CLASSES[0][0][2:] else ()
     return next((row for row in rows if device in row["devices"].split()), None)
 
 
@@ -175,11 +175,11 @@ def _pci_id(host: Host, address: str) -> str:
     return ":".join(match[1] if match else "????" for match in found)
 
 
-def _known(host: Host, address: str) -> tuple[str, int]:
+def _name_and_tiles(host: Host, address: str) -> tuple[str, int]:
     """Return the name of the device at *address*, and how many tiles it has; its PCI IDs and 0 if it is not known."""
     pci_id, known = _pci_id(host, address), table("intel_gpus")
     maker, row = pci_id.partition(":")[0], _platform(pci_id)
-    kind = "Gaudi" if maker == KINDS[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
+    kind = "Gaudi" if maker == PCI_CLASSES[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
     unnamed = f"{row['name']} graphics" if row else f"{kind} {pci_id}"
     is_known = row is not None or pci_id in known["names"]
     return f"Intel {known['names'].get(pci_id, unnamed)}", known["tiles"].get(pci_id, int(is_known))

@@ -13,7 +13,7 @@ from gpubind.errors import NothingToBindError
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.inventory.claims import Claim
-from gpubind.inventory.intel.devices import DRIVERS, GAUDI, GPUS, IntelDevices, addresses, name_of, read_devices
+from gpubind.inventory.intel.devices import DRIVERS, GAUDI, GPU_DRIVERS, IntelDevices, addresses, name_of, read_devices
 from gpubind.inventory.liblist import NameTable, read_tables
 from gpubind.inventory.locate import LocatedFiles, locate
 from gpubind.inventory.needed import needed_files
@@ -21,15 +21,15 @@ from gpubind.inventory.nodes import driver_kind, of_inventory
 from gpubind.inventory.search import Search, existing_directories, read_cache
 from gpubind.model import (
     COMPUTE_RUNTIME,
-    READ_ONLY,
+    READ_ONLY_OPTIONS,
     VENDOR_ROWS,
     ContainerPath,
     Decision,
     Driver,
-    Found,
     HostFile,
     Inventory,
     Request,
+    ResolvedFile,
     SourceUsed,
     architecture,
 )
@@ -40,7 +40,7 @@ NODES_ONLY = "not-asked"
 LIST_NAME = VENDOR_ROWS["intel"].list_name
 BY_PATH = "/dev/dri/by-path"
 """Links to the nodes, by which oneCCL and MPICH look for GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
-_LINKS = (*READ_ONLY, "noexec")
+_LINKS = (*READ_ONLY_OPTIONS, "noexec")
 BELOW = ("", "intel-opencl")
 """Below each directory of libraries: where packages have the OpenCL driver."""
 
@@ -54,18 +54,18 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     """
     found = read_devices(host)
     if not found.devices.nodes:
-        raise _nothing(host, found)
+        raise _nothing_to_bind_error(host, found)
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
     claims = in_force.claims("liblist", "intel", group=COMPUTE_RUNTIME.group)
     inventory = Inventory(
         driver=Driver("intel", None, False, _kernel(host), driver_kind(host), None, host.driver.root),
         source=SourceUsed("liblist", listfile.label),
-        files=tuple(_links(host)),
+        files=tuple(_by_path_directory(host)),
         **of_inventory(found.devices, found.devices),
         decisions=found.devices.decisions,
         findings=found.devices.findings,
-        tiles=found.tiles,
+        devices_per_gpu=found.tiles,
     )
     if not request.vendors and request.userspace != "host":
         why = "the host's user space was not asked for: --intel, or --userspace host"
@@ -75,7 +75,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         why = ""
     if why:
         left = (claim.decision("left-out", NODES_ONLY, why, step="choice") for claim in claims)
-        return inventory._replace(decisions=(*inventory.decisions, *left), nodes_only=True)
+        return inventory._replace(decisions=(*inventory.decisions, *left), devices_only=True)
     if not listfile.shipped:
         claims += shipped.claims("completion", "intel", outside=True, group=COMPUTE_RUNTIME.group)
     return _with_userspace(inventory, host, request, shipped, claims)
@@ -105,12 +105,12 @@ def _with_userspace(
     )
 
 
-def _nothing(host: Host, found: IntelDevices) -> NothingToBindError:
+def _nothing_to_bind_error(host: Host, found: IntelDevices) -> NothingToBindError:
     reasons = {"no-driver": "no kernel driver has it", "no-node": "/dev has no node of it"}
     unusable = "; ".join(
         f"{name_of(host, address)} at {address}: {reasons[reason]}" for address, reason in found.unusable
     )
-    names = [name for name in (*GPUS, *GAUDI) if not host.lenient.dev.has(f"/sys/module/{name}")]
+    names = [name for name in (*GPU_DRIVERS, *GAUDI) if not host.lenient.dev.has(f"/sys/module/{name}")]
     newer = "a newer kernel may know the device; " if found.unusable else ""
     load = f"load {' or '.join(names)}; " if names else ""
     hint = f"{load}{newer}the kernel log (`dmesg`) says why a driver does not take a device"
@@ -119,7 +119,7 @@ def _nothing(host: Host, found: IntelDevices) -> NothingToBindError:
     return NothingToBindError(
         "nothing-to-bind",
         "no device of Intel's that a program could use",
-        where=", ".join(f"{DRIVERS}/{name}" for name in (*GPUS, *GAUDI)),
+        where=", ".join(f"{DRIVERS}/{name}" for name in (*GPU_DRIVERS, *GAUDI)),
         why=unusable or "none of these drivers has a device",
         hint=hint,
     )
@@ -137,19 +137,19 @@ def _files(
 ) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
     """Return the files of the user space with all that they need; none if the host has no driver of it."""
     files = (*located.libraries, *located.files)
-    if any(name in COMPUTE_RUNTIME.runtime for file in located.libraries for name in file.names):
+    if any(name in COMPUTE_RUNTIME.runtime_libraries for file in located.libraries for name in file.names):
         needed, decisions = needed_files(search, request, files, "intel", COMPUTE_RUNTIME.group)
         return (*files, *needed), tuple(decisions)
     why = "this host has no Intel compute runtime that would need it"
     return (), tuple(file.decision(file.name, "left-out", "no-runtime", "search", detail=why) for file in files)
 
 
-def _links(host: Host) -> Iterator[HostFile]:
+def _by_path_directory(host: Host) -> Iterator[HostFile]:
     """Yield the directory of links to the nodes, by PCI address. Those to nodes of others lead nowhere in a container
     with a minimal /dev.
     """
     found = host.lenient.dev.find(BY_PATH)
-    if isinstance(found, Found) and found.stat.kind == "dir" and found.path.startswith("/dev/"):
+    if isinstance(found, ResolvedFile) and found.stat.kind == "dir" and found.path.startswith("/dev/"):
         claim = Claim("file", BY_PATH, "devices", "/dev", "intel", target=ContainerPath(BY_PATH))
         yield claim.file(host.dev, found, kind="directory", found_by="/dev")._replace(options=_LINKS)
 
@@ -159,7 +159,7 @@ def _kernel(host: Host) -> Optional[str]:
 
     Habana's own habanalabs has a version, `habanalabs 1.24.0-ee698fb`.
     """
-    drivers = [name for name in (*GPUS, *GAUDI) if addresses(host, (name,))]
+    drivers = [name for name in (*GPU_DRIVERS, *GAUDI) if addresses(host, (name,))]
     versions = [host.lenient.dev.text(f"/sys/module/{name}/version") for name in drivers]
     drivers = [f"{name} {version}" if version else name for name, version in zip(drivers, versions)]
     return ", ".join((*drivers, f"Linux {host.uname.release}")) if drivers else None

@@ -16,7 +16,7 @@ from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBL
 from gpubind.formats.driver.kernel import PROC_CAPABILITIES
 from gpubind.formats.driver.nvidia_cli import PROGRAM, list_argv, parse_failure, parse_list
 from gpubind.host import Host
-from gpubind.inventory.claims import Claim, Serving
+from gpubind.inventory.claims import Claim, SourceResult
 from gpubind.model import Finding, MigName, MigNode, Missing, PassedOver, Request, finding
 
 SOURCE = PROGRAM
@@ -28,7 +28,7 @@ _CASES = {"absent": "absent", "unreadable": "silent"}
 TIMEOUT_S = 30.0  # the program itself gives the driver 10 s, and starting GPUs without persistence mode takes seconds
 
 
-def claims(host: Host) -> Union[Serving, PassedOver]:
+def list_files(host: Host) -> Union[SourceResult, PassedOver]:
     """Return the claims of `nvidia-container-cli list` on *host*, or the reason why it does not serve; never raise.
 
     Codes of `PassedOver`: `absent`, `forbidden` (not safe to run as root), `unreadable` (it hung, or could not be run),
@@ -57,12 +57,12 @@ def claims(host: Host) -> Union[Serving, PassedOver]:
         *(Claim("library-file", path, SOURCE, AT) for path in listed.libraries),
         *(Claim("file", path, SOURCE, AT) for path in (*listed.others, *listed.firmware)),
         *(Claim("device", path, SOURCE, AT) for path in listed.devices),
-        *(Claim("device", path, SOURCE, AT, stays=shown) for path in listed.procs),
+        *(Claim("device", path, SOURCE, AT, host_only_reason=shown) for path in listed.procs),
     )
-    return Serving(SOURCE, " ".join(argv), claims)
+    return SourceResult(SOURCE, " ".join(argv), claims)
 
 
-def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
+def source_failed_finding(passed: PassedOver, instead: str, root: str) -> Finding:
     """Return the finding about a source that was requested by name, or gave no answer, and does not serve."""
     import shlex
 
@@ -78,25 +78,25 @@ def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
     )
 
 
-def find_mig_names(host: Host, request: Request, guards: Iterable[MigNode], *, ask: bool) -> tuple[MigName, ...]:
+def find_mig_names(host: Host, request: Request, mig_nodes: Iterable[MigNode], *, use_cli: bool) -> tuple[MigName, ...]:
     """Return the MIG devices that *request*, or else the environment, names by what is in no file: UUIDs and numbers.
 
-    `nvidia-container-cli` is asked, if it may run; else the CDI specs of *host* that have one of *guards*. A name that
-    is unknown, or that does not mean exactly one part, is left out.
+    `nvidia-container-cli` is asked, if it may run; else the CDI specs of *host* that have one of *mig_nodes*. A name
+    that is unknown, or that does not mean exactly one part, is left out.
     """
     values = (request.gpus,) if request.gpus is not None else (host.variable(name) for name in MIG_VARIABLES)
     tokens = (token for value in values if ":" in value or "MIG-" in value.upper() for token in split_visible(value))
     ids = ((token, parse_gpu_id(token)) for token in tokens)
     meant = (token for token, gpu_id in ids if gpu_id is not None and gpu_id.spelling in ("mig-uuid", "mig-index"))
     names = list(dict.fromkeys(meant))[:NAMES_LIMIT]
-    found = {name: part for name in names if ask and (part := _asked(host, name)) is not None}
+    found = {name: part for name in names if use_cli and (part := _query_mig_name(host, name)) is not None}
     unknown = [name for name in names if name not in found]
     if unknown:
-        found.update(_in_specs(host, request, unknown, guards))
+        found.update(_in_specs(host, request, unknown, mig_nodes))
     return tuple(found[name] for name in names if name in found)
 
 
-def _asked(host: Host, name: str) -> Optional[MigName]:
+def _query_mig_name(host: Host, name: str) -> Optional[MigName]:
     """Return the answer of `nvidia-container-cli` for *name*, one at a time: an unknown name spoils an answer."""
     answer = host.run((*list_argv(host.driver.root), f"--device={name}"), TIMEOUT_S)
     if isinstance(answer, Missing) or answer.status != 0:
@@ -109,7 +109,7 @@ def _asked(host: Host, name: str) -> Optional[MigName]:
     return MigName(name, *parts[0]) if len(parts) == 1 else None
 
 
-def _in_specs(host: Host, request: Request, names: list[str], guards: Iterable[MigNode]) -> dict[str, MigName]:
+def _in_specs(host: Host, request: Request, names: list[str], mig_nodes: Iterable[MigNode]) -> dict[str, MigName]:
     """Return the parts that `nvidia.com/gpu=NAME` means by the CDI specs of *host*."""
     from gpubind.inventory.cdi.specs import NVIDIA, read_registry  # few name parts of a GPU
 
@@ -118,7 +118,7 @@ def _in_specs(host: Host, request: Request, names: list[str], guards: Iterable[M
     for name in names:
         known = devices.get(f"{NVIDIA}={name}")
         paths = [node.path for node in known[1].edits.nodes] if known else []
-        parts = [(one.minor, one.gi, one.ci) for one in guards if one.ci is not None and one.target in paths]
+        parts = [(one.minor, one.gi, one.ci) for one in mig_nodes if one.ci is not None and one.target in paths]
         if len(parts) == 1:
             found[name] = MigName(name, *parts[0])
     return found

@@ -15,25 +15,25 @@ from gpubind.formats.driver import kernel
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
-from gpubind.inventory.claims import Answer, Claim, Serving, sorted_out
-from gpubind.inventory.nodes import DRM, Devices, DriverNode, drm_nodes, natural, read_nodes, render_node
+from gpubind.inventory.claims import Claim, Outcome, SourceResult, partition_outcomes
+from gpubind.inventory.nodes import DRM, Devices, ExpectedNode, drm_nodes, natural_sort_key, read_nodes, render_node
 from gpubind.model import (
-    READ_ONLY,
+    READ_ONLY_OPTIONS,
     Capability,
     ContainerPath,
     Finding,
-    Found,
     Gpu,
     HostFile,
     MigDevice,
     MigNode,
     Missing,
+    ResolvedFile,
     finding,
 )
 from gpubind.model.layouts import DXG
 
 if TYPE_CHECKING:
-    from gpubind.inventory.nvidia.tegra import Board
+    from gpubind.inventory.nvidia.tegra import TegraBoard
 
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
@@ -60,12 +60,12 @@ GPUDIRECT_NODES: dict[str, dict[str, str]] = {
     "NVIDIA_MOFED": {"/dev/infiniband/uverbs*": "infiniband_verbs", "/dev/infiniband/rdma_cm": "misc"},
 }
 """By the variable that requests them: nodes of devices that GPUs exchange data with, and the drivers of the nodes."""
-STORAGE = "NVIDIA_GDS"
+GDS_VARIABLE = "NVIDIA_GDS"
 STORAGE_FILES = ("/run/udev", "/etc/cufile.json")
 """Files that libcufile reads. Its nodes, /dev/nvidia-fs*, need no request: they are the driver's."""
 
 
-class Kernel(NamedTuple):
+class KernelModule(NamedTuple):
     """The version of the kernel module."""
 
     version: Optional[str]
@@ -74,7 +74,7 @@ class Kernel(NamedTuple):
     """Why there is no version."""
 
 
-def read_kernel(host: Host) -> Kernel:
+def read_kernel_module(host: Host) -> KernelModule:
     """Return V of the loaded kernel module: /sys/module/nvidia/version, else /proc/driver/nvidia/version."""
     why = "no NVIDIA kernel module is loaded"
     for path, parse in (
@@ -87,10 +87,10 @@ def read_kernel(host: Host) -> Kernel:
                 why = f"{path}: {text}"
             continue
         try:
-            return Kernel(parse(text), path, None)
+            return KernelModule(parse(text), path, None)
         except FormatError as error:
             why = f"{path}: {error.why}"
-    return Kernel(None, "/sys/module/nvidia, /proc/driver/nvidia", why)
+    return KernelModule(None, "/sys/module/nvidia, /proc/driver/nvidia", why)
 
 
 def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
@@ -100,12 +100,12 @@ def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
     another GPU's. The only /dev/nvidiaN of no other GPU is the node of the only GPU without a minor number.
     """
     reported: list[tuple[str, kernel.GpuInformation, Optional[str]]] = []
-    for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: kernel.normal_pci(address) or address):
+    for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: kernel.normalize_pci(address) or address):
         text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
         info = kernel.parse_gpu_information("" if isinstance(text, Missing) else text)
         if (info.model, info.uuid, info.minor, info.pci) != (None, None, None, None):
             reported.append((address, info, None))
-        elif kernel.normal_pci(address) is not None:
+        elif kernel.normalize_pci(address) is not None:
             why = str(text) if isinstance(text, Missing) else "it has none of the lines of a GPU"
             reported.append((address, info, why))
     minors = [info.minor for _, info, _ in reported]
@@ -116,7 +116,7 @@ def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
     findings: list[Finding] = []
     index = 0
     for address, info, fault in reported:
-        pci = kernel.normal_pci(info.pci or address)
+        pci = kernel.normalize_pci(info.pci or address)
         number = None if info.excluded else index
         index += not info.excluded
         minor = only if info.minor is None else info.minor
@@ -164,7 +164,7 @@ def access_file(minor: int, gi: int, ci: Optional[int]) -> str:
     return f"{kernel.PROC_CAPABILITIES}/gpu{minor}/mig/gi{gi}" + ("" if ci is None else f"/ci{ci}") + "/access"
 
 
-def right_of(file: str) -> str:
+def capability_name(file: str) -> str:
     """Return the right that *file* describes, as the table of all spells it: `gpu0/gi1/ci0/access`."""
     return file[len(kernel.PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
 
@@ -181,30 +181,30 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     parts = [(minor, device.gi, ci) for minor, mig in divided for device in mig for ci in (None, device.ci)]
     for minor, gi, ci in parts:
         file = access_file(minor, gi, ci)
-        own = kernel.parse_number(kernel.parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
-        number = minors.get(right_of(file)) if own is None else own
+        own = kernel.parse_number(kernel.parse_fields(dev.text(file) or "").get("DeviceFileMinor", ""))
+        number = minors.get(capability_name(file)) if own is None else own
         if number is not None:
             target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
             nodes.setdefault(target, MigNode(target, minor, gi, ci))
     return tuple(nodes.values())
 
 
-def read_devices(host: Host, board: Optional[Board] = None) -> Devices:
+def read_devices(host: Host, board: Optional[TegraBoard] = None) -> Devices:
     """Return every NVIDIA device node with its facts, the GPUs, and the driver's sockets; *board* where it is a Jetson.
 
     Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number differs from the
     kernel's is a finding, and is planned all the same.
     """
     gpus, unreadable = _read_gpus(host)
-    wanted: Iterable[DriverNode] = _wanted(host, gpus)
+    wanted: Iterable[ExpectedNode] = _wanted(host, gpus)
     if board is not None:
         from gpubind.inventory.nvidia import tegra  # few hosts are such boards
 
-        gpus = gpus or tegra.chips_gpu(host, board)
-        wanted = tegra.with_board(board, wanted, gpus)
+        gpus = gpus or tegra.integrated_gpu(host, board)
+        wanted = tegra.merge_board_nodes(board, wanted, gpus)
         unreadable += [*board.findings, *tegra.missing_nodes(board, gpus)]
     found = read_nodes(host, "nvidia", gpus, wanted)
-    sockets, decisions = sorted_out((*_sockets(host), *storage_files(host)))
+    sockets, decisions = partition_outcomes((*_sockets(host), *storage_files(host)))
     return found._replace(
         sockets=sockets,
         decisions=(*found.decisions, *decisions, *(board.decisions if board else ())),
@@ -212,7 +212,7 @@ def read_devices(host: Host, board: Optional[Board] = None) -> Devices:
     )
 
 
-def only(devices: Devices, serving: Serving) -> Devices:
+def restrict_to_source(devices: Devices, serving: SourceResult) -> Devices:
     """Return *devices* without the GPUs that *serving* does not mean, and without their nodes."""
     meant = serving.nodes or ()
     gpus = {node.gpu for node in devices.nodes if node.target in meant}
@@ -224,7 +224,7 @@ def only(devices: Devices, serving: Serving) -> Devices:
         or (node.gpu is None and GPU_NODE.fullmatch(node.target[len("/dev/") :]) and node.target not in meant)
         or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
     ]
-    at, targets = serving.claims[0].at, [node.target for node in out]
+    at, targets = serving.claims[0].location, [node.target for node in out]
     claims, detail = [Claim("device", path, serving.name, at) for path in targets], f"not among the devices of {at}"
     left_out = (claim.decision("left-out", "not-chosen", detail, path=claim.name) for claim in claims)
     return devices._replace(
@@ -240,57 +240,57 @@ def mps_directory(host: Host) -> str:
     return host.variable(MPS_PIPE_DIRECTORY) or "/tmp/nvidia-mps"
 
 
-def is_asked(host: Host, variable: str) -> bool:
+def is_requested(host: Host, variable: str) -> bool:
     """Return whether the caller requests the devices of *variable*."""
     return host.variable(variable) == "enabled"
 
 
-def nodes_of(host: Host, variable: str) -> Iterator[DriverNode]:
+def requested_nodes(host: Host, variable: str) -> Iterator[ExpectedNode]:
     """Yield the nodes that *variable* stands for and that exist."""
     for pattern, driver in GPUDIRECT_NODES[variable].items():
-        yield from (DriverNode(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
+        yield from (ExpectedNode(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
 
 
-def storage_files(host: Host) -> Iterator[Answer]:
+def storage_files(host: Host) -> Iterator[Outcome]:
     """Yield the files of the driver root for GPUDirect Storage, if the caller requests it."""
-    for path in STORAGE_FILES if is_asked(host, STORAGE) else ():
-        claim = Claim("file", path, "devices", STORAGE, target=ContainerPath(path))
+    for path in STORAGE_FILES if is_requested(host, GDS_VARIABLE) else ():
+        claim = Claim("file", path, "devices", GDS_VARIABLE, target=ContainerPath(path))
         found = host.lenient.driver.find(path)
         if isinstance(found, Missing):
             yield claim.absent(str(found), path)
             continue
-        file = claim.bindable(host.driver, found, found_by=path, capability="compute")
-        yield file._replace(options=READ_ONLY) if isinstance(file, HostFile) else file
+        file = claim.to_file(host.driver, found, found_by=path, capability="compute")
+        yield file._replace(options=READ_ONLY_OPTIONS) if isinstance(file, HostFile) else file
 
 
-def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[DriverNode]:
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]:
     """Yield NVIDIA's nodes below /dev, then the DRM nodes of *gpus*, then those that the caller requests."""
     by_node: dict[Optional[str], Optional[int]] = {gpu.node: gpu.index for gpu in gpus}
     every = host.dev.names("/dev")
     top = [name for name in every if name.startswith("nvidia")]
     if DXG.rpartition("/")[2] in every:
-        yield DriverNode(DXG, (), None, None)
+        yield ExpectedNode(DXG, (), None, None)
     names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
     for directory in CAPABILITY_DIRECTORIES:
         if directory in top:
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
-    for name in sorted(names, key=natural):
+    for name in sorted(names, key=natural_sort_key):
         known = next((row for row in _NODES if re.fullmatch(row[0], name)), (None, (), None))
-        yield DriverNode(f"/dev/{name}", known[1], known[2], by_node.get(f"/dev/{name}"), _MINORS.get(name))
+        yield ExpectedNode(f"/dev/{name}", known[1], known[2], by_node.get(f"/dev/{name}"), _MINORS.get(name))
     for gpu in gpus:
-        yield from (DriverNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
+        yield from (ExpectedNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
     for variable in GPUDIRECT_NODES:
-        yield from nodes_of(host, variable) if is_asked(host, variable) else ()
+        yield from requested_nodes(host, variable) if is_requested(host, variable) else ()
 
 
-def _sockets(host: Host) -> Iterator[Answer]:
+def _sockets(host: Host) -> Iterator[Outcome]:
     """Yield the driver's sockets below /run, and the MPS directory when it is the caller's own."""
     for name in SOCKETS:
         claim = Claim("device", f"/run/{name}", "devices", "sockets", target=ContainerPath(f"/run/{name}"))
         found = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
-        socket = next((one for one in found if isinstance(one, Found) and one.stat.kind == "socket"), None)
+        socket = next((one for one in found if isinstance(one, ResolvedFile) and one.stat.kind == "socket"), None)
         if socket is None:
-            yield claim._replace(at="/run").absent("no such socket below /run or /var/run")
+            yield claim._replace(location="/run").absent("no such socket below /run or /var/run")
         else:
             yield claim.file(host.dev, socket, kind="socket", found_by=socket.path, capability="utility")
     directory = mps_directory(host)
@@ -304,5 +304,5 @@ def _sockets(host: Host) -> Iterator[Answer]:
         detail = f"it belongs to uid {mps.stat.uid}: another user's MPS server"
         yield claim.decision("left-out", "not-yours", detail, path=directory)
     else:
-        claim = claim._replace(at="sockets")
+        claim = claim._replace(location="sockets")
         yield claim.file(host.dev, mps, kind="directory", found_by=mps.path, capability="compute")

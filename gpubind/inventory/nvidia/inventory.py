@@ -16,14 +16,20 @@ from gpubind.formats.elf.elf import split_library_path
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.host.base import LIBRARY_PATH, trust_finding
-from gpubind.inventory.claims import Claim, Serving
+from gpubind.inventory.claims import Claim, SourceResult
 from gpubind.inventory.liblist import NameTable, read_tables
-from gpubind.inventory.libraries import Libraries, unmatched
+from gpubind.inventory.libraries import Libraries, unmatched_claims
 from gpubind.inventory.locate import locate
-from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, driver_kind, of_inventory, pci_displays
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIA_PCI_CLASS, driver_kind, of_inventory, pci_devices
 from gpubind.inventory.nvidia import container_cli
-from gpubind.inventory.nvidia.devices import Kernel, only, read_devices, read_kernel, read_mig_nodes
-from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, read_cache, system_of
+from gpubind.inventory.nvidia.devices import (
+    KernelModule,
+    read_devices,
+    read_kernel_module,
+    read_mig_nodes,
+    restrict_to_source,
+)
+from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, os_release_id, read_cache
 from gpubind.model import (
     Decision,
     Driver,
@@ -41,25 +47,25 @@ from gpubind.model import (
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
 from gpubind.model.files import ABSENT
-from gpubind.model.findings import cases_of, counted, finding
+from gpubind.model.findings import active_cases, finding, with_count
 from gpubind.model.layouts import CONTAINER_LIBRARIES, DXG, WSL_DRIVERS, WSL_LIBRARIES, library_directories
 
 if TYPE_CHECKING:
-    from gpubind.inventory.nvidia.tegra import Board
-    from gpubind.inventory.nvidia.windows import Windows
+    from gpubind.inventory.nvidia.tegra import TegraBoard
+    from gpubind.inventory.nvidia.windows import WslDriver
 
 LIST_NAME = "nvliblist.conf"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 NOUVEAU = "/sys/module/nouveau"
 _LIBCUDA_STEM, LIBCUDA = "libcuda.so", "libcuda.so.1"
-_OF_WINDOWS = ("libdxcore.so", "libd3d12.so", "libd3d12core.so")
+_WINDOWS_LIBRARIES = ("libdxcore.so", "libd3d12.so", "libd3d12core.so")
 """In WSL, with GPUs of any vendor."""
-_ANOTHERS = ("cuda-compat", "other-driver-version")
+_OTHER_DRIVER_RULES = ("cuda-compat", "other-driver-version")
 """Rules that pass over a library because another one serves."""
 
 
 def read_inventory(
-    host: Host, request: Request, listfile: Optional[ListFile] = None, cdi: Union[Serving, PassedOver, None] = None
+    host: Host, request: Request, listfile: Optional[ListFile] = None, cdi: Union[SourceResult, PassedOver, None] = None
 ) -> Inventory:
     """Return everything of NVIDIA's driver on *host* that *request* may want, for every capability.
 
@@ -68,38 +74,38 @@ def read_inventory(
     """
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
-    kernel = read_kernel(host)
+    kernel = read_kernel_module(host)
     cache, findings, decisions = read_cache(host.driver, "nvidia")
     kind = driver_kind(host, kernel.version)
     windows = _windows(host) if kind == "wsl" else None
-    search, of_modules = _search_or_modules(host, request, cache, kernel, windows)
-    serving = _serving(host, request, listfile, in_force, search.version, cdi)
+    search, of_modules = _search_with_modules(host, request, cache, kernel, windows)
+    serving = _choose_source(host, request, listfile, in_force, search.version, cdi)
     listed, file_list_findings = _read_file_list(host)
     board = _board(host, search) if kind == "tegra" else None
-    own = (*listed, *_brought(search), *(board.files if board else ()))
+    own = (*listed, *_unversioned_libraries(search), *(board.files if board else ()))
     claims = (*serving.claims, *_completion(serving, shipped, search.version, request.completion, own))
     everything = read_devices(host, board)
-    devices = everything if serving.nodes is None else only(everything, serving)
+    devices = everything if serving.nodes is None else restrict_to_source(everything, serving)
     nodes = [node.target for node in devices.nodes]
     there = devices.sockets if windows is None else (*devices.sockets, *windows.files)
     located = locate(search, shipped, claims, there, (*decisions, *devices.decisions), nodes)
-    if not any(node != DXG for node in nodes) and not any(map(_makes_a_driver, located.libraries)):
-        raise nothing_to_bind(host, kernel, search, of_modules)
-    decisions += [*located.decisions, *unmatched(listed, located.found)]
+    if not any(node != DXG for node in nodes) and not any(map(_is_driver_library, located.libraries)):
+        raise nothing_to_bind_error(host, kernel, search, of_modules)
+    decisions += [*located.decisions, *unmatched_claims(listed, located.found_libraries)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     decisions += map(_passed_over, serving.passed_over)
     findings += _about_passed_over(serving, request, listfile, host)
     findings += [*of_modules, *serving.findings, *file_list_findings]
     if windows is not None:
         decisions += windows.decisions
-        findings += windows.not_served(nodes, has_libcuda(located.found.files))
+        findings += windows.missing_part_findings(nodes, has_libcuda(located.found_libraries.files))
     driver = _driver(host, kernel, search.version, kind)
-    findings += driver_findings(host, driver, kernel, search, located.found, decisions, in_force.label)
+    findings += driver_findings(host, driver, kernel, search, located.found_libraries, decisions, in_force.label)
     inventory = Inventory(
         driver=driver,
         source=SourceUsed(serving.name, serving.detail, serving.passed_over),
         searched=search.searched,
-        beside=search.beside,
+        libcuda_directories=search.libcuda_directories,
         files=(*located.libraries, *located.files),
         **of_inventory(devices, everything),
         decisions=tuple(decisions),
@@ -111,11 +117,11 @@ def read_inventory(
 
 def _with_mig(host: Host, request: Request, inventory: Inventory) -> Inventory:
     nodes = read_mig_nodes(host, inventory.gpus)
-    names = container_cli.find_mig_names(host, request, nodes, ask=inventory.source.served == container_cli.SOURCE)
+    names = container_cli.find_mig_names(host, request, nodes, use_cli=inventory.source.served == container_cli.SOURCE)
     return inventory._replace(mig_nodes=nodes, mig_names=names)
 
 
-def _driver(host: Host, kernel: Kernel, version: Optional[str], kind: DriverKind) -> Driver:
+def _driver(host: Host, kernel: KernelModule, version: Optional[str], kind: DriverKind) -> Driver:
     # A Jetson's branches differ: 540.4 serves CUDA 12.6, which no other driver below 560 does.
     cuda = None if kind == "tegra" else cuda_max(version)
     return Driver("nvidia", version, kernel.version is None, kernel.version, kind, cuda, host.driver.root)
@@ -127,32 +133,32 @@ def _passed_over(passed: PassedOver) -> Decision:
     return Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=detail)
 
 
-def _about_passed_over(serving: Serving, request: Request, listfile: ListFile, host: Host) -> Iterator[Finding]:
+def _about_passed_over(serving: SourceResult, request: Request, listfile: ListFile, host: Host) -> Iterator[Finding]:
     """Yield the sources that were asked for by name, or could not be read, and do not serve."""
     for passed in serving.passed_over:
         if request.source == passed.source or passed.code == "unreadable":
-            yield container_cli.finding_about(passed, listfile.label, host.driver.root)
+            yield container_cli.source_failed_finding(passed, listfile.label, host.driver.root)
 
 
-def _makes_a_driver(file: HostFile) -> bool:
+def _is_driver_library(file: HostFile) -> bool:
     """Return whether *file* is NVIDIA's: any desktop has vendor-neutral loaders, and any Windows Direct3D's."""
-    return file.group is None and file.soname not in _OF_WINDOWS
+    return file.group is None and file.soname not in _WINDOWS_LIBRARIES
 
 
-def _windows(host: Host) -> Windows:
+def _windows(host: Host) -> WslDriver:
     from gpubind.inventory.nvidia.windows import read_windows  # few hosts are in Windows
 
     return read_windows(host)
 
 
-def _serving(
+def _choose_source(
     host: Host,
     request: Request,
     listfile: ListFile,
     in_force: NameTable,
     version: Optional[str],
-    cdi: Union[Serving, PassedOver, None],
-) -> Serving:
+    cdi: Union[SourceResult, PassedOver, None],
+) -> SourceResult:
     """Return the source that serves, with those that were asked and do not.
 
     A list of a user or site is exclusive: then `auto` asks no other source.
@@ -163,17 +169,17 @@ def _serving(
         why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
         answer = PassedOver(container_cli.SOURCE, "other-root", why)
     elif cdi is None and (request.source == container_cli.SOURCE or (request.source == "auto" and listfile.shipped)):
-        answer = container_cli.claims(host)
-    if isinstance(answer, Serving):
+        answer = container_cli.list_files(host)
+    if isinstance(answer, SourceResult):
         return answer
     passed_over = () if answer is None else (answer,)
     if request.source == "driver":
-        return Serving("driver", f"files that carry {version}", (), passed_over=passed_over)
+        return SourceResult("driver", f"files that carry {version}", (), passed_over=passed_over)
     claims = in_force.claims("liblist")
-    return Serving("liblist", listfile.label, claims, passed_over=passed_over, exclusive=not listfile.shipped)
+    return SourceResult("liblist", listfile.label, claims, passed_over=passed_over, exclusive=not listfile.shipped)
 
 
-def _board(host: Host, search: Search) -> Board:
+def _board(host: Host, search: Search) -> TegraBoard:
     from gpubind.inventory.nvidia.tegra import read_board  # few hosts are such boards
 
     return read_board(host, search)
@@ -194,16 +200,16 @@ def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
     return [Claim("library-name", name, "driver", FILE_LIST) for name in sorted(names) if ".so" in name], []
 
 
-def _brought(search: Search) -> Iterator[Claim]:
+def _unversioned_libraries(search: Search) -> Iterator[Claim]:
     """Yield the driver's libraries that Windows, or the container around this process, has: no name has a version."""
-    for directory in search.first:
+    for directory in search.preferred_directories:
         for name in search.tree.names(directory):
             if ".so" in name and (name.startswith(("libcuda", "libnvidia-")) or directory.startswith(WSL_DRIVERS)):
                 yield Claim("library-name", name, "driver", directory)
 
 
 def _completion(
-    serving: Serving, shipped: NameTable, version: Optional[str], completion: bool, listed: Iterable[Claim]
+    serving: SourceResult, shipped: NameTable, version: Optional[str], completion: bool, listed: Iterable[Claim]
 ) -> list[Claim]:
     """Return the claims of the driver itself: *listed* in its own file list or brought, or by the names of its files.
 
@@ -213,17 +219,17 @@ def _completion(
     outside = serving.exclusive or not (completion or by == "driver")
     found: list[Claim] = []
     if version is not None:
-        found.append(Claim("version", version, by, f"its name carries {version}", outside=outside))
-    found += [claim._replace(by=by, outside=outside) for claim in listed]
+        found.append(Claim("version", version, by, f"its name carries {version}", not_in_list=outside))
+    found += [claim._replace(source=by, not_in_list=outside) for claim in listed]
     if serving.name != "liblist" or serving.exclusive:
         found += shipped.claims("completion", outside=serving.exclusive or not completion)
     if completion and not serving.exclusive:
-        found += [Claim("path", pattern, "completion", pattern, stays=why) for pattern, why in HOST_ONLY]
+        found += [Claim("path", pattern, "completion", pattern, host_only_reason=why) for pattern, why in HOST_ONLY]
     return found
 
 
 def _search(
-    host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel, windows: Optional[Windows]
+    host: Host, request: Request, cache: Optional[LdCache], kernel: KernelModule, windows: Optional[WslDriver]
 ) -> Search:
     """Return the search for files of version V, with the directories that hold libcuda before the known ones.
 
@@ -261,8 +267,8 @@ def _search(
     return Search(host, cache, after, version, compat32=compat32, first=around, beside=beside, is_windows=is_windows)
 
 
-def _search_or_modules(
-    host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel, windows: Optional[Windows]
+def _search_with_modules(
+    host: Host, request: Request, cache: Optional[LdCache], kernel: KernelModule, windows: Optional[WslDriver]
 ) -> tuple[Search, list[Finding]]:
     """Return the search. Where it finds no libcuda of the loaded driver, LD_LIBRARY_PATH counts as --library-path.
 
@@ -271,7 +277,7 @@ def _search_or_modules(
     search = _search(host, request, cache, kernel, windows)
     named: list[RootedPath] = []
     findings: list[Finding] = []
-    parts = split_library_path(host.variable(LIBRARY_PATH)) if kernel.version and not search.beside else ()
+    parts = split_library_path(host.variable(LIBRARY_PATH)) if kernel.version and not search.libcuda_directories else ()
     for directory in (RootedPath(part) for part in dict.fromkeys(parts) if part.startswith("/")):
         judged = search.judge(Candidate(LIBCUDA, RootedPath(f"{directory}/{LIBCUDA}"), directory))
         if not isinstance(judged, Accepted) or (judged.arch, judged.version) != (search.arch, kernel.version):
@@ -291,7 +297,7 @@ def _search_or_modules(
 def driver_findings(
     host: Host,
     driver: Driver,
-    kernel: Kernel,
+    kernel: KernelModule,
     search: Search,
     found: Libraries,
     decisions: list[Decision],
@@ -307,17 +313,17 @@ def driver_findings(
     ]
 
 
-def nouveau(host: Host) -> Finding:
+def nouveau_finding(host: Host) -> Finding:
     """Return the finding that nouveau has the GPUs of *host*: only one driver can have them."""
-    where = ", ".join((NOUVEAU, *pci_displays(host, *NVIDIAS_DISPLAYS)))
+    where = ", ".join((NOUVEAU, *pci_devices(host, *NVIDIA_PCI_CLASS)))
     return finding("nouveau", subject="nouveau", where=where)
 
 
-def _not_loaded(host: Host, driver: Driver, kernel: Kernel) -> Iterator[Finding]:
+def _not_loaded(host: Host, driver: Driver, kernel: KernelModule) -> Iterator[Finding]:
     if driver.kernel_version is not None or driver.kind != "linux":
         return
     if host.dev.has(NOUVEAU) and not host.dev.has(NVIDIA_MODULE):
-        yield nouveau(host)
+        yield nouveau_finding(host)
     else:
         from gpubind.formats.driver.mknod import load_command  # only where it is to be loaded
 
@@ -328,11 +334,11 @@ def _not_loaded(host: Host, driver: Driver, kernel: Kernel) -> Iterator[Finding]
             where=kernel.where,
             why=kernel.why,
             version=driver.version,
-            load=load_command(len(pci_displays(host, *NVIDIAS_DISPLAYS))),
+            load=load_command(len(pci_devices(host, *NVIDIA_PCI_CLASS))),
         )
 
 
-def _other_versions(driver: Driver, kernel: Kernel, found: Libraries) -> Iterator[Finding]:
+def _other_versions(driver: Driver, kernel: KernelModule, found: Libraries) -> Iterator[Finding]:
     """Yield a finding for each other driver: a warning if the right one is there, too, else an error."""
     others: dict[str, set[str]] = {}
     for path in (decision.path for decision in found.decisions if decision.rule == "other-driver-version"):
@@ -349,17 +355,17 @@ def _other_versions(driver: Driver, kernel: Kernel, found: Libraries) -> Iterato
 
 def _no_libcuda(host: Host, search: Search, found: Libraries) -> Iterator[Finding]:
     is_other = any(decision.rule == "other-driver-version" for decision in found.decisions)
-    if has_libcuda(found.files) or is_other or LIBCUDA in found.outside:
+    if has_libcuda(found.files) or is_other or LIBCUDA in found.not_in_list:
         return
-    refused = unusable(host, found.decisions, LIBCUDA)
-    system = system_of(host.driver)
-    case = ("absent", *cases_of(*((one, one == system) for one in ("alpine", "guix", "nixos"))))
-    places = (*search.places, *((LIBRARY_PATH,) if host.variable(LIBRARY_PATH) else ()))
+    refused = unusable_library_facts(host, found.decisions, LIBCUDA)
+    system = os_release_id(host.driver)
+    case = ("absent", *active_cases(*((one, one == system) for one in ("alpine", "guix", "nixos"))))
+    places = (*search.search_summary, *((LIBRARY_PATH,) if host.variable(LIBRARY_PATH) else ()))
     absent = {"case": case, "where": ", ".join(places)}
     yield finding("no-libcuda", subject=LIBCUDA, **(refused or absent))
 
 
-def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional[dict[str, Any]]:
+def unusable_library_facts(host: Host, decisions: Iterable[Decision], soname: str) -> Optional[dict[str, Any]]:
     """Return the case and the facts of a finding that library *soname* exists and cannot be used; else None.
 
     A stub is reported as one. Of several files the first is reported: the loader finds it first, too.
@@ -370,7 +376,9 @@ def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional
         return {"case": "stub", "where": ", ".join(f"{path} (a stub)" for path in dict.fromkeys(stubs))}
     tree = host.driver.lenient
     # A file that only an old cache names does not exist.
-    broken = next((d for d in refused if d.rule not in _ANOTHERS and tree.lstat(d.path or "") != ABSENT), None)
+    broken = next(
+        (d for d in refused if d.rule not in _OTHER_DRIVER_RULES and tree.lstat(d.path or "") != ABSENT), None
+    )
     if broken is None:
         return None
     from shlex import quote  # few hosts have such a file
@@ -380,21 +388,23 @@ def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional
     is_closed = isinstance(ident, Missing) and ident.why == "forbidden"
     return {
         "case": ("hidden" if isinstance(stat, Missing) else "closed") if is_closed else "damaged",
-        "where": path if isinstance(stat, Missing) else f"{path} (mode {stat.mode:04o}, {counted(stat.size, 'byte')})",
+        "where": path
+        if isinstance(stat, Missing)
+        else f"{path} (mode {stat.mode:04o}, {with_count(stat.size, 'byte')})",
         "fault": broken.detail,
         "file": quote(tree.real(path)),
     }
 
 
 def _not_in_list(found: Libraries, label: str) -> Iterator[Finding]:
-    if found.outside:
+    if found.not_in_list:
         yield finding(
             "not-in-list",
-            severity="error" if LIBCUDA in found.outside else "warning",
+            severity="error" if LIBCUDA in found.not_in_list else "warning",
             subject=label,
-            where=", ".join(found.outside),
-            count=len(found.outside),
-            lines=", ".join(sorted({library_stem(name) for name in found.outside})),
+            where=", ".join(found.not_in_list),
+            count=len(found.not_in_list),
+            lines=", ".join(sorted({library_stem(name) for name in found.not_in_list})),
         )
 
 
@@ -403,7 +413,9 @@ def has_libcuda(files: Iterable[HostFile]) -> bool:
     return any(LIBCUDA in file.names for file in files)
 
 
-def nothing_to_bind(host: Host, kernel: Kernel, search: Search, ignored: Iterable[Finding] = ()) -> NothingToBindError:
+def nothing_to_bind_error(
+    host: Host, kernel: KernelModule, search: Search, ignored: Iterable[Finding] = ()
+) -> NothingToBindError:
     """Return the error that names the places searched, what was *ignored*, and whether another driver owns the GPU."""
     why, hint = kernel.why or "no file matches", "on a GPU node: install the driver, or give --root"
     if host.dev.has(DXG):
@@ -420,7 +432,7 @@ def nothing_to_bind(host: Host, kernel: Kernel, search: Search, ignored: Iterabl
     return NothingToBindError(
         "nothing-to-bind",
         "no NVIDIA driver library and no NVIDIA device on this host",
-        where=", ".join((*search.places, "/dev/nvidia*", kernel.where)),
+        where=", ".join((*search.search_summary, "/dev/nvidia*", kernel.where)),
         why=why,
         hint=f"on a login node: a job (`srun --gpus=1`), or --host; {hint}",
     )

@@ -17,10 +17,10 @@ from gpubind.frozen import NamedTuple
 from gpubind.host import Host
 from gpubind.host.base import REQUIRE_JETPACK
 from gpubind.inventory.claims import Claim
-from gpubind.inventory.nodes import DriverNode, natural
+from gpubind.inventory.nodes import ExpectedNode, natural_sort_key
 from gpubind.inventory.search import Search
 from gpubind.model import Capability, Decision, Finding, Gpu, Missing
-from gpubind.model.findings import counted, finding
+from gpubind.model.findings import finding, with_count
 from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
     TEGRA_CONTROL,
@@ -44,7 +44,7 @@ _FIRMWARE = "firmware: the kernel reads it, not a process"
 _LINKS = "links to nodes by their address: programs open the nodes"
 
 
-class Board(NamedTuple):
+class TegraBoard(NamedTuple):
     """What a board needs in a container, by its lists; where there are none, by what such boards are known to have."""
 
     nodes: tuple[str, ...]
@@ -54,7 +54,7 @@ class Board(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def read_board(host: Host, search: Search) -> Board:
+def read_board(host: Host, search: Search) -> TegraBoard:
     """Return what *host*, a board with Tegra, needs in a container."""
     directory = _directory(host)
     names = [name for name in host.dev.names(directory) if name.lower().endswith(".csv") and name != ".csv"]
@@ -69,23 +69,23 @@ def read_board(host: Host, search: Search) -> Board:
         specs, faults = parse_mount_specs(data)
         entries += [(f"{path}:{spec.line}", spec) for spec in specs]
         if faults:
-            where, count = ", ".join(f"{path}:{fault.line}" for fault in faults[:5]), counted(len(faults), "line")
+            where, count = ", ".join(f"{path}:{fault.line}" for fault in faults[:5]), with_count(len(faults), "line")
             findings.append(finding("bad-tegra-list", subject=path, where=where, why=faults[0].why, count=count))
     nodes, files, decisions = _listed(host, search, entries)
     if not any(spec.kind == "dev" for _, spec in entries):
         nodes = [path for pattern in TEGRA_NODES for path in glob(host.dev, pattern)]
-        findings.append(_without(directory))
+        findings.append(_no_lists_finding(directory))
     if not any(spec.kind in ("lib", "sym") for _, spec in entries):
         files += _known_libraries(search)
-        findings.append(_without(directory))
+        findings.append(_no_lists_finding(directory))
     others = (Claim("file", name, "completion", directory) for name in names if name not in wanted)
     detail = f"the list of an optional package: {REQUIRE_JETPACK}={ALL_LISTS} requests it"
     left_out = [one.decision("left-out", "optional-list", detail, path=f"{directory}/{one.name}") for one in others]
     files.append(Claim("own-path", TEGRA_RELEASE, "completion", TEGRA_RELEASE))
-    return Board(tuple(nodes), tuple(files), (*left_out, *decisions), tuple(dict.fromkeys(findings)))
+    return TegraBoard(tuple(nodes), tuple(files), (*left_out, *decisions), tuple(dict.fromkeys(findings)))
 
 
-def _without(directory: str) -> Finding:
+def _no_lists_finding(directory: str) -> Finding:
     return finding("tegra", subject=TEGRA_RELEASE, case="no-lists", severity="note", where=f"{directory}/*.csv")
 
 
@@ -115,9 +115,9 @@ def _listed(
             nodes += paths
             decisions += [] if paths else [claim.absent("it is not there")]
         elif "/firmware/" in spec.path:
-            decisions.append(claim._replace(stays=_FIRMWARE).staying(spec.path))
+            decisions.append(claim._replace(host_only_reason=_FIRMWARE).left_on_host(spec.path))
         elif spec.path.startswith("/dev/"):
-            decisions.append(claim._replace(stays=_LINKS).staying(spec.path))
+            decisions.append(claim._replace(host_only_reason=_LINKS).left_on_host(spec.path))
         else:
             files += _claims(search, claim, loaded)
     return nodes, files, decisions
@@ -133,7 +133,7 @@ def _claims(search: Search, claim: Claim, loaded: frozenset[str]) -> Iterator[Cl
     for path in paths or (claim.name,):
         directory, name = dirname(path), basename(path)
         if _LIBRARY.fullmatch(name) and tree.resolve(directory) in loaded:
-            yield claim._replace(kind="library-file", name=path, links=(name,))
+            yield claim._replace(kind="library-file", name=path, extra_names=(name,))
         elif directory in BINARY_DIRECTORIES:
             yield claim._replace(kind="program", name=name)
         else:
@@ -147,17 +147,21 @@ def _library_directories(search: Search) -> frozenset[str]:
     cached = {dirname(entry.path) for entry in search.cache or () if entry.path.startswith("/")}
     passed = (TEGRA_PASSTHROUGH + directory for directory in search.directories)
     resolved = (search.tree.lenient.resolve(path) for path in (*sorted(cached), *passed))
-    return frozenset((*search.first, *search.directories, *(path for path in resolved if isinstance(path, str))))
+    return frozenset(
+        (*search.preferred_directories, *search.directories, *(path for path in resolved if isinstance(path, str)))
+    )
 
 
 def _known_libraries(search: Search) -> Iterator[Claim]:
     for directory in tegra_directories(search.arch):
         for path in glob(search.tree, f"{directory}/*.so*"):
             if _LIBRARY.fullmatch(path):
-                yield Claim("library-file", path, "completion", "no list on this host", links=(basename(path),))
+                yield Claim("library-file", path, "completion", "no list on this host", extra_names=(basename(path),))
 
 
-def with_board(board: Board, nodes: Iterable[DriverNode], gpus: tuple[Gpu, ...]) -> tuple[DriverNode, ...]:
+def merge_board_nodes(
+    board: TegraBoard, nodes: Iterable[ExpectedNode], gpus: tuple[Gpu, ...]
+) -> tuple[ExpectedNode, ...]:
     """Return *nodes* with those of *board*. A node of a GPU belongs to the one in the chip, unless another has it.
 
     Of two GPUs, both get what controls the chip's, as with NVIDIA's toolkit.
@@ -165,9 +169,9 @@ def with_board(board: Board, nodes: Iterable[DriverNode], gpus: tuple[Gpu, ...])
     CUDA needs a render node: without one, cuInit fails with 801 (JetPack 6.2).
     """
     found = {node.path: node for node in nodes}
-    for path in sorted(board.nodes, key=natural):
+    for path in sorted(board.nodes, key=natural_sort_key):
         capability = next((capability for start, capability in _CAPABILITIES if path.startswith(start)), None)
-        found.setdefault(path, DriverNode(path, (), capability, None))
+        found.setdefault(path, ExpectedNode(path, (), capability, None))
     own = re.compile(_OF_A_GPU if len(gpus) > 1 else f"{_OF_A_GPU}|{TEGRA_CONTROL}")
     return tuple(
         node._replace(
@@ -178,7 +182,7 @@ def with_board(board: Board, nodes: Iterable[DriverNode], gpus: tuple[Gpu, ...])
     )
 
 
-def chips_gpu(host: Host, board: Board) -> tuple[Gpu, ...]:
+def integrated_gpu(host: Host, board: TegraBoard) -> tuple[Gpu, ...]:
     """Return the GPU in the chip, which no file of the driver describes; nothing where its nodes are missing."""
     if not any(re.fullmatch(TEGRA_CONTROL, path) for path in board.nodes):
         return ()
@@ -186,7 +190,7 @@ def chips_gpu(host: Host, board: Board) -> tuple[Gpu, ...]:
     return (Gpu("nvidia", 0, None, None, None, model or "Tegra", None, chosen=True),)
 
 
-def missing_nodes(board: Board, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+def missing_nodes(board: TegraBoard, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     """Yield the finding that CUDA cannot work for want of nodes."""
     missing = [
         *([] if _MEMORY in board.nodes else [_MEMORY]),

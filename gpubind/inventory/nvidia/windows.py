@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from gpubind.files.wsl import driver_stores
 from gpubind.frozen import NamedTuple
 from gpubind.host import Host
-from gpubind.inventory.claims import Answer, Claim, sorted_out
+from gpubind.inventory.claims import Claim, Outcome, partition_outcomes
 from gpubind.model import ContainerPath, Decision, Finding, HostFile, Missing, finding
 from gpubind.model.layouts import DXG, WSL_DRIVERS, WSL_LIBRARIES
 
@@ -19,14 +19,14 @@ DXCORE = f"{WSL_LIBRARIES}/libdxcore.so"
 """The way to Windows' drivers: some programs open it by its path."""
 
 
-class Windows(NamedTuple):
+class WslDriver(NamedTuple):
     """The driver that Windows shows."""
 
     stores: tuple[str, ...]
     files: tuple[HostFile, ...]
     decisions: tuple[Decision, ...]
 
-    def not_served(self, nodes: Iterable[str], has_libcuda: bool) -> Iterator[Finding]:
+    def missing_part_findings(self, nodes: Iterable[str], has_libcuda: bool) -> Iterator[Finding]:
         """Yield a finding for a part that the container lacks, and without which libcuda finds no GPU."""
         if DXG not in nodes:
             yield finding("wsl", case="no-node", severity="warning", subject=DXG, where=DXG)
@@ -34,26 +34,26 @@ class Windows(NamedTuple):
             yield finding("wsl", case="no-store", severity="warning", subject=WSL_DRIVERS, where=WSL_DRIVERS)
 
 
-def read_windows(host: Host) -> Windows:
+def read_windows(host: Host) -> WslDriver:
     """Return the directories of the driver in use, and their files; none if there is no such directory."""
     stores, others = driver_stores(host.driver)
-    files, decisions = sorted_out(_files(host, stores))
+    files, decisions = partition_outcomes(_files(host, stores))
     detail = "fewer of its files are in /usr/lib/wsl/lib than of the driver in use"
     claims = (Claim("file", store, "driver", WSL_DRIVERS) for store in others)
     rejected = (claim.rejected("other-driver-version", detail, claim.name) for claim in claims)
-    return Windows(stores, files, (*decisions, *rejected))
+    return WslDriver(stores, files, (*decisions, *rejected))
 
 
-def _files(host: Host, stores: tuple[str, ...]) -> Iterator[Answer]:
+def _files(host: Host, stores: tuple[str, ...]) -> Iterator[Outcome]:
     tree = host.driver
     paths = [f"{store}/{name}" for store in stores for name in tree.names(store) if _is_needed(name)]
     for path in (DXCORE, *paths):
         claim = Claim("file", path, "driver", WSL_DRIVERS, target=ContainerPath(path))
         found = tree.find(path)
         if isinstance(found, Missing):
-            yield claim.lost(found)
+            yield claim.unreadable(found)
         elif found.stat.kind == "file":
-            yield claim.bindable(tree, found, found_by=path)
+            yield claim.to_file(tree, found, found_by=path)
 
 
 def _is_needed(name: str) -> bool:

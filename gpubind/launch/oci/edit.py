@@ -36,7 +36,7 @@ from gpubind.machine.system import OpenDirectory
 from gpubind.machine.writing import replace
 from gpubind.model.files import ABSENT
 from gpubind.runtimes.bundles import EngineRuntime
-from gpubind.runtimes.runtime import Prepared, Runtime
+from gpubind.runtimes.runtime import PreparedStart, Runtime
 
 NVIDIA = (NVIDIA_MODULE, "/proc/driver/nvidia/version", "/dev/nvidiactl")
 """A host with NVIDIA's driver has one of these."""
@@ -96,12 +96,12 @@ def _planned(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: s
         target = StartTarget(runtime, program, host, image)
         asked, prepared = prepare_gpus(request._replace(require_gpu=gpus.gpus != "none"), target, gpus)
         _need_requirements(asked, prepared, bundle, runtime)
-        for one in (*prepared.plan.findings, *prepared.words.findings):
+        for one in (*prepared.plan.findings, *prepared.arguments.findings):
             asked.report(one)
-        return prepared.words.document
+        return prepared.arguments.document
 
 
-def _need_requirements(request: StartRequest, prepared: Prepared, bundle: Bundle, runtime: Runtime) -> None:
+def _need_requirements(request: StartRequest, prepared: PreparedStart, bundle: Bundle, runtime: Runtime) -> None:
     """Report each NVIDIA_REQUIRE_* that the driver does not satisfy.
 
     Errors: `CheckError` (code `require-unsatisfied`) where NVIDIA's hook would stop the container: after docker's own

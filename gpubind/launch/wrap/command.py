@@ -16,19 +16,26 @@ from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.launch.wrap import gpus
 from gpubind.launch.wrap.prefix import HINT, Prefix, read_prefix
-from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, OTHERS, PROGRAMS, Program, StartCommand, options_of
+from gpubind.runtimes.cmdline.programs import (
+    BWRAP_BINDS,
+    PROGRAMS,
+    UNSUPPORTED_PROGRAMS,
+    RuntimeProgram,
+    StartSubcommand,
+    options_of,
+)
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
     GETOPT_PERMUTING,
-    GivenOption,
-    Line,
-    Trouble,
+    ParsedCommandLine,
+    ParsedOption,
+    ParseFailure,
     TroubleKind,
-    argument,
-    read_options,
+    argument_location,
+    parse_options,
 )
 from gpubind.runtimes.cmdline.values import parse_bool
-from gpubind.runtimes.runtime import an_option_a_line
+from gpubind.runtimes.runtime import format_multiline
 
 _TROUBLES: dict[TroubleKind, str] = {
     "unknown": "it is not an option that gpubind knows, so the next word may or may not belong to it",
@@ -56,9 +63,9 @@ class Wrapped(NamedTuple):
     runtime: str
     """The name of the program; `docker` for nvidia-docker."""
     subcommand: tuple[str, ...]
-    globals: tuple[GivenOption, ...]
+    globals: tuple[ParsedOption, ...]
     """The program's own options, before the subcommand."""
-    options: tuple[GivenOption, ...]
+    options: tuple[ParsedOption, ...]
     image: Optional[str]
     """An image, a rootfs directory or, of crun and runc, a bundle; None if no word names it."""
     image_at: Optional[int]
@@ -88,12 +95,12 @@ class Wrapped(NamedTuple):
     @property
     def is_entered(self) -> bool:
         """Whether it starts an instance, which later commands enter."""
-        return PROGRAMS[self.runtime].subcommands[self.subcommand].shape == "instance"
+        return PROGRAMS[self.runtime].subcommands[self.subcommand].operands == "instance"
 
     @property
     def own(self) -> dict[str, str]:
         """The last value of each option that the program takes before its subcommand; podman takes some after it."""
-        known = PROGRAMS[self.runtime].known.names
+        known = PROGRAMS[self.runtime].option_table.names
         return {option.name: option.value for option in (*self.globals, *self.options) if option.name in known}
 
     @property
@@ -121,9 +128,9 @@ def parse_command(
     environ = _changed(environ or {}, prefix)
     program = PROGRAMS[basename(words[at])]
     head = _read_on(program, None, words, at + 1)
-    if head.trouble is not None and () not in program.subcommands:
+    if head.error is not None and () not in program.subcommands:
         if _may_ask(program, None, head):
-            raise _unreadable(words, at, head.trouble)
+            raise _unreadable(words, at, head.error)
         return None
     found = _subcommand(program, head) if () not in program.subcommands else ((), at + 1)
     if found is None or _asks_for_help(head):
@@ -131,18 +138,20 @@ def parse_command(
     subcommand, first = found
     start = program.subcommands[subcommand]
     is_posix = program.reader is GETOPT_PERMUTING and "POSIXLY_CORRECT" in environ  # getopt_long(3)
-    line = read_options(GETOPT if is_posix else program.reader, start.known, words, first)
+    line = parse_options(GETOPT if is_posix else program.reader, start.known, words, first)
     if _asks_for_help(line):
         return None
-    if line.trouble is not None:
+    if line.error is not None:
         if _may_ask(program, start, line):
-            raise _unreadable(words, at, line.trouble, start)
+            raise _unreadable(words, at, line.error, start)
         return None
-    if start.shape == "joined":
+    if start.operands == "joined":
         return None
     wrapped = _started(prefix, at, subcommand, head, line, start)
     request = _request(wrapped, program, line, environ, site)
-    is_host = start.shape == "rootfs" and (wrapped.image == "/" or (program.starts_host and wrapped.image is None))
+    is_host = start.operands == "rootfs" and (
+        wrapped.image == "/" or (program.defaults_to_host_root and wrapped.image is None)
+    )
     if request is None or is_host or (wrapped.image or "").startswith("instance://"):
         return None
     try:
@@ -157,13 +166,13 @@ def parse_command(
 def asks_by_flag(argv: Sequence[str]) -> bool:
     """Return whether the runtime in *argv* gives GPUs only by a flag: a line without one needs no plan."""
     words = tuple(argv)
-    return PROGRAMS[basename(words[read_prefixes(words)[1]])].asks_by_flag
+    return PROGRAMS[basename(words[read_prefixes(words)[1]])].requests_gpus_by_flag
 
 
 def arguments_of(wrapped: Wrapped) -> tuple[str, ...]:
     """Return the user's options for the runtime, without the GPU flags."""
-    gone = {option.at for option in wrapped.gpus.flags}
-    own = {option.at: option.words for option in wrapped.options if option.at not in gone}
+    gone = {option.position for option in wrapped.gpus.flags}
+    own = {option.position: option.args for option in wrapped.options if option.position not in gone}
     return tuple(word for words in own.values() for word in words)
 
 
@@ -173,18 +182,18 @@ def own_options(runtime: str, action: str, words: Sequence[str]) -> tuple[tuple[
     Errors: `UsageError` (code `incomplete-argument`) for an option that *runtime* does not have for that action.
     """
     program = PROGRAMS[runtime]
-    line = read_options(program.reader._replace(permutes=False), program.start(action).known, words)
-    if line.trouble is not None:
-        what = f"`{words[line.trouble.at]}` before IMAGE is not an option of {runtime}"
-        raise UsageError("incomplete-argument", what, why=_TROUBLES[line.trouble.kind])
-    return line.words[: line.end], tuple(line.words[at] for at in line.others)
+    line = parse_options(program.reader._replace(permutes=False), program.start(action).known, words)
+    if line.error is not None:
+        what = f"`{words[line.error.position]}` before IMAGE is not an option of {runtime}"
+        raise UsageError("incomplete-argument", what, why=_TROUBLES[line.error.kind])
+    return line.argv[: line.insert_index], tuple(line.argv[at] for at in line.operand_indexes)
 
 
 def printed(wrapped: Wrapped, words: Sequence[str]) -> str:
     """Return *words*, which `rewritten` made of *wrapped*, for a reader and a shell: each option on a line."""
     before = len(wrapped.words[: wrapped.program_at + 1]) + len(wrapped.subcommand)
     after = len(words) - len(wrapped.words[wrapped.place :])
-    return an_option_a_line(words, before, after)
+    return format_multiline(words, before, after)
 
 
 def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collection[str] = ()) -> tuple[str, ...]:
@@ -195,11 +204,11 @@ def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collecti
     """
     gone: set[int] = set()
     for option in (*wrapped.gpus.flags, *(option for option in wrapped.options if option.name in without)):
-        shared = {other.name for other in wrapped.options if other.at == option.at}
+        shared = {other.name for other in wrapped.options if other.position == option.position}
         if len(shared) > 1:
-            what = f"`{option.words[0]}` holds several options, of which --{option.name} has to go"
-            raise UsageError("wrap-option", what, where=argument(option.at), hint="write them apart")
-        gone |= set(range(option.at, option.at + len(option.words)))
+            what = f"`{option.args[0]}` holds several options, of which --{option.name} has to go"
+            raise UsageError("wrap-option", what, where=argument_location(option.position), hint="write them apart")
+        gone |= set(range(option.position, option.position + len(option.args)))
     words = list(wrapped.words)
     if basename(words[wrapped.program_at]) == "nvidia-docker":
         words[wrapped.program_at] = "docker"  # the other one would add --runtime=nvidia again
@@ -216,7 +225,7 @@ def moved(wrapped: Wrapped, gpubind: Sequence[str]) -> tuple[str, ...]:
     return (*wrapped.words[: wrapped.program_at], *gpubind, *wrapped.words[wrapped.program_at :])
 
 
-def _asks_for_help(line: Line) -> bool:
+def _asks_for_help(line: ParsedCommandLine) -> bool:
     return any(option.name in _NO_START for option in line.options)
 
 
@@ -225,10 +234,10 @@ def read_prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
     prefix: list[Prefix] = []
     at = 0
     while at < len(words) and basename(words[at]) not in PROGRAMS:
-        other = OTHERS.get(basename(words[at]))
+        other = UNSUPPORTED_PROGRAMS.get(basename(words[at]))
         if other is not None:
             what = f"gpubind does not read the command lines of `{words[at]}`"
-            raise UsageError("wrap-program", what, where=argument(at), hint=other)
+            raise UsageError("wrap-program", what, where=argument_location(at), hint=other)
         prefix.append(read_prefix(words, at))
         at += len(prefix[-1].words)
     if at == len(words):
@@ -248,64 +257,68 @@ def _changed(environ: Mapping[str, str], prefix: Sequence[Prefix]) -> Mapping[st
     return environ
 
 
-def _subcommand(program: Program, head: Line) -> Optional[tuple[tuple[str, ...], int]]:
+def _subcommand(program: RuntimeProgram, head: ParsedCommandLine) -> Optional[tuple[tuple[str, ...], int]]:
     """Return the subcommand that starts a container, and where its options begin; None for any other."""
-    for at in head.others[:1]:
+    for at in head.operand_indexes[:1]:
         for end in (at + 1, at + 2):
-            if head.words[at:end] in program.subcommands:
-                return head.words[at:end], end
+            if head.argv[at:end] in program.subcommands:
+                return head.argv[at:end], end
     return None
 
 
-def _may_ask(program: Program, start: Optional[StartCommand], line: Line) -> bool:
+def _may_ask(program: RuntimeProgram, start: Optional[StartSubcommand], line: ParsedCommandLine) -> bool:
     """Return whether a line that cannot be read may ask for GPUs: in one of its readings, with a value or without.
 
     *start*: the subcommand whose options they are; None before it.
     """
-    if start is not None and not program.asks_by_flag:
-        return start.shape != "joined"
-    if start is None and line.trouble is not None and _LOOKS_LIKE_GPUS.fullmatch(line.words[line.trouble.at]):
+    if start is not None and not program.requests_gpus_by_flag:
+        return start.operands != "joined"
+    if start is None and line.error is not None and _LOOKS_LIKE_GPUS.fullmatch(line.argv[line.error.position]):
         return True
     seen: set[tuple[bool, int]] = set()
     rest = [(start, line)]
-    if start is not None and line.trouble is not None:
-        rest.append((start, _read_on(program, start, line.words, line.trouble.at)))
+    if start is not None and line.error is not None:
+        rest.append((start, _read_on(program, start, line.argv, line.error.position)))
     while rest:
         start, line = rest.pop()
         if start is not None and any(gpus.is_gpu_flag(program.family, option) for option in line.options):
             return True
-        if line.trouble is not None:
-            for at in (line.trouble.at + 1, line.trouble.at + 2):
-                is_option = "".join(line.words[at : at + 1]).startswith("-")
+        if line.error is not None:
+            for at in (line.error.position + 1, line.error.position + 2):
+                is_option = "".join(line.argv[at : at + 1]).startswith("-")
                 if (start is None, at) not in seen and (start is None or is_option):
-                    rest.append((start, _read_on(program, start, line.words, at)))
+                    rest.append((start, _read_on(program, start, line.argv, at)))
                 seen.add((start is None, at))
         elif start is None:
             found = _subcommand(program, line)
             if found is not None:
                 start = program.subcommands[found[0]]
-                if not program.asks_by_flag and start.shape != "joined":
+                if not program.requests_gpus_by_flag and start.operands != "joined":
                     return True
-                rest.append((start, _read_on(program, start, line.words, found[1])))
+                rest.append((start, _read_on(program, start, line.argv, found[1])))
     return False
 
 
-def _read_on(program: Program, start: Optional[StartCommand], words: Sequence[str], at: int) -> Line:
+def _read_on(
+    program: RuntimeProgram, start: Optional[StartSubcommand], words: Sequence[str], at: int
+) -> ParsedCommandLine:
     """Return the options of *start*, or of the program itself, from position *at* on."""
     if start is None:
-        return read_options(program.reader._replace(permutes=False), program.known, words, at)
+        return parse_options(program.reader._replace(permutes=False), program.option_table, words, at)
     # docker exec has no --gpus; the user's intention is clear.
-    known = start.known if start.shape != "joined" else options_of(start.options, program.start("run").options)
-    return read_options(program.reader, known, words, at)
+    known = start.known if start.operands != "joined" else options_of(start.options, program.start("run").options)
+    return parse_options(program.reader, known, words, at)
 
 
-def _unreadable(words: tuple[str, ...], at: int, trouble: Trouble, start: Optional[StartCommand] = None) -> UsageError:
+def _unreadable(
+    words: tuple[str, ...], at: int, trouble: ParseFailure, start: Optional[StartSubcommand] = None
+) -> UsageError:
     """Return the error about the options of the program at *at*, which may ask for GPUs.
 
     Of a line that asks for none, the program itself best reports the fault, or it has more options than gpubind knows.
     """
-    word, where = words[trouble.at], argument(trouble.at)
-    if start is not None and start.shape == "joined":
+    word, where = words[trouble.position], argument_location(trouble.position)
+    if start is not None and start.operands == "joined":
         return UsageError(
             "wrap-running",
             f"`{word}`: the container runs already, and no GPU can be added to it",
@@ -324,18 +337,23 @@ def _unreadable(words: tuple[str, ...], at: int, trouble: Trouble, start: Option
 
 
 def _started(
-    prefix: tuple[Prefix, ...], at: int, subcommand: tuple[str, ...], head: Line, line: Line, start: StartCommand
+    prefix: tuple[Prefix, ...],
+    at: int,
+    subcommand: tuple[str, ...],
+    head: ParsedCommandLine,
+    line: ParsedCommandLine,
+    start: StartSubcommand,
 ) -> Wrapped:
-    words, others = line.words, list(line.others)
+    words, others = line.argv, list(line.operand_indexes)
     image, image_at, name = None, None, None
-    if start.shape in ("image", "instance") and others:
+    if start.operands in ("image", "instance") and others:
         image_at = others.pop(0)
         image = words[image_at]
-    elif start.shape == "bundle":
+    elif start.operands == "bundle":
         image = line.last("bundle") or "."
-    elif start.shape == "rootfs":
+    elif start.operands == "rootfs":
         image = _rootfs(line)
-    if start.shape in ("instance", "bundle") and others:
+    if start.operands in ("instance", "bundle") and others:
         name = words[others.pop(0)]
     runtime = basename(words[at])
     return Wrapped(
@@ -350,12 +368,12 @@ def _started(
         image_at,
         name,
         tuple(words[position] for position in others),
-        line.end,
+        line.insert_index,
         gpus.GpuRequest(),
     )
 
 
-def _rootfs(line: Line) -> Optional[str]:
+def _rootfs(line: ParsedCommandLine) -> Optional[str]:
     """Return the root of a container of bwrap, systemd-nspawn or proot, if it is one directory or image."""
     root: Optional[str] = None
     layers: list[str] = []
@@ -363,19 +381,23 @@ def _rootfs(line: Line) -> Optional[str]:
         if option.name == "overlay-src":
             layers.append(option.value)
         elif layers and option.name in ("overlay", "tmp-overlay", "ro-overlay"):
-            if option.words[-1] == "/":
+            if option.args[-1] == "/":
                 root = layers[0] if len(layers) == 1 else None
             layers = []
         elif option.name in BWRAP_BINDS:
-            if option.words[2:3] == ("/",):
-                root = option.words[1]
+            if option.args[2:3] == ("/",):
+                root = option.args[1]
         elif option.name in ("directory", "image", "oci-bundle", "rootfs", "R", "S"):
             root = option.value
     return root
 
 
 def _request(
-    wrapped: Wrapped, program: Program, line: Line, environ: Mapping[str, str], site: Collection[str]
+    wrapped: Wrapped,
+    program: RuntimeProgram,
+    line: ParsedCommandLine,
+    environ: Mapping[str, str],
+    site: Collection[str],
 ) -> Optional[gpus.GpuRequest]:
     """Return the GPUs that *wrapped* asks for; None if it asks for none."""
     if program.family == "singularity":
@@ -390,14 +412,14 @@ def _request(
     return gpus.charliecloud_request(wrapped.options) if program.family == "ch-run" else gpus.GpuRequest(asked=False)
 
 
-def _need_all(wrapped: Wrapped, program: Program, start: StartCommand) -> None:
+def _need_all(wrapped: Wrapped, program: RuntimeProgram, start: StartSubcommand) -> None:
     """Errors: `UsageError`, if a line that is to get a plan lacks something, or reads options from a file."""
     what = f"`{' '.join((wrapped.words[wrapped.program_at], *wrapped.subcommand))}`"
-    if start.shape in ("image", "instance") and wrapped.image is None:
+    if start.operands in ("image", "instance") and wrapped.image is None:
         raise UsageError(
             "wrap-no-image", f"{what} names no image", hint="the image is the first argument after the options"
         )
-    if start.shape in ("instance", "bundle") and wrapped.name is None:
+    if start.operands in ("instance", "bundle") and wrapped.name is None:
         raise UsageError(
             "wrap-no-image", f"{what} names no instance or container", hint="its name is missing at the end"
         )
@@ -405,13 +427,13 @@ def _need_all(wrapped: Wrapped, program: Program, start: StartCommand) -> None:
         raise UsageError("wrap-no-image", f"{what} has no command after the image", where=wrapped.image or "")
     for option in wrapped.options:
         if option.name in program.option_files:
-            what = f"`{' '.join(option.words)}`: those options are in a file, and gpubind does not see them"
-            raise UsageError("wrap-unseen", what, where=argument(option.at), hint="write them out")
+            what = f"`{' '.join(option.args)}`: those options are in a file, and gpubind does not see them"
+            raise UsageError("wrap-unseen", what, where=argument_location(option.position), hint="write them out")
     if any(prefix.several for prefix in wrapped.prefix) and ":" in wrapped.words[wrapped.program_at :]:
         at = wrapped.words.index(":", wrapped.program_at)
         raise UsageError(
             "wrap-several",
             "`:` begins another command, and gpubind can plan for only one",
-            where=argument(at),
+            where=argument_location(at),
             hint=HINT,
         )

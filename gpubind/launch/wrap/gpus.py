@@ -29,8 +29,8 @@ from gpubind.formats.driver.gpu_names import (
 from gpubind.frozen import NamedTuple
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
 from gpubind.runtimes.apptainer.options import options_of
-from gpubind.runtimes.cmdline.reader import GivenOption, Line, argument
-from gpubind.runtimes.cmdline.values import assigned, parse_bool, parse_list
+from gpubind.runtimes.cmdline.reader import ParsedCommandLine, ParsedOption, argument_location
+from gpubind.runtimes.cmdline.values import parse_assignment, parse_bool, parse_list
 
 _VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "amd"}
 SWITCHES = tuple(_VENDOR_OF)
@@ -66,7 +66,7 @@ class GpuRequest(NamedTuple):
     """The capabilities by name; None where the default or the image chooses."""
     cdi: tuple[str, ...] = ()
     """The names of CDI devices. Where `gpus` is None, only a CDI spec specifies their GPUs."""
-    flags: tuple[GivenOption, ...] = ()
+    flags: tuple[ParsedOption, ...] = ()
     """The options that ask for them, to be taken out; not variables, which the command may read."""
     chosen_by: str = ""
     """The variable that chooses `gpus`, with its value; empty where an option does."""
@@ -87,7 +87,7 @@ class GpuRequest(NamedTuple):
         return self.brings_nodes or not self.asked
 
 
-def is_gpu_flag(family: str, option: GivenOption) -> bool:
+def is_gpu_flag(family: str, option: ParsedOption) -> bool:
     """Return whether *option* asks a runtime of that *family* for GPUs."""
     if family == "singularity" and option.name in SWITCHES:
         return parse_bool(option.value) is True
@@ -100,7 +100,7 @@ def is_gpu_flag(family: str, option: GivenOption) -> bool:
 
 
 def singularity_request(
-    program: str, line: Line, environ: Mapping[str, str], site: Collection[str] = ()
+    program: str, line: ParsedCommandLine, environ: Mapping[str, str], site: Collection[str] = ()
 ) -> Optional[GpuRequest]:
     """Return what a start with Apptainer or SingularityCE asks for; None for nothing. Errors: as `_devices`.
 
@@ -120,7 +120,7 @@ def singularity_request(
 
 
 def docker_request(
-    options: Sequence[GivenOption], environ: Mapping[str, str], *, nvidia: bool = False
+    options: Sequence[ParsedOption], environ: Mapping[str, str], *, nvidia: bool = False
 ) -> Optional[GpuRequest]:
     """Return what `docker run` asks for; None for nothing. *nvidia*: whether the program is nvidia-docker.
 
@@ -128,34 +128,41 @@ def docker_request(
     """
     flags = [option for option in options if option.name == "gpus"]
     if len(flags) > 1:
-        raise UsageError("wrap-gpus", "--gpus is given twice", where=argument(flags[1].at), hint="keep one of them")
+        raise UsageError(
+            "wrap-gpus", "--gpus is given twice", where=argument_location(flags[1].position), hint="keep one of them"
+        )
     env = _environment(options, environ)
     if nvidia and environ.get("NV_GPU", "").strip():
         env.setdefault(TOOLKIT_VARIABLES["nvidia"], ",".join(environ["NV_GPU"].split()))
     return _oci_request(options, [_of_docker(option) for option in flags], env, nvidia=nvidia)
 
 
-def nerdctl_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
+def nerdctl_request(options: Sequence[ParsedOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
     """Return what `nerdctl run` asks for; None for nothing. It adds up several --gpus. Errors: as `docker_request`."""
     requests = [_of_docker(option) for option in options if option.name == "gpus"]
     return _oci_request(options, requests, _environment(options, environ), has_lists=True)
 
 
-def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
+def podman_request(options: Sequence[ParsedOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
     """Return what `podman run` asks for; None for nothing. Errors: as `docker_request`."""
     flags = [option for option in options if option.name == "gpus"]
     names = [name for option in flags for name in parse_list(option.value)]
     for name in names:
         if name != "all" and parse_gpu_id(name) is None:
             hint = 'podman takes `all` or a list of indexes and UUIDs; `"device=..."` is docker\'s'
-            raise UsageError("wrap-gpus", f"--gpus: podman has no GPU `{name}`", where=argument(flags[0].at), hint=hint)
+            raise UsageError(
+                "wrap-gpus",
+                f"--gpus: podman has no GPU `{name}`",
+                where=argument_location(flags[0].position),
+                hint=hint,
+            )
     # podman gives AMD's GPUs by the same words, where there are none of NVIDIA's.
     requests = [GpuRequest(gpus="all" if "all" in names else ",".join(names))] if names else []
     return _oci_request(options, requests, _environment(options, environ), is_cdi=True)
 
 
 def _oci_request(
-    options: Sequence[GivenOption],
+    options: Sequence[ParsedOption],
     requests: Sequence[GpuRequest],
     env: Mapping[str, str],
     *,
@@ -205,7 +212,7 @@ def _oci_request(
     )
 
 
-def _of_nodes(options: Sequence[GivenOption]) -> Optional[GpuRequest]:
+def _of_nodes(options: Sequence[ParsedOption]) -> Optional[GpuRequest]:
     """Return the request of a way without a vendor's toolkit: --device=/dev/kfd with --device=/dev/dri or nodes in it,
     as AMD documents it; --device=/dev/nvidiactl with the nodes of GPUs. A node with another name in the container is
     the user's own construction, and asks for no GPU.
@@ -254,7 +261,7 @@ def as_written(error: UsageError, request: GpuRequest, runtime: str) -> UsageErr
     """Return *error* about the GPUs of *request*, with the words of the line of *runtime* in place of `--gpus`."""
     if error.code not in ("unknown-gpu", "ambiguous-gpu", "inseparable-gpus"):
         return error
-    words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.words)
+    words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.args)
     is_unknown = error.code == "unknown-gpu"
     what = "this host has fewer GPUs" if request.by_count and is_unknown else error.what.partition(": ")[2]
     is_index = is_unknown and all(name.isdigit() for name in (request.gpus or "").split(","))
@@ -264,14 +271,14 @@ def as_written(error: UsageError, request: GpuRequest, runtime: str) -> UsageErr
     return UsageError(error.code, f"`{words}`: {what}", why=why, hint=reads + error.hint)
 
 
-def charliecloud_request(options: Sequence[GivenOption]) -> GpuRequest:
+def charliecloud_request(options: Sequence[ParsedOption]) -> GpuRequest:
     """Return what ch-run asks for. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file, which is not read."""
     flags = tuple(option for option in options if option.name == "cdi")
     for option in flags:
         if option.value and option.value not in _GPU_KINDS:
             hint = "leave it out, or plan from it: `gpubind exec --source cdi`"
-            what = f"`{' '.join(option.words)}` names a file, or not a kind of GPU"
-            raise UsageError("wrap-gpus", what, where=argument(option.at), hint=hint)
+            what = f"`{' '.join(option.args)}` names a file, or not a kind of GPU"
+            raise UsageError("wrap-gpus", what, where=argument_location(option.position), hint=hint)
     kinds = {option.value for option in flags}
     vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS.items() if kind in kinds))
     return GpuRequest(() if "" in kinds else vendors, flags=flags, asked=bool(flags))
@@ -291,20 +298,25 @@ def cdi_gpu(text: str) -> Optional[CdiName]:
     return name if name.kind in _GPU_KINDS else None
 
 
-def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tuple[GivenOption, ...], tuple[str, ...]]:
+def _devices(
+    options: Iterable[ParsedOption], *, lists: bool = False
+) -> tuple[tuple[ParsedOption, ...], tuple[str, ...]]:
     """Return the --device options that name GPUs by CDI, and those names. *lists*: whether a value is a list.
 
     Errors: `UsageError` (code `wrap-gpus`) for a list of GPUs and others, from which no word can be taken out.
     """
-    flags: list[GivenOption] = []
+    flags: list[ParsedOption] = []
     names: list[str] = []
     for option in options:
         values = () if option.name != "device" else parse_list(option.value) if lists else (option.value,)
         found = [value for value in values if cdi_gpu(value) is not None]
         if found and len(found) < len(values):
-            what = f"`{' '.join(option.words)}` names GPUs and other devices"
+            what = f"`{' '.join(option.args)}` names GPUs and other devices"
             raise UsageError(
-                "wrap-gpus", what, where=argument(option.at), hint="give the others an option of their own"
+                "wrap-gpus",
+                what,
+                where=argument_location(option.position),
+                hint="give the others an option of their own",
             )
         if found:
             flags.append(option)
@@ -329,7 +341,7 @@ def _id_of(device: str) -> Optional[str]:
     return text if text == "all" or parse_gpu_id(text) is not None else None
 
 
-def _of_docker(option: GivenOption) -> GpuRequest:
+def _of_docker(option: ParsedOption) -> GpuRequest:
     fields: dict[str, str] = {}
     for field in parse_list(option.value):
         key, equals, value = field.partition("=")
@@ -390,7 +402,7 @@ def of_visible(value: str, vendor: Vendor) -> GpuRequest:
     return GpuRequest((vendor,), _list(names, assignment(TOOLKIT_VARIABLES[vendor], value)))
 
 
-def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
+def _list(names: Sequence[str], source: Union[ParsedOption, str]) -> str:
     names = [name.strip() for name in names]
     if "all" in names:
         return "all"
@@ -400,7 +412,7 @@ def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
     return ",".join(names)
 
 
-def capabilities_of(text: str, source: Union[GivenOption, str]) -> Optional[tuple[Capability, ...]]:
+def capabilities_of(text: str, source: Union[ParsedOption, str]) -> Optional[tuple[Capability, ...]]:
     """Return the driver capabilities in *text*; None if it names none: `gpu`, and vendors, are docker's own words."""
     names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", *_RUNTIMES)]
     if not names:
@@ -413,10 +425,10 @@ def capabilities_of(text: str, source: Union[GivenOption, str]) -> Optional[tupl
     return tuple(capability for capability in CAPABILITIES if capability in names)
 
 
-def _environment(options: Iterable[GivenOption], environ: Mapping[str, str]) -> dict[str, str]:
+def _environment(options: Iterable[ParsedOption], environ: Mapping[str, str]) -> dict[str, str]:
     env: dict[str, str] = {}
     for option in options:
-        env.update(assigned(option.value, environ) if option.name == "env" else {})
+        env.update(parse_assignment(option.value, environ) if option.name == "env" else {})
     return env
 
 
@@ -424,10 +436,10 @@ def _ordered(vendors: Collection[Vendor]) -> tuple[Vendor, ...]:
     return tuple(vendor for vendor in VENDORS if vendor in vendors)
 
 
-def _bad_gpus(source: Union[GivenOption, str], why: str) -> UsageError:
+def _bad_gpus(source: Union[ParsedOption, str], why: str) -> UsageError:
     """Return the error about *source*: an option that cannot be understood, or a variable with its value."""
     text, where, hint = source, "", "name GPUs by index or UUID, and capabilities as NVIDIA does"
-    if isinstance(source, GivenOption):
-        text, where = " ".join(source.words), argument(source.at)
+    if isinstance(source, ParsedOption):
+        text, where = " ".join(source.args), argument_location(source.position)
         hint = "as docker reads it, a list needs its own quotes: --gpus '\"device=0,1\"'"
     return UsageError("wrap-gpus", f"`{text}` cannot be understood", where=where, why=why, hint=hint)

@@ -15,7 +15,16 @@ from gpubind.errors import UsageError
 from gpubind.frozen import NamedTuple
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.runtimes.cmdline.programs import PROGRAMS, options_of
-from gpubind.runtimes.cmdline.reader import GETOPT, NICE, SINGLE_DASH, Line, Reader, Trouble, argument, read_options
+from gpubind.runtimes.cmdline.reader import (
+    GETOPT,
+    GETOPT_NUMERIC,
+    SINGLE_DASH,
+    OptionParser,
+    ParsedCommandLine,
+    ParseFailure,
+    argument_location,
+    parse_options,
+)
 
 HINT = "write `gpubind wrap --` right before the runtime's own name: `... gpubind wrap -- singularity exec ...`"
 _INTO_TEXT = "put `gpubind wrap --` into that text, right before the runtime's name"
@@ -40,7 +49,7 @@ class Prefix(NamedTuple):
 class _Rule(NamedTuple):
     """How a program finds the command that it starts."""
 
-    reader: Reader = GETOPT
+    reader: OptionParser = GETOPT
     moves: bool = False
     first: tuple[str, ...] = ()
     """Words of which one may precede the options: `nsys profile`, `setarch x86_64`."""
@@ -86,7 +95,7 @@ _RULES: dict[str, _Rule] = {
     "env": _Rule(moves=True, assigns=True, unsets="unset", clears=("-", "ignore-environment"), shell=("split-string",)),
     "flock": _Rule(skips=1, shell=("command",)),
     "ibrun": _LAUNCHER._replace(several=False),
-    "nice": _Rule(NICE),
+    "nice": _Rule(GETOPT_NUMERIC),
     "nsys": _Rule(first=("profile", "launch"), guesses=True),
     "setarch": _SETARCH_RULE,
     "sudo": _Rule(moves=True, assigns=True, keeps=("E", "preserve-env"), guesses=True),
@@ -111,16 +120,16 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     rule = _RULES.get(program)
     if program in _SHELLS:
         what = f"`{word}` is given its command as text or as a script, which only a shell can split into arguments"
-        raise UsageError("wrap-shell", what, where=argument(at), hint=_INTO_TEXT)
+        raise UsageError("wrap-shell", what, where=argument_location(at), hint=_INTO_TEXT)
     if rule is None:
         what = f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one"
-        raise UsageError("wrap-prefix", what, where=argument(at), hint=HINT)
+        raise UsageError("wrap-prefix", what, where=argument_location(at), hint=HINT)
     line = _read(program, rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first))
     for option in line.options:
         if option.name in rule.shell:
-            what = f"`{' '.join(option.words)}` is a command as text, which {program} splits into arguments"
-            raise UsageError("wrap-shell", what, where=argument(option.at), hint=_INTO_TEXT)
-    others = list(line.others)
+            what = f"`{' '.join(option.args)}` is a command as text, which {program} splits into arguments"
+            raise UsageError("wrap-shell", what, where=argument_location(option.position), hint=_INTO_TEXT)
+    others = list(line.operand_indexes)
     given = {option.name for option in line.options}
     if others and argv[others[0]] in rule.clears:
         given.add(argv[others.pop(0)])
@@ -134,25 +143,25 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
         name, _, value = argv[others.pop(0)].partition("=")
         sets.append((name, value))
     if not others:
-        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=argument(at), hint=HINT)
+        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=argument_location(at), hint=HINT)
     if rule.shell and argv[others[0]] in ("-c", "--command"):
         what = f"`{argv[others[0]]}` of {program} is a command as text"
-        raise UsageError("wrap-shell", what, where=argument(others[0]), hint=_INTO_TEXT)
+        raise UsageError("wrap-shell", what, where=argument_location(others[0]), hint=_INTO_TEXT)
     clears = not given.isdisjoint(rule.clears) or (rule.keeps is not None and given.isdisjoint(rule.keeps))
     return Prefix(tuple(argv[at : others[0]]), rule.moves, tuple(sets), clears, rule.several)
 
 
-def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> Line:
+def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> ParsedCommandLine:
     """Return the options of a prefix. After one that is not in the table, the next words show if it takes a value."""
 
-    def guessed(trouble: Trouble) -> Optional[int]:
+    def guessed(trouble: ParseFailure) -> Optional[int]:
         is_guessed = rule.guesses and trouble.kind == "unknown"
-        return _guessed(argv, trouble.at) if is_guessed else None
+        return _guessed(argv, trouble.position) if is_guessed else None
 
-    line = read_options(rule.reader, options_of(program), argv, at, guessed)
-    if line.trouble is not None:
-        what = f"`{argv[line.trouble.at]}` cannot be read, so the beginning of the command is not known"
-        raise UsageError("wrap-option", what, where=argument(line.trouble.at), hint=HINT)
+    line = parse_options(rule.reader, options_of(program), argv, at, guessed)
+    if line.error is not None:
+        what = f"`{argv[line.error.position]}` cannot be read, so the beginning of the command is not known"
+        raise UsageError("wrap-option", what, where=argument_location(line.error.position), hint=HINT)
     return line
 
 

@@ -20,13 +20,13 @@ from gpubind.launch.wrap.passing import SITE_LIMIT, site_switches
 from gpubind.launch.wrap.unread import without_plan
 from gpubind.machine.listener import has_command
 from gpubind.machine.regular import read_beginning
-from gpubind.model import Gpu, Vendor, by_address, named
+from gpubind.model import Gpu, Vendor, shorten_list, sorted_by_pci
 from gpubind.model.notice import Message, Notice
 from gpubind.model.vendors import AMD_MODULE
 from gpubind.runtimes import WRAPPED
 from gpubind.runtimes.cmdline.programs import PROGRAMS, Action
 from gpubind.runtimes.lost_choice import choice_by_count
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command, Prepared
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Command, PreparedStart, StartCall
 
 _ACTIONS: dict[str, Action] = {"exec": "exec", "shell": "shell"}
 
@@ -118,25 +118,30 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         return None
     asked, prepared = prepare_gpus(request, target, gpus)
     if gpus.by_count and asked.query.request.gpus == gpus.gpus and not request.elsewhere:
-        for one in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].words)):
+        for one in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].args)):
             request.report(one)
     prepared = for_each_start(request, target, prepared, has_nodes=gpus.brings_nodes)
     has_command_word = line.subcommand[-1:] == ("exec",) and line.command
     inspect_start(asked, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:
         return None
-    put_in, without, environ, file = prepared.words.options, {one.name for one in line.options}, request.environ, None
-    if not prepared.has_arguments:
+    put_in, without, environ, file = (
+        prepared.arguments.options,
+        {one.name for one in line.options},
+        request.environ,
+        None,
+    )
+    if not prepared.includes_user_options:
         action = _ACTIONS.get(line.subcommand[-1] if line.subcommand else "exec", "run")
         image = "" if line.is_rootfs else line.image or ""  # how --rootfs treats it, the line says itself
-        call = Call(target.program, action, image, line.command, terminal=None)
-        made = prepared.start.runtime.command(call, prepared.start, prepared.words)
+        call = StartCall(target.program, action, image, line.command, stdin_is_terminal=None)
+        made = prepared.start.runtime.start_command(call, prepared.start, prepared.arguments)
         environ, file = made.environ, made.file
         put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
     return Command(rewritten(line, put_in, without=without), environ, file)
 
 
-def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -> tuple[StartRequest, Prepared]:
+def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -> tuple[StartRequest, PreparedStart]:
     """Return *request* with *gpus*, and the start of *target* with them. Errors: as `prepare_start`, in their words."""
     gpus = _of_one_vendor(gpus, request, target.host)
     asked = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
@@ -176,7 +181,7 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
     from gpubind.inventory.amd.devices import read_topology
     from gpubind.inventory.cdi.specs import read_registry
 
-    names, here = (gpus.gpus or "").split(","), by_address(read_topology(host).gpus)
+    names, here = (gpus.gpus or "").split(","), sorted_by_pci(read_topology(host).gpus)
     if gpus.chosen_by and here and not gpus.cdi:
         names = _known(names, here, gpus.chosen_by, request)
     nodes = {str(place): gpu.render or "" for place, gpu in enumerate(here)}
@@ -193,7 +198,7 @@ def _known(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartReq
     indexes = {name: gpu.index or 0 for place, gpu in enumerate(gpus) for name in (str(place), gpu.uuid) if name}
     unknown = [name for name in names if name and name not in indexes]
     if unknown:
-        text = f"{by}: this host has no {named([name[:SHOWN] for name in unknown])}, which is ignored"
+        text = f"{by}: this host has no {shorten_list([name[:SHOWN] for name in unknown])}, which is ignored"
         request.report(Notice("warning", "visible-devices-unknown", text))
     return sorted(dict.fromkeys(name for name in names if name in indexes), key=indexes.__getitem__) or ["none"]
 

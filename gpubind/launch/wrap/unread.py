@@ -19,7 +19,7 @@ from gpubind.machine.answers import answer_in, exists, real_path
 from gpubind.machine.regular import read_regular
 from gpubind.model.files import ABSENT
 from gpubind.runtimes.cmdline.programs import BUILDAH, COMPOSE, PROGRAMS
-from gpubind.runtimes.cmdline.reader import Line, read_options
+from gpubind.runtimes.cmdline.reader import ParsedCommandLine, parse_options
 
 _STARTS = ("create", "run", "up", "watch")
 """The commands of Compose that make containers."""
@@ -46,14 +46,14 @@ def without_plan(argv: Sequence[str], environ: Mapping[str, str]) -> Optional[Us
     if program is BUILDAH:
         return _of_build(words, at)
     reader, name = program.reader._replace(permutes=False), words[at]
-    line = read_options(reader, program.known, words, at + 1)
+    line = parse_options(reader, program.option_table, words, at + 1)
     if program is not COMPOSE:
-        first = words[line.others[0]] if line.others else ""
+        first = words[line.operand_indexes[0]] if line.operand_indexes else ""
         if first in _BUILDS:
             return _of_build(words, at)
         if first != "compose":
             return None
-        line, name = read_options(reader, COMPOSE.known, words, line.others[0] + 1), f"{name} compose"
+        line, name = parse_options(reader, COMPOSE.option_table, words, line.operand_indexes[0] + 1), f"{name} compose"
     return _of_compose(line, name, environ)
 
 
@@ -67,9 +67,9 @@ def _of_build(words: Sequence[str], at: int) -> Optional[UsageError]:
     )
 
 
-def _of_compose(line: Line, program: str, environ: Mapping[str, str]) -> Optional[UsageError]:
-    left = line.words[line.trouble.at if line.trouble is not None else line.end :]
-    if not any(word in _STARTS for word in (left if line.trouble is not None else left[:1])):
+def _of_compose(line: ParsedCommandLine, program: str, environ: Mapping[str, str]) -> Optional[UsageError]:
+    left = line.argv[line.error.position if line.error is not None else line.insert_index :]
+    if not any(word in _STARTS for word in (left if line.error is not None else left[:1])):
         return None
     try:
         file = next((path for path in _files(line, environ) if _names_gpus(path)), None)
@@ -87,7 +87,7 @@ def _of_compose(line: Line, program: str, environ: Mapping[str, str]) -> Optiona
     )
 
 
-def _files(line: Line, environ: Mapping[str, str]) -> Iterator[str]:
+def _files(line: ParsedCommandLine, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the Compose files that *line* reads: those that it names, else those with a default name."""
     named = [option.value for option in line.options if option.name == "file"]
     named = named or [path for path in environ.get("COMPOSE_FILE", "").split(":") if path]

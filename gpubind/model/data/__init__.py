@@ -15,9 +15,9 @@ from gpubind.model.files import ANSWERS
 
 _PACKAGE = dirname(dirname(dirname(__file__)))
 """As its loader has it: one of a zip that was started as `./gpubind.pyz` knows its files by no other name."""
-_NO_FILE = (None, 0, errno.EISDIR, *ANSWERS)
+_ABSENT_ERRNOS = (None, 0, errno.EISDIR, *ANSWERS)
 """What a zip has for a name that it lacks, what a directory is, and what the kernel says of a path without a file."""
-HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
+BUNDLED_HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
 """The recorded hosts that ship, by name."""
 READ: dict[str, bool] = {}
 """The paths of the files that this process has looked for, each with whether its answer is certain."""
@@ -58,7 +58,7 @@ def _read(path: str) -> Optional[bytes]:
             if facts is None or len(data) >= facts(path)["size"]:
                 return data
         except OSError as error:
-            if error.errno in _NO_FILE:
+            if error.errno in _ABSENT_ERRNOS:
                 return None
             why = error.strerror or str(error)
     raise UnseenError("unreadable-file", "a file cannot be read", where=path, why=why)

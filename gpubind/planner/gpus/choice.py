@@ -12,7 +12,7 @@ from gpubind.model import Finding, Gpu, Inventory, MigDevice
 OPTION = "--gpus"
 
 
-class Chosen(NamedTuple):
+class ChosenGpu(NamedTuple):
     """A GPU, or MIG devices of it."""
 
     gpu: Gpu
@@ -20,16 +20,16 @@ class Chosen(NamedTuple):
     """Empty: the whole GPU, with all its MIG devices if it has any."""
 
 
-class Choice(NamedTuple):
+class GpuChoice(NamedTuple):
     """The GPUs that were chosen of one vendor's."""
 
-    by: str = ""
+    source: str = ""
     """`--gpus`, or the variable."""
-    gpus: Optional[tuple[Chosen, ...]] = None
+    gpus: Optional[tuple[ChosenGpu, ...]] = None
     """In the order in which programs are to count them; None: nothing was chosen, and all stay."""
-    forwarded: tuple[tuple[str, str], ...] = ()
+    passed_through: tuple[tuple[str, str], ...] = ()
     """Variables that the container gets with the caller's own values, in place of those that name `gpus`."""
-    everything: bool = False
+    is_all: bool = False
     """Whether all were asked for by name; the environment is ignored then."""
     already_set: bool = False
     """Whether the caller's own variables choose exactly this, as the vendor's library reads them on the host."""
@@ -38,15 +38,15 @@ class Choice(NamedTuple):
     findings: tuple[Finding, ...] = ()
 
 
-def usable(inventory: Inventory) -> tuple[Gpu, ...]:
+def usable_gpus(inventory: Inventory) -> tuple[Gpu, ...]:
     """Return the GPUs that are not excluded, in the order of their indexes."""
     gpus = [gpu for gpu in inventory.gpus if gpu.index is not None]
     return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
 
 
-def mig_enabled(inventory: Inventory) -> tuple[Gpu, ...]:
+def gpus_with_mig(inventory: Inventory) -> tuple[Gpu, ...]:
     """Return the GPUs in MIG mode that have MIG devices."""
-    return tuple(gpu for gpu in usable(inventory) if gpu.mig)
+    return tuple(gpu for gpu in usable_gpus(inventory) if gpu.mig)
 
 
 def same_model(gpus: Sequence[Gpu]) -> bool:
@@ -66,39 +66,39 @@ def gpus_named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in gpus if value in (gpu.pci, gpu.render))
 
 
-def mig_device(gpu: Gpu, gi: Optional[int], ci: Optional[int]) -> Optional[Chosen]:
+def mig_device(gpu: Gpu, gi: Optional[int], ci: Optional[int]) -> Optional[ChosenGpu]:
     """Return the MIG device of *gpu* with these numbers."""
-    return next((Chosen(gpu, (device,)) for device in gpu.mig if (device.gi, device.ci) == (gi, ci)), None)
+    return next((ChosenGpu(gpu, (device,)) for device in gpu.mig if (device.gi, device.ci) == (gi, ci)), None)
 
 
-def mig_device_named(name: str, inventory: Inventory) -> Optional[Chosen]:
+def mig_device_named(name: str, inventory: Inventory) -> Optional[ChosenGpu]:
     """Return what `MIG-<uuid>` or `G:M` means, if the driver's own program could be asked."""
     known = next((known for known in inventory.mig_names if known.name == name), None)
-    gpu = next((gpu for gpu in usable(inventory) if known and gpu.minor == known.minor), None)
+    gpu = next((gpu for gpu in usable_gpus(inventory) if known and gpu.minor == known.minor), None)
     return mig_device(gpu, known.gi, known.ci) if known and gpu else None
 
 
-def each_gpu_once(chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:
+def each_gpu_once(chosen: Iterable[ChosenGpu]) -> tuple[ChosenGpu, ...]:
     """Return *chosen* with each GPU once, at its first place: its MIG devices go together, the whole has them all."""
-    found: dict[tuple[str, Optional[int]], Chosen] = {}
+    found: dict[tuple[str, Optional[int]], ChosenGpu] = {}
     for one in chosen:
         there = found.setdefault((one.gpu.vendor, one.gpu.index), one)
         if there.mig:
             mig = tuple(dict.fromkeys((*there.mig, *one.mig))) if one.mig else ()
-            found[one.gpu.vendor, one.gpu.index] = Chosen(one.gpu, mig)
+            found[one.gpu.vendor, one.gpu.index] = ChosenGpu(one.gpu, mig)
     return tuple(found.values())
 
 
-def in_both(chosen: Chosen, others: Iterable[Chosen]) -> Optional[Chosen]:
+def intersect(chosen: ChosenGpu, others: Iterable[ChosenGpu]) -> Optional[ChosenGpu]:
     """Return what of *chosen* is in *others*, too, where each GPU is once."""
     other = next((other for other in others if other.gpu == chosen.gpu), None)
     if other is None or not (chosen.mig and other.mig):
         return chosen if other and chosen.mig else other
     mig = tuple(device for device in chosen.mig if device in other.mig)
-    return Chosen(chosen.gpu, mig) if mig else None
+    return ChosenGpu(chosen.gpu, mig) if mig else None
 
 
-def uuids_of(chosen: Chosen) -> tuple[Optional[str], ...]:
+def uuids_of(chosen: ChosenGpu) -> tuple[Optional[str], ...]:
     """Return the UUIDs by which CUDA and ROCr know *chosen* anywhere; None where the driver has not reported one yet.
 
     A GPU in MIG mode has no name for all of it: its MIG devices are named. Source: CUDA Programming Guide, "CUDA

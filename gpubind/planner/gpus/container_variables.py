@@ -20,23 +20,25 @@ from gpubind.formats.driver import gpu_names as variables
 from gpubind.formats.driver.gpu_names import PCI_ORDER
 from gpubind.frozen import NamedTuple
 from gpubind.model import EnvVar, Gpu, Inventory
-from gpubind.planner.gpus.choice import Choice, same_model, usable, uuids_of
+from gpubind.planner.gpus.choice import GpuChoice, same_model, usable_gpus, uuids_of
 
 CUDA, ROCR, HIP = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.HIP_VISIBLE_DEVICES
 ORDINAL = variables.GPU_DEVICE_ORDINAL
-NO_GPU = "-1"
+EMPTY_LIST = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
-_PLAIN = re.compile(r"[\w,:/.*;! -]{1,4096}", re.ASCII)
+_SAFE_VALUE = re.compile(r"[\w,:/.*;! -]{1,4096}", re.ASCII)
 
 
 def container_variables(
-    choices: Sequence[Choice], inventories: Sequence[Inventory], environ: Mapping[str, str], *, isolated: bool
+    choices: Sequence[GpuChoice], inventories: Sequence[Inventory], environ: Mapping[str, str], *, isolated: bool
 ) -> list[tuple[EnvVar, ...]]:
     """Return the variables of each choice, for the libraries that use the GPUs of its inventory.
 
     *isolated*: whether the container's /dev has only the nodes of the chosen GPUs.
     """
-    containers = [_Container(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)]
+    containers = [
+        _VisibleDevices(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)
+    ]
     env = [tuple(one.visible_devices()) for one in containers]
     sets_cuda = any(variable.name == CUDA and variable.op == "set" for variable in chain.from_iterable(env))
     return [
@@ -44,10 +46,10 @@ def container_variables(
     ]
 
 
-class _Container(NamedTuple):
+class _VisibleDevices(NamedTuple):
     """A container that gets one choice."""
 
-    choice: Choice
+    choice: GpuChoice
     inventory: Inventory
     environ: Mapping[str, str]
     """The caller's."""
@@ -63,12 +65,12 @@ class _Container(NamedTuple):
         choice = self.choice
         if self.is_inherited:
             return
-        if choice.forwarded:
-            yield from _forwarded(choice.forwarded)
+        if choice.passed_through:
+            yield from _forwarded(choice.passed_through)
         elif self.inventory.driver.vendor == "intel":
-            from gpubind.planner.gpus.intel import affinity
+            from gpubind.planner.gpus.intel import affinity_variables
 
-            yield from affinity(choice, self.inventory, self.environ, isolated=self.isolated)
+            yield from affinity_variables(choice, self.inventory, self.environ, isolated=self.isolated)
         else:
             variable = ROCR if self.inventory.driver.vendor == "amd" else CUDA
             yield from self._listed(variable)
@@ -76,16 +78,16 @@ class _Container(NamedTuple):
     def _listed(self, variable: str) -> Iterator[EnvVar]:
         """Yield the *variable* of the vendor's library with the chosen GPUs, and the order that numbers count in."""
         choice = self.choice
-        if choice.everything:
-            gpus = usable(self.inventory)
+        if choice.is_all:
+            gpus = usable_gpus(self.inventory)
             if variable in self.environ and gpus:  # only what the caller's own would take away again has to be set
                 # All numbers together mean all GPUs, in whatever order they are counted; nothing names whole GPUs and
                 # MIG devices at once.
                 numbers = ",".join(map(str, range(len(_open(self.inventory)))))
                 yield _set(variable, None if any(gpu.mig for gpu in gpus) else numbers)
         elif choice.gpus == ():
-            yield _set(variable, NO_GPU)
-        elif choice.already_set and choice.by_uuid and choice.by == CUDA:
+            yield _set(variable, EMPTY_LIST)
+        elif choice.already_set and choice.by_uuid and choice.source == CUDA:
             yield from _forwarded([(CUDA, self.environ[CUDA])])
         elif choice.gpus is not None:
             yield from self._named(variable)
@@ -97,11 +99,11 @@ class _Container(NamedTuple):
         *sets_cuda*: whether the plan sets CUDA's.
         """
         choice = self.choice
-        if self.inventory.driver.vendor != "amd" or choice.forwarded or choice.gpus == ():
+        if self.inventory.driver.vendor != "amd" or choice.passed_through or choice.gpus == ():
             return
         if self.is_inherited and HIP in self.environ:
             return
-        is_chosen = choice.gpus is not None or choice.everything
+        is_chosen = choice.gpus is not None or choice.is_all
         if sets_cuda or (is_chosen and not self.is_inherited and (HIP in self.environ or CUDA in self.environ)):
             count = self._count()
             if count:
@@ -113,7 +115,7 @@ class _Container(NamedTuple):
         OpenCL numbers these from 0. *own* is what the plan sets for ROCr: without that, nothing changes for OpenCL.
         """
         value = self.environ.get(ORDINAL)
-        if value is None or self.choice.forwarded or not any(one.name == ROCR and one.op == "set" for one in own):
+        if value is None or self.choice.passed_through or not any(one.name == ROCR and one.op == "set" for one in own):
             return
         numbers = [str(number) for number in range(self._count())]
         if numbers and any(name not in numbers for name in variables.split_visible(value)):
@@ -121,7 +123,7 @@ class _Container(NamedTuple):
 
     def _count(self) -> int:
         """Return how many of AMD's GPUs ROCr shows."""
-        return len(usable(self.inventory) if self.choice.gpus is None else self.choice.gpus)
+        return len(usable_gpus(self.inventory) if self.choice.gpus is None else self.choice.gpus)
 
     def _named(self, variable: str) -> Iterator[EnvVar]:
         """Yield the chosen GPUs, in their order: by UUID or by number, by the module's rule."""
@@ -140,7 +142,7 @@ class _Container(NamedTuple):
                 yield _set(variables.CUDA_DEVICE_ORDER, PCI_ORDER)
             yield _set(variable, ",".join(map(str, places)))
         elif not places:
-            yield _set(variable, NO_GPU)  # none of them can be opened
+            yield _set(variable, EMPTY_LIST)  # none of them can be opened
         elif variable in self.environ:
             # A MIG device has no number. Only the nodes choose it, and a number of the caller's would hide it.
             yield _set(variable, None)
@@ -170,14 +172,14 @@ def _set(variable: str, value: Optional[str]) -> EnvVar:
 def _forwarded(pairs: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
     """Yield the caller's lists of GPUs unchanged. Any other value is not set here: some runtimes evaluate values."""
     for name, value in pairs:
-        if _PLAIN.fullmatch(value):
+        if _SAFE_VALUE.fullmatch(value):
             yield EnvVar(name, "set", value, None, "handed-on")
 
 
 def _open(inventory: Inventory) -> list[Gpu]:
     """Return the GPUs that this process can open, in the order of their indexes; all if it can open none."""
-    gpus = usable(inventory)
-    return [gpu for gpu in gpus if gpu.index not in inventory.hidden] or list(gpus)
+    gpus = usable_gpus(inventory)
+    return [gpu for gpu in gpus if gpu.index not in inventory.hidden_gpu_indexes] or list(gpus)
 
 
 def _has_no_number(gpu: Gpu) -> bool:

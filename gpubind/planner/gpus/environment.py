@@ -13,10 +13,10 @@
 | HABANA_VISIBLE_DEVICES           | Gaudi            | that of a device file        | the accelerators                |
 | ZE_AFFINITY_MASK                 | Intel            | a GPU, or a tile             | some of them, where certain     |
 
-Which names each variable understands is in `RULES` of `gpubind.formats.driver.gpu_names`. A variable is read as its
-vendor's library would read it. Where that is not certain, everything stays and the variable is handed on: the library
-in the container then decides as it would have on the host. So it is where the scheduler's variable and the vendor's
-name different GPUs: the container gets what both name.
+Which names each variable understands is in `LIST_RULES` of `gpubind.formats.driver.gpu_names`. A variable is read as
+its vendor's library would read it. Where that is not certain, everything stays and the variable is passed through:
+the library in the container then decides as it would have on the host. So it is where the scheduler's
+variable and the vendor's name different GPUs: the container gets what both name.
 
 Sources: srun(1), sbatch(1): SLURM_STEP_GPUS and SLURM_JOB_GPUS are never relative to a cgroup; HIP documentation, "GPU
 isolation techniques"; nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`.
@@ -29,19 +29,19 @@ from typing import Literal, Optional, Union
 
 from gpubind.formats.driver import gpu_names
 from gpubind.frozen import NamedTuple
-from gpubind.model import VENDOR_ROWS, Finding, Gpu, Inventory, Severity, by_address, counted, finding
-from gpubind.model.layouts import ALL_GPUS
+from gpubind.model import VENDOR_ROWS, Finding, Gpu, Inventory, Severity, finding, sorted_by_pci, with_count
+from gpubind.model.layouts import ALL_GPU_NODES
 from gpubind.planner.gpus.choice import (
-    Choice,
-    Chosen,
+    ChosenGpu,
+    GpuChoice,
     each_gpu_once,
     gpus_named,
-    in_both,
+    gpus_with_mig,
+    intersect,
     mig_device,
     mig_device_named,
-    mig_enabled,
     same_model,
-    usable,
+    usable_gpus,
 )
 
 _FIRST_RENDER_NODE = 128
@@ -49,13 +49,13 @@ _FIRST_RENDER_NODE = 128
 
 Doubt = Literal["order", "uuid"]
 """Why a name may mean several GPUs: numbers in an unknown order, a UUID that a GPU has not reported yet."""
-Meaning = Union[Chosen, Doubt, Literal["unknown", "mig", "other"]]
+Meaning = Union[ChosenGpu, Doubt, Literal["unknown", "mig", "other"]]
 """A GPU, or why a name means none; `mig` is a MIG device that no file names, `other` not a GPU."""
 
 # The cases of findings, by what reads the variable.
-_NONE = {"cuda": "cuda-none", "rocr": "rocr-none", "slurm": "slurm-none"}
-_JOB = {"cuda": "cuda-job", "rocr": "rocr-job"}
-_HIDDEN = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidden", "amd": "amd-hidden"}
+_NONE_CASES = {"cuda": "cuda-none", "rocr": "rocr-none", "slurm": "slurm-none"}
+_JOB_CASES = {"cuda": "cuda-job", "rocr": "rocr-job"}
+_HIDDEN_CASES = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidden", "amd": "amd-hidden"}
 
 
 class GpuList:
@@ -65,21 +65,21 @@ class GpuList:
         self.variable = variable
         self.inventory = inventory
         self.environ = environ
-        self.gpus = usable(inventory)
+        self.gpus = usable_gpus(inventory)
         self.vendor = inventory.driver.vendor
-        self.rule = gpu_names.RULES[variable]
+        self.rule = gpu_names.LIST_RULES[variable]
         self.value = environ[variable]
         self.names = gpu_names.split_visible(self.value)
         if variable == gpu_names.AMD_VISIBLE_DEVICES:
-            self.gpus = by_address(self.gpus)
+            self.gpus = sorted_by_pci(self.gpus)
             self.names = tuple(
                 one for name in gpu_names.split_amd_visible(self.value) for one in self._partitions(name)
             )
         self.hides_all = gpu_names.hides_all(self.names)
         """Whether the vendor's library shows no GPU."""
-        self.is_numbers = all(map(gpu_names.is_number, self.names))
+        self.is_numbers = all(map(gpu_names.is_index, self.names))
         self.has_uuid = any(map(gpu_names.is_uuid, self.names))
-        self.library = VENDOR_ROWS[self.vendor].reader
+        self.library = VENDOR_ROWS[self.vendor].variable_reader
         """The vendor's library that reads variables; also the beginning of cases of findings."""
         self.where = f"the environment: {variable}={self.value[:200]}"
 
@@ -111,12 +111,12 @@ class GpuList:
         if self.variable != gpu_names.CUDA_VISIBLE_DEVICES:
             return True
         is_known = same_model(self.gpus) or self.environ.get(gpu_names.CUDA_DEVICE_ORDER) == gpu_names.PCI_ORDER
-        return is_known and not mig_enabled(self.inventory)
+        return is_known and not gpus_with_mig(self.inventory)
 
     @property
     def counts_all(self) -> bool:
         """Whether a number means the GPU with that index, and not one of those that a cgroup has left."""
-        return self.counts_by_index and not self.inventory.confined
+        return self.counts_by_index and not self.inventory.hides_gpus
 
     def finding(
         self, code: str, case: Optional[str] = None, severity: Optional[Severity] = None, **facts: object
@@ -127,68 +127,70 @@ class GpuList:
         )
 
 
-def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory], environ: Mapping[str, str]) -> Choice:
+def choose_by_variables(
+    inventory: Inventory, inventories: Sequence[Inventory], environ: Mapping[str, str]
+) -> GpuChoice:
     """Return what *environ* chooses of the GPUs of *inventory*, one of the *inventories* of this host."""
-    if not usable(inventory):
-        return _of_unknown(inventory, environ)
-    if not VENDOR_ROWS[inventory.driver.vendor].reader:
-        from gpubind.planner.gpus.intel import handed_on  # few hosts have such GPUs
+    if not usable_gpus(inventory):
+        return _pass_through_all(inventory, environ)
+    if not VENDOR_ROWS[inventory.driver.vendor].variable_reader:
+        from gpubind.planner.gpus.intel import all_gpus_passed_through  # few hosts have such GPUs
 
-        return handed_on(inventory, environ)
-    every = (gpu for other in inventories if other is not inventory for gpu in usable(other))
-    others = [gpu for gpu in every if VENDOR_ROWS[gpu.vendor].reader]
-    lists = {name: GpuList(name, inventory, environ) for name in gpu_names.RULES if name in environ}
+        return all_gpus_passed_through(inventory, environ)
+    every = (gpu for other in inventories if other is not inventory for gpu in usable_gpus(other))
+    others = [gpu for gpu in every if VENDOR_ROWS[gpu.vendor].variable_reader]
+    lists = {name: GpuList(name, inventory, environ) for name in gpu_names.LIST_RULES if name in environ}
     cuda, rocr = lists.get(gpu_names.CUDA_VISIBLE_DEVICES), lists.get(gpu_names.ROCR_VISIBLE_DEVICES)
     slurm = next((lists[name] for name in gpu_names.SLURM_GPUS if name in lists and lists[name].value.strip()), None)
-    job = Choice() if slurm is None else _given_by_slurm(slurm, others, both_say=bool(cuda and rocr))
+    job = GpuChoice() if slurm is None else _slurm_gpus(slurm, others, both_vendors_set=bool(cuda and rocr))
     if inventory.driver.vendor == "amd":
         hip = lists.get(gpu_names.HIP_VISIBLE_DEVICES)
-        if rocr is None and hip is not None and job.gpus is not None and not inventory.confined:
-            choice = _within_job(hip, job)  # ROCr shows all of the host's, and HIP numbers those
+        if rocr is None and hip is not None and job.gpus is not None and not inventory.hides_gpus:
+            choice = _limit_to_job(hip, job)  # ROCr shows all of the host's, and HIP numbers those
         else:
-            choice = _hip_within(_within_job(rocr, job), hip)
+            choice = _limit_by_hip(_limit_to_job(rocr, job), hip)
         # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
         choice = choice._replace(already_set=any((rocr, hip, None if others else cuda)))
-        return _at_most(choice, lists.get(gpu_names.AMD_VISIBLE_DEVICES))
-    if cuda is not None and cuda.value.strip().startswith("MIG-") and mig_enabled(inventory):
-        job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
-    return _at_most(_within_job(cuda, job), lists.get(gpu_names.NVIDIA_VISIBLE_DEVICES))
+        return _limit_by_toolkit(choice, lists.get(gpu_names.AMD_VISIBLE_DEVICES))
+    if cuda is not None and cuda.value.strip().startswith("MIG-") and gpus_with_mig(inventory):
+        job = GpuChoice()  # Slurm counts MIG devices, not GPUs, where it hands out those
+    return _limit_by_toolkit(_limit_to_job(cuda, job), lists.get(gpu_names.NVIDIA_VISIBLE_DEVICES))
 
 
-def _of_unknown(inventory: Inventory, environ: Mapping[str, str]) -> Choice:
+def _pass_through_all(inventory: Inventory, environ: Mapping[str, str]) -> GpuChoice:
     """Return the choice where one node is all GPUs: the variable is handed on, for the library in the container."""
     is_amds = inventory.driver.vendor == "amd"
     name = gpu_names.ROCR_VISIBLE_DEVICES if is_amds else gpu_names.CUDA_VISIBLE_DEVICES
-    if name not in environ or not any(node.target in ALL_GPUS for node in inventory.devices):
-        return Choice()
+    if name not in environ or not any(node.target in ALL_GPU_NODES for node in inventory.devices):
+        return GpuChoice()
     names = GpuList(name, inventory, environ)
     if names.hides_all:
         return _listed(names, (), certain=False)
-    return Choice(name, None, names.forwarded, already_set=True)
+    return GpuChoice(name, None, names.forwarded, already_set=True)
 
 
-def _given_by_slurm(names: GpuList, others: Sequence[Gpu], *, both_say: bool) -> Choice:
+def _slurm_gpus(names: GpuList, others: Sequence[Gpu], *, both_vendors_set: bool) -> GpuChoice:
     """Return the GPUs that Slurm has given: numbers of device files. *both_say*: both vendors have their variables."""
     gpus = names.gpus
     # In a cgroup the kernel shows only the job's AMD GPUs, and has moved their indexes up.
-    is_moved = names.vendor == "amd" and names.inventory.confined
+    is_moved = names.vendor == "amd" and names.inventory.hides_gpus
     read = read_list(names, gpus, certain=not others and not is_moved)
     left = [
-        name for name in read.unknown if not (is_moved and gpu_names.is_number(name) and int(name) < _FIRST_RENDER_NODE)
+        name for name in read.unknown if not (is_moved and gpu_names.is_index(name) and int(name) < _FIRST_RENDER_NODE)
     ]
     theirs, by_place = read_list(names, others, certain=False), read_list(names, gpus, certain=True)
     unknown = tuple(name for name in left if name in theirs.unknown)
     either = [name for name in left if name not in unknown and name not in by_place.unknown]
     findings: tuple[Finding, ...] = ()
     # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
-    if either and not read.chosen and not both_say:
+    if either and not read.chosen and not both_vendors_set:
         findings = (names.finding("slurm-gpu-ambiguous", name=either[0]),)
     if unknown and (read.chosen or not others):
         findings = (*findings, _unknown_name(names, read._replace(unknown=unknown), gpus))
-    return Choice(names.variable, each_gpu_once(read.chosen) or None, findings=findings)
+    return GpuChoice(names.variable, each_gpu_once(read.chosen) or None, findings=findings)
 
 
-def _within_job(names: Optional[GpuList], job: Choice) -> Choice:
+def _limit_to_job(names: Optional[GpuList], job: GpuChoice) -> GpuChoice:
     """Return the GPUs of *job* that a vendor's variable names, in its order; without the variable all of the job's, and
     without a job all that it names.
     """
@@ -196,31 +198,33 @@ def _within_job(names: Optional[GpuList], job: Choice) -> Choice:
         return job
     if job.gpus is None or names.hides_all:
         choice = _listed(names, names.gpus, certain=names.counts_all)
-    elif names.inventory.confined:
+    elif names.inventory.hides_gpus:
         choice = _in_cgroup(names, job, job.gpus)
     else:
         choice = _without_cgroup(names, job, job.gpus)
     return choice._replace(already_set=True, by_uuid=names.has_uuid, findings=(*job.findings, *choice.findings))
 
 
-def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Choice:
+def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> GpuChoice:
     """Return what a vendor's variable chooses of *gpus*, all that its library would show without it."""
     if names.hides_all:
-        return Choice(names.variable, (), findings=(_none_visible(names),))
+        return GpuChoice(names.variable, (), findings=(_none_visible(names),))
     read = read_list(names, gpus, certain=certain)
-    chosen = (*read.chosen, *map(Chosen, mig_enabled(names.inventory))) if read.unresolved else read.chosen
+    chosen = (*read.chosen, *map(ChosenGpu, gpus_with_mig(names.inventory))) if read.unresolved else read.chosen
     forwarded = () if read.chosen and read.unresolved is None else names.forwarded
-    return Choice(names.variable, each_gpu_once(chosen) or None, forwarded, findings=_doubts(names, read, gpus))
+    return GpuChoice(
+        names.variable, each_gpu_once(chosen) or None, forwarded, findings=_list_findings(names, read, gpus)
+    )
 
 
-def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
+def _in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
     """Return the choice in a job whose cgroup hides the other GPUs: there a number is a place among the job's."""
     job = job._replace(findings=())
     mine = _by_index(gpus)
     if not names.is_numbers:
         read = read_list(names, names.gpus, certain=False)
         both = tuple(chosen for chosen in read.chosen if chosen.gpu in mine)
-        return job._replace(gpus=both or job.gpus) if read.doubt is None and read.unresolved is None else job
+        return job._replace(gpus=both or job.gpus) if read.ambiguity is None and read.unresolved is None else job
     within = read_list(names, mine, certain=True)
     on_host = read_list(names, names.gpus, certain=True)
     readings = dict.fromkeys(
@@ -232,34 +236,34 @@ def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
         return job._replace(gpus=each_gpu_once(*readings))
     # As many as the job has: Slurm's own value. In the cgroup's count it stays, in whatever order CUDA counts there.
     if len(names.names) >= len(mine):
-        return job if within.unknown else job._replace(forwarded=names.forwarded)
-    return _forward(names, job)
+        return job if within.unknown else job._replace(passed_through=names.forwarded)
+    return _pass_through(names, job)
 
 
-def _without_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
+def _without_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> GpuChoice:
     """Return the choice in a job that hides no GPU from this process: the vendor's library numbers all of the host's.
 
     Numbers that may be meant within the job, or that name others' GPUs, are handed on, and all nodes stay.
     """
     choice = _listed(names, names.gpus, certain=names.counts_all)
-    if choice.gpus is None or choice.forwarded:
+    if choice.gpus is None or choice.passed_through:
         return choice
     mine = _by_index(gpus)
     is_outside = any(chosen.gpu not in mine for chosen in choice.gpus)
     if not names.is_numbers:
-        return choice if is_outside else choice._replace(by=job.by)
+        return choice if is_outside else choice._replace(source=job.source)
     within = read_list(names, mine, certain=True)
     if is_outside or (not within.unknown and each_gpu_once(within.chosen) != choice.gpus):
-        return _forward(names, job)
-    return choice._replace(by=job.by)
+        return _pass_through(names, job)
+    return choice._replace(source=job.source)
 
 
-def _hip_within(choice: Choice, names: Optional[GpuList]) -> Choice:
+def _limit_by_hip(choice: GpuChoice, names: Optional[GpuList]) -> GpuChoice:
     """Return what HIP_VISIBLE_DEVICES leaves of *choice*: it counts the chosen GPUs, from 0 again."""
     if names is None:
         return choice
-    if choice.forwarded:
-        return choice._replace(forwarded=(*choice.forwarded, (names.variable, names.value)))
+    if choice.passed_through:
+        return choice._replace(passed_through=(*choice.passed_through, (names.variable, names.value)))
     if choice.gpus is None:
         within = _listed(names, names.gpus, certain=names.counts_all)
     elif choice.gpus:  # ROCR or the job chose these
@@ -269,7 +273,7 @@ def _hip_within(choice: Choice, names: Optional[GpuList]) -> Choice:
     return within._replace(by_uuid=choice.by_uuid, findings=(*choice.findings, *within.findings))
 
 
-def _at_most(choice: Choice, names: Optional[GpuList]) -> Choice:
+def _limit_by_toolkit(choice: GpuChoice, names: Optional[GpuList]) -> GpuChoice:
     """Return what of *choice* NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES allows; it never adds anything.
 
     `all`, `void` and empty choose nothing there, `none` hides all. One of these words decides wherever it stands in a
@@ -282,37 +286,37 @@ def _at_most(choice: Choice, names: Optional[GpuList]) -> Choice:
     if not tokens or "void" in words or words == {"all"}:
         return choice
     if words:
-        return Choice(names.variable, (), findings=(*choice.findings, _none_visible(names)))
+        return GpuChoice(names.variable, (), findings=(*choice.findings, _none_visible(names)))
     read = read_list(names, names.gpus, certain=names.counts_all)
-    choice = choice._replace(findings=(*choice.findings, *_doubts(names, read, names.gpus)))
-    if read.doubt or read.unresolved or not read.chosen or choice.forwarded:
+    choice = choice._replace(findings=(*choice.findings, *_list_findings(names, read, names.gpus)))
+    if read.ambiguity or read.unresolved or not read.chosen or choice.passed_through:
         return choice
     allowed = each_gpu_once(read.chosen)
     if choice.gpus is None:
-        return Choice(names.variable, allowed, findings=choice.findings, by_uuid=names.has_uuid)
-    both = tuple(one for chosen in choice.gpus if (one := in_both(chosen, allowed)))
+        return GpuChoice(names.variable, allowed, findings=choice.findings, by_uuid=names.has_uuid)
+    both = tuple(one for chosen in choice.gpus if (one := intersect(chosen, allowed)))
     if not both:
-        return Choice(names.variable, (), findings=(*choice.findings, _none_visible(names, choice)))
+        return GpuChoice(names.variable, (), findings=(*choice.findings, _none_visible(names, choice)))
     return choice._replace(gpus=both, already_set=choice.already_set and both == choice.gpus)
 
 
-def _forward(names: GpuList, job: Choice) -> Choice:
+def _pass_through(names: GpuList, job: GpuChoice) -> GpuChoice:
     """Keep everything, and hand the variable on: its numbers may count the GPUs of the job, or all."""
-    return Choice(names.variable, None, names.forwarded, findings=(_order_unknown(names, job),))
+    return GpuChoice(names.variable, None, names.forwarded, findings=(_order_unknown(names, job),))
 
 
-def _by_index(chosen: Sequence[Chosen]) -> list[Gpu]:
+def _by_index(chosen: Sequence[ChosenGpu]) -> list[Gpu]:
     """Return the GPUs of a job, in the order in which they are counted where there are no others."""
     return sorted((one.gpu for one in chosen), key=lambda gpu: gpu.index or 0)
 
 
-class Read(NamedTuple):
+class ParsedGpuList(NamedTuple):
     """The GPUs that a list names, and the names that could not be read."""
 
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[ChosenGpu, ...]
     unknown: tuple[str, ...] = ()
     """Names that no GPU has: one at most, where the list ends at it."""
-    doubt: Optional[Doubt] = None
+    ambiguity: Optional[Doubt] = None
     """Set where the meaning is not certain; nothing is chosen then."""
     unresolved: Optional[str] = None
     """A MIG device that no file names."""
@@ -320,30 +324,30 @@ class Read(NamedTuple):
     """The name at which the list ends, because it has named its GPU before."""
 
 
-def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
+def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> ParsedGpuList:
     """Return the GPUs that *names* lists, of *gpus*. *certain*: whether a number is a place in those."""
-    chosen: list[Chosen] = []
+    chosen: list[ChosenGpu] = []
     unknown: list[str] = []
     unresolved = None
     for name in names.names:
         found = _meaning(name, names, gpus, certain)
-        if isinstance(found, Chosen):
+        if isinstance(found, ChosenGpu):
             if names.rule.ends_at_repeated and found in chosen:
-                return Read(tuple(chosen), repeated=name)
+                return ParsedGpuList(tuple(chosen), repeated=name)
             chosen.append(found)
         elif found == "order" or found == "uuid":
-            return Read((), tuple(unknown), found)
+            return ParsedGpuList((), tuple(unknown), found)
         elif found == "mig":
             unresolved = unresolved or name
         elif found == "unknown":
             unknown.append(name)
             if names.rule.ends_at_unknown:
                 break
-    return Read(tuple(chosen), tuple(unknown), None, unresolved)
+    return ParsedGpuList(tuple(chosen), tuple(unknown), None, unresolved)
 
 
 def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> Meaning:
-    gpu_id = gpu_names.parse_listed(name, names.rule)
+    gpu_id = gpu_names.parse_list_item(name, names.rule)
     if gpu_id is None or gpu_id == "other":
         return gpu_id or "unknown"
     if gpu_id.spelling == "index":
@@ -351,16 +355,16 @@ def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> M
     if gpu_id.spelling in ("mig-uuid", "mig-index"):
         # A place on a GPU without MIG devices is not judged.
         nothing: Meaning = "unknown" if gpu_id.spelling == "mig-uuid" else "other"
-        return mig_device_named(name, names.inventory) or ("mig" if mig_enabled(names.inventory) else nothing)
+        return mig_device_named(name, names.inventory) or ("mig" if gpus_with_mig(names.inventory) else nothing)
     return _by_name(gpu_id, gpus)
 
 
 def _numbered(number: int, rule: gpu_names.ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
     """Return the GPU with *number*: its device file's, or, if *certain*, AMD's index, which gres.conf may have."""
     if not rule.device_files:
-        return "unknown" if number >= len(gpus) else Chosen(gpus[number]) if certain else "order"
+        return "unknown" if number >= len(gpus) else ChosenGpu(gpus[number]) if certain else "order"
     its = (gpu for gpu in gpus if gpu.minor == number or (certain and gpu.vendor == "amd" and gpu.index == number))
-    return next(map(Chosen, its), "unknown")
+    return next(map(ChosenGpu, its), "unknown")
 
 
 def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:
@@ -370,25 +374,25 @@ def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:
         return "uuid"
     if len(matches) != 1:
         return "unknown"
-    return Chosen(matches[0]) if gpu_id.ci is None else mig_device(matches[0], gpu_id.gi, gpu_id.ci) or "unknown"
+    return ChosenGpu(matches[0]) if gpu_id.ci is None else mig_device(matches[0], gpu_id.gi, gpu_id.ci) or "unknown"
 
 
-def _none_visible(names: GpuList, others: Optional[Choice] = None) -> Finding:
+def _none_visible(names: GpuList, others: Optional[GpuChoice] = None) -> Finding:
     """Return the finding that *names* leaves no GPU: by itself, or because it names none of *others*."""
     value = f"`{names.value}`" if names.value else "empty"
     named = "rocr-others-named" if names.library == "rocr" else "others-named"
-    case, by = (named, others.by) if others else (names.library, "")
+    case, by = (named, others.source) if others else (names.library, "")
     return names.finding("visible-devices-none", case, value=value, by=by)
 
 
-def _doubts(names: GpuList, read: Read, gpus: Sequence[Gpu]) -> tuple[Finding, ...]:
+def _list_findings(names: GpuList, read: ParsedGpuList, gpus: Sequence[Gpu]) -> tuple[Finding, ...]:
     """Return the findings about *read* of *gpus*: names that none of them has, or whose meaning is not certain."""
     found = []
     if read.unknown:
         found.append(_unknown_name(names, read, gpus))
-    if read.doubt == "order":
+    if read.ambiguity == "order":
         found.append(_order_unknown(names))
-    elif read.doubt == "uuid":
+    elif read.ambiguity == "uuid":
         found.append(names.finding("gpu-uuid-unknown", names.reader))
     if read.unresolved is not None:
         found.append(finding("mig-unresolved", subject=read.unresolved, where=names.where))
@@ -399,7 +403,7 @@ def _doubts(names: GpuList, read: Read, gpus: Sequence[Gpu]) -> tuple[Finding, .
     return tuple(found)
 
 
-def _unknown_name(names: GpuList, read: Read, gpus: Sequence[Gpu]) -> Finding:
+def _unknown_name(names: GpuList, read: ParsedGpuList, gpus: Sequence[Gpu]) -> Finding:
     """Return the finding about the first unknown name in a list, which ends there, or goes on without it.
 
     HIP numbers *gpus*, which ROCr shows.
@@ -408,25 +412,25 @@ def _unknown_name(names: GpuList, read: Read, gpus: Sequence[Gpu]) -> Finding:
     count = len(read.chosen) + bool(read.unresolved)
     is_fatal = reader == names.library and count == 0
     is_hips = names.variable == gpu_names.HIP_VISIBLE_DEVICES
-    case = ("hip" if count else "hip-none") if is_hips else reader if count else _NONE.get(reader, reader)
-    places = enumerate(gpus) if is_hips else ((gpu.index, gpu) for gpu in usable(names.inventory))
+    case = ("hip" if count else "hip-none") if is_hips else reader if count else _NONE_CASES.get(reader, reader)
+    places = enumerate(gpus) if is_hips else ((gpu.index, gpu) for gpu in usable_gpus(names.inventory))
     return names.finding(
         "visible-devices-unknown",
         case,
         severity="error" if is_fatal else "note" if reader == names.vendor else "warning",
         name=read.unknown[0][:80],
-        seen=counted(count, "device"),
-        shown=counted(len(gpus), "GPU"),
+        seen=with_count(count, "device"),
+        shown=with_count(len(gpus), "GPU"),
         known=", ".join(f"{place}" + (f" ({gpu.uuid})" if gpu.uuid else "") for place, gpu in places),
         program="nvidia-smi -L" if names.vendor == "nvidia" else "ls /sys/class/kfd/kfd/topology/nodes",
     )
 
 
-def _order_unknown(names: GpuList, job: Optional[Choice] = None) -> Finding:
+def _order_unknown(names: GpuList, job: Optional[GpuChoice] = None) -> Finding:
     """Return the finding that numbers may mean other GPUs: those of *job*, of a cgroup, or in another order."""
     if job is not None:
-        gpus = counted(len(job.gpus or ()), "GPU")
-        return names.finding("gpu-order-unknown", _JOB[names.library], by=job.by, gpus=gpus)
-    if names.inventory.confined:
-        return names.finding("gpu-order-unknown", _HIDDEN[names.reader])
-    return names.finding("gpu-order-unknown", "cuda-mig" if mig_enabled(names.inventory) else "cuda-models")
+        gpus = with_count(len(job.gpus or ()), "GPU")
+        return names.finding("gpu-order-unknown", _JOB_CASES[names.library], by=job.source, gpus=gpus)
+    if names.inventory.hides_gpus:
+        return names.finding("gpu-order-unknown", _HIDDEN_CASES[names.reader])
+    return names.finding("gpu-order-unknown", "cuda-mig" if gpus_with_mig(names.inventory) else "cuda-models")

@@ -42,7 +42,7 @@ from gpubind.formats.driver.gpu_names import (
 )
 from gpubind.frozen import NamedTuple
 from gpubind.model import EnvVar, Finding, Gpu, Inventory, Severity, finding
-from gpubind.planner.gpus.choice import Choice, Chosen, same_model, usable
+from gpubind.planner.gpus.choice import ChosenGpu, GpuChoice, same_model, usable_gpus
 
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
 """What `std::stoul(entry, nullptr, 0)` reads of an entry: hexadecimal, octal or decimal. It ignores the rest."""
@@ -62,7 +62,7 @@ class _Mask(NamedTuple):
     findings: tuple[Finding, ...] = ()
 
 
-def handed_on(inventory: Inventory, environ: Mapping[str, str]) -> Choice:
+def all_gpus_passed_through(inventory: Inventory, environ: Mapping[str, str]) -> GpuChoice:
     """Return the choice of all of Intel's GPUs, or of those that the caller's *environ* lists.
 
     The container gets the variables of *environ* that are about them.
@@ -73,13 +73,13 @@ def handed_on(inventory: Inventory, environ: Mapping[str, str]) -> Choice:
     mask = _masked(inventory, environ)
     findings = (*mask.findings, *_unlisted(inventory, environ.get(HABANA_VISIBLE_DEVICES, "")))
     if not accelerators and not mask.gpus:
-        return Choice(by, None, tuple(forwarded.items()), already_set=bool(forwarded), findings=findings)
+        return GpuChoice(by, None, tuple(forwarded.items()), already_set=bool(forwarded), findings=findings)
     if mask.gpus:
         forwarded[ZE_AFFINITY_MASK] = mask.value
-    gpus = (Chosen(gpu) for gpu in mask.gpus or usable(inventory) if not gpu.is_gaudi)
-    gaudis = accelerators or (Chosen(gpu) for gpu in usable(inventory) if gpu.is_gaudi)
+    gpus = (ChosenGpu(gpu) for gpu in mask.gpus or usable_gpus(inventory) if not gpu.is_gaudi)
+    gaudis = accelerators or (ChosenGpu(gpu) for gpu in usable_gpus(inventory) if gpu.is_gaudi)
     by = ZE_AFFINITY_MASK if mask.gpus else HABANA_VISIBLE_DEVICES
-    return Choice(by, (*gpus, *gaudis), tuple(forwarded.items()), already_set=True, findings=findings)
+    return GpuChoice(by, (*gpus, *gaudis), tuple(forwarded.items()), already_set=True, findings=findings)
 
 
 def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
@@ -90,7 +90,9 @@ def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     tile to newer ones.
     """
     value = environ.get(ZE_AFFINITY_MASK, "")
-    shown = [gpu for gpu in usable(inventory) if not gpu.is_gaudi and gpu.index not in inventory.hidden]
+    shown = [
+        gpu for gpu in usable_gpus(inventory) if not gpu.is_gaudi and gpu.index not in inventory.hidden_gpu_indexes
+    ]
     if not shown or value in ("", "default"):
         return _Mask()
     hierarchy = environ.get(ZE_HIERARCHY, "")
@@ -100,7 +102,7 @@ def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
         return _kept(value, "ze-throws", severity="warning")
     if any(len(entry) > (2 if is_whole else 1) for entry in entries):
         return _kept(value, "ze-form")
-    counts = [inventory.tiles[inventory.gpus.index(gpu)] for gpu in shown]
+    counts = [inventory.devices_per_gpu[inventory.gpus.index(gpu)] for gpu in shown]
     tiles = [1] * len(shown) if is_whole else counts
     if len(shown) > 1 and (min(tiles) == 0 or (max(tiles) > 1 and hierarchy not in _HIERARCHIES)):
         return _kept(value, "ze-tiles")
@@ -165,16 +167,16 @@ def _kept(
     return _Mask(findings=(found,))
 
 
-def _listed(inventory: Inventory, value: str) -> tuple[Chosen, ...]:
+def _listed(inventory: Inventory, value: str) -> tuple[ChosenGpu, ...]:
     """Return the accelerators that *value* lists; none if it is `all`, or names anything else."""
-    gaudis = {str(gpu.minor): Chosen(gpu) for gpu in usable(inventory) if gpu.is_gaudi}
+    gaudis = {str(gpu.minor): ChosenGpu(gpu) for gpu in usable_gpus(inventory) if gpu.is_gaudi}
     names = dict.fromkeys(name.strip() for name in value.split(","))
     return tuple(gaudis[name] for name in names) if gaudis.keys() >= names.keys() else ()
 
 
 def _unlisted(inventory: Inventory, value: str) -> Iterator[Finding]:
     """Yield a name in *value* that no accelerator has, so that all stay."""
-    known = [str(gpu.minor) for gpu in usable(inventory) if gpu.is_gaudi]
+    known = [str(gpu.minor) for gpu in usable_gpus(inventory) if gpu.is_gaudi]
     names = [name.strip() for name in value.split(",")] if known and value not in ("", "all") else []
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
@@ -191,30 +193,32 @@ def _unlisted(inventory: Inventory, value: str) -> Iterator[Finding]:
         )
 
 
-def affinity(choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool) -> Iterator[EnvVar]:
+def affinity_variables(
+    choice: GpuChoice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool
+) -> Iterator[EnvVar]:
     """Yield the variables for the GPUs of *choice*, which the caller's own would take away again, or not choose.
 
     *isolated*: whether the container's /dev has only the nodes of those.
     """
-    numbers = () if isolated or choice.everything else _numbers(choice, inventory, environ)
+    numbers = () if isolated or choice.is_all else _numbers(choice, inventory, environ)
     if numbers:
         yield EnvVar(ZE_AFFINITY_MASK, "set", ",".join(map(str, numbers)), None, "gpus")
         if len(inventory.gpus) > 1:
             yield EnvVar(ZE_PCI_ORDER, "set", "1", None, "gpus")
-    elif ZE_AFFINITY_MASK in environ and (choice.gpus or choice.everything):
+    elif ZE_AFFINITY_MASK in environ and (choice.gpus or choice.is_all):
         yield EnvVar(ZE_AFFINITY_MASK, "unset", None, None, "gpus")
 
 
-def _numbers(choice: Choice, inventory: Inventory, environ: Mapping[str, str]) -> tuple[int, ...]:
+def _numbers(choice: GpuChoice, inventory: Inventory, environ: Mapping[str, str]) -> tuple[int, ...]:
     """Return what Level Zero calls the GPUs of *choice*: the numbers of their tiles, by PCI address."""
     is_whole = environ.get(ZE_HIERARCHY) == "COMPOSITE"
     chosen = {one.gpu.index for one in choice.gpus or ()}
     numbers: list[int] = []
     first = 0
-    for gpu, tiles in zip(inventory.gpus, inventory.tiles):
+    for gpu, tiles in zip(inventory.gpus, inventory.devices_per_gpu):
         if gpu.is_gaudi:
             continue
-        if gpu.index in inventory.hidden:
+        if gpu.index in inventory.hidden_gpu_indexes:
             continue  # Level Zero does not list it
         count = 1 if is_whole else max(tiles, 1)
         numbers += range(first, first + count) if gpu.index in chosen else ()

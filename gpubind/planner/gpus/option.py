@@ -6,20 +6,26 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.errors import UsageError
-from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
+from gpubind.formats.driver.gpu_names import (
+    CUDA_VISIBLE_DEVICES,
+    ROCR_VISIBLE_DEVICES,
+    GpuId,
+    is_uuid,
+    parse_gpus_option,
+)
 from gpubind.frozen import NamedTuple
 from gpubind.model import Gpu, Inventory, finding
-from gpubind.model.layouts import ALL_GPUS
+from gpubind.model.layouts import ALL_GPU_NODES
 from gpubind.planner.gpus import choice
 
 
-class _Found(NamedTuple):
+class _NamedGpu(NamedTuple):
     """The GPU or MIG devices that one item of the list names."""
 
     item: GpuId
     number: int
     """Of the inventory that it is about."""
-    chosen: tuple[choice.Chosen, ...]
+    chosen: tuple[choice.ChosenGpu, ...]
     unresolved: bool = False
     """Whether it names one of the MIG devices of `chosen`, and no file has that name."""
 
@@ -31,17 +37,17 @@ class _Found(NamedTuple):
         return tuple(uuid for one in self.chosen for uuid in choice.uuids_of(one))
 
 
-def chosen_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choice.Choice, ...]:
+def choose_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choice.GpuChoice, ...]:
     """Return the choice of *text* in each inventory. A vendor that the list does not name has no GPU.
 
     Errors: `UsageError` (`bad-gpus`, `unknown-gpu`, `ambiguous-gpu`, `inseparable-gpus`).
     """
-    items = parse_gpus(text)
+    items = parse_gpus_option(text)
     if items == "all":
-        return tuple(choice.Choice(choice.OPTION, everything=True) for _ in inventories)
+        return tuple(choice.GpuChoice(choice.OPTION, is_all=True) for _ in inventories)
     if items == "none":
-        return tuple(choice.Choice(choice.OPTION, ()) for _ in inventories)
-    shared = [node for inventory in inventories for node in inventory.devices if node.target in ALL_GPUS]
+        return tuple(choice.GpuChoice(choice.OPTION, ()) for _ in inventories)
+    shared = [node for inventory in inventories for node in inventory.devices if node.target in ALL_GPU_NODES]
     if shared:
         what = f"--gpus: `{text}` cannot be chosen: {shared[0].target} is all GPUs of this host"
         variable = ROCR_VISIBLE_DEVICES if shared[0].vendor == "amd" else CUDA_VISIBLE_DEVICES
@@ -51,32 +57,40 @@ def chosen_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choic
     return tuple(_choice(text, [one for one in found if one.number == n]) for n in range(len(inventories)))
 
 
-def _choice(text: str, found: Sequence[_Found]) -> choice.Choice:
+def _choice(text: str, found: Sequence[_NamedGpu]) -> choice.GpuChoice:
     uuids = [uuid for one in found for uuid in one.uuids]
     unresolved = [one.item for one in found if one.unresolved]
     has_all = any(item.spelling == "mig-uuid" for item in unresolved) and None not in uuids
-    return choice.Choice(
-        by=choice.OPTION,
+    return choice.GpuChoice(
+        source=choice.OPTION,
         gpus=choice.each_gpu_once(chosen for one in found for chosen in one.chosen),
-        forwarded=((CUDA_VISIBLE_DEVICES, ",".join(dict.fromkeys(uuid or "" for uuid in uuids))),) if has_all else (),
+        passed_through=((CUDA_VISIBLE_DEVICES, ",".join(dict.fromkeys(uuid or "" for uuid in uuids))),)
+        if has_all
+        else (),
         by_uuid=any(is_uuid(one.item.text) for one in found),
         findings=tuple(finding("mig-unresolved", subject=m.text, where=f"{choice.OPTION} {text}") for m in unresolved),
     )
 
 
-def _find(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
+def _find(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
     if item.spelling == "mig-uuid":
         return _mig_by_uuid(item, inventories)
     is_mig = item.spelling in ("mig-instance", "mig-gpu", "mig-index")
     matches = [
         (number, gpu)
         for number, inventory in enumerate(inventories)
-        for gpu in choice.gpus_named(item, choice.usable(inventory))
+        for gpu in choice.gpus_named(item, choice.usable_gpus(inventory))
         if not is_mig or gpu.vendor == "nvidia"
     ]
-    if item.spelling == "index" and matches and sum(1 for inventory in inventories if choice.usable(inventory)) > 1:
+    if (
+        item.spelling == "index"
+        and matches
+        and sum(1 for inventory in inventories if choice.usable_gpus(inventory)) > 1
+    ):
         why = "there are GPUs of two vendors here, and both count from 0"
-        raise UsageError("ambiguous-gpu", f"--gpus: `{item.text}` may be either's", why=why, hint=_known(inventories))
+        raise UsageError(
+            "ambiguous-gpu", f"--gpus: `{item.text}` may be either's", why=why, hint=_available_gpus(inventories)
+        )
     if len(matches) > 1 and not _are_partitions([gpu for _, gpu in matches]):
         why = "it fits " + ", ".join(str(gpu.uuid or gpu.pci) for _, gpu in matches)
         hint = "write more of it, or name the PCI address"
@@ -85,11 +99,11 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
         raise _unknown(item, inventories)
     number, gpu = matches[0]
     if not is_mig:
-        return _Found(item, number, tuple(choice.Chosen(gpu) for _, gpu in matches))
+        return _NamedGpu(item, number, tuple(choice.ChosenGpu(gpu) for _, gpu in matches))
     one = _mig_of(gpu, item, inventories[number])
     if one is None:
         raise _unknown(item, inventories, gpu)
-    return _Found(item, number, (one,), unresolved=not one.mig)
+    return _NamedGpu(item, number, (one,), unresolved=not one.mig)
 
 
 def _are_partitions(gpus: Sequence[Gpu]) -> bool:
@@ -97,24 +111,26 @@ def _are_partitions(gpus: Sequence[Gpu]) -> bool:
     return gpus[0].vendor == "amd" and gpus[0].pci is not None and len({gpu.pci for gpu in gpus}) == 1
 
 
-def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.Chosen]:
+def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.ChosenGpu]:
     """Return the MIG device of *gpu* that *item* names; the whole GPU, if it is one of several by its place."""
     if item.spelling != "mig-index":
         return choice.mig_device(gpu, item.gi, item.ci)
     known = choice.mig_device_named(item.text, inventory)
     if known is None and (item.gi or 0) < len(gpu.mig):
         # The only MIG device of a GPU is its first; of several, files do not tell the order.
-        return choice.Chosen(gpu, gpu.mig if len(gpu.mig) == 1 else ())
+        return choice.ChosenGpu(gpu, gpu.mig if len(gpu.mig) == 1 else ())
     return known
 
 
-def _mig_by_uuid(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
+def _mig_by_uuid(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
     for number, inventory in enumerate(inventories):
         known = choice.mig_device_named(item.text, inventory)
         if known is not None:
-            return _Found(item, number, (known,))
-        if choice.mig_enabled(inventory):
-            return _Found(item, number, tuple(map(choice.Chosen, choice.mig_enabled(inventory))), unresolved=True)
+            return _NamedGpu(item, number, (known,))
+        if choice.gpus_with_mig(inventory):
+            return _NamedGpu(
+                item, number, tuple(map(choice.ChosenGpu, choice.gpus_with_mig(inventory))), unresolved=True
+            )
     raise _unknown(item, inventories)
 
 
@@ -134,14 +150,16 @@ def _unknown(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] =
         why = f"a number is an index that begins with 0, not a count; all GPUs are `--gpus {indexes}`"
     else:
         why = ""
-    return UsageError("unknown-gpu", f"--gpus: this host has no `{item.text}`", why=why, hint=_known(inventories))
+    return UsageError(
+        "unknown-gpu", f"--gpus: this host has no `{item.text}`", why=why, hint=_available_gpus(inventories)
+    )
 
 
-def _known(inventories: Sequence[Inventory]) -> str:
+def _available_gpus(inventories: Sequence[Inventory]) -> str:
     """Return the GPUs of the host for a hint, by every name that is certain."""
     lines = []
     for inventory in inventories:
-        for gpu in choice.usable(inventory):
+        for gpu in choice.usable_gpus(inventory):
             names = [gpu.uuid, gpu.pci, None if gpu.vendor == "nvidia" else gpu.render]
             lines.append(f"{gpu.index} ({', '.join(name for name in names if name)})")
             lines += [f"{gpu.index}:{device.gi}/{device.ci}" for device in gpu.mig]

@@ -9,15 +9,15 @@ from typing import Optional
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import MIG_VARIABLES
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Gpu, Inventory, finding
-from gpubind.planner.gpus.choice import OPTION, Choice, Chosen, usable
+from gpubind.planner.gpus.choice import OPTION, ChosenGpu, GpuChoice, usable_gpus
 from gpubind.planner.gpus.container_variables import container_variables
-from gpubind.planner.gpus.environment import chosen_by_environment
-from gpubind.planner.gpus.option import chosen_by_option
+from gpubind.planner.gpus.environment import choose_by_variables
+from gpubind.planner.gpus.option import choose_by_option
 
 _GPU_NODE = re.compile(r"/dev/(?:nvidia([0-9]+)|dri/.+)")
 
 
-class Selection(NamedTuple):
+class SelectedInventory(NamedTuple):
     """An inventory with the GPUs that were chosen of it."""
 
     inventory: Inventory
@@ -29,26 +29,28 @@ class Selection(NamedTuple):
 
 def select(
     inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str], *, isolated: bool
-) -> tuple[Selection, ...]:
+) -> tuple[SelectedInventory, ...]:
     """Return what *gpus* (the value of `--gpus`), or else *environ*, chooses of *inventories*.
 
     *isolated*: whether the container's /dev will have only the planned nodes. Errors: `UsageError` for a GPU in *gpus*
     that does not exist or is ambiguous.
     """
     if gpus is not None:
-        choices = chosen_by_option(gpus, inventories)
+        choices = choose_by_option(gpus, inventories)
     else:
-        choices = tuple(chosen_by_environment(inventory, inventories, environ) for inventory in inventories)
+        choices = tuple(choose_by_variables(inventory, inventories, environ) for inventory in inventories)
     env = container_variables(choices, inventories, environ, isolated=isolated)
     is_manager = any(environ.get(name) == "all" for name in MIG_VARIABLES)
     return tuple(_selection(*of_vendor, is_manager=is_manager) for of_vendor in zip(choices, inventories, env))
 
 
-def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...], *, is_manager: bool) -> Selection:
-    findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *_forbidden(choice, inventory))
+def _selection(
+    choice: GpuChoice, inventory: Inventory, env: tuple[EnvVar, ...], *, is_manager: bool
+) -> SelectedInventory:
+    findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *_forbidden_findings(choice, inventory))
     if choice.gpus is None:
-        gpus = inventory.gpus if choice.everything else _open(inventory)
-        return Selection(inventory._replace(findings=findings, gpus=gpus), (), env)
+        gpus = inventory.gpus if choice.is_all else _open(inventory)
+        return SelectedInventory(inventory._replace(findings=findings, gpus=gpus), (), env)
     chosen = {one.gpu.index: one for one in choice.gpus}
     gpus = tuple(
         gpu._replace(chosen=True, mig=chosen[gpu.index].mig or gpu.mig)
@@ -58,16 +60,16 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...], *,
     )
     nodes, decisions = [], []
     for node in inventory.devices:
-        why = _why_not(node, inventory, chosen, choice.by)
+        why = _why_not(node, inventory, chosen, choice.source)
         if why is None and not is_manager and _is_for_managers(node, inventory, chosen):
-            why = f"gives a right over MIG as a whole, not over a chosen MIG device ({choice.by})"
+            why = f"gives a right over MIG as a whole, not over a chosen MIG device ({choice.source})"
         if why is None:
             nodes.append(node)
         else:
             decisions.append(node.decision("left-out", "not-chosen", "choice", detail=why))
     gone = {decision.subject for decision in decisions}
     kept = tuple(one for one in findings if one.subject not in gone)
-    return Selection(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
+    return SelectedInventory(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
 
 
 def _open(inventory: Inventory) -> tuple[Gpu, ...]:
@@ -78,7 +80,9 @@ def _open(inventory: Inventory) -> tuple[Gpu, ...]:
     return tuple(gpu._replace(chosen=gpu.chosen and gpu.index not in closed) for gpu in inventory.gpus)
 
 
-def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], Chosen], by: str) -> Optional[str]:
+def _why_not(
+    node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], ChosenGpu], by: str
+) -> Optional[str]:
     """Return why *node* is left out; None if it stays: it is a chosen GPU's, or all GPUs need it."""
     if not chosen:
         return f"no GPU of this vendor is chosen ({by})"
@@ -99,7 +103,7 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
     return None
 
 
-def _is_for_managers(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], Chosen]) -> bool:
+def _is_for_managers(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], ChosenGpu]) -> bool:
     """Return whether *node* guards no part of a GPU; only where parts are chosen, and all nodes of those are known."""
     if not node.target.startswith("/dev/nvidia-caps/") or not all(one.mig for one in chosen.values()):
         return False
@@ -110,15 +114,15 @@ def _is_for_managers(node: DeviceNode, inventory: Inventory, chosen: Mapping[Opt
     return known.keys() >= set(parts) and node.target not in known.values()
 
 
-def _forbidden(choice: Choice, inventory: Inventory) -> Iterator[Finding]:
+def _forbidden_findings(choice: GpuChoice, inventory: Inventory) -> Iterator[Finding]:
     """Yield a finding for each GPU that the container is to have and that a device cgroup forbids.
 
     Those that were named, or all if there is no other: a scheduler's cgroup rightly forbids the GPUs of other jobs.
     """
-    chosen = usable(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
-    closed = [gpu for gpu in chosen if gpu.index in inventory.hidden and gpu.node in inventory.forbidden]
-    is_lost = all(gpu.index in inventory.hidden for gpu in chosen)
-    by_name = choice.by == OPTION and choice.gpus is not None
+    chosen = usable_gpus(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
+    closed = [gpu for gpu in chosen if gpu.index in inventory.hidden_gpu_indexes and gpu.node in inventory.forbidden]
+    is_lost = all(gpu.index in inventory.hidden_gpu_indexes for gpu in chosen)
+    by_name = choice.source == OPTION and choice.gpus is not None
     for gpu in closed if by_name else closed[:1] if is_lost else ():
         node = str(gpu.node)
         yield finding(

@@ -12,7 +12,7 @@ from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, HIP_VISIBLE_D
 from gpubind.formats.driver.mknod import node_command
 from gpubind.inventory.amd.devices import DRIVER, KFD, TOPOLOGY, Topology, read_topology
 from gpubind.inventory.nodes import pci_driver
-from gpubind.model import Finding, Gpu, Inventory, Plan, Severity, counted, finding
+from gpubind.model import Finding, Gpu, Inventory, Plan, Severity, finding, with_count
 from gpubind.rules.preflight import Preflight, lost_groups
 
 
@@ -25,12 +25,12 @@ def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
     has_others = any(gpu.vendor != "amd" for gpu in preflight.plan.gpus)
     severity: Severity = "warning" if has_others or not preflight.wants("compute") else "error"
     if gpus:
-        remake, number = node_command(KFD, {}), counted(len(gpus), "GPU")
+        remake, number = node_command(KFD, {}), with_count(len(gpus), "GPU")
         yield finding("kfd-missing", subject=KFD, severity=severity, where=where, gpus=number, remake=remake)
         return
     driven = [gpu for gpu in _gpus(preflight.plan) if gpu.pci and pci_driver(preflight.host, gpu.pci) == DRIVER]
     if driven and dev.lacks(TOPOLOGY):
-        number = counted(len(driven), "GPU")
+        number = with_count(len(driven), "GPU")
         yield finding("kfd-missing", subject=KFD, case="no-kfd", severity=severity, where=where, gpus=number)
 
 
@@ -42,7 +42,7 @@ def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
     for case in ("forbidden", "damaged"):
         nodes = [node for node in _topology(preflight).hidden if node.is_forbidden == (case == "forbidden")]
         if nodes:
-            where, number = "; ".join(node.why for node in nodes), counted(len(nodes), "node")
+            where, number = "; ".join(node.why for node in nodes), with_count(len(nodes), "node")
             yield finding("kfd-hidden", subject=TOPOLOGY, case=case, where=where, nodes=number)
 
 
@@ -81,7 +81,7 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
     rocr = read_list(GpuList(ROCR_VISIBLE_DEVICES, inventory, environ), gpus, certain=True)
     left = [chosen.gpu for chosen in rocr.chosen]
     hip = read_list(GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]}), left, certain=True)
-    if rocr.doubt or hip.doubt:
+    if rocr.ambiguity or hip.ambiguity:
         return
     names = [
         f"{gpu.index}" + (f" ({gpu.uuid or gpu.render})" if gpu.uuid or gpu.render else "") for gpu, _ in hip.chosen

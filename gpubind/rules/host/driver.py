@@ -9,19 +9,19 @@ from gpubind.files.ldconfig import LD_CACHE_PATH
 from gpubind.formats.driver.kernel import parse_modules
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.mknod import load_command
-from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUBBED
+from gpubind.formats.driver.names import COMPANIONS, RUN_DIRECTORY, STUB_PREFIXES
 from gpubind.host import Host
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays, pci_driver
+from gpubind.inventory.nodes import NVIDIA_MODULE, NVIDIA_PCI_CLASS, PCI_DEVICES, pci_devices, pci_driver
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.devices import GPU_NODE, PROC_GPUS
-from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable
-from gpubind.inventory.search import LD_CACHE, ldconfig
-from gpubind.model import ContainerPath, Decision, Finding, Severity, cases_of, counted, finding
+from gpubind.inventory.nvidia.inventory import NOUVEAU, unusable_library_facts
+from gpubind.inventory.search import LD_CACHE, ldconfig_command
+from gpubind.model import ContainerPath, Decision, Finding, Severity, active_cases, finding, with_count
 from gpubind.model.capability import Chip, Refusal, chip_of
 from gpubind.model.cuda import branch_of
 from gpubind.model.files import ABSENT
-from gpubind.model.layouts import STANDARD_PROGRAMS, programs_beside
+from gpubind.model.layouts import STANDARD_PROGRAMS, program_directories_of
 from gpubind.model.vendors import AMD_MODULE
 from gpubind.rules.preflight import Preflight
 
@@ -34,7 +34,7 @@ def nouveau(preflight: Preflight) -> Iterator[Finding]:
     """Yield a GPU that nouveau took at boot, where there is nothing of NVIDIA's driver: else the plan has it."""
     host = preflight.host
     if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
-        found = nvidia.nouveau(host)
+        found = nvidia.nouveau_finding(host)
         yield from () if found in preflight.plan.findings else (found,)
 
 
@@ -43,10 +43,10 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
     host = preflight.host
     if not preflight.is_nvidias or _module_is_loaded(host) or host.dev.has(NOUVEAU):
         return
-    addresses = pci_displays(host, *NVIDIAS_DISPLAYS)
+    addresses = pci_devices(host, *NVIDIA_PCI_CLASS)
     if addresses:
         where = ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(host, address)}" for address in addresses)
-        gpus, load = counted(len(addresses), "NVIDIA GPU"), load_command(len(addresses))
+        gpus, load = with_count(len(addresses), "NVIDIA GPU"), load_command(len(addresses))
         yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus, load=load)
 
 
@@ -59,7 +59,7 @@ def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
     if not preflight.is_nvidias or driver is None or driver.kind != "linux" or driver.version is None:
         return
     modules = parse_modules(host.dev.text("/proc/driver/nvidia/version") or "")
-    addresses = pci_displays(host, *NVIDIAS_DISPLAYS)
+    addresses = pci_devices(host, *NVIDIA_PCI_CLASS)
     refused: dict[tuple[Chip, Refusal], list[str]] = {}
     for address in addresses:
         chip = chip_of(host.dev.text(f"{PCI_DEVICES}/{address}/device") or "") if _is_left(host, address) else None
@@ -76,7 +76,7 @@ def gpu_unsupported(preflight: Preflight) -> Iterator[Finding]:
             severity="error" if is_last else "note",
             where=", ".join(f"{PCI_DEVICES}/{address}/device" for address in ours),
             version=driver.version,
-            gpus=counted(len(ours), "GPU"),
+            gpus=with_count(len(ours), "GPU"),
             chip=chip.title,
             branch=chip.last if why == "driver-too-new" else chip.first,
         )
@@ -129,7 +129,7 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
     left_out = any(decision.verdict == "left-out" for decision in about)
     is_jetson = preflight.driver is not None and preflight.driver.kind == "tegra"  # it has none before JetPack 6
     if preflight.wants("utility") and not is_jetson and "libcuda.so.1" in names and NVML not in names and not left_out:
-        refused = unusable(preflight.host, preflight.plan.decisions, NVML)
+        refused = unusable_library_facts(preflight.host, preflight.plan.decisions, NVML)
         is_damaged = refused is not None and any(decision.rule in DAMAGED for decision in about)
         severity: Severity = "error" if is_damaged or preflight.wants_by_name("utility") else "warning"
         facts = refused or {"case": "absent", "where": names["libcuda.so.1"]}
@@ -143,7 +143,7 @@ def nvidia_smi_missing(preflight: Preflight) -> Iterator[Finding]:
     if is_absent and preflight.wants("utility") and NVML in preflight.libraries:
         if image is not None and any(image.tree.has(f"{place}/{SMI}") for place in DEFAULT_PATH.split(":")):
             return
-        beside = (place for directory in preflight.beside for place in programs_beside(directory))
+        beside = (place for directory in preflight.beside for place in program_directories_of(directory))
         places = dict.fromkeys((*STANDARD_PROGRAMS, *beside, "PATH"))
         severity: Severity = "warning" if preflight.wants_by_name("utility") else "note"
         yield finding("nvidia-smi-missing", subject=SMI, severity=severity, where=", ".join(places))
@@ -153,7 +153,7 @@ def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
     """Yield a libcuda or NVML that is not the driver's: it is ignored, but other programs take it from the cache."""
     rejected: dict[str, Decision] = {}
     for decision in preflight.plan.decisions:
-        is_replacement = decision.rule in ("stub", "cuda-compat") and decision.subject.startswith(STUBBED)
+        is_replacement = decision.rule in ("stub", "cuda-compat") and decision.subject.startswith(STUB_PREFIXES)
         if is_replacement and decision.path and (decision.found_by == LD_CACHE or decision.path not in rejected):
             rejected[decision.path] = decision
     for path, decision in rejected.items():
@@ -161,7 +161,7 @@ def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
         yield finding(
             "stub-libcuda",
             subject=path,
-            case=cases_of((decision.rule, True), ("cached", cached)),
+            case=active_cases((decision.rule, True), ("cached", cached)),
             severity="warning" if cached else "note",
             where=f"{path} ({decision.rule})",
             offered_by=decision.found_by,
@@ -175,8 +175,8 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
     if gone:
         root = preflight.host.driver.root
         where = f"{root.rstrip('/')}{LD_CACHE_PATH}: " + ", ".join(str(decision.path) for decision in gone[:5])
-        files = counted(len(gone), "driver file")
-        yield finding("stale-ldcache", subject=LD_CACHE_PATH, where=where, files=files, ldconfig=ldconfig(root))
+        files = with_count(len(gone), "driver file")
+        yield finding("stale-ldcache", subject=LD_CACHE_PATH, where=where, files=files, ldconfig=ldconfig_command(root))
 
 
 def name_collision(preflight: Preflight) -> Iterator[Finding]:
@@ -198,7 +198,7 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
             subject=lost[0].target or lost[0].subject,
             severity="error" if any(decision.subject == "libcuda.so.1" for decision in lost) else "warning",
             where=", ".join(f"{decision.path} ({decision.target}: {decision.detail})" for decision in lost[:5]),
-            files=counted(len(lost), "file"),
+            files=with_count(len(lost), "file"),
         )
 
 
@@ -209,7 +209,7 @@ def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:
     if gpus and preflight.has_linux_driver:
         subject = ", ".join(str(gpu.pci) for gpu in gpus)
         where = f"{PROC_GPUS}/{gpus[0].pci}/information (GPU UUID)"
-        yield finding("gpu-uninitialised", subject=subject, where=where, gpus=counted(len(gpus), "GPU"))
+        yield finding("gpu-uninitialised", subject=subject, where=where, gpus=with_count(len(gpus), "GPU"))
 
 
 def gpu_excluded(preflight: Preflight) -> Iterator[Finding]:

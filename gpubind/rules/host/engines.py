@@ -15,14 +15,14 @@ from gpubind.formats.driver.engines import (
     BUILT_IN,
     DAEMON_FILE,
     DOCKER,
+    ENGINE_PROGRAMS,
     PODMAN,
-    PROGRAMS,
     SIZE_LIMIT,
     TOOLKIT_FILE,
     DaemonSettings,
     Release,
-    malformed,
-    parse_no_cgroups,
+    find_no_cgroups_line,
+    malformed_as_missing,
     releases,
 )
 from gpubind.frozen import NamedTuple
@@ -89,13 +89,13 @@ def gpu_runtime_missing(preflight: Preflight) -> Iterator[Finding]:
     settings = _daemon(preflight)
     if settings is None:
         return
-    default, line = settings.default_runtime, settings.lines.get("default-runtime", 1)
+    default, line = settings.default_runtime, settings.line_numbers.get("default-runtime", 1)
     severity = _severity(preflight)
     if default not in (*settings.runtimes, *BUILT_IN):
         yield _runtime(default, "default", severity, f"{DAEMON_FILE}, line {line}")
     for name, path in settings.runtimes.items():
         if name in (default, *TOOLKITS) and _is_gone(preflight.host, path):
-            where = f"{DAEMON_FILE}, line {settings.lines.get('runtimes', 1)}"
+            where = f"{DAEMON_FILE}, line {settings.line_numbers.get('runtimes', 1)}"
             case, how = ("every", severity) if name == default else ("program", NOTE)
             yield _runtime(name, case, how, where, path)
     for vendor in _vendors(preflight):
@@ -121,7 +121,7 @@ def engine_config(preflight: Preflight) -> Iterator[Finding]:
     """Yield a configuration file of docker or of NVIDIA's toolkit that is malformed, or may not be read."""
     daemon, toolkit = (preflight.daemon if DOCKER in installed(preflight) else None), _toolkit(preflight)
     for path, answer, engine, program in (
-        (DAEMON_FILE, daemon, DOCKER, PROGRAMS[DOCKER]),
+        (DAEMON_FILE, daemon, DOCKER, ENGINE_PROGRAMS[DOCKER]),
         (TOOLKIT_FILE, toolkit, "NVIDIA's toolkit", HOOK),
     ):
         if isinstance(answer, Missing) and answer.why not in ("absent", "unrecorded"):
@@ -154,7 +154,7 @@ def docker_snap(preflight: Preflight) -> Iterator[Finding]:
     """Yield docker as a snap: its daemon cannot open the driver's files of the host."""
     dev = preflight.host.dev
     snap = next((path for path in SNAPS if dev.has(path)), None)
-    if preflight.backend in (None, DOCKER) and snap is not None and _lacks(preflight.host, PROGRAMS[DOCKER]):
+    if preflight.backend in (None, DOCKER) and snap is not None and _lacks(preflight.host, ENGINE_PROGRAMS[DOCKER]):
         yield finding("docker-snap", subject=DOCKER, severity=_severity(preflight), where=snap)
 
 
@@ -188,7 +188,7 @@ def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
     kinds = {name.partition("=")[0] for name in (*registry.devices, *registry.conflicts)}
     listings = [preflight.host.dev.list(path) for path in registry.directories]
     is_known = all(not isinstance(listing, Missing) or listing.why == "absent" for listing in listings)
-    if not is_known or registry.broken or _outside(preflight.host):
+    if not is_known or registry.ignored_files or _outside(preflight.host):
         return
     for vendor in vendors:
         if KINDS[vendor] not in kinds and not (vendor == "nvidia" and _has_podman_hook(preflight.host)):
@@ -211,7 +211,7 @@ def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
     wanted = settings.features.get("cdi")
     release = preflight.release(DOCKER) if wanted is None else None
     if wanted is False or (release is not None and not release.on):
-        line = settings.lines.get("features")
+        line = settings.line_numbers.get("features")
         where = f"{DAEMON_FILE}, line {line}" if line else f"{DAEMON_FILE} (features.cdi is not set)"
         yield finding("cdi-disabled", subject=DOCKER, where=where, spec=specs[0].path)
 
@@ -257,8 +257,8 @@ def _newer(specs: Iterable[LoadedSpec], release: Release) -> list[LoadedSpec]:
 
 def installed(preflight: Preflight) -> tuple[str, ...]:
     """Return docker and podman, where they are installed; only the runtime that will start, if it is known."""
-    names = PROGRAMS if preflight.backend is None else (preflight.backend,)
-    return tuple(name for name in names if name in PROGRAMS and _program(preflight.host, PROGRAMS[name]))
+    names = ENGINE_PROGRAMS if preflight.backend is None else (preflight.backend,)
+    return tuple(name for name in names if name in ENGINE_PROGRAMS and _program(preflight.host, ENGINE_PROGRAMS[name]))
 
 
 def _severity(preflight: Preflight) -> Severity:
@@ -291,9 +291,9 @@ def _toolkit(preflight: Preflight) -> Union[int, Missing, None]:
     if isinstance(data, Missing):
         return data
     try:
-        return parse_no_cgroups(data)
+        return find_no_cgroups_line(data)
     except FormatError as error:
-        return malformed(error)
+        return malformed_as_missing(error)
 
 
 def _by_hook(preflight: Preflight) -> tuple[str, ...]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from gpubind.model import Finding, Gpu, counted, finding
-from gpubind.planner.expected import expectation_of
+from gpubind.model import Finding, Gpu, finding, with_count
+from gpubind.planner.expected import make_expectation
 from gpubind.rules.preflight import Preflight
 
 
 def expected_driver(preflight: Preflight) -> Iterator[Finding]:
     """Yield a driver of another version than the expected one."""
     for expected in preflight.expected:
-        has = expectation_of(preflight.plan).drivers
+        has = make_expectation(preflight.plan).drivers
         for version in expected.drivers:
             if not any(_is_of(version, one) for one in has):
                 shown = " and ".join(has) or "none"
-                yield finding("expected-driver", subject=version, where=expected.origin, has=shown)
+                yield finding("expected-driver", subject=version, where=expected.source_file, has=shown)
 
 
 def _is_of(expected: str, version: str) -> bool:
@@ -36,9 +36,9 @@ def expected_gpus(preflight: Preflight) -> Iterator[Finding]:
                     subject=f"{has} of {number} {model}".strip(),
                     case=("more",) if has > number else (),
                     severity="warning" if has > number else "error",
-                    where=expected.origin,
+                    where=expected.source_file,
                     has=has,
-                    expected=counted(number, "GPU"),
+                    expected=with_count(number, "GPU"),
                     model=f" of the model {model}" if model else "",
                 )
 
@@ -52,7 +52,7 @@ def expected_partition(preflight: Preflight) -> Iterator[Finding]:
         if expected.partitions and (others or not modes):
             has = ", ".join(f"{number} in {mode}" for mode, number in others.items()) or "none with such a mode"
             wanted = " or ".join(expected.partitions)
-            yield finding("expected-partition", subject=wanted, where=expected.origin, has=has)
+            yield finding("expected-partition", subject=wanted, where=expected.source_file, has=has)
 
 
 def _is_in(expected: tuple[str, ...], mode: str) -> bool:
@@ -67,17 +67,17 @@ def _lacks_node(preflight: Preflight, gpu: Gpu) -> bool:
 def expected_capability(preflight: Preflight) -> Iterator[Finding]:
     """Yield an expected capability for which the host has no library."""
     for expected in preflight.expected:
-        has = expectation_of(preflight.plan).capabilities
+        has = make_expectation(preflight.plan).capabilities
         for name in expected.capabilities:
             if name not in has:
-                yield finding("expected-capability", subject=name, where=expected.origin)
+                yield finding("expected-capability", subject=name, where=expected.source_file)
 
 
 def expected_library(preflight: Preflight) -> Iterator[Finding]:
     """Yield libraries that a good node has and this one lacks, for the same driver: another one has others."""
     for expected in preflight.expected:
-        has = expectation_of(preflight.plan)
+        has = make_expectation(preflight.plan)
         gone = [name for name in expected.libraries if name not in has.libraries]
         if gone and has.drivers == expected.drivers:
-            where = f"{expected.origin}: {', '.join(gone)}"
-            yield finding("expected-library", subject=gone[0], where=where, number=counted(len(gone), "library"))
+            where = f"{expected.source_file}: {', '.join(gone)}"
+            yield finding("expected-library", subject=gone[0], where=where, number=with_count(len(gone), "library"))

@@ -8,10 +8,10 @@ from shlex import quote
 from typing import Any
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, SLURM_GPUS
-from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_params
+from gpubind.formats.driver.kernel import PROC_CAPABILITIES, parse_fields
 from gpubind.inventory.nodes import is_forbidden, is_seldom_used, read_majors
-from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, read_mig_nodes, right_of
-from gpubind.model import DeviceNode, Finding, Gpu, Missing, counted, finding
+from gpubind.inventory.nvidia.devices import PROC_GPUS, access_file, capability_name, read_mig_nodes
+from gpubind.model import DeviceNode, Finding, Gpu, Missing, finding, with_count
 from gpubind.rules.preflight import Preflight, is_roots_alone
 
 UVM = "/dev/nvidia-uvm"
@@ -104,7 +104,7 @@ def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
     DeviceFileMode is decimal in /proc/driver/nvidia/params (438 is 0666). Source: NVIDIA driver README, chapter
     "Frequently Asked Questions", "How and when are the NVIDIA device files created?".
     """
-    params = parse_params(preflight.host.dev.text(PARAMS) or "")
+    params = parse_fields(preflight.host.dev.text(PARAMS) or "")
     mode, gid = params.get("DeviceFileMode", ""), params.get("DeviceFileGID", "")
     if params.get("ModifyDeviceFiles") == "0" or not (_is_number(mode) and _is_number(gid)):
         return
@@ -150,7 +150,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
             case="absent" if node is None else "forbidden",
             severity="error" if all(is_lost) and not whole else "warning",
             where=f"{guard.target}, {file}",
-            capability=right_of(file),
+            capability=capability_name(file),
             file=file,
             mode=node.mode if node is not None else None,
             source=quote(node.source) if node is not None else None,
@@ -180,7 +180,7 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
             where=", ".join(f"{PROC_CAPABILITIES}/gpu{gpu.minor}/mig" for gpu in divided),
             divided=len(divided),
             gpus=len(gpus),
-            devices=counted(sum(len(gpu.mig) for gpu in divided), "device"),
+            devices=with_count(sum(len(gpu.mig) for gpu in divided), "device"),
         )
 
 

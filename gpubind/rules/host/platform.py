@@ -8,7 +8,7 @@ from posixpath import dirname
 from gpubind.host import Host
 from gpubind.inventory.interpreters import foreign_interpreter as foreign
 from gpubind.inventory.nodes import read_majors
-from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, STORAGE, is_asked, nodes_of
+from gpubind.inventory.nvidia.devices import GDS_VARIABLE, GPUDIRECT_NODES, is_requested, requested_nodes
 from gpubind.model import Finding, finding
 from gpubind.model.layouts import DXG, WSL_LIBRARIES
 from gpubind.rules.preflight import Preflight
@@ -97,8 +97,8 @@ def gpudirect_not_asked(preflight: Preflight) -> Iterator[Finding]:
     if not preflight.has_linux_driver or not preflight.wants("compute"):
         return
     host = preflight.host
-    there = {variable: [node.path for node in nodes_of(host, variable)] for variable in GPUDIRECT_NODES}
-    there[STORAGE] = [node.target for node in preflight.plan.devices if node.target.startswith("/dev/nvidia-fs")]
+    there = {variable: [node.path for node in requested_nodes(host, variable)] for variable in GPUDIRECT_NODES}
+    there[GDS_VARIABLE] = [node.target for node in preflight.plan.devices if node.target.startswith("/dev/nvidia-fs")]
     for variable, paths in there.items():
-        if paths and not is_asked(host, variable):
+        if paths and not is_requested(host, variable):
             yield finding("gpudirect-not-asked", subject=variable, case=variable, where=", ".join(paths[:8]))

@@ -12,22 +12,22 @@ from posixpath import dirname
 from typing import Optional
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.require import holds, requirements_of
+from gpubind.formats.driver.require import evaluate, requirements_of
 from gpubind.frozen import NamedTuple
-from gpubind.image.cuda import wanted_cuda
+from gpubind.image.cuda import needed_cuda
 from gpubind.image.needs import OPENCL, SYNAPSE, read_intel
 from gpubind.image.synapse import HOME
 from gpubind.inventory.nodes import PCI_DEVICES
-from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, cases_of, finding
+from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, active_cases, finding
 from gpubind.model.capability import chip_of
-from gpubind.model.cuda import branch_of, minimum_driver, minor_compatible, minor_floor
-from gpubind.planner.compat import RULE
+from gpubind.model.cuda import branch_of, first_native_driver, is_minor_compatible, minor_compatible_driver
+from gpubind.planner.compat import ENV_RULE
 from gpubind.planner.cuda_compat import (
+    compat_host,
     has_package,
     is_newer,
-    node_of,
-    refusal,
-    serves,
+    predicted_error,
+    supported_cuda,
 )
 from gpubind.rules.preflight import Preflight
 
@@ -48,14 +48,14 @@ def cuda_too_new(preflight: Preflight) -> Iterator[Finding]:
     """Yield a CUDA, of the program's packages or of the image, that is too new for its libcuda."""
     cuda = libcuda_in_use(preflight)
     for every in (preflight.imported_cuda, preflight.every_cuda):
-        wanted = wanted_cuda(every)
+        wanted = needed_cuda(every)
         if wanted is not None and cuda is not None and not _is_served(wanted, cuda):
             yield _too_new(preflight, cuda, wanted, every)
             return
 
 
 def _is_served(wanted: str, cuda: Libcuda) -> bool:
-    return not is_newer(wanted, cuda.serves) or minor_compatible(cuda.driver, wanted)
+    return not is_newer(wanted, cuda.serves) or is_minor_compatible(cuda.driver, wanted)
 
 
 def _too_new(preflight: Preflight, cuda: Libcuda, wanted: str, every: tuple[ImageCuda, ...]) -> Finding:
@@ -67,11 +67,11 @@ def _too_new(preflight: Preflight, cuda: Libcuda, wanted: str, every: tuple[Imag
     is_offered = _has_package(preflight, wanted)
     served = [found for found in every if _is_served(found.version, cuda)]
     is_imported = preflight.imports is not None and every is preflight.imported_cuda
-    oldest = minor_floor(wanted) or minimum_driver(wanted)
+    oldest = minor_compatible_driver(wanted) or first_native_driver(wanted)
     return finding(
         "cuda-too-new",
         subject=wanted,
-        case=cases_of(
+        case=active_cases(
             ("package", is_offered),
             ("of-program-package" if is_offered else "of-program", is_imported),
             ("own-by-hand" if by_hand else "own", helpful),
@@ -105,7 +105,12 @@ def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
 def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a newer CUDA of a major version that this driver runs: all but some features work."""
     wanted, cuda = _wanted(preflight), libcuda_in_use(preflight)
-    if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or not minor_compatible(cuda.driver, wanted):
+    if (
+        wanted is None
+        or cuda is None
+        or not is_newer(wanted, cuda.serves)
+        or not is_minor_compatible(cuda.driver, wanted)
+    ):
         return
     yield finding(
         "cuda-minor-version",
@@ -113,7 +118,7 @@ def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
         where=cuda.known_from,
         libcuda=cuda.name,
         serves=cuda.serves,
-        driver=f"driver {minimum}" if (minimum := minimum_driver(wanted)) else "a driver for that CUDA",
+        driver=f"driver {minimum}" if (minimum := first_native_driver(wanted)) else "a driver for that CUDA",
     )
 
 
@@ -134,7 +139,7 @@ def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
         yield finding(
             "image-of-other-vendor",
             subject=" and ".join(wanted.values()),
-            case=cases_of(("openvino", openvino)),
+            case=active_cases(("openvino", openvino)),
             where=openvino,
             has=" and ".join(planned.title for planned in preflight.plan.drivers),
         )
@@ -162,7 +167,7 @@ def _for_gaudi_alone(preflight: Preflight) -> Iterator[Finding]:
 
 def _wanted(preflight: Preflight) -> Optional[str]:
     """Return the CUDA of the packages that the program imports, else of the image; None if it is not known."""
-    return wanted_cuda(preflight.imported_cuda or preflight.every_cuda)
+    return needed_cuda(preflight.imported_cuda or preflight.every_cuda)
 
 
 def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
@@ -176,7 +181,7 @@ def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
     for name, value in requirements_of(preflight.image.facts.env).items():
         where = f"{name}={value[:400]}"
         try:
-            answer = holds(value, facts)
+            answer = evaluate(value, facts)
         except FormatError as error:
             yield finding("bad-require", subject=name, where=where, fault=error.why)
             continue
@@ -192,12 +197,12 @@ def compat_used(preflight: Preflight) -> Iterator[Finding]:
     library = _used_compat(preflight)
     if library is None or _cuda(preflight) is None:
         return
-    path, cuda, harm = library.path, serves(library), _harm(preflight, library)
+    path, cuda, harm = library.path, supported_cuda(library), _harm(preflight, library)
     if harm is not None:
         case = "by-the-plan" if _is_ours(preflight) else None
         yield finding("compat-harmful", subject=path, case=case, where=path, harm=harm)
         return
-    cases = cases_of(("of-known-version", cuda), ("by-the-plan", _is_ours(preflight)))
+    cases = active_cases(("of-known-version", cuda), ("by-the-plan", _is_ours(preflight)))
     yield finding("compat-used", subject=path, case=cases, where=path, cuda=cuda)
 
 
@@ -220,14 +225,14 @@ def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
 
 def _would_help(preflight: Preflight, library: ImageLibrary) -> bool:
     """Return whether *library* works here, and serves a newer CUDA than the host's libcuda."""
-    cuda, served = _cuda(preflight), serves(library)
+    cuda, served = _cuda(preflight), supported_cuda(library)
     newer = cuda is None or served is None or is_newer(served, cuda.serves)
     return newer and _harm(preflight, library) is None
 
 
 def _is_ours(preflight: Preflight) -> bool:
     """Return whether the plan itself puts a compat libcuda first."""
-    return any(variable.rule == RULE for variable in preflight.plan.env)
+    return any(variable.rule == ENV_RULE for variable in preflight.plan.env)
 
 
 def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
@@ -235,7 +240,7 @@ def libcuda_in_use(preflight: Preflight) -> Optional[Libcuda]:
     cuda, used = _cuda(preflight), _used_compat(preflight)
     if cuda is None or used is None or _harm(preflight, used) is not None:
         return cuda
-    served = serves(used)
+    served = supported_cuda(used)
     if served is None:
         return None  # not known
     return Libcuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
@@ -275,7 +280,7 @@ def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
 def _has_package(preflight: Preflight, wanted: str) -> bool:
     """Return whether NVIDIA supports a compat package for CUDA *wanted* here; False if that is not known."""
     driver = preflight.driver
-    node = node_of(driver, preflight.plan.gpus, None) if driver else None
+    node = compat_host(driver, preflight.plan.gpus, None) if driver else None
     return node is not None and has_package(wanted, node, _last_branch(preflight))
 
 
@@ -292,8 +297,8 @@ def _harm(preflight: Preflight, library: ImageLibrary) -> Optional[str]:
     if failures:
         return failures[0].message
     driver, cuda = preflight.driver, _cuda(preflight)
-    node = node_of(driver, preflight.plan.gpus, cuda.serves if cuda else None) if driver else None
-    why = None if node is None else refusal(library, node)
+    node = compat_host(driver, preflight.plan.gpus, cuda.serves if cuda else None) if driver else None
+    why = None if node is None else predicted_error(library, node)
     last = _last_branch(preflight)
     if why is None and last is not None and library.version is not None and branch_of(library.version) > last:
         return f"it is {library.version}, and NVIDIA's drivers of branch {last} are the last for the GPU"

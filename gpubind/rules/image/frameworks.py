@@ -18,8 +18,8 @@ from gpubind.image.cuda import directories_for, framework_libraries, frameworks_
 from gpubind.image.needs import NEEDED_BY_CODE, beside
 from gpubind.image.synapse import is_synapses
 from gpubind.loader.search import Failure
-from gpubind.model import Finding, Plan, Severity, Vendor, cases_of, finding
-from gpubind.model.cuda import Framework, framework_called
+from gpubind.model import Finding, Plan, Severity, Vendor, active_cases, finding
+from gpubind.model.cuda import Framework, framework_named
 from gpubind.model.rocm import is_rocms, release_with
 from gpubind.rules.missing import lacking, rocm_with, softened, unseen_libraries, without_userspace
 from gpubind.rules.preflight import Preflight, search_path
@@ -74,7 +74,9 @@ def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Fin
     found = finding(
         "framework-library",
         subject=first.name,
-        case=cases_of(("missing", missing), ("of-release", of_rocm and release), ("on-host", release and directory)),
+        case=active_cases(
+            ("missing", missing), ("of-release", of_rocm and release), ("on-host", release and directory)
+        ),
         severity=severity,
         where=refused.library,
         framework=refused.framework.name,
@@ -168,7 +170,7 @@ def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str
     """Yield the first library with code for GPUs of *vendor* of each package that lacks a library of *is_theirs*."""
     tree, seen = preflight.container.tree, set[Optional[str]]()
     files = [file for file in preflight.gpu_code if file.framework and vendor in file.gpu_code.vendors]
-    others = [file for file in files if framework_called(file.framework) is None]
+    others = [file for file in files if framework_named(file.framework) is None]
     if not others:
         return
     places = _packages(preflight)

@@ -13,9 +13,9 @@ from typing import Optional
 
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.architectures import GpuArch, architectures
-from gpubind.inventory.asked import asked_gpus
-from gpubind.model import Finding, Plan, Severity, cases_of, finding
-from gpubind.model.cuda import cuda_of_isa, framework_called, is_addition, minimum_driver
+from gpubind.inventory.asked import query_gpus
+from gpubind.model import Finding, Plan, Severity, active_cases, finding
+from gpubind.model.cuda import cuda_of_isa, first_native_driver, framework_named, is_extension
 from gpubind.model.gpucode import (
     OVERRIDE,
     XNACK_OFF,
@@ -23,10 +23,10 @@ from gpubind.model.gpucode import (
     GpuCode,
     Share,
     best_share,
+    merge_gpu_code,
     override_for,
-    sum_of,
 )
-from gpubind.model.layouts import ALL_GPUS
+from gpubind.model.layouts import ALL_GPU_NODES
 from gpubind.rules.image.amdgpu import HIP, hip_in
 from gpubind.rules.image.cuda import Libcuda, libcuda_in_use
 from gpubind.rules.image.rocm import as_rocm_sees, own_variable
@@ -109,7 +109,7 @@ class _Shortage(NamedTuple):
 
 def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[Libcuda]) -> Optional[_Shortage]:
     """Return which of *gpus* run too little of *files*; None if none does, or if that is not known."""
-    has = sum_of(files)
+    has = merge_gpu_code(files)
     if not has or has.unread is not None:
         return None
     # An image for the other vendor as well is right.
@@ -138,8 +138,8 @@ def _unread(gpus: Iterable[GpuArch], files: Iterable[CodeFile]) -> Iterator[Find
 def _gpus(preflight: Preflight) -> tuple[GpuArch, ...]:
     """Return the chosen GPUs, as the programs in the container see them."""
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
-    if any(node.vendor == "nvidia" and node.target in ALL_GPUS for node in preflight.plan.devices):
-        chosen += asked_gpus(preflight.host)
+    if any(node.vendor == "nvidia" and node.target in ALL_GPU_NODES for node in preflight.plan.devices):
+        chosen += query_gpus(preflight.host)
     on_tegra = {planned.driver.vendor for planned in preflight.plan.drivers if planned.driver.kind == "tegra"}
     return tuple(
         one for one in as_rocm_sees(preflight, architectures(preflight.host, chosen)) if one.gpu.vendor not in on_tegra
@@ -156,11 +156,11 @@ def _severity(
     """Return `error` if the program cannot do without *name*, or is not known; `warning` if it may use another."""
     if name is None:
         return "error"
-    if is_addition(name) or (preflight.has_program and not preflight.uses_frameworks):
+    if is_extension(name) or (preflight.has_program and not preflight.uses_frameworks):
         return "warning"
     others = ([file for file in group if file.is_main] for other, group in groups.items() if other != name)
     works = any(
-        mains and not is_addition(mains[0].framework) and _shortage(gpus, mains, libcuda) is None for mains in others
+        mains and not is_extension(mains[0].framework) and _shortage(gpus, mains, libcuda) is None for mains in others
     )
     return "warning" if works else "error"
 
@@ -171,14 +171,14 @@ def _finding(preflight: Preflight, found: _Shortage, severity: Severity, *, has_
     *has_xnack*: XNACK is what they lack.
     """
     first, vendor = found.files[0], found.gpus[0].gpu.vendor
-    has = sum_of(found.files)
+    has = merge_gpu_code(found.files)
     archs = list(dict.fromkeys(gpu.arch for gpu in found.gpus if gpu.arch))
-    framework = framework_called(first.framework)
+    framework = framework_named(first.framework)
     releases = framework.releases if framework is not None else {}
     release = next((releases[arch] for arch in archs if arch in releases), None)
     overrides, served = _overrides(preflight, found, has), _choice(preflight.plan, found.served)
     isa, libcuda = (has.isas[-1:] or ("",))[0], found.libcuda
-    cases = cases_of(
+    cases = active_cases(
         ("of-amd", vendor == "amd"),
         ("partly", found.share.runs),
         ("released", release),
@@ -206,7 +206,7 @@ def _finding(preflight: Preflight, found: _Shortage, severity: Severity, *, has_
         cuda=cuda_of_isa(isa),
         libcuda=libcuda.name if libcuda is not None else None,
         serves=libcuda.serves if libcuda is not None else None,
-        driver=minimum_driver(cuda_of_isa(isa) or ""),
+        driver=first_native_driver(cuda_of_isa(isa) or ""),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Optional, Union
 from gpubind.errors import FormatError
 from gpubind.files import Tree
 from gpubind.formats.driver.icd import Icd, parse_icd
-from gpubind.formats.driver.names import known
+from gpubind.formats.driver.names import name_facts
 from gpubind.frozen import NamedTuple
 from gpubind.inventory.nodes import PCI_DEVICES
 from gpubind.model import Capability, Finding, Missing, Mount, Severity, finding
@@ -136,7 +136,13 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
     if _has_display(preflight) and not any(use.library == EGL for use in preflight.uses):
         severity = "note" if severity == "note" else "warning"
     found = finding(
-        code, subject=EGL, case="alone", severity=severity, vendor="nvidia", where=GLX, packages=known(EGL).packages
+        code,
+        subject=EGL,
+        case="alone",
+        severity=severity,
+        vendor="nvidia",
+        where=GLX,
+        packages=name_facts(EGL).packages,
     )
     yield softened(found, unseen_libraries(preflight))
 

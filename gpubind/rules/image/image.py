@@ -9,10 +9,10 @@ from typing import Optional
 from gpubind.formats.driver.names import DRIVER_SONAMES
 from gpubind.formats.elf.elf import split_library_path
 from gpubind.frozen import NamedTuple
-from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
+from gpubind.image.environment import ENVIRONMENT_DIRECTORY, SEARCH_PATHS
 from gpubind.image.facts import image_library
 from gpubind.loader.search import Located
-from gpubind.model import Finding, ImageLibrary, Severity, cases_of, counted, finding
+from gpubind.model import Finding, ImageLibrary, Severity, active_cases, finding, with_count
 from gpubind.model.arch import architecture
 from gpubind.rules.preflight import Preflight
 
@@ -78,7 +78,7 @@ def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
         yield finding(
             "driver-in-image",
             subject=library.soname,
-            case=cases_of(
+            case=active_cases(
                 ("first", first),
                 ("in-users-path" if first and first.is_users else "in-its-path", first and first.directory is not None),
                 ("behind" if is_planned else "alone", first is None),
@@ -112,7 +112,11 @@ def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
     if names:
         echoed = " ".join(f"${name}" for name in names)
         yield finding(
-            "image-env-undecided", subject=", ".join(names), where=ENVIRONMENT, names=" and ".join(names), echoed=echoed
+            "image-env-undecided",
+            subject=", ".join(names),
+            where=ENVIRONMENT_DIRECTORY,
+            names=" and ".join(names),
+            echoed=echoed,
         )
 
 
@@ -168,7 +172,7 @@ def _copies_in_the_images(preflight: Preflight) -> Iterator[Finding]:
             case="copies",
             severity="note",
             where=", ".join(twice[:8]),
-            files=counted(len(twice), "file"),
+            files=with_count(len(twice), "file"),
             order=order,
         )
     if "" in split_library_path(own):

@@ -28,7 +28,7 @@ from gpubind.loader.fit import has_one, is_for_video
 from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
 from gpubind.rules.preflight import Preflight
 
-LEVEL_ZERO, OPENCL = COMPUTE_RUNTIME.runtime
+LEVEL_ZERO, OPENCL = COMPUTE_RUNTIME.runtime_libraries
 COMPUTES = (BY_LEVEL_ZERO, BY_OPENCL)
 """The ways in which programs of an image use the runtime: SYCL uses Level Zero."""
 LOADER, VENDORS = "libze_loader.so.1", "/etc/OpenCL/vendors"
@@ -74,7 +74,7 @@ def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
             vendor="intel",
             where=", ".join(way.by for way in ways),
             name=COMPUTE_RUNTIME.name,
-            fails=COMPUTE_RUNTIME.fails,
+            fails=COMPUTE_RUNTIME.symptom_without_any,
             ways=" and ".join(way.name for way in ways),
         )
 
@@ -85,7 +85,7 @@ def is_gpu(gpu: Gpu) -> bool:
 
 
 def _has_opencl(image: Tree) -> bool:
-    return any(glob(image, f"{place}/{OPENCL}") for place in COMPUTE_RUNTIME.places)
+    return any(glob(image, f"{place}/{OPENCL}") for place in COMPUTE_RUNTIME.runtime_patterns)
 
 
 def _has_manifest(image: Tree) -> bool:
@@ -164,7 +164,9 @@ def _runtimes(preflight: Preflight) -> Iterator[tuple[str, Optional[ComputeRunti
     names = (basename(mount.source or "") for mount in of_host.values())
     build_of_host = next((build for name in names if (build := build_of(name)) is not None), None)
     paths += [path for path in of_host if basename(path) == OPENCL]
-    paths += [path for place in COMPUTE_RUNTIME.places for path in glob(preflight.image.tree, f"{place}/{OPENCL}")]
+    paths += [
+        path for place in COMPUTE_RUNTIME.runtime_patterns for path in glob(preflight.image.tree, f"{place}/{OPENCL}")
+    ]
     for path in dict.fromkeys(paths):
         constants = tree.fact(path, CONSTANTS)
         if not isinstance(constants, Missing):

@@ -9,7 +9,7 @@ from typing import Optional
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.formats.elf.private import private_symbols
 from gpubind.loader.musl import GCOMPAT
-from gpubind.model import Finding, Found, Missing, finding
+from gpubind.model import Finding, Missing, ResolvedFile, finding
 from gpubind.model.cuda import version_key
 from gpubind.rules.preflight import Preflight
 
@@ -65,7 +65,7 @@ def libc_private(preflight: Preflight) -> Iterator[Finding]:
         if path in targets or not isinstance(ident, ElfIdent) or ident.arch not in provided:
             continue
         data = image.read(path, SIZE_LIMIT)
-        wanted = private_symbols(data).wanted - provided[ident.arch] if isinstance(data, bytes) else ()
+        wanted = private_symbols(data).needed - provided[ident.arch] if isinstance(data, bytes) else ()
         if wanted:
             yield finding("libc-private", subject=path, symbol=min(wanted))
 
@@ -80,6 +80,6 @@ def _candidates(preflight: Preflight) -> list[str]:
             if len(found) >= FILES_LIMIT:
                 return list(found)
             at = image.tree.find(f"{directory}/{name}") if ".so" in name or directory in PROGRAMS else None
-            if isinstance(at, Found) and at.stat.kind == "file" and at.stat.size <= SIZE_LIMIT:
+            if isinstance(at, ResolvedFile) and at.stat.kind == "file" and at.stat.size <= SIZE_LIMIT:
                 found[at.path] = None
     return list(found)

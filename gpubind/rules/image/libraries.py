@@ -8,14 +8,14 @@ from typing import Literal, Optional
 
 from gpubind.files import Tree
 from gpubind.formats.driver.liblist import library_stem
-from gpubind.formats.driver.names import driver_version_of, known
+from gpubind.formats.driver.names import driver_version_of, name_facts
 from gpubind.formats.elf.elf import EXECUTABLE, ElfIdent
 from gpubind.frozen import NamedTuple
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
 from gpubind.loader.container import Container
 from gpubind.loader.search import Failure
-from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity, cases_of, finding, worst
+from gpubind.model import Finding, Missing, Mount, Plan, RootedPath, Severity, active_cases, finding, worst
 from gpubind.rules.host.driver import DAMAGED
 from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import Preflight, is_roots_alone
@@ -59,7 +59,7 @@ def _causes(preflight: Preflight, kind: Literal["missing", "version", "stack"]) 
     causes: dict[tuple[str, str, bool], list[tuple[Failure, Mount]]] = {}
     for mount, failures in unloadable(preflight.container, preflight.plan):
         for failure in failures:
-            if failure.kind == kind and not known(basename(mount.target)).is_unused:
+            if failure.kind == kind and not name_facts(basename(mount.target)).is_unused:
                 cause = (failure.provider or "", failure.name, mount.capability == "compat32")
                 causes.setdefault(cause, []).append((failure, mount))
     table = read_table(shipped_liblist("nvliblist.conf"))
@@ -86,14 +86,16 @@ def library_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield each DT_NEEDED that neither the plan nor the image has, with all libraries that need it."""
     for cause in _causes(preflight, "missing"):
         mount, name = cause.mounts[0], cause.failure.name
-        drivers, packages = lacking(preflight, name), known(name).packages
+        drivers, packages = lacking(preflight, name), name_facts(name).packages
         if drivers is not None and drivers.is_told:
             continue
         own = drivers.case if drivers is not None else "packaged"
-        cases = cases_of(("many", cause.are_many), (own, drivers or packages))
+        cases = active_cases(("many", cause.are_many), (own, drivers or packages))
         library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # another may well be there
         facts = {"packages": packages, "capability": drivers.capability if drivers is not None else None}
-        uses = {known(each).use for each in cause.names}  # said if few jobs need the files, and all for one purpose
+        uses = {
+            name_facts(each).use for each in cause.names
+        }  # said if few jobs need the files, and all for one purpose
         use = f"; {use}" if len(uses) == 1 and (use := uses.pop()) else ""
         found = _refused("library-missing", cause, cases, use=use, library=library, **facts)
         yield softened(found, unseen_libraries(preflight))
@@ -102,7 +104,7 @@ def library_missing(preflight: Preflight) -> Iterator[Finding]:
 def library_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a symbol version that the library in the container does not define."""
     for cause in _causes(preflight, "version"):
-        cases = cases_of(("many", cause.are_many))
+        cases = active_cases(("many", cause.are_many))
         found = _refused("library-version", cause, cases, provider=cause.failure.provider or "")
         yield softened(found, unseen_libraries(preflight))
 
@@ -186,7 +188,7 @@ def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:
         capability = capability_of(table.section(name, mount.target), driver_version_of(name))
     request = preflight.plan.request
     by_name = request.caps_named and capability in request.capabilities
-    if known(name).minor:
+    if name_facts(name).minor:
         return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
     if by_name or mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         return "error"

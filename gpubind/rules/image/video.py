@@ -25,7 +25,7 @@ from gpubind.formats.driver.vaapi import (
 from gpubind.host.base import VIDEO_VARIABLES
 from gpubind.inventory.intel.devices import addresses, device_id, device_ids, platform, platforms
 from gpubind.loader.search import Failure
-from gpubind.model import Finding, Gpu, Missing, finding, named
+from gpubind.model import Finding, Gpu, Missing, finding, shorten_list
 from gpubind.rules.image.level_zero import is_gpu, known_since, names_of
 from gpubind.rules.missing import softened
 from gpubind.rules.preflight import Preflight, variable_of
@@ -69,7 +69,7 @@ def _of_vaapi(preflight: Preflight, found: _Drivers, gpus: list[Gpu], case: Case
         severity="error" if is_all and _is_for_video(preflight) and case != "none" else "warning",
         where=", ".join(where.get(case, (*found.paths, *found.broken))),
         release=found.release,
-        variables=named([f"{name}={value[:80]}" for name, value in found.variables.items()]),
+        variables=shorten_list([f"{name}={value[:80]}" for name, value in found.variables.items()]),
         message=next((failure.message for failure in found.broken.values()), None),
         since=known_since(preflight.host, gpus, "media"),
     )

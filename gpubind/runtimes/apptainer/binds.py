@@ -14,14 +14,14 @@ from typing import Optional
 from gpubind.frozen import NamedTuple
 from gpubind.loader.namespace import OwnMounts, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
-from gpubind.planner.placement import SINGULARITY
-from gpubind.runtimes.apptainer.options import is_contained, specified, stays_outside
+from gpubind.planner.placement import SINGULARITY_LAYOUT
+from gpubind.runtimes.apptainer.options import is_contained, is_kept_out, user_value
 from gpubind.runtimes.cmdline.values import parse_mount
 from gpubind.runtimes.edits import Bind
 from gpubind.runtimes.environment import PROGRAM_VARIABLES
-from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Start
+from gpubind.runtimes.runtime import UNBOUND_WORKING_DIRECTORIES, Start
 
-_UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
+_UNREADABLE_OPTIONS = ("app", "data", "fusemount", "overlay", "workdir")
 """Options whose files cannot be read, or that change search paths in other ways."""
 _SEARCH_PATHS = (
     ("LD_LIBRARY_PATH", "LD_LIBRARY_PATH", "set"),
@@ -37,7 +37,7 @@ _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 def own_mounts(plan: Plan, start: Start) -> OwnMounts:
     """Return the mounts and search paths of *start* in addition to *plan*, in the order of the program."""
     options = start.user.options
-    unseen = [f"--{name} {value}" for name in _UNSEEN for value in options.all(name)]
+    unseen = [f"--{name} {value}" for name in _UNREADABLE_OPTIONS for value in options.all(name)]
     if start.facts.directive("mount hostfs") == "yes" and not is_contained(options):
         unseen.append("mount hostfs = yes")
     binds: list[UserBind] = []
@@ -49,11 +49,11 @@ def own_mounts(plan: Plan, start: Start) -> OwnMounts:
             binds.append(UserBind(HostPath(source), ContainerPath(normpath(spec.target))))
     env: list[EnvVar] = []
     for name, changes, op in _SEARCH_PATHS:
-        own = specified(start, name)
+        own = user_value(start, name)
         text = own.text if own is not None else None
-        if own is None and name == "LD_PRELOAD" and not stays_outside(options, name):
+        if own is None and name == "LD_PRELOAD" and not is_kept_out(options, name):
             text = start.caller.environ.get(name)  # the caller's own variable goes into the container, too
-        elif own is not None and not own.plain:
+        elif own is not None and not own.is_literal:
             unseen.append(f"{name}={own.text}" if own.text is not None else f"--env-file ({name})")
             continue
         if text is not None:
@@ -66,10 +66,10 @@ def _programs(start: Start) -> Iterator[EnvVar]:
     source, _, target = (start.user.options.last("home") or start.caller.home or "").partition(":")
     yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
     for name in PROGRAM_VARIABLES:
-        own = specified(start, name)
+        own = user_value(start, name)
         if own is not None and own.text is not None:
             yield EnvVar(name, "set", own.text, None, "user")
-        elif own is None and name in start.caller.environ and not stays_outside(start.user.options, name):
+        elif own is None and name in start.caller.environ and not is_kept_out(start.user.options, name):
             yield EnvVar(name, "default", start.caller.environ[name], None, "caller")
 
 
@@ -84,11 +84,11 @@ def _binds(start: Start) -> Iterator[BindSpec]:
         yield BindSpec("/tmp", "/tmp")
         yield BindSpec("/var/tmp", "/var/tmp")
     here = start.caller.working_directory
-    if not contain and "cwd" not in left_out and here and here not in NOT_A_WORKING_DIRECTORY:
+    if not contain and "cwd" not in left_out and here and here not in UNBOUND_WORKING_DIRECTORIES:
         yield BindSpec(here, here)
     for library in options.all("containlibs"):
         source, _, target = library.partition(":")
-        yield BindSpec(source, f"{SINGULARITY.libdir}/{basename(target or source)}")
+        yield BindSpec(source, f"{SINGULARITY_LAYOUT.libdir}/{basename(target or source)}")
     yield from _users(start)
 
 
@@ -101,7 +101,7 @@ def named_binds(start: Start) -> tuple[BindSpec, ...]:
 def _sites(start: Start) -> Iterator[BindSpec]:
     left_out = start.user.options.all("no-mount")
     if not is_contained(start.user.options) and "bind-paths" not in left_out:
-        binds = parse_binds(start.facts.site.get("bind path", ()))
+        binds = parse_binds(start.facts.site_config.get("bind path", ()))
         yield from (spec for spec in binds if spec.target not in left_out)
 
 
@@ -172,14 +172,14 @@ def parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
                 yield BindSpec(mount["source"], mount["target"], "image-src" in mount or "id" in mount)
 
 
-def bind_word(bind: Bind) -> str:
+def bind_value(bind: Bind) -> str:
     """Return `source:target:ro`, in --bind's syntax; for a device node of one name, only that."""
     if bind.source == bind.target and not bind.read_only:
         return bind.source
     return f"{bind.source}:{bind.target}" + (":ro" if bind.read_only else "")
 
 
-def mount_word(bind: Bind) -> str:
+def mount_value(bind: Bind) -> str:
     """Return a --mount value: a record of comma-separated fields; quotes protect all of a path but a CR LF."""
     fields = ["type=bind", f"source={bind.source}", f"destination={bind.target}", *(["ro"] if bind.read_only else [])]
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\n\r]', f) else f for f in fields)

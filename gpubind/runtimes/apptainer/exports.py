@@ -12,18 +12,18 @@ from gpubind.errors import GpubindError
 from gpubind.frozen import NamedTuple
 from gpubind.model import Request
 from gpubind.model.environ import changed
-from gpubind.planner.placement import SINGULARITY as LAYOUT
-from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
-from gpubind.runtimes.apptainer.environment import TIDY
+from gpubind.planner.placement import SINGULARITY_LAYOUT as LAYOUT
+from gpubind.runtimes.apptainer.binds import bind_value, mount_value, needs_mount
+from gpubind.runtimes.apptainer.environment import IMAGE_VALUE_APPENDED
 from gpubind.runtimes.edits import Bind, RuntimeArguments
-from gpubind.runtimes.runtime import Prepared
+from gpubind.runtimes.runtime import PreparedStart
 
 _THEN_IMAGES = re.compile(r"([^$]+):\$\{LD_LIBRARY_PATH(?:%|:-)[^}]+\}")
 GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
 """The variables that say the same as its GPU flags, without their prefix."""
 
 
-class Change(NamedTuple):
+class VariableChange(NamedTuple):
     """A change to one variable of the caller."""
 
     name: str
@@ -34,35 +34,35 @@ class Change(NamedTuple):
     separator: str = ""
     references: tuple[str, ...] = ()
     """Where the user's value has one of these, the first gives way to `value`: it refers to the same, after ours."""
-    behind: str = ""
+    value_after_user: str = ""
     """The value after the user's, if it is another: without the image's empty elements."""
 
 
-def changes_for(prepared: Prepared) -> tuple[Change, ...]:
+def changes_for(prepared: PreparedStart) -> tuple[VariableChange, ...]:
     """Return the changes for a plan, which agree with the binds of the program's own flag on that host."""
-    return changes(prepared.words, prepared.start.runtime.name.upper(), _own_libraries(prepared))
+    return variable_changes(prepared.arguments, prepared.start.runtime.name.upper(), _own_libraries(prepared))
 
 
-def _own_libraries(prepared: Prepared) -> Optional[dict[str, str]]:
+def _own_libraries(prepared: PreparedStart) -> Optional[dict[str, str]]:
     """Return the libraries that Apptainer's own flags would bind here: target -> source, as Apptainer writes it.
 
     None where the user's options have a --containlibs.
     """
     if any(word.startswith("--containlibs") for word in prepared.start.user.arguments):
         return None
-    from gpubind.planner.like import VENDORS, like_plan  # only where variables are printed
+    from gpubind.planner.like import VENDORS, plan_builtin_flags  # only where variables are printed
 
     vendors = tuple(vendor for vendor in prepared.plan.request.vendors if vendor in VENDORS)
     if not vendors:
         return {}
     try:
-        own = like_plan(prepared.host, Request(vendors=vendors, like="apptainer-1.4"))
+        own = plan_builtin_flags(prepared.host, Request(vendors=vendors, like="apptainer-1.4"))
     except GpubindError:
         return {}
     return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}
 
 
-def lines_of(made: Iterable[Change]) -> str:
+def render_shell_lines(made: Iterable[VariableChange]) -> str:
     """Return the lines of a shell for the changes *made*. Evaluated twice, they change nothing more."""
     lines = []
     for word, group in groupby(made, key=_shared_word):
@@ -74,14 +74,16 @@ def lines_of(made: Iterable[Change]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shared_word(change: Change) -> str:
+def _shared_word(change: VariableChange) -> str:
     """Return the shell's word for changes that share a line; empty for one that has separate lines."""
     if change.op == "unset":
         return "unset"
     return "export" if change.name.endswith(("_NO_NV", "_NO_ROCM")) else ""
 
 
-def changes(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]) -> tuple[Change, ...]:
+def variable_changes(
+    made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]
+) -> tuple[VariableChange, ...]:
     """Return the changes that say the same as *made*, in this order; the user's own values stay, and come first.
 
     *prefix* is APPTAINER or SINGULARITY. *own* has, by their place in the container, the libraries that Apptainer's own
@@ -90,32 +92,32 @@ def changes(made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]
     make the program forget the variable.
     """
     read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
-    made_of = [Change(f"{known}_{switch}", "unset") for known in read for switch in GPU_SWITCHES]
-    made_of += [Change(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
+    made_of = [VariableChange(f"{known}_{switch}", "unset") for known in read for switch in GPU_SWITCHES]
+    made_of += [VariableChange(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
     libraries = _contained(made.binds, own) if prefix == "APPTAINER" and own is not None else {}
     if libraries:
-        made_of.append(Change(f"{prefix}_CONTAINLIBS", "append", ",".join(libraries.values()), ","))
+        made_of.append(VariableChange(f"{prefix}_CONTAINLIBS", "append", ",".join(libraries.values()), ","))
     binds = [bind for bind in made.binds if bind.target not in libraries]
-    plain = ",".join(bind_word(bind) for bind in binds if not needs_mount(bind))
+    plain = ",".join(bind_value(bind) for bind in binds if not needs_mount(bind))
     if plain:
-        made_of.append(Change(f"{prefix}_BIND", "append", plain, ","))
-    mounts = "\n".join(mount_word(bind) for bind in binds if needs_mount(bind))
+        made_of.append(VariableChange(f"{prefix}_BIND", "append", plain, ","))
+    mounts = "\n".join(mount_value(bind) for bind in binds if needs_mount(bind))
     if mounts:
-        made_of.append(Change(f"{prefix}_MOUNT", "append", mounts, "\n"))
-    made_of += [Change(known, "unset") for name in made.unset for known in (name, f"{prefix}ENV_{name}")]
+        made_of.append(VariableChange(f"{prefix}_MOUNT", "append", mounts, "\n"))
+    made_of += [VariableChange(known, "unset") for name in made.unset for known in (name, f"{prefix}ENV_{name}")]
     for name, value in made.env:
         if name.endswith("LD_LIBRARY_PATH"):
             made_of.append(_search_path(f"{prefix}ENV_{name}", value))
         else:
-            made_of.append(Change(f"{prefix}ENV_{name}", "set", value))
+            made_of.append(VariableChange(f"{prefix}ENV_{name}", "set", value))
     return tuple(made_of)
 
 
-def _search_path(name: str, value: str) -> Change:
+def _search_path(name: str, value: str) -> VariableChange:
     """Return the change for *value*; where nothing in it is evaluated, what the user writes is not, either."""
     ours = _THEN_IMAGES.fullmatch(value)
     references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}") if "$" in value else ()
-    return Change(name, "append", value, ":", references, ours[1] + TIDY if ours else "")
+    return VariableChange(name, "append", value, ":", references, ours[1] + IMAGE_VALUE_APPENDED if ours else "")
 
 
 def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
@@ -134,8 +136,8 @@ def older_name(name: str) -> Optional[str]:
     return name.replace("APPTAINER", "SINGULARITY", 1) if name.startswith("APPTAINER") else None
 
 
-def _line(change: Change) -> list[str]:
-    name, quoted, behind = change.name, shlex.quote(change.value), shlex.quote(change.behind or change.value)
+def _line(change: VariableChange) -> list[str]:
+    name, quoted, behind = change.name, shlex.quote(change.value), shlex.quote(change.value_after_user or change.value)
     if change.op == "set":
         return [f"export {name}={quoted}"]
     older = older_name(name)
@@ -145,7 +147,7 @@ def _line(change: Change) -> list[str]:
         for word in map(shlex.quote, change.references)
     ]
     return [
-        f'case "{first}" in *{quoted}*{f"|*{behind}*" if change.behind else ""}) ;;',
+        f'case "{first}" in *{quoted}*{f"|*{behind}*" if change.value_after_user else ""}) ;;',
         f'"") export {name}={quoted} ;;',
         *replaced,
         f'*) export {name}="{first}{change.separator}"{behind} ;; esac',

@@ -17,16 +17,16 @@ from typing import Literal, Optional
 from gpubind.formats.driver.gpu_names import CAPS_VARIABLE
 from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import Line, Options
+from gpubind.runtimes.cmdline.reader import ParsedCommandLine, UserOptionValues
 from gpubind.runtimes.cmdline.values import parse_list, parse_map
 from gpubind.runtimes.edits import is_utf8
 from gpubind.runtimes.runtime import Start
 
 PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
 """The prefixes of a program's variables, in the order of their rank."""
-_ADDED_UP = ("bind", "mount")
+_CUMULATIVE_OPTIONS = ("bind", "mount")
 """Options to whose values those of the variables are added."""
-_LISTS = (
+_LIST_OPTIONS = (
     *("blkio-weight-device", "cdi-dirs", "containlibs", "data", "device", "env-file", "fusemount", "network-args"),
     *("no-env", "no-mount", "overlay", "scratch", "security"),
 )
@@ -45,17 +45,17 @@ _VARIABLES = {
 """The variables of those options that do not have exactly one, of the same name; in the order of their rank."""
 
 
-def is_contained(options: Options) -> bool:
+def is_contained(options: UserOptionValues) -> bool:
     """Return whether the container gets a minimal /dev, and nothing of the host's but what is asked for."""
     return any(map(options.has, ("contain", "containall", "compat")))
 
 
-def is_literal(options: Options) -> bool:
+def is_literal(options: UserOptionValues) -> bool:
     """Return whether values of variables arrive as they are; else the container's shell evaluates them once."""
     return options.has("no-eval") or options.has("compat")
 
 
-def stays_outside(options: Options, name: str) -> bool:
+def is_kept_out(options: UserOptionValues, name: str) -> bool:
     """Return whether the caller's variable *name* stays outside: with all others, or by name (Apptainer 1.5)."""
     return any(map(options.has, ("cleanenv", "containall", "compat"))) or name in options.all("no-env")
 
@@ -65,7 +65,7 @@ def variables_of(name: str) -> tuple[str, ...]:
     return _VARIABLES.get(name, (name.upper().replace("-", "_"),))
 
 
-def options_of(program: str, line: Line, environ: Mapping[str, str]) -> Options:
+def options_of(program: str, line: ParsedCommandLine, environ: Mapping[str, str]) -> UserOptionValues:
     """Return the options of *program* by its command *line* and *environ*."""
     values: dict[str, list[str]] = {}
     env: dict[str, str] = {}
@@ -73,10 +73,10 @@ def options_of(program: str, line: Line, environ: Mapping[str, str]) -> Options:
         if option.name == "env":
             env.update(parse_map(option.value))
         else:
-            elements = parse_list(option.value) if option.name in _LISTS else [option.value]
+            elements = parse_list(option.value) if option.name in _LIST_OPTIONS else [option.value]
             values.setdefault(option.name, []).extend(elements)
     _add_variables(values, program, environ)
-    return Options({name: tuple(given) for name, given in values.items()}, env)
+    return UserOptionValues({name: tuple(given) for name, given in values.items()}, env)
 
 
 def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[str, str]) -> None:
@@ -89,11 +89,11 @@ def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[
                 value = environ.get(f"{prefix}_{variable}", "")
                 if not value.strip() or variable in seen:
                     continue
-                if name in _ADDED_UP:
+                if name in _CUMULATIVE_OPTIONS:
                     values.setdefault(name, []).append(value)
                 elif name not in values:
                     parts = ",".join(part.strip() for part in value.split(","))
-                    values[name] = list(parse_list(parts)) if name in _LISTS else [value.strip()]
+                    values[name] = list(parse_list(parts)) if name in _LIST_OPTIONS else [value.strip()]
         seen |= {variable for name in names for variable in variables_of(name) if f"{prefix}_{variable}" in environ}
 
 
@@ -106,8 +106,8 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
 
     exports = parse_exports(text, Exports(dict(environ)))
     named = sorted(set(re.findall(r"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)\+?=", text)))
-    values = {name: exports.env.get(name) if exports.decided(name) else None for name in named}
-    return {name: value for name, value in values.items() if value is not None or not exports.decided(name)}
+    values = {name: exports.env.get(name) if exports.is_known(name) else None for name in named}
+    return {name: value for name, value in values.items() if value is not None or not exports.is_known(name)}
 
 
 def parse_site(text: str) -> dict[str, tuple[str, ...]]:
@@ -125,7 +125,7 @@ def parse_site(text: str) -> dict[str, tuple[str, ...]]:
 
 def library_path(start: Start) -> tuple[str, ...]:
     """Return the directories of `gpu library path`, a directive of Apptainer 1.6, but for relative ones."""
-    values = start.facts.site.get("gpu library path", ())
+    values = start.facts.site_config.get("gpu library path", ())
     named = (path.strip() for value in values for path in value.split(","))
     return tuple(path for path in named if path.startswith("/"))
 
@@ -145,16 +145,16 @@ _EVALUATED = frozenset("$`\\")
 """The characters with which the container's shell changes a value."""
 
 
-class SpecifiedValue(NamedTuple):
+class UserValue(NamedTuple):
     """The user's own value for a variable of the container."""
 
     text: Optional[str]
     """As the user wrote it; None where only the program's shell knows it."""
-    plain: bool
+    is_literal: bool
     """Whether it arrives as it is written: nothing evaluates it."""
 
 
-def specified(start: Start, name: str) -> Optional[SpecifiedValue]:
+def user_value(start: Start, name: str) -> Optional[UserValue]:
     """Return the user's own value for variable *name* of the container; None if there is none.
 
     --env wins over --env-file, and that over the prefixed variables.
@@ -175,15 +175,15 @@ def specified(start: Start, name: str) -> Optional[SpecifiedValue]:
             return None
     if text is not None and not is_utf8(text):
         text = None  # not UTF-8: no option can say it again, and the program has it already
-    return SpecifiedValue(text, text is not None and (is_literal(start.user.options) or not _EVALUATED & set(text)))
+    return UserValue(text, text is not None and (is_literal(start.user.options) or not _EVALUATED & set(text)))
 
 
 def overrides(start: Start, name: str) -> bool:
     """Return whether options, files or variables of the user keep the caller's value of *name* from the container."""
-    return stays_outside(start.user.options, name) or specified(start, name) is not None
+    return is_kept_out(start.user.options, name) or user_value(start, name) is not None
 
 
-def dev_of(start: Start) -> Literal["whole", "minimal", "none"]:
+def dev_kind(start: Start) -> Literal["whole", "minimal", "none"]:
     """Return the kind of the container's /dev: the host's, one with the bound nodes only, or none from outside."""
     if "dev" in start.user.options.all("no-mount"):
         return "none"
@@ -192,7 +192,7 @@ def dev_of(start: Start) -> Literal["whole", "minimal", "none"]:
     return "none" if start.facts.directive("mount dev") == "no" else "whole"
 
 
-def is_fixed(start: Start) -> bool:
+def has_fixed_mount_points(start: Start) -> bool:
     """Return whether the program can make no places in the container that the image lacks."""
     layers = (start.facts.directive("enable overlay", "yes"), start.facts.directive("enable underlay", "yes"))
     return start.user.options.has("writable") or layers == ("no", "no")

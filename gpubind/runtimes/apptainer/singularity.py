@@ -19,131 +19,133 @@ from gpubind.model.layouts import STARTER_PREFIXES
 from gpubind.planner import placement
 from gpubind.planner.placement import Layout
 from gpubind.runtimes.apptainer import binds, environment, options
-from gpubind.runtimes.apptainer.binds import bind_word, mount_word, named_binds, needs_mount
-from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word
-from gpubind.runtimes.apptainer.exports import changes_for, lines_of, without_gpu_switches, without_variables
-from gpubind.runtimes.apptainer.options import dev_of, is_fixed, is_since, specified, stays_outside
+from gpubind.runtimes.apptainer.binds import bind_value, mount_value, named_binds, needs_mount
+from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_value
+from gpubind.runtimes.apptainer.exports import changes_for, render_shell_lines, without_gpu_switches, without_variables
+from gpubind.runtimes.apptainer.options import dev_kind, has_fixed_mount_points, is_kept_out, is_since, user_value
 from gpubind.runtimes.cmdline.programs import PROGRAMS
-from gpubind.runtimes.cmdline.reader import Line, Options
+from gpubind.runtimes.cmdline.reader import ParsedCommandLine, UserOptionValues
 from gpubind.runtimes.edits import (
     Bind,
     RuntimeArguments,
-    edits_of,
     is_utf8,
-    shared_dev,
-    unsayable_path,
+    make_edits,
+    shared_dev_findings,
+    unsupported_path,
     vendor_of,
 )
 from gpubind.runtimes.lost_choice import choice_of_others, choice_outside
 from gpubind.runtimes.runtime import (
     NO_STAGE,
-    Call,
     Command,
-    Limits,
-    Prepared,
+    PreparedStart,
     Runtime,
+    RuntimeLimits,
     Stage,
     Start,
-    one_line,
-    version_in,
+    StartCall,
+    format_arguments,
+    parse_version,
 )
 
-LAYOUT = placement.SINGULARITY
+LAYOUT = placement.SINGULARITY_LAYOUT
 LIBDIR = LAYOUT.libdir
 
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
 
-NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
+NO_MOUNT_POINT_REASON = (
+    "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
+)
 
 
 class Apptainer(Runtime):
     name = "apptainer"
     title = "Apptainer"
-    images = ("directory", "sif", "squashfs", "file", "layout", "archive", "registry", "source")
-    fetches = True
-    asks_version = True
+    image_forms = ("directory", "sif", "squashfs", "file", "layout", "archive", "registry", "source")
+    can_pull = True
+    needs_version = True
     gpu_flags = MappingProxyType({"nvidia": "--nv", "amd": "--rocm"})
     parse_site = staticmethod(options.parse_site)
     read_env_file = staticmethod(options.read_env_file)
-    overrides = staticmethod(options.overrides)
-    library_path = staticmethod(options.library_path)
+    hides_caller_variable = staticmethod(options.overrides)
+    site_library_path = staticmethod(options.library_path)
     wants_compat32 = staticmethod(options.wants_compat32)
-    generated = staticmethod(environment.generated)
-    own_mounts = staticmethod(binds.own_mounts)
+    generated_files = staticmethod(environment.generated)
+    base_mounts = staticmethod(binds.own_mounts)
 
     def __init__(self) -> None:
         helpers = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
         message = "it will say `Failed to create user namespace`"
-        self.limits = Limits(message, helpers, moves=True)
-        self.site = f"/etc/{self.name}/{self.name}.conf"
+        self.limits = RuntimeLimits(message, helpers, module_may_split=True)
+        self.site_config_path = f"/etc/{self.name}/{self.name}.conf"
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`apptainer version 1.4.5` -> `APPTAINER`, (1, 4, 5); `singularity-ce version 4.1.0` -> `SINGULARITY`."""
-        return APPTAINER if "apptainer" in text else SINGULARITY, version_in(text)
+        return APPTAINER if "apptainer" in text else SINGULARITY, parse_version(text)
 
-    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        return options.options_of(self.name, self.line_of(arguments), environ)
+    def user_option_values(self, arguments: Sequence[str], environ: Mapping[str, str]) -> UserOptionValues:
+        return options.options_of(self.name, self.parse_user_options(arguments), environ)
 
-    def line_of(self, arguments: Sequence[str]) -> Line:
+    def parse_user_options(self, arguments: Sequence[str]) -> ParsedCommandLine:
         return PROGRAMS[self.name].read(arguments, "apptainer instance")
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        return LAYOUT._replace(isolated=dev_of(start) == "minimal")
+        return LAYOUT._replace(isolated=dev_kind(start) == "minimal")
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options that bring *plan* into a container.
 
         Device binds only where /dev will be minimal: a node that is bound over the whole /dev cannot be opened (nodev).
         An optional file is left out if its place is not there and cannot be made, or lies in what the user or the site
         binds. Errors: `RuntimeLimitError` for a path or a value that no option can say.
         """
-        edits = edits_of(plan, stage.files, _own_binds(start), lambda mount, source: _obstacle(mount, start))
+        edits = make_edits(plan, stage.files, _own_binds(start), lambda mount, source: _obstacle(mount, start))
         scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in stage.files]
         files = (*edits.binds, *(Bind(stage.files[script], script, True) for script in scripts))
-        nodes = edits.nodes if dev_of(start) == "minimal" else ()
+        nodes = edits.devices if dev_kind(start) == "minimal" else ()
         devices = (Bind(node.source, node.target, False) for node in nodes)
-        planned = tuple(_sayable(bind, start) for bind in (*files, *devices))
+        planned = tuple(_require_supported_path(bind, start) for bind in (*files, *devices))
         env, env_findings = environment.environment(plan, start, stage)
         line = list(NO_GPU_FLAGS)
         if start.user.options.has("compat32") and is_since(start, (1, 6)):
             line.append("--compat32=false")  # it is served here, and without --nv the program warns of it
-        plain = [bind_word(bind) for bind in planned if not needs_mount(bind)]
+        plain = [bind_value(bind) for bind in planned if not needs_mount(bind)]
         if plain:
             line += ["--bind", ",".join(plain)]
         for bind in planned:
             if needs_mount(bind):
-                line += ["--mount", mount_word(bind)]
+                line += ["--mount", mount_value(bind)]
         for name, value in env:
-            line += ["--env", env_word(name, value)]
+            line += ["--env", env_value(name, value)]
         return RuntimeArguments(
             options=tuple(line),
             binds=planned,
             env=env,
             decisions=edits.decisions,
             findings=(*_start_findings(plan, start), *env_findings, *edits.findings),
-            unset=tuple(v.name for v in edits.env if v.op == "unset" and specified(start, v.name) is None),
+            unset=tuple(v.name for v in edits.env if v.op == "unset" and user_value(start, v.name) is None),
         )
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line: the user's own options first, so that ours are not taken back by accident."""
         argv = (call.program, call.action, *start.user.arguments, *words.options, call.image, *call.argv)
         return Command(argv, without_variables(without_gpu_switches(start.caller.environ), words.unset))
 
-    def environ_of(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    def render_environ(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return *environ* without the values that the lines for a shell read themselves, when they are evaluated."""
         if form == self.name:
             return environ
         return without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
 
-    def findings_of(self, form: str, prepared: Prepared) -> Iterator[Finding]:
+    def format_findings(self, form: str, prepared: PreparedStart) -> Iterator[Finding]:
         if form != self.name:
-            yield from environment.replaced_by_users(prepared.plan, prepared.start)
+            yield from environment.user_override_findings(prepared.plan, prepared.start)
 
-    def render(self, form: str, prepared: Prepared, *, quoted: bool = False) -> str:
+    def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
         if form == self.name:
-            return one_line(prepared.words, self.name, quoted=quoted, exports=f"{self.name}-env")
-        return lines_of(changes_for(prepared))
+            return format_arguments(prepared.arguments, self.name, quoted=quoted, exports=f"{self.name}-env")
+        return render_shell_lines(changes_for(prepared))
 
 
 class Singularity(Apptainer):
@@ -151,7 +153,7 @@ class Singularity(Apptainer):
     title = "SingularityCE"
 
 
-def _sayable(bind: Bind, start: Start) -> Bind:
+def _require_supported_path(bind: Bind, start: Start) -> Bind:
     """Return *bind*. Errors: `RuntimeLimitError` (code `unsayable-path`) if no argument of the program can say it."""
     why = None
     if not is_utf8(bind.source + bind.target):
@@ -161,7 +163,7 @@ def _sayable(bind: Bind, start: Start) -> Bind:
     elif start.runtime.name == "apptainer" and ":" in bind.source and bind.target.startswith(f"{LIBDIR}/"):
         why = "Apptainer splits the source of a library at a colon, even one that --mount protects"
     if why is not None:
-        raise unsayable_path(bind.source, why)
+        raise unsupported_path(bind.source, why)
     return bind
 
 
@@ -183,21 +185,21 @@ def _obstacle(mount: Mount, start: Start) -> Optional[str]:
 
     Empty for what is in /dev, where the container has the host's.
     """
-    if mount.target.startswith("/dev/") and dev_of(start) == "whole":
+    if mount.target.startswith("/dev/") and dev_kind(start) == "whole":
         return ""  # it has the host's
     if mount.target.startswith(f"{LIBDIR}/"):
         # The program adds another directory, and needs a place for it.
         lacks = start.tree is not None and not start.tree.has(LIBDIR)
     else:
         lacks = not mount.required and (start.tree is None or not start.tree.has(mount.target))
-    return NO_PLACE if lacks and is_fixed(start) else None
+    return NO_MOUNT_POINT_REASON if lacks and has_fixed_mount_points(start) else None
 
 
 def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
     """Yield what the site or the user's options mean for the plan's nodes and binds."""
-    dev = dev_of(start)
+    dev = dev_kind(start)
     if dev == "whole":
-        yield from shared_dev(plan)
+        yield from shared_dev_findings(plan)
     if plan.devices and dev == "none":
         yield finding("no-dev", subject="/dev", vendor=vendor_of(plan))
     if plan.mounts and plan.image is None:
@@ -210,7 +212,7 @@ def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
     else:
         options = start.user.options
         yield from choice_outside(
-            plan, environ, lambda name: stays_outside(options, name) and specified(start, name) is None
+            plan, environ, lambda name: is_kept_out(options, name) and user_value(start, name) is None
         )
 
 

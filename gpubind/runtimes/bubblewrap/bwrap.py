@@ -16,17 +16,26 @@ from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, FileKind, Missing, Plan
 from gpubind.runtimes.bubblewrap import root
 from gpubind.runtimes.bubblewrap.environment import environment
-from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
-from gpubind.runtimes.edits import RuntimeArguments, edits_of, same_place
-from gpubind.runtimes.environment import own_variables
-from gpubind.runtimes.runtime import NO_STAGE, NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Stage, Start
+from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, read_options
+from gpubind.runtimes.edits import RuntimeArguments, binds_at_same_path, make_edits
+from gpubind.runtimes.environment import base_variables
+from gpubind.runtimes.runtime import (
+    NO_STAGE,
+    UNBOUND_WORKING_DIRECTORIES,
+    Command,
+    Runtime,
+    RuntimeLimits,
+    Stage,
+    Start,
+    StartCall,
+)
 
-NETWORK = ("/etc/resolv.conf", "/etc/hosts")
+NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts")
 """Bound whatever the image has there: without them a name such as `localhost` has no address."""
-FILES = (*NETWORK, "/etc/localtime", "/etc/passwd", "/etc/group")
-SHARED = ("/dev/shm", "/dev/mqueue")
+HOST_FILES = (*NETWORK_FILES, "/etc/localtime", "/etc/passwd", "/etc/group")
+SHARED_DIRECTORIES = ("/dev/shm", "/dev/mqueue")
 """What processes in separate containers share: NCCL, UCX and MPI use /dev/shm."""
-NODES = (
+HOST_NODES = (
     "/dev/infiniband",
     "/dev/gdrdrv",
     "/dev/nvidia-fs*",
@@ -38,30 +47,30 @@ NODES = (
     "/dev/xpmem",
 )
 """The nodes of the host's /dev, other than GPUs, for programs that use several GPUs or nodes."""
-VIRTUAL = ("/sys", "/proc", "/dev")
+VIRTUAL_DIRECTORIES = ("/sys", "/proc", "/dev")
 
 
 class Bubblewrap(Runtime):
     name = "bwrap"
     title = "bubblewrap"
-    images = ("directory",)
+    image_forms = ("directory",)
     image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
-    limits = Limits(
-        no_namespace="it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
-        "allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
+    limits = RuntimeLimits(
+        no_namespace_message="it will say `bwrap: No permissions to create new namespace, likely because the kernel "
+        "does not allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
         helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
         hides_missing_command=True,
     )
-    nodes = NODES
-    files = FILES
-    reads_line = True
-    in_line = staticmethod(root.in_line)
+    extra_nodes = HOST_NODES
+    extra_files = HOST_FILES
+    inserts_into_line = True
+    arguments_in_line = staticmethod(root.in_line)
 
-    def overrides(self, start: Start, name: str) -> bool:
+    def hides_caller_variable(self, start: Start, name: str) -> bool:
         given = read_options(start.user.arguments)
-        return given.cleared or name in dict(given.env)
+        return given.clears_env or name in dict(given.env)
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the options that make a container of *image* with *plan* in it, and the shell for its environment.
 
         The user's own options are among them, after ours: `bwrap WORDS COMMAND`.
@@ -69,14 +78,14 @@ class Bubblewrap(Runtime):
         image, given = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
-        edits = edits_of(plan, stage.files, given.binds, lambda mount, _: root.rebuild_obstacle(mount, image))
+        edits = make_edits(plan, stage.files, given.binds, lambda mount, _: root.rebuild_obstacle(mount, image))
         homes = _user_directories(plan, start)
         files = _files(start, image)
-        places = [root.place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
-        places += [root.place_to_rebuild(image, path, through_links=False) for path in files]
+        places = [root.directory_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
+        places += [root.directory_to_rebuild(image, path, through_links=False) for path in files]
         rebuilt = sorted({"/", *(place for place in places if place is not None)})
-        separate = {*root.MADE_BY_BWRAP, *files}
-        options = [word for place in rebuilt for word in root.rebuilt_words(image, place, without=separate)]
+        separate = {*root.BWRAP_MOUNTS, *files}
+        options = [word for place in rebuilt for word in root.rebuild_args(image, place, without=separate)]
         options += ["--proc", "/proc", "--dev", "/dev"]
         for option, path in _of_host(start, image):
             options += [option, path, path]
@@ -86,7 +95,7 @@ class Bubblewrap(Runtime):
             options += ["--chdir", start.caller.working_directory]
         for bind in edits.binds:
             options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
-        for node in edits.nodes:
+        for node in edits.devices:
             options += ["--dev-bind", node.source, node.target]
         more, prefix, env = environment(edits.env, start.caller.environ, given, image)
         options += [*start.user.arguments, *more]  # a mount point of the user's may have to be made
@@ -94,25 +103,25 @@ class Bubblewrap(Runtime):
             options += ["--remount-ro", place]
         return RuntimeArguments((*options, "--", *prefix), edits.binds, env, edits.decisions, edits.findings)
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # bubblewrap stays as the parent of the container; without the first word a signal would end only it.
         return Command(
             (call.program, "--die-with-parent", *words.options, *start.in_directory(call)), start.caller.environ
         )
 
-    def own_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
+    def base_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
         image, given = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
         homes = _user_directories(plan, start)
         paths = [*(path for _, path in _of_host(start, image)), *homes]
-        binds = (*same_place(paths), *given.binds)
-        env = own_variables(plan.env, dict(given.env), {} if given.cleared else start.caller.environ)
-        return OwnMounts(binds, env, _directory(plan, start, image, given), given.unseen)
+        binds = (*binds_at_same_path(paths), *given.binds)
+        env = base_variables(plan.env, dict(given.env), {} if given.clears_env else start.caller.environ)
+        return OwnMounts(binds, env, _directory(plan, start, image, given), given.unreadable_options)
 
 
-def _directory(plan: Plan, start: Start, image: Tree, given: BubblewrapOptions) -> Optional[ContainerPath]:
+def _directory(plan: Plan, start: Start, image: Tree, given: UserBwrapOptions) -> Optional[ContainerPath]:
     """Return where the program starts: in the caller's directory, else in the home, else in the root."""
     if given.working_directory is not None:
         return given.working_directory
@@ -129,18 +138,18 @@ def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
     found = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
     if _has(image, "/var/tmp", "dir"):
         found.append(("--bind-try", "/var/tmp"))
-    found += [("--bind-try", path) for path in SHARED]
+    found += [("--bind-try", path) for path in SHARED_DIRECTORIES]
     found += [("--dev-bind", path) for path in start.facts.nodes]
     return [*found, *(("--ro-bind-try", path) for path in _files(start, image))]
 
 
 def _files(start: Start, image: Tree) -> list[str]:
-    """Return those of the host's `FILES` that a container of *image* has.
+    """Return those of the host's `HOST_FILES` that a container of *image* has.
 
     Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on
     one. A very large /etc is rebuilt only for files of the network.
     """
-    made: tuple[str, ...] = FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else NETWORK
+    made: tuple[str, ...] = HOST_FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else NETWORK_FILES
     if isinstance(image.readlink("/etc"), str):
         made = ()
     return [path for path in start.facts.files if path in made or _has(image, path, "file")]
@@ -155,10 +164,14 @@ def _user_directories(plan: Plan, start: Start) -> list[str]:
     """Return the caller's home and working directory, which are writable at their own paths, as with Apptainer."""
     paths: list[str] = []
     for path in (start.caller.environ.get("HOME", ""), start.caller.working_directory or ""):
-        outside = path.startswith("/") and path not in NOT_A_WORKING_DIRECTORY and "\0" not in path
+        outside = path.startswith("/") and path not in UNBOUND_WORKING_DIRECTORIES and "\0" not in path
         if any(_inside(mount.target, [path]) for mount in plan.mounts):
             continue  # it would hide the mount points that the plan needs
-        if outside and path in start.caller.directories and not _inside(path, [*VIRTUAL, "/tmp", "/var/tmp", *paths]):
+        if (
+            outside
+            and path in start.caller.directories
+            and not _inside(path, [*VIRTUAL_DIRECTORIES, "/tmp", "/var/tmp", *paths])
+        ):
             paths.append(path)
     return paths
 

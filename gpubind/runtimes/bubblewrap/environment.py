@@ -15,27 +15,29 @@ from collections.abc import Mapping
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT, SEARCH_PATHS, read_environment
+from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT_DIRECTORY, SEARCH_PATHS, read_environment
 from gpubind.model import EnvVar, Missing
-from gpubind.runtimes.bubblewrap.options import BubblewrapOptions
-from gpubind.runtimes.environment import Values, compose, known, search_path
+from gpubind.runtimes.bubblewrap.options import UserBwrapOptions
+from gpubind.runtimes.environment import BaseEnvironment, compose, search_path, set_variables
 
 SHELLS = (("/bin/bash", "-p", "-c"), ("/bin/sh", "-c"))
 """bash first: Apptainer reads the scripts as bash would. With -p it reads no file of the caller's (BASH_ENV)."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PASSED = re.compile(r"(?!PATH$|LD_LIBRARY_PATH$|(?:APPTAINER|SINGULARITY)(?:ENV)?_)[A-Za-z_][A-Za-z0-9_]*")
+_PASSED_VARIABLE = re.compile(r"(?!PATH$|LD_LIBRARY_PATH$|(?:APPTAINER|SINGULARITY)(?:ENV)?_)[A-Za-z_][A-Za-z0-9_]*")
 """Variables of the caller's that come into a container. Exported functions of bash do not."""
-_LEFT_ALONE = re.compile(r"HOME|PWD|_|OPTIND|U?GID|E?UID|PPID|SHLVL|IFS|BASHOPTS|SHELLOPTS|BASH_VERSINFO|__gpubind.*")
+_READ_ONLY_VARIABLE = re.compile(
+    r"HOME|PWD|_|OPTIND|U?GID|E?UID|PPID|SHLVL|IFS|BASHOPTS|SHELLOPTS|BASH_VERSINFO|__gpubind.*"
+)
 """Those that the scripts may see, and those that a shell does not let go."""
 
-_HIDE = """for __gpubind in {names}
+_HIDE_SCRIPT = """for __gpubind in {names}
 do
 eval "test -z \\"\\${{$__gpubind+.}}\\" || __gpubind_$__gpubind=\\$$__gpubind"
 unset "$__gpubind"
 done
 """
-_READ = """unset PATH LD_LIBRARY_PATH
+_READ_SCRIPT = """unset PATH LD_LIBRARY_PATH
 for __gpubind in {directory}/*.sh
 do
 test -f "$__gpubind" || continue
@@ -57,7 +59,7 @@ done
 set +aefu
 unset IFS
 """
-_RESTORE = """for __gpubind in {names}
+_RESTORE_SCRIPT = """for __gpubind in {names}
 do
 if eval "test -z \\"\\${{__gpubind_$__gpubind+.}}\\""
 then :
@@ -86,7 +88,7 @@ _AFTER_OTHERS = {
     "append": 'export {name}="${{{name}:+${name}:}}"{value}\n',
     "default": 'test -n "${{{name}:-}}" || export {name}={value}\n',
 }
-_BECOME = """unset __gpubind
+_EXEC_SCRIPT = """unset __gpubind
 case $1 in
 -*) exec -- "$@";;
 esac
@@ -94,37 +96,41 @@ exec "$@\""""
 
 
 def environment(
-    operations: tuple[EnvVar, ...], environ: Mapping[str, str], given: BubblewrapOptions, image: Tree
+    operations: tuple[EnvVar, ...], environ: Mapping[str, str], given: UserBwrapOptions, image: Tree
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Return the environment of a container of *image*: of *environ*, *operations* and the user's own options.
 
     These are words after the user's own; words before the command, a shell with its script or none; and what is set
     for certain, whatever the image's scripts say.
     """
-    callers = {} if given.cleared else {name: value for name, value in environ.items() if _PASSED.fullmatch(name)}
-    dropped = ["LD_LIBRARY_PATH", *(name for name in sorted(environ) if not _PASSED.fullmatch(name))]
+    callers = (
+        {} if given.clears_env else {name: value for name, value in environ.items() if _PASSED_VARIABLE.fullmatch(name)}
+    )
+    dropped = ["LD_LIBRARY_PATH", *(name for name in sorted(environ) if not _PASSED_VARIABLE.fullmatch(name))]
     users = dict(given.env)
     options = [word for name in dict.fromkeys(dropped) if name not in users for word in ("--unsetenv", name)]
     shell = _shell(image)
     if shell is None:
         images = _known(image)
-        values = Values(users, images={**callers, **images})
+        values = BaseEnvironment(users, images={**callers, **images})
         final: dict[str, Optional[str]] = {**images, **users, **compose(operations, values)}
         for name in SEARCH_PATHS:
             if users.get(name, "") is not None:
                 final[name] = search_path(name, operations, values) or None
         for name, value in sorted(final.items()):
             options += ["--unsetenv", name] if value is None else ["--setenv", name, value]
-        return tuple(options), (), tuple(sorted(known(final)))
+        return tuple(options), (), tuple(sorted(set_variables(final)))
     if "LD_LIBRARY_PATH" in users:
         options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the shell itself has no use for it
     names = [
-        n for n in dict.fromkeys((*sorted(callers), *users)) if _NAME.fullmatch(n) and not _LEFT_ALONE.fullmatch(n)
+        n
+        for n in dict.fromkeys((*sorted(callers), *users))
+        if _NAME.fullmatch(n) and not _READ_ONLY_VARIABLE.fullmatch(n)
     ]
     hidden = [name for name in names if name not in SEARCH_PATHS]
     surely = _after_scripts(operations, users)
     script = _script(operations, users, hidden, surely)
-    return tuple(options), (*shell, script, shell[0]), tuple(sorted(known(surely)))
+    return tuple(options), (*shell, script, shell[0]), tuple(sorted(set_variables(surely)))
 
 
 def _script(
@@ -136,11 +142,13 @@ def _script(
     """Return the script that reads the image's own without the caller's *names*, and then sets the rest."""
     words = " ".join(names)
     directories = DEFAULT_PATH.replace(":", " ")
-    parts = [_HIDE.format(names=words)] if names else []
+    parts = [_HIDE_SCRIPT.format(names=words)] if names else []
     parts.append(
-        _READ.format(directory=ENVIRONMENT, path=DEFAULT_PATH, docker="|".join(DOCKER_FILES), directories=directories)
+        _READ_SCRIPT.format(
+            directory=ENVIRONMENT_DIRECTORY, path=DEFAULT_PATH, docker="|".join(DOCKER_FILES), directories=directories
+        )
     )
-    parts += [_RESTORE.format(names=words)] if names else []
+    parts += [_RESTORE_SCRIPT.format(names=words)] if names else []
     if "PATH" not in surely:
         before = "".join(f"{part}:" for part in _values(operations, "PATH", "prepend"))
         after = "".join(f":{part}" for part in _values(operations, "PATH", "append"))
@@ -156,7 +164,7 @@ def _script(
     for name, value in sorted(surely.items()):
         if _NAME.fullmatch(name):
             parts.append(f"unset {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n")
-    return "".join((*parts, _BECOME))
+    return "".join((*parts, _EXEC_SCRIPT))
 
 
 def _after_scripts(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
@@ -168,7 +176,7 @@ def _after_scripts(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[
         if users.get(name, "") is None:
             values[name] = None
     if users.get("PATH") is not None:
-        values["PATH"] = search_path("PATH", operations, Values(users))
+        values["PATH"] = search_path("PATH", operations, BaseEnvironment(users))
     return values
 
 
@@ -178,7 +186,7 @@ def _values(operations: tuple[EnvVar, ...], name: str, *ops: str) -> tuple[str, 
 
 def _shell(image: Tree) -> Optional[tuple[str, ...]]:
     """Return a shell that can read the image's environment files, with its options; None if either is missing."""
-    if isinstance(image.list(ENVIRONMENT), Missing):
+    if isinstance(image.list(ENVIRONMENT_DIRECTORY), Missing):
         return None
     for shell in SHELLS:
         found = image.stat(shell[0])

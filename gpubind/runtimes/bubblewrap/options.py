@@ -13,28 +13,28 @@ from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, PROGRAMS
 
-_UNSEEN = (
+_UNREADABLE_OPTIONS = (
     *("args", "bind-data", "bind-fd", "file", "overlay", "overlay-src", "ro-bind-data", "ro-bind-fd"),
     *("ro-overlay", "symlink", "tmp-overlay", "tmpfs"),
 )
 """Options that change the container's files in ways that paths do not tell."""
 
 
-class BubblewrapOptions(NamedTuple):
+class UserBwrapOptions(NamedTuple):
     """The mounts and variables of a user's options for bubblewrap."""
 
     binds: tuple[UserBind, ...] = ()
     """In their order."""
     env: tuple[tuple[str, Optional[str]], ...] = ()
     """Each variable that they set or, with None, take away; as the last word on it says."""
-    cleared: bool = False
+    clears_env: bool = False
     """Whether they take all variables of the caller away."""
     working_directory: Optional[ContainerPath] = None
-    unseen: tuple[str, ...] = ()
+    unreadable_options: tuple[str, ...] = ()
     """Options that bring what cannot be looked at, each with its words."""
 
 
-def read_options(words: Sequence[str]) -> BubblewrapOptions:
+def read_options(words: Sequence[str]) -> UserBwrapOptions:
     """Return what *words* mean to bubblewrap. Never raises: bubblewrap itself says what is wrong with them."""
     binds: list[UserBind] = []
     env: dict[str, Optional[str]] = {}
@@ -52,6 +52,6 @@ def read_options(words: Sequence[str]) -> BubblewrapOptions:
             env, cleared = {}, True
         elif name == "chdir":
             directory = ContainerPath(rest[0])
-        elif name in _UNSEEN:
+        elif name in _UNREADABLE_OPTIONS:
             unseen.append(" ".join((option, *rest)))
-    return BubblewrapOptions(tuple(binds), tuple(env.items()), cleared, directory, tuple(unseen))
+    return UserBwrapOptions(tuple(binds), tuple(env.items()), cleared, directory, tuple(unseen))

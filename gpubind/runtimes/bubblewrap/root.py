@@ -17,20 +17,20 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.model import EnvVar, Missing, Mount, Plan
-from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
+from gpubind.runtimes.bubblewrap.options import UserBwrapOptions, read_options
 from gpubind.runtimes.cmdline.programs import BWRAP_BINDS, PROGRAMS
-from gpubind.runtimes.edits import RuntimeArguments, edits_of
-from gpubind.runtimes.environment import Values, compose, known
+from gpubind.runtimes.edits import RuntimeArguments, make_edits
+from gpubind.runtimes.environment import BaseEnvironment, compose, set_variables
 from gpubind.runtimes.runtime import NO_STAGE, Stage, Start
 
 REBUILD_LIMIT = 150
 """Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
-MADE_BY_BWRAP = ("/proc", "/dev", "/sys", "/tmp")
-_FRESH = ("dev", "tmpfs", "proc", "mqueue", "dir")
+BWRAP_MOUNTS = ("/proc", "/dev", "/sys", "/tmp")
+_NEW_DIRECTORY_OPTIONS = ("dev", "tmpfs", "proc", "mqueue", "dir")
 """Options that make something new at a path: places can be made in it."""
 
 
-def place_to_rebuild(image: Tree, target: str, *, through_links: bool = True) -> Optional[str]:
+def directory_to_rebuild(image: Tree, target: str, *, through_links: bool = True) -> Optional[str]:
     """Return the deepest directory of *image* that exists above *target*, resolved; None if *target* itself exists.
 
     With *through_links* a link at *target* exists if what it leads to does; else none exists.
@@ -48,14 +48,14 @@ def place_to_rebuild(image: Tree, target: str, *, through_links: bool = True) ->
 
 def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[str]:
     """Return why an optional file has no place: too large a directory of *image* would have to be rebuilt."""
-    place = place_to_rebuild(image, mount.target)
+    place = directory_to_rebuild(image, mount.target)
     if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
         return None
     return f"{place} of the image lacks it, and has too many entries to be rebuilt"
 
 
-def rebuilt_words(
-    image: Tree, directory: str, bind: str = "--ro-bind", without: Collection[str] = MADE_BY_BWRAP
+def rebuild_args(
+    image: Tree, directory: str, bind: str = "--ro-bind", without: Collection[str] = BWRAP_MOUNTS
 ) -> list[str]:
     """Return *directory* as a tmpfs that holds everything the image has there. The root is one already.
 
@@ -84,60 +84,60 @@ def in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArgumen
     image = start.tree
     options = PROGRAMS["bwrap"].read(start.user.arguments).options
     given = read_options(start.user.arguments)
-    roots = [i for i, one in enumerate(options) if one.name in BWRAP_BINDS and one.words[2:3] == ("/",)]
+    roots = [i for i, one in enumerate(options) if one.name in BWRAP_BINDS and one.args[2:3] == ("/",)]
     at = roots[-1] if roots else None
     # Without a /dev of the container no node has a place.
-    makes_dev = any(one.words[-1] == "/dev" for one in options if one.name in (*_FRESH, *BWRAP_BINDS))
-    if any(option.name == "ro-overlay" and option.words[-1] == "/" for option in options):
+    makes_dev = any(one.args[-1] == "/dev" for one in options if one.name in (*_NEW_DIRECTORY_OPTIONS, *BWRAP_BINDS))
+    if any(option.name == "ro-overlay" and option.args[-1] == "/" for option in options):
         hint = "use --tmp-overlay / instead: nothing is written to the layers then, either"
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
     writable = at is None or not options[at].name.startswith("ro-")
     root = image if at is not None else None
-    edits = edits_of(plan, stage.files, given.binds, lambda mount, _: _obstacle(mount, image, writable=writable))
+    edits = make_edits(plan, stage.files, given.binds, lambda mount, _: _obstacle(mount, image, writable=writable))
     words: list[str] = []
     targets = [bind.target for bind in edits.binds]
-    places = {"/", *(place_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()
+    places = {"/", *(directory_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()
     ours = [
         *(() if makes_dev else ("--dev", "/dev")),
         *(word for b in edits.binds for word in ("--ro-bind" if b.read_only else "--bind", b.source, b.target)),
-        *(word for node in edits.nodes for word in ("--dev-bind", node.source, node.target)),
+        *(word for node in edits.devices for word in ("--dev-bind", node.source, node.target)),
     ]
     env = tuple(_environment(edits.env, start.caller.environ, given))
-    closed = next((i for i, option in enumerate(options) if option.words == ("--remount-ro", "/")), len(options))
+    closed = next((i for i, option in enumerate(options) if option.args == ("--remount-ro", "/")), len(options))
     for number, option in enumerate(options):
         if number == closed:
             words += ours
         if number == at and root is not None:
             kind = "--bind" if writable else "--ro-bind"
-            words += [word for place in sorted(places) for word in rebuilt_words(root, place, kind, ())]
+            words += [word for place in sorted(places) for word in rebuild_args(root, place, kind, ())]
         else:
-            words += option.words
+            words += option.args
     words += ours if closed == len(options) else []
     for name, value in env:
         words += ["--setenv", name, value] if value is not None else ["--unsetenv", name]
     if not writable:
         words += [word for place in sorted(places, reverse=True) for word in ("--remount-ro", place)]
-    return RuntimeArguments(tuple(words), edits.binds, known(dict(env)), edits.decisions, edits.findings)
+    return RuntimeArguments(tuple(words), edits.binds, set_variables(dict(env)), edits.decisions, edits.findings)
 
 
 def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optional[str]:
     """Return why no place for *mount* is made in the image's root, or in a root of the user's that is *writable*."""
     if image is None:
         return None
-    place = place_to_rebuild(image, mount.target)
+    place = directory_to_rebuild(image, mount.target)
     if writable and place not in (None, "/") and not mount.required:
         return f"{place} of the image lacks it, and what would be made there is made in your files"
     return rebuild_obstacle(mount, image)
 
 
 def _environment(
-    operations: Sequence[EnvVar], environ: Mapping[str, str], given: BubblewrapOptions
+    operations: Sequence[EnvVar], environ: Mapping[str, str], given: UserBwrapOptions
 ) -> Iterator[tuple[str, Optional[str]]]:
     """Yield the variables of the plan with their values: the user's --setenv comes first, then ours, then the caller's
     own.
     """
     users = dict(given.env)
-    callers = {} if given.cleared else {name: value for name, value in environ.items() if name not in users}
-    for name, value in compose(operations, Values(users, images=callers)).items():
-        if not (name == "PATH" and given.cleared and name not in users):  # else execvp(3) looks where it always does
+    callers = {} if given.clears_env else {name: value for name, value in environ.items() if name not in users}
+    for name, value in compose(operations, BaseEnvironment(users, images=callers)).items():
+        if not (name == "PATH" and given.clears_env and name not in users):  # else execvp(3) looks where it always does
             yield name, value

@@ -13,7 +13,15 @@ from typing import Literal, Optional, Union, get_args
 from gpubind.frozen import NamedTuple
 from gpubind.model.data import read_data
 from gpubind.runtimes.cmdline import reader
-from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Step, Trouble, read_options, table
+from gpubind.runtimes.cmdline.reader import (
+    OptionParser,
+    OptionTable,
+    ParsedArgument,
+    ParsedCommandLine,
+    ParseFailure,
+    parse_option_table,
+    parse_options,
+)
 
 Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
 """The words after the options: an image and a command; an image and an instance's name; a container's name, with the
@@ -34,7 +42,7 @@ _SECTION = re.compile(r"^\[(.*)\]\n((?:  .*\n)*)", re.MULTILINE)
 
 def options_of(*names: str) -> OptionTable:
     """Return the options of programs and subcommands *names*; none for one that has no table."""
-    return table(*(_texts().get(name, "") for name in names))
+    return parse_option_table(*(_texts().get(name, "") for name in names))
 
 
 @cache
@@ -45,12 +53,12 @@ def _texts() -> dict[str, str]:
     return texts
 
 
-class StartCommand(NamedTuple):
+class StartSubcommand(NamedTuple):
     """A subcommand that starts something in a container."""
 
     options: str
     """The name of its table."""
-    shape: Shape = "image"
+    operands: Shape = "image"
     needs_command: bool = False
     """Whether the program refuses a line that ends with the image."""
     actions: tuple[Action, ...] = ()
@@ -62,28 +70,28 @@ class StartCommand(NamedTuple):
         return options_of(self.options)
 
 
-class Program(NamedTuple):
+class RuntimeProgram(NamedTuple):
     """A runtime's command line."""
 
     options: str
     """The name of the table of its options before the subcommand; empty without."""
     family: Literal["singularity", "docker", "nerdctl", "podman", "ch-run", ""]
     """The program whose options for GPUs it has; empty if it has none."""
-    reader: Reader
-    subcommands: Mapping[tuple[str, ...], StartCommand]
+    reader: OptionParser
+    subcommands: Mapping[tuple[str, ...], StartSubcommand]
     """Those that start a container, by their words; `()` for a program without subcommands."""
-    starts_host: bool = False
+    defaults_to_host_root: bool = False
     """Whether it starts a command in this machine's own root where no option names another."""
     option_files: tuple[str, ...] = ()
     """Options that read further options from a file."""
 
     @property
-    def known(self) -> OptionTable:
+    def option_table(self) -> OptionTable:
         """Return its own options, before the subcommand."""
         return options_of(self.options)
 
     @property
-    def asks_by_flag(self) -> bool:
+    def requests_gpus_by_flag(self) -> bool:
         """Return whether a start asks for GPUs only by a flag; starting any other program asks for them."""
         return self.family not in ("", "ch-run")
 
@@ -93,11 +101,11 @@ class Program(NamedTuple):
         words = {words[-1] for words in self.subcommands if words} | (COMPOSED if self.family in ENGINES else set())
         return () if () in self.subcommands else tuple(sorted(words))
 
-    def start(self, action: str = "shell") -> StartCommand:
+    def start(self, action: str = "shell") -> StartSubcommand:
         """Return the subcommand that starts a container for *action*."""
         return next(one for one in self.subcommands.values() if action in one.actions)
 
-    def read(self, arguments: Sequence[str], *more: str) -> Line:
+    def read(self, arguments: Sequence[str], *more: str) -> ParsedCommandLine:
         """Return the options in *arguments*, the user's own for a start; *more* are tables of options.
 
         The beginning of a name is that of an option of the start before it is one of *more*. A word that cannot be read
@@ -105,57 +113,57 @@ class Program(NamedTuple):
         """
         start = self.start()
 
-        def next_word(trouble: Trouble) -> Optional[int]:
-            return None if trouble.kind == "no-value" else trouble.at + 1
+        def next_word(trouble: ParseFailure) -> Optional[int]:
+            return None if trouble.kind == "no-value" else trouble.position + 1
 
-        def step(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+        def step(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
             found = self.reader.step(start.known, argv, at)
-            return found if isinstance(found, Step) or not more else self.reader.step(known, argv, at)
+            return found if isinstance(found, ParsedArgument) or not more else self.reader.step(known, argv, at)
 
-        return read_options(
+        return parse_options(
             self.reader._replace(step=step), options_of(start.options, *more), arguments, skip=next_word
         )
 
 
-def _engine(name: Literal["docker", "nerdctl", "podman"]) -> Program:
-    run, joined = StartCommand(f"{name} run", actions=EVERY), StartCommand(f"{name} exec", "joined")
+def _engine(name: Literal["docker", "nerdctl", "podman"]) -> RuntimeProgram:
+    run, joined = StartSubcommand(f"{name} run", actions=EVERY), StartSubcommand(f"{name} exec", "joined")
     starts = {(*group, one): run for group in ((), ("container",)) for one in ("run", "create")}
-    return Program(name, name, reader.PFLAG, {**starts, ("exec",): joined, ("container", "exec"): joined})
+    return RuntimeProgram(name, name, reader.PFLAG, {**starts, ("exec",): joined, ("container", "exec"): joined})
 
 
-def _bundles(name: str, reads: Reader) -> Program:
-    starts: dict[tuple[str, ...], StartCommand] = {
-        ("run",): StartCommand(f"{name} run", "bundle", actions=EVERY),
-        ("create",): StartCommand(f"{name} create", "bundle"),
-        ("exec",): StartCommand(f"{name} exec", "joined"),
+def _bundles(name: str, reads: OptionParser) -> RuntimeProgram:
+    starts: dict[tuple[str, ...], StartSubcommand] = {
+        ("run",): StartSubcommand(f"{name} run", "bundle", actions=EVERY),
+        ("create",): StartSubcommand(f"{name} create", "bundle"),
+        ("exec",): StartSubcommand(f"{name} exec", "joined"),
     }
-    return Program(name, "", reads, starts)
+    return RuntimeProgram(name, "", reads, starts)
 
 
-_ACTION = StartCommand("apptainer exec")
-_INSTANCE = StartCommand("apptainer instance", "instance")
-_SINGULARITY = Program(
+_EXEC = StartSubcommand("apptainer exec")
+_INSTANCE_START = StartSubcommand("apptainer instance", "instance")
+_SINGULARITY = RuntimeProgram(
     "apptainer",
     "singularity",
     reader.PFLAG,
     {
-        ("exec",): _ACTION._replace(needs_command=True, actions=("exec",)),
-        ("run",): _ACTION._replace(actions=("run",)),
-        ("shell",): StartCommand("apptainer shell", actions=("shell",)),
-        ("test",): _ACTION,
-        ("instance", "start"): _INSTANCE,
-        ("instance", "run"): _INSTANCE,
+        ("exec",): _EXEC._replace(needs_command=True, actions=("exec",)),
+        ("run",): _EXEC._replace(actions=("run",)),
+        ("shell",): StartSubcommand("apptainer shell", actions=("shell",)),
+        ("test",): _EXEC,
+        ("instance", "start"): _INSTANCE_START,
+        ("instance", "run"): _INSTANCE_START,
     },
 )
-COMPOSE = Program("compose", "docker", reader.PFLAG, {})
+COMPOSE = RuntimeProgram("compose", "docker", reader.PFLAG, {})
 """Its containers are in files."""
-BUILDAH = Program("buildah", "podman", reader.PFLAG, {})
+BUILDAH = RuntimeProgram("buildah", "podman", reader.PFLAG, {})
 """Its containers are those of builds."""
-_BWRAP = StartCommand("bwrap", "rootfs", needs_command=True, actions=EVERY)
-_CH_RUN = StartCommand("ch-run", needs_command=True, actions=EVERY)
-_NSPAWN = StartCommand("systemd-nspawn", "rootfs", actions=EVERY)
-_PROOT = StartCommand("proot", "rootfs", actions=EVERY)
-PROGRAMS: dict[str, Program] = {
+_BWRAP = StartSubcommand("bwrap", "rootfs", needs_command=True, actions=EVERY)
+_CH_RUN = StartSubcommand("ch-run", needs_command=True, actions=EVERY)
+_NSPAWN = StartSubcommand("systemd-nspawn", "rootfs", actions=EVERY)
+_PROOT = StartSubcommand("proot", "rootfs", actions=EVERY)
+PROGRAMS: dict[str, RuntimeProgram] = {
     "apptainer": _SINGULARITY,
     "singularity": _SINGULARITY,
     "docker": _engine("docker"),
@@ -165,26 +173,29 @@ PROGRAMS: dict[str, Program] = {
     "nvidia-docker": _engine("docker"),
     "nerdctl": _engine("nerdctl"),
     "podman": _engine("podman"),
-    "ch-run": Program("", "ch-run", reader.GETOPT_PERMUTING, {(): _CH_RUN}),
+    "ch-run": RuntimeProgram("", "ch-run", reader.GETOPT_PERMUTING, {(): _CH_RUN}),
     "crun": _bundles("crun", reader.GETOPT),
     "runc": _bundles("runc", reader.GO_FLAG),
-    "bwrap": Program("", "", reader.COUNTED, {(): _BWRAP}, option_files=("args",)),
-    "systemd-nspawn": Program("", "", reader.GETOPT, {(): _NSPAWN}),
-    "proot": Program("", "", reader.PROOT, {(): _PROOT}, starts_host=True),
-    "enroot": Program(
+    "bwrap": RuntimeProgram("", "", reader.FIXED_COUNT, {(): _BWRAP}, option_files=("args",)),
+    "systemd-nspawn": RuntimeProgram("", "", reader.GETOPT, {(): _NSPAWN}),
+    "proot": RuntimeProgram("", "", reader.PROOT, {(): _PROOT}, defaults_to_host_root=True),
+    "enroot": RuntimeProgram(
         "",
         "",
         reader.WHOLE,
-        {("start",): StartCommand("enroot start", actions=EVERY), ("exec",): StartCommand("enroot exec", "joined")},
+        {
+            ("start",): StartSubcommand("enroot start", actions=EVERY),
+            ("exec",): StartSubcommand("enroot exec", "joined"),
+        },
     ),
-    "udocker": Program("udocker", "", reader.UDOCKER, {("run",): StartCommand("udocker run", actions=EVERY)}),
+    "udocker": RuntimeProgram("udocker", "", reader.UDOCKER, {("run",): StartSubcommand("udocker run", actions=EVERY)}),
 }
 """By the name of the program."""
 
-PASTED = ("podman-hpc", "pyxis", "sarus", "shifter")
+PASTE_ONLY = ("podman-hpc", "pyxis", "sarus", "shifter")
 """Programs that gpubind does not start; docs/paste.md has their options for a plan."""
-OTHERS = {
-    **{name: f"docs/paste.md says what to paste for {name}" for name in PASTED},
+UNSUPPORTED_PROGRAMS = {
+    **{name: f"docs/paste.md says what to paste for {name}" for name in PASTE_ONLY},
     "kubectl": "use `gpubind plan --format kubernetes`",
     "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
 }

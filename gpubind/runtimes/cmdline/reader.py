@@ -4,9 +4,9 @@
 | --- | --- | --- |
 | `PFLAG` | spf13/pflag | apptainer, singularity, docker, podman |
 | `GETOPT`, `GETOPT_PERMUTING` | getopt_long(3) of glibc, and argp on top of it | crun, srun, env, ...; ch-run |
-| `NICE` | the same, with a number as an option | nice |
+| `GETOPT_NUMERIC` | the same, with a number as an option | nice |
 | `GO_FLAG` | urfave/cli 1.22 on Go's `flag` | runc |
-| `COUNTED` | none: each option has its number of words | bwrap |
+| `FIXED_COUNT` | none: each option has its number of words | bwrap |
 | `WHOLE` | none: each option whole; the value of a long one also after `=` | enroot |
 | `PROOT` | PRoot 5.1 `src/cli/cli.c` | proot |
 | `UDOCKER` | udocker 1.3 `cmdparser.py`: each option whole, its value after `=` or in the next word | udocker |
@@ -27,72 +27,72 @@ from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline.values import parse_bool
 
 TroubleKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]
-MAYBE = -1
+OPTIONAL_VALUE = -1
 _NUMBER = r"-[+-]?[0-9]+"
 _TOKEN = re.compile(r"(?P<names>[^/=?]*)(?:/(?P<letters>\?|[^=?]+))?(?:=(?P<count>[0-9])?|(?P<maybe>\?))?")
 
 
-class KnownOption(NamedTuple):
+class OptionSpec(NamedTuple):
     """An option of a program."""
 
     name: str
     """Without dashes; the letter of an option without a long name."""
-    takes: int
-    """How many words follow it; `MAYBE` for a value that only its own word can hold."""
+    argument_count: int
+    """How many words follow it; `OPTIONAL_VALUE` for a value that only its own word can hold."""
 
 
 class OptionTable(NamedTuple):
     """The options of a program."""
 
-    names: Mapping[str, KnownOption]
-    letters: Mapping[str, KnownOption]
+    names: Mapping[str, OptionSpec]
+    letters: Mapping[str, OptionSpec]
 
 
-class GivenOption(NamedTuple):
+class ParsedOption(NamedTuple):
     """An option that a command line gives."""
 
     name: str
     """The first name in the table."""
     value: str
     """Empty for an option without one, but Go's switches have `true`. Several words are joined by a blank."""
-    words: tuple[str, ...]
+    args: tuple[str, ...]
     """As written. Letters that share a word share these."""
-    at: int
+    position: int
     """The position of the first of them."""
 
 
-def argument(at: int) -> str:
+def argument_location(at: int) -> str:
     """Return the place of the word at position *at*, for a reader; the program is the first."""
     return f"argument {at + 1}"
 
 
-class Step(NamedTuple):
+class ParsedArgument(NamedTuple):
     """One option, or several letters in one word."""
 
-    options: tuple[GivenOption, ...]
+    options: tuple[ParsedOption, ...]
     next: int
 
 
-class Trouble(NamedTuple):
+class ParseFailure(NamedTuple):
     """A word that is not an option of the program, or an option that lacks its value."""
 
     kind: TroubleKind
-    at: int
+    position: int
 
 
-class Line(NamedTuple):
+class ParsedCommandLine(NamedTuple):
     """The options of a command line, up to where they end."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     """The whole line."""
-    options: tuple[GivenOption, ...]
-    others: tuple[int, ...]
+    options: tuple[ParsedOption, ...]
+    operand_indexes: tuple[int, ...]
     """The positions of the words that are not options, in their order."""
-    end: int
+    insert_index: int
     """Where another option can be put after those: at the first of the others, or at a `--` before it."""
-    trouble: Optional[Trouble] = None
+    error: Optional[ParseFailure] = None
     """Why reading ended early."""
-    skipped: tuple[Trouble, ...] = ()
+    skipped_errors: tuple[ParseFailure, ...] = ()
     """Words that could not be read, after which reading went on."""
 
     def last(self, name: str) -> Optional[str]:
@@ -100,19 +100,19 @@ class Line(NamedTuple):
         return next((option.value for option in reversed(self.options) if option.name == name), None)
 
 
-class Reader(NamedTuple):
+class OptionParser(NamedTuple):
     """How a program finds its options."""
 
-    step: Callable[[OptionTable, Sequence[str], int], Union[Step, Trouble]]
+    step: Callable[[OptionTable, Sequence[str], int], Union[ParsedArgument, ParseFailure]]
     permutes: bool = False
     """Whether options may follow the first word that is not an option."""
-    dash: bool = False
+    dash_is_option: bool = False
     """Whether a lone `-` is an option."""
-    terminator: bool = True
+    has_terminator: bool = True
     """Whether `--` ends the options."""
 
 
-class Options(NamedTuple):
+class UserOptionValues(NamedTuple):
     """The user's options for a start, by the runtime's own rules."""
 
     values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -121,7 +121,7 @@ class Options(NamedTuple):
     """The variables that they set in the container."""
 
     @classmethod
-    def of(cls, line: Line, env: Mapping[str, str]) -> Options:
+    def of(cls, line: ParsedCommandLine, env: Mapping[str, str]) -> UserOptionValues:
         """Return the options of *line*, which set *env*."""
         values: dict[str, tuple[str, ...]] = {}
         for option in line.options:
@@ -142,21 +142,21 @@ class Options(NamedTuple):
 
 
 @cache
-def table(*texts: str) -> OptionTable:
+def parse_option_table(*texts: str) -> OptionTable:
     """Return the options in *texts* of words `name/letters`, each followed by how many words it takes.
 
     `name` takes none, `name=` one word, `name=2` two, `name?` a value in its own word only. `a|b` are names for one
     option, `/x` is an option without a long name. Of two entries for one name or letter the first takes precedence.
     """
-    names: dict[str, KnownOption] = {}
-    letters: dict[str, KnownOption] = {}
+    names: dict[str, OptionSpec] = {}
+    letters: dict[str, OptionSpec] = {}
     for token in " ".join(texts).split():
         match = _TOKEN.fullmatch(token)
         if match is None:
             raise ValueError(token)
         spelled, short = [name for name in match["names"].split("|") if name], match["letters"] or ""
-        takes = MAYBE if match["maybe"] else int(match["count"] or 1) if "=" in token else 0
-        option = KnownOption(spelled[0] if spelled else short, takes)
+        takes = OPTIONAL_VALUE if match["maybe"] else int(match["count"] or 1) if "=" in token else 0
+        option = OptionSpec(spelled[0] if spelled else short, takes)
         for name in spelled:
             names.setdefault(name, option)
         for letter in short:
@@ -164,28 +164,28 @@ def table(*texts: str) -> OptionTable:
     return OptionTable(names, letters)
 
 
-def read_options(
-    reader: Reader,
+def parse_options(
+    reader: OptionParser,
     known: OptionTable,
     argv: Sequence[str],
     at: int = 0,
-    skip: Callable[[Trouble], Optional[int]] = lambda trouble: None,
-) -> Line:
+    skip: Callable[[ParseFailure], Optional[int]] = lambda trouble: None,
+) -> ParsedCommandLine:
     """Return the options in *argv* from position *at* on. Never raises.
 
     *skip* returns where reading goes on after a word that cannot be read; None ends it.
     """
-    options: list[GivenOption] = []
+    options: list[ParsedOption] = []
     others: list[int] = []
-    skipped: list[Trouble] = []
+    skipped: list[ParseFailure] = []
     end: Optional[int] = None
     while at < len(argv):
         word = argv[at]
-        if word == "--" and reader.terminator:
+        if word == "--" and reader.has_terminator:
             end = at if end is None else end
             others += range(at + 1, len(argv))
             break
-        if not word.startswith("-") or (word == "-" and not reader.dash):
+        if not word.startswith("-") or (word == "-" and not reader.dash_is_option):
             end = at if end is None else end
             if not reader.permutes:
                 others += range(at, len(argv))
@@ -194,42 +194,44 @@ def read_options(
             at += 1
             continue
         step = reader.step(known, argv, at)
-        if isinstance(step, Step):
+        if isinstance(step, ParsedArgument):
             options += step.options
             at = step.next
             continue
         after = skip(step)
         if after is None:
             end = at if end is None else end
-            return Line(tuple(argv), tuple(options), tuple(others), end, step, tuple(skipped))
+            return ParsedCommandLine(tuple(argv), tuple(options), tuple(others), end, step, tuple(skipped))
         skipped.append(step)
         at = after
-    if end is not None and options and options[-1].at > end:
-        end = options[-1].at + len(options[-1].words)
-    return Line(tuple(argv), tuple(options), tuple(others), len(argv) if end is None else end, skipped=tuple(skipped))
+    if end is not None and options and options[-1].position > end:
+        end = options[-1].position + len(options[-1].args)
+    return ParsedCommandLine(
+        tuple(argv), tuple(options), tuple(others), len(argv) if end is None else end, skipped_errors=tuple(skipped)
+    )
 
 
-def _given(
-    found: Optional[KnownOption], argv: Sequence[str], at: int, value: Optional[str] = None, *, is_go: bool = False
-) -> Union[Step, Trouble]:
+def _parse_option(
+    found: Optional[OptionSpec], argv: Sequence[str], at: int, value: Optional[str] = None, *, is_go: bool = False
+) -> Union[ParsedArgument, ParseFailure]:
     """Return the option *found* at *at*, with the *value* in its own word, or else with the words that it takes.
 
     *is_go*: whether an option that takes nothing is a switch of Go's, which can be given `=false`.
     """
     if found is None:
-        return Trouble("unknown", at)
-    if is_go and not found.takes:
+        return ParseFailure("unknown", at)
+    if is_go and not found.argument_count:
         value = "true" if value is None else value
         if parse_bool(value) is None:
-            return Trouble("bad-value", at)
-    elif value is not None and not found.takes:
-        return Trouble("needless-value", at)
-    count = max(found.takes, 0) if value is None else 0
+            return ParseFailure("bad-value", at)
+    elif value is not None and not found.argument_count:
+        return ParseFailure("needless-value", at)
+    count = max(found.argument_count, 0) if value is None else 0
     words = tuple(argv[at : at + 1 + count])
     if len(words) <= count:
-        return Trouble("no-value", at)
+        return ParseFailure("no-value", at)
     value = " ".join(words[1:]) if value is None else value
-    return Step((GivenOption(found.name, value, words, at),), at + 1 + count)
+    return ParsedArgument((ParsedOption(found.name, value, words, at),), at + 1 + count)
 
 
 def _split(word: str) -> tuple[str, Optional[str]]:
@@ -237,97 +239,103 @@ def _split(word: str) -> tuple[str, Optional[str]]:
     return name, value if equals else None
 
 
-def _letters(known: OptionTable, argv: Sequence[str], at: int, *, is_go: bool = False) -> Union[Step, Trouble]:
+def _letters(
+    known: OptionTable, argv: Sequence[str], at: int, *, is_go: bool = False
+) -> Union[ParsedArgument, ParseFailure]:
     """Read `-ec`, `-B/a:/b`, `-B /a:/b` and, of Go's, `-B=/a:/b`."""
     word, after = argv[at], at + 1
-    options: list[GivenOption] = []
+    options: list[ParsedOption] = []
     for place, letter in enumerate(word[1:], 2):
         found, rest, value = known.letters.get(letter), word[place:], None
         if is_go and len(rest) > 1 and rest[0] == "=":
             value = rest[1:]
-        elif rest and found is not None and found.takes:
+        elif rest and found is not None and found.argument_count:
             value = rest
-        step = _given(found, argv, at, value, is_go=is_go)
-        if isinstance(step, Trouble):
+        step = _parse_option(found, argv, at, value, is_go=is_go)
+        if isinstance(step, ParseFailure):
             return step
         options += step.options
         after = step.next
         if value is not None:
             break
     words = tuple(argv[at:after])
-    return Step(tuple(option._replace(words=words) for option in options), after)
+    return ParsedArgument(tuple(option._replace(args=words) for option in options), after)
 
 
-def _pflag(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _pflag(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
     if not argv[at].startswith("--"):
         return _letters(known, argv, at, is_go=True)
     name, value = _split(argv[at][2:])
-    return _given(known.names.get(name), argv, at, value, is_go=True)
+    return _parse_option(known.names.get(name), argv, at, value, is_go=True)
 
 
-def _getopt(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _getopt(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
     if not argv[at].startswith("--"):
         return _letters(known, argv, at)
     name, value = _split(argv[at][2:])
     found = {known.names[name]} if name in known.names else set()
     # The beginning of one option's names is enough: getopt_long(3).
     found = found or {option for full, option in known.names.items() if name and full.startswith(name)}
-    return Trouble("ambiguous", at) if len(found) > 1 else _given(next(iter(found), None), argv, at, value)
+    return ParseFailure("ambiguous", at) if len(found) > 1 else _parse_option(next(iter(found), None), argv, at, value)
 
 
-def _nice(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _nice(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
     word = argv[at]
     is_number = re.fullmatch(_NUMBER, word) is not None
-    return Step((GivenOption("adjustment", word[1:], (word,), at),), at + 1) if is_number else _getopt(known, argv, at)
+    return (
+        ParsedArgument((ParsedOption("adjustment", word[1:], (word,), at),), at + 1)
+        if is_number
+        else _getopt(known, argv, at)
+    )
 
 
-def _go_flag(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _go_flag(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
     name, value = _split(argv[at].lstrip("-") if not argv[at].startswith("---") else "")
-    return _given(known.names.get(name) or known.letters.get(name), argv, at, value, is_go=True)
+    return _parse_option(known.names.get(name) or known.letters.get(name), argv, at, value, is_go=True)
 
 
-def _counted(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    return _given(known.names.get(argv[at][2:]) if argv[at].startswith("--") else None, argv, at)
+def _counted(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
+    return _parse_option(known.names.get(argv[at][2:]) if argv[at].startswith("--") else None, argv, at)
 
 
-def _whole(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _whole(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
     if not argv[at].startswith("--"):
-        return _given(known.letters.get(argv[at][1:]), argv, at)
+        return _parse_option(known.letters.get(argv[at][1:]), argv, at)
     name, value = _split(argv[at][2:])
-    return _given(known.names.get(name), argv, at, value)
+    return _parse_option(known.names.get(name), argv, at, value)
 
 
-def _proot(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _proot(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
     found = known.names.get(argv[at][2:]) if argv[at].startswith("--") else None
-    return Trouble("no-value", at) if found is not None and found.takes else _whole(known, argv, at)
+    return ParseFailure("no-value", at) if found is not None and found.argument_count else _whole(known, argv, at)
 
 
-def _udocker(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _udocker(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
     name, value = _split(argv[at])
     found = known.names.get(name[2:]) if name.startswith("--") else known.letters.get(name[1:])
-    if found is not None and found.takes and value is None and "".join(argv[at + 1 : at + 2]).startswith("-"):
-        return Trouble("no-value", at)
-    return _given(found, argv, at, value)
+    if found is not None and found.argument_count and value is None and "".join(argv[at + 1 : at + 2]).startswith("-"):
+        return ParseFailure("no-value", at)
+    return _parse_option(found, argv, at, value)
 
 
-def _single_dash(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+def _single_dash(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
     word = argv[at]
     name, value = _split(word[2:] if word.startswith("--") else word[1:])
     found = known.names.get(name) or known.letters.get(name)
-    if found is not None and found.takes == 2 and "=" in "".join(argv[at + 1 : at + 2]):
+    if found is not None and found.argument_count == 2 and "=" in "".join(argv[at + 1 : at + 2]):
         # MPICH's `-env NAME VALUE` is `--env NAME=VALUE` for PALS.
-        found = found._replace(takes=1)
-    has_value = found is not None and found.takes in (1, MAYBE)
-    return _given(found, argv, at, value if has_value else None)
+        found = found._replace(argument_count=1)
+    has_value = found is not None and found.argument_count in (1, OPTIONAL_VALUE)
+    return _parse_option(found, argv, at, value if has_value else None)
 
 
-PFLAG = Reader(_pflag)
-GETOPT = Reader(_getopt)
-GETOPT_PERMUTING = Reader(_getopt, permutes=True)
-NICE = Reader(_nice)
-GO_FLAG = Reader(_go_flag, permutes=True)
-COUNTED = Reader(_counted, dash=True)
-WHOLE = Reader(_whole)
-PROOT = Reader(_proot, terminator=False)
-UDOCKER = Reader(_udocker, terminator=False)
-SINGLE_DASH = Reader(_single_dash)
+PFLAG = OptionParser(_pflag)
+GETOPT = OptionParser(_getopt)
+GETOPT_PERMUTING = OptionParser(_getopt, permutes=True)
+GETOPT_NUMERIC = OptionParser(_nice)
+GO_FLAG = OptionParser(_go_flag, permutes=True)
+FIXED_COUNT = OptionParser(_counted, dash_is_option=True)
+WHOLE = OptionParser(_whole)
+PROOT = OptionParser(_proot, has_terminator=False)
+UDOCKER = OptionParser(_udocker, has_terminator=False)
+SINGLE_DASH = OptionParser(_single_dash)

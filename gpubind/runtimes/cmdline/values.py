@@ -12,7 +12,7 @@ _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 
 
-def assigned(text: str, environ: Mapping[str, str]) -> dict[str, str]:
+def parse_assignment(text: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variable that `NAME=VALUE` sets; a mere `NAME` passes on the caller's value, if *environ* has one."""
     name, equals, value = text.partition("=")
     if equals:
@@ -52,7 +52,7 @@ def parse_map(text: str) -> dict[str, str]:
     return {name: value for name, equals, value in (pair.partition("=") for pair in pairs) if equals}
 
 
-def map_word(name: str, value: str) -> Optional[str]:
+def format_map(name: str, value: str) -> Optional[str]:
     """Return the text of a map that gives *name* exactly *value*; None where there is none.
 
     One `=` in the text means one pair as written, without the quotes at its ends. With more of them it is CSV, where

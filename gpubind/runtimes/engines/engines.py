@@ -23,21 +23,32 @@ from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
 from gpubind.loader.namespace import OwnMounts
 from gpubind.model import ContainerPath, DeviceNode, Finding, Missing, Plan, Severity, finding
 from gpubind.model.environ import changed
-from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
+from gpubind.planner.placement import GPUBIND_LAYOUT, Layout, cdi_layout
 from gpubind.runtimes.cmdline.programs import options_of
-from gpubind.runtimes.cmdline.reader import Options
-from gpubind.runtimes.edits import Bind, RuntimeArguments, edits_of, is_utf8, unsayable_path
-from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, users_mounts
+from gpubind.runtimes.cmdline.reader import UserOptionValues
+from gpubind.runtimes.edits import Bind, RuntimeArguments, is_utf8, make_edits, unsupported_path
+from gpubind.runtimes.engines.options import assigned, environment, read_env_file, specified, user_mounts
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
-from gpubind.runtimes.environment import PROGRAM_VARIABLES, own_variables
-from gpubind.runtimes.runtime import NO_STAGE, Call, Command, Limits, Pull, Runtime, Stage, Start, When, version_in
+from gpubind.runtimes.environment import PROGRAM_VARIABLES, base_variables
+from gpubind.runtimes.runtime import (
+    NO_STAGE,
+    Command,
+    PullCommand,
+    PullPolicy,
+    Runtime,
+    RuntimeLimits,
+    Stage,
+    Start,
+    StartCall,
+    parse_version,
+)
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, Store
 
-PLAINER = "give it a plainer path"
-SHARED = "/dev/shm"
-INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
+PLAINER_PATH_HINT = "give it a plainer path"
+SHM = "/dev/shm"
+INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
 """Programs that can be the first in a container: it would ignore SIGTERM and SIGINT otherwise."""
 
 
@@ -45,69 +56,73 @@ class Docker(Runtime):
     name = "docker"
     env_option = "env"
     title = "docker"
-    images: tuple[ImageForm, ...] = ("reference",)
+    image_forms: tuple[ImageForm, ...] = ("reference",)
     image_hint = "`docker load -i FILE`, `docker import FILE NAME`, or use --backend podman for a directory"
-    limits = Limits(drops_groups=True, systemd_cgroups=True)
-    asks_version = True
-    inits = INITS
+    limits = RuntimeLimits(drops_groups=True, systemd_cgroups=True)
+    needs_version = True
+    init_programs = INIT_PROGRAMS
     store: Optional[Store] = "docker"
-    other_stores: tuple[str, ...] = DOCKER_STORES
+    store_options: tuple[str, ...] = DOCKER_STORES
     has_daemon = True
     keeps_containers = True
     read_env_file = staticmethod(read_env_file)
-    remote = staticmethod(remote_docker)
-    policies: Mapping[str, When] = MappingProxyType({"missing": "missing", "always": "always", "never": "never"})
+    remote_daemon = staticmethod(remote_docker)
+    policies: Mapping[str, PullPolicy] = MappingProxyType({"missing": "missing", "always": "always", "never": "never"})
     """By the value of --pull."""
     prints_name = False
     """Whether `pull` prints only the image on standard output without --quiet, too."""
 
     def identify(self, text: str) -> tuple[Runtime, Optional[tuple[int, ...]]]:
         """`Docker version 26.1.5, build a72d7cd` -> docker; a `docker` of podman's says `podman version 5.4.2`."""
-        return PODMAN if "podman" in text else DOCKER, version_in(text)
+        return PODMAN if "podman" in text else DOCKER, parse_version(text)
 
     def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         return assigned(text, environ)
 
-    def pull(self, options: Options, own: Mapping[str, str], image: str) -> Pull:
+    def pull(self, options: UserOptionValues, own: Mapping[str, str], image: str) -> PullCommand:
         """Return how the program gets *image*. It refuses an unknown policy itself."""
         when = self.policies.get(options.last("pull") or "missing", "never") if not image.startswith("-") else "never"
         before = [f"--{name}={value}" for name, value in own.items()]
         given = {name.removeprefix("override-"): values for name, values in options.values.items()}
         words = [f"--{name}={value}" for name in options_of(f"{self.name} pull").names for value in given.get(name, ())]
         no_more = ("--pull=never",) if when in ("always", "newer") else ()
-        pull = Pull(when, (*before, "pull", *words, image), self.prints_name or options.has("quiet"), no_more)
+        pull = PullCommand(when, (*before, "pull", *words, image), self.prints_name or options.has("quiet"), no_more)
         if when != "newer":
             return pull
         again = (*before, "pull", *words, "--quiet", "--retry=0", image)
         return pull._replace(exists=(*before, "image", "exists", image), again=again)
 
-    def overrides(self, start: Start, name: str) -> bool:
+    def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the user's own words say that variable for the container."""
         return specified(start, name) is not None or start.user.has_unread_env_files
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
-        return cdi_layout(start.facts.machine) if is_blind and start.facts.machine is not None else GPUBIND
+        return (
+            cdi_layout(start.facts.architecture)
+            if is_blind and start.facts.architecture is not None
+            else GPUBIND_LAYOUT
+        )
 
-    def words(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
+    def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         """Return the options for *plan*: `podman run WORDS IMAGE`.
 
         A node goes by --device: one that is bound is refused by the device cgroup. Errors: `RuntimeLimitError` for a
         path or a value that no option can say, and for a daemon on another machine.
         """
         _need_local(start)
-        edits = edits_of(plan, stage.files, users_mounts(start))
+        edits = make_edits(plan, stage.files, user_mounts(start))
         env, unset = environment(plan, start)
         options: list[str] = []
         for bind in edits.binds:
             options += ["--mount", self.mount_word(bind)]
-        for node in edits.nodes:
+        for node in edits.devices:
             options += _device_words(node, start)
         for name, value in env:
             options += ["--env", f"{name}={value}"]
         for name in unset:
             options += [self.unset_option, name]
-        options += self.access_words(edits.nodes, start)
+        options += self.access_words(edits.devices, start)
         findings = edits.findings
         if plan.mounts and plan.image is None:
             findings += (finding("image-unknown", subject="image"),)
@@ -145,7 +160,7 @@ class Docker(Runtime):
         """Return the option that puts a program in front of the container's, for signals."""
         return ["--init"] if any(path.endswith("docker-init") for path in start.facts.inits) else []
 
-    def command(self, call: Call, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` for a directory that podman cannot start.
 
         The defaults stand before the user's own options, which can take each of them back; the plan's follow them.
@@ -169,7 +184,7 @@ class Docker(Runtime):
         line = [*line, *start.user.arguments, *words.options, *image, *argv]
         return Command((call.program, "run", *line), changed(start.caller.environ, unset=words.unset))
 
-    def own_mounts(self, plan: Plan, start: Start) -> OwnMounts:
+    def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         users: dict[str, Optional[str]] = {
             **{name: value for name in ("HOME", *PROGRAM_VARIABLES) if (value := specified(start, name)) is not None},
             **{name: value for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH") if (value := specified(start, name))},
@@ -177,26 +192,28 @@ class Docker(Runtime):
         directory = start.user.options.last("workdir")
         options = start.user.options
         unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in options.all(name))
-        binds = tuple(bind for bind in users_mounts(start) if bind.source)
-        return OwnMounts(binds, own_variables(plan.env, users), ContainerPath(directory) if directory else None, unseen)
+        binds = tuple(bind for bind in user_mounts(start) if bind.source)
+        return OwnMounts(
+            binds, base_variables(plan.env, users), ContainerPath(directory) if directory else None, unseen
+        )
 
 
 class Podman(Docker):
     name = "podman"
     title = "podman"
-    images = ("reference", "registry", "directory", "layout", "archive")
+    image_forms = ("reference", "registry", "directory", "layout", "archive")
     image_hint = "`podman load -i FILE`, or `podman import FILE NAME`"
-    limits = Limits(
-        no_namespace="it will say `cannot clone: Operation not permitted` or `cannot re-exec process`",
+    limits = RuntimeLimits(
+        no_namespace_message="it will say `cannot clone: Operation not permitted` or `cannot re-exec process`",
         drops_groups=True,
         keep_groups="keep-groups",
         systemd_cgroups=True,
     )
-    asks_version = False
+    needs_version = False
     store = "podman"
-    other_stores = PODMAN_STORES
+    store_options = PODMAN_STORES
     has_daemon = False
-    remote = staticmethod(remote_podman)
+    remote_daemon = staticmethod(remote_podman)
     policies = MappingProxyType(
         {**Docker.policies, "ifmissing": "missing", "ifnotpresent": "missing", "newer": "newer", "ifnewer": "newer"}
     )
@@ -216,16 +233,16 @@ class Podman(Docker):
 class Nerdctl(Docker):
     name = "nerdctl"
     title = "nerdctl"
-    images = ("reference", "directory")
-    fetches = True
+    image_forms = ("reference", "directory")
+    can_pull = True
     image_hint = "`nerdctl load -i FILE`"
-    asks_version = False
+    needs_version = False
     store = None
     hides_images = True
-    other_stores = ()
+    store_options = ()
 
     @staticmethod
-    def remote(
+    def remote_daemon(
         environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
     ) -> Optional[str]:
         """Return None: containerd's address is a socket of this machine."""
@@ -234,7 +251,9 @@ class Nerdctl(Docker):
     def mount_word(self, bind: Bind) -> str:
         for path in (bind.source, bind.target):
             if "," in path or not is_utf8(path):
-                raise unsayable_path(path, "nerdctl's --mount takes no path with a comma, and only UTF-8", PLAINER)
+                raise unsupported_path(
+                    path, "nerdctl's --mount takes no path with a comma, and only UTF-8", PLAINER_PATH_HINT
+                )
         return ",".join(mount_fields(bind))
 
 
@@ -273,7 +292,7 @@ def mount_word(bind: Bind) -> str:
         elif "\r\n" in path:
             why = "a carriage return before a newline is lost"
         if why is not None:
-            raise unsayable_path(path, why, PLAINER)
+            raise unsupported_path(path, why, PLAINER_PATH_HINT)
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in mount_fields(bind))
 
 
@@ -286,7 +305,7 @@ def _device_words(node: DeviceNode, start: Start) -> list[str]:
     """Return the option for *node*, unless the user provides it. Errors: `RuntimeLimitError` (`unsayable-path`)."""
     if not is_utf8(node.source) or ":" in node.source + node.target:
         why = "--device takes no path with a colon, and none that is not UTF-8"
-        raise unsayable_path(node.source, why, PLAINER)
+        raise unsupported_path(node.source, why, PLAINER_PATH_HINT)
     users = (path.rstrip("/") for text in start.user.options.all("device") for path in text.split(":")[:2])
     if any(path and f"{node.target}/".startswith(f"{path}/") for path in users):  # it, or the directory that it is in
         return []
@@ -299,16 +318,16 @@ def _shm_words(start: Start) -> list[str]:
     Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
     """
     given = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
-    is_covered = any(f"{SHARED}/".startswith(f"{bind.target.rstrip('/')}/") for bind in users_mounts(start))
-    return [] if given or is_covered else ["--tmpfs", SHARED]
+    is_covered = any(f"{SHM}/".startswith(f"{bind.target.rstrip('/')}/") for bind in user_mounts(start))
+    return [] if given or is_covered else ["--tmpfs", SHM]
 
 
-def _rootfs(call: Call, start: Start) -> str:
+def _rootfs(call: StartCall, start: Start) -> str:
     """Return the value of --rootfs, with an overlay that takes what is written. Errors: `RuntimeLimitError`."""
     path = normpath(join(start.caller.working_directory or "/", call.image))
     if not is_utf8(path) or re.search(r"[:,\\\s\"]", path):
         why = "--rootfs takes no path with a colon, a comma, a quote, a backslash or white space"
-        raise unsayable_path(path, why, PLAINER)
+        raise unsupported_path(path, why, PLAINER_PATH_HINT)
     owner = _owner(start.tree)
     if start.caller.uid not in (None, 0) and owner not in (None, start.caller.uid):
         raise RuntimeLimitError(

@@ -19,11 +19,11 @@ from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.runtimes.cmdline import values
 from gpubind.runtimes.cmdline.values import parse_mount
-from gpubind.runtimes.edits import is_utf8, unsayable_value
-from gpubind.runtimes.environment import Values, compose, is_added_to, known
+from gpubind.runtimes.edits import is_utf8, unsupported_value
+from gpubind.runtimes.environment import BaseEnvironment, compose, is_added_to, set_variables
 from gpubind.runtimes.runtime import Start
 
-NO_HOOK = "void"
+DISABLE_HOOK_VALUE = "void"
 """With this value NVIDIA's own runtime and its hook bring nothing, where they are the default."""
 
 
@@ -31,7 +31,7 @@ def assigned(text: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that --env=*text* sets; to podman, `NAME*` means all of the caller's that begin so."""
     if "=" not in text and text.endswith("*"):
         return {key: value for key, value in environ.items() if key.startswith(text[:-1])}
-    return values.assigned(text, environ)
+    return values.parse_assignment(text, environ)
 
 
 def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[str]]:
@@ -49,7 +49,7 @@ def specified(start: Start, name: str) -> Optional[str]:
     return start.user.options.env.get(name, start.user.env_files.get(name))
 
 
-def users_mounts(start: Start) -> tuple[UserBind, ...]:
+def user_mounts(start: Start) -> tuple[UserBind, ...]:
     """Return everything that the user mounts; without a source for volumes and tmpfs, which have none on this host."""
     found: list[tuple[str, str]] = []
     for text in start.user.options.all("volume"):
@@ -78,16 +78,16 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
         if is_added_to(plan, one.name):
             _need_value(one.name, plan, start)
     images = plan.image.env if plan.image is not None else {}
-    users = dict(known({**start.user.env_files, **start.user.options.env}))
-    changed = compose(operations, Values(users, images=images))
-    env = {NVIDIA_VISIBLE_DEVICES: NO_HOOK, **dict(known(changed))}
+    users = dict(set_variables({**start.user.env_files, **start.user.options.env}))
+    changed = compose(operations, BaseEnvironment(users, images=images))
+    env = {NVIDIA_VISIBLE_DEVICES: DISABLE_HOOK_VALUE, **dict(set_variables(changed))}
     if any(variable.rule == "handed-on" for variable in plan.env) and CUDA_DEVICE_ORDER in start.caller.environ:
         # The numbers are the caller's, and so is their order.
         env.setdefault(CUDA_DEVICE_ORDER, start.caller.environ[CUDA_DEVICE_ORDER])
     kept = {name: value for name, value in env.items() if name not in users or name in changed}
     for name, value in kept.items():
         if not is_utf8(name + value) or "\0" in value:
-            raise unsayable_value(name, "it is not UTF-8, and this program hands values on as JSON")
+            raise unsupported_value(name, "it is not UTF-8, and this program hands values on as JSON")
     unset = tuple(name for name, value in changed.items() if value is None and name in images)
     return tuple(sorted(kept.items())), unset
 

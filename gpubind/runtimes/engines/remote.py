@@ -13,13 +13,13 @@ from typing import Any, Optional
 
 from gpubind.runtimes.cmdline.values import parse_bool
 
-HERE = "unix://"
+LOCAL_SOCKET = "unix://"
 """How the address of a socket of this machine begins."""
-IN_VMS = ("/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/")
+VM_SOCKET_DIRECTORIES = ("/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/")
 """Directories below a home with the sockets of daemons in virtual machines: Docker Desktop, Rancher Desktop, Colima,
 Lima. Source: docker's manual, "Install Docker Desktop on Linux"; the manuals of the others.
 """
-NO_CONTEXT = ("", "default")
+DEFAULT_CONTEXTS = ("", "default")
 DOCKER_STORES = ("config", "context", "host")
 PODMAN_STORES = (
     *("connection", "context", "host", "imagestore", "module", "remote", "root", "runroot", "storage-driver"),
@@ -37,13 +37,13 @@ def remote_podman(
     """
     address = own.get("url") or own.get("host")
     if address:
-        return _unless_here("--url" if own.get("url") else "--host", address, address)
+        return _unless_local("--url" if own.get("url") else "--host", address, address)
     for name in ("connection", "context"):
         if own.get(name):
             return f"--{name}={own[name]}"
     address, connection = environ.get("CONTAINER_HOST"), environ.get("CONTAINER_CONNECTION")
     if address:
-        return _unless_here("CONTAINER_HOST", address, address)
+        return _unless_local("CONTAINER_HOST", address, address)
     if parse_bool(own.get("remote", "")):
         return "--remote"
     return f"CONTAINER_CONNECTION={connection}" if connection else None
@@ -61,19 +61,19 @@ def remote_docker(
         environ = {**environ, "DOCKER_CONFIG": own["config"]}
     address, context = own.get("host"), own.get("context")
     if address:
-        return _unless_here("--host", address, address)
-    if context and context not in NO_CONTEXT:
-        return _unless_here("--context", context, _address(context, environ, read))
+        return _unless_local("--host", address, address)
+    if context and context not in DEFAULT_CONTEXTS:
+        return _unless_local("--context", context, _address(context, environ, read))
     address = environ.get("DOCKER_HOST")
     if address:
-        return _unless_here("DOCKER_HOST", address, address)
+        return _unless_local("DOCKER_HOST", address, address)
     context = context or environ.get("DOCKER_CONTEXT")
     if context:
-        address = HERE if context in NO_CONTEXT else _address(context, environ, read)
-        return _unless_here("DOCKER_CONTEXT", context, address)
+        address = LOCAL_SOCKET if context in DEFAULT_CONTEXTS else _address(context, environ, read)
+        return _unless_local("DOCKER_CONTEXT", context, address)
     path = f"{_directory(environ)}/config.json"
     context = _member(read(path), "currentContext")
-    if not isinstance(context, str) or context in NO_CONTEXT:
+    if not isinstance(context, str) or context in DEFAULT_CONTEXTS:
         return None
     address = _address(context, environ, read)
     if _is_here(address):
@@ -81,7 +81,7 @@ def remote_docker(
     return f"currentContext of {path}: {context}" + (f", {address}" if address else "")
 
 
-def _unless_here(name: str, value: str, address: Optional[str]) -> Optional[str]:
+def _unless_local(name: str, value: str, address: Optional[str]) -> Optional[str]:
     """Return *name* with its *value*, unless the *address* to which it leads is a socket of this machine's daemon."""
     if _is_here(address):
         return None
@@ -91,11 +91,11 @@ def _unless_here(name: str, value: str, address: Optional[str]) -> Optional[str]
 
 def _is_here(address: Optional[str]) -> bool:
     """Return whether *address* is a socket of this machine, and not that of a daemon in a virtual machine."""
-    return address is not None and address.startswith(HERE) and not _is_in_vm(address)
+    return address is not None and address.startswith(LOCAL_SOCKET) and not _is_in_vm(address)
 
 
 def _is_in_vm(address: Optional[str]) -> bool:
-    return any(directory in (address or "") for directory in IN_VMS)
+    return any(directory in (address or "") for directory in VM_SOCKET_DIRECTORIES)
 
 
 def _directory(environ: Mapping[str, str]) -> str:
@@ -104,9 +104,9 @@ def _directory(environ: Mapping[str, str]) -> str:
 
 def _address(context: str, environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
     """Return where the daemon of *context* is; None if its file does not tell."""
-    from gpubind.model.digest import hash_of
+    from gpubind.model.digest import sha256_hex
 
-    text = read(f"{_directory(environ)}/contexts/meta/{hash_of(context)}/meta.json")
+    text = read(f"{_directory(environ)}/contexts/meta/{sha256_hex(context)}/meta.json")
     address = _member(text, "Endpoints", "docker", "Host")
     return address if isinstance(address, str) else None
 

@@ -8,7 +8,7 @@ from gpubind.image.facts import Image
 from gpubind.launch.prepare import preflight_on
 from gpubind.loader.linkage import LinkUse
 from gpubind.model import ContainerPath, Finding, HostPath, Request
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from gpubind.rules.linkage import linkage_of
 from gpubind.rules.outcome import Checked, Report, checked_in, report_of
 from gpubind.rules.table import check
@@ -48,7 +48,7 @@ HOSTILE = (
 
 def made(opened: Optional[Image], program: Optional[str], *parts: Spec) -> Report:
     """The report of a check on a small host with *parts*."""
-    start = preflight_on(host(rhel(), kernel(), *parts), Query(Request(), None), opened, program=program)
+    start = preflight_on(host(rhel(), kernel(), *parts), PlanQuery(Request(), None), opened, program=program)
     named = {"host": "gpu7", "image": "app.sif" if opened is not None else None, "program": program}
     rules = [("uvm-missing", "host")]
     checked = checked_in(opened, **named)

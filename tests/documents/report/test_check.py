@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.documents.check.text import what_is_checked
+from gpubind.documents.check.text import subject_line
 from gpubind.documents.report.check import render_check_html
 from gpubind.model import Finding
 from gpubind.rules.outcome import Report, report_of
@@ -16,7 +16,7 @@ def test_the_verdict_comes_first_and_says_what_was_checked() -> None:
     (head,) = PAGE.all("h1")
     assert head.text == "error app.sif on gpu7"
     assert PAGE.all("title")[0].text == "error: app.sif on gpu7 - gpubind"
-    assert PAGE.all("p", kind="what")[0].text == what_is_checked(REPORT)
+    assert PAGE.all("p", kind="what")[0].text == subject_line(REPORT)
 
 
 def test_each_finding_is_there_with_its_code_and_its_hint() -> None:

@@ -6,17 +6,17 @@ import pytest
 
 from gpubind.api.diff import take_snapshot
 from gpubind.documents.diff.snapshot import ImageOutcome, Snapshot, image_fact, sorted_snapshot
-from gpubind.documents.fleet import AnswerGroups, NodeAnswer, NodeDriver, NodeError, NodeState
+from gpubind.documents.fleet import AnswerGroups, CheckedNode, NodeAnswer, NodeDriver, NodeError
 from gpubind.documents.report.fleet import render_fleet_html
-from gpubind.model import Finding, Request, named
-from gpubind.planner.planning import Query
+from gpubind.model import Finding, Request, shorten_list
+from gpubind.planner.planning import PlanQuery
 from tests.documents.report.pages import HOSTILE
 from tests.support.driver import host, kernel, rhel
 from tests.support.html import Page
 
 LOST = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", hint="load the module")
-OLD = NodeState("d1", (NodeDriver("nvidia", "535.1"),), (LOST,))
-GOOD = NodeState("d0", (NodeDriver("nvidia", "550.1"),))
+OLD = CheckedNode("d1", (NodeDriver("nvidia", "535.1"),), (LOST,))
+GOOD = CheckedNode("d0", (NodeDriver("nvidia", "550.1"),))
 
 
 IMAGES = (ImageOutcome("a.sif", ()),)
@@ -26,10 +26,10 @@ def page(*answers: NodeAnswer, action: str = "check") -> Page:
     folding = AnswerGroups()
     for answer in answers:
         folding.add(answer)
-    return Page(render_fleet_html(folding.groups(), action, named))
+    return Page(render_fleet_html(folding.groups(), action, shorten_list))
 
 
-def said(node: str, state: NodeState) -> NodeAnswer:
+def said(node: str, state: CheckedNode) -> NodeAnswer:
     return NodeAnswer(node, "answered", int(bool(state.findings)), "", {}, state)
 
 
@@ -82,7 +82,7 @@ def test_an_error_of_a_node_has_its_hint_and_several_garbled_nodes_an_example() 
 
 
 def test_a_verdict_of_an_error_is_one_and_an_answer_that_failed_does_not_count() -> None:
-    unknown = NodeAnswer("n1", "answered", 1, "", {}, NodeState("d0", verdict="error"))
+    unknown = NodeAnswer("n1", "answered", 1, "", {}, CheckedNode("d0", verdict="error"))
     failed = NodeAnswer("n2", "failed", 137, "exit 137 after its answer: ok", {})
     found = page(unknown, failed, said("n3", GOOD))
     assert "error, by its verdict: no finding says so" in found.all("article", kind="error")[0].text
@@ -100,7 +100,7 @@ def test_a_card_names_the_build_of_gpubind_that_is_not_that_of_most(of_most: str
 
 
 def test_a_comparison_shows_what_differs_and_who_did_not_answer() -> None:
-    snapshots = [take_snapshot("x", host(rhel(), kernel(gpus=gpus)), Query(Request())) for gpus in (2, 1, 2)]
+    snapshots = [take_snapshot("x", host(rhel(), kernel(gpus=gpus)), PlanQuery(Request())) for gpus in (2, 1, 2)]
     answers = [NodeAnswer(f"n{at}", "answered", 0, "", None, one) for at, one in enumerate(snapshots)]
     found = page(*answers, NodeAnswer("n9", "unreachable", None, "no route"), action="diff")
     assert [card.text for card in found.all("h3")] == ["unreachable n9 1", "different n1 1", "the reference n0, n2 2"]
@@ -109,7 +109,7 @@ def test_a_comparison_shows_what_differs_and_who_did_not_answer() -> None:
 
 def test_hostile_answers_are_text() -> None:
     def made(name: str) -> Page:
-        state = NodeState(name, (NodeDriver(name, name),), (LOST._replace(subject=name, what=name),))
+        state = CheckedNode(name, (NodeDriver(name, name),), (LOST._replace(subject=name, what=name),))
         error = NodeError(name, name, name, name, name)
         lost = NodeAnswer(name, "garbled", None, name)
         return page(said("n1", GOOD), said("n2", state), NodeAnswer("n3", "answered", 1, "", {}, error), lost)

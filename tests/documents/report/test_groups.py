@@ -6,10 +6,10 @@ from gpubind.api.diff import take_snapshot
 from gpubind.documents.diff.comparison import Comparison, Difference, EqualHosts, compare
 from gpubind.documents.diff.snapshot import ImageOutcome, image_fact, sorted_snapshot
 from gpubind.documents.report.diff import render_diff_html
-from gpubind.documents.report.groups import SQUARES_FROM, Card, render_groups
-from gpubind.documents.report.matrix import FoundIn
+from gpubind.documents.report.groups import SQUARES_MIN, Card, render_groups
+from gpubind.documents.report.matrix import FindingLocations
 from gpubind.model import Finding, Request
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from tests.documents.report.pages import HOSTILE
 from tests.support.driver import host, kernel, rhel
 from tests.support.html import Page
@@ -20,7 +20,7 @@ LOST = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missi
 def compared(*gpus: int) -> Page:
     """The page of hosts with so many GPUs each."""
     hosts = [host(rhel(), kernel(gpus=number)) for number in gpus]
-    snapshots = [take_snapshot(f"n{at}", one, Query(Request())) for at, one in enumerate(hosts, 1)]
+    snapshots = [take_snapshot(f"n{at}", one, PlanQuery(Request())) for at, one in enumerate(hosts, 1)]
     return Page(render_diff_html(compare(snapshots)))
 
 
@@ -66,7 +66,7 @@ def test_in_a_narrow_window_a_row_is_a_list_of_named_values() -> None:
 
 
 def test_few_machines_are_read_and_many_are_drawn() -> None:
-    for number, squares in ((SQUARES_FROM - 1, 0), (SQUARES_FROM, SQUARES_FROM)):
+    for number, squares in ((SQUARES_MIN - 1, 0), (SQUARES_MIN, SQUARES_MIN)):
         page = compared(*[1] * number)
         assert len(page.all("i")) == squares
         assert len(page.all("input")) == bool(squares)
@@ -74,7 +74,7 @@ def test_few_machines_are_read_and_many_are_drawn() -> None:
 
 def test_only_a_group_with_findings_offers_to_show_them() -> None:
     cards = [Card("g0", "error", "error", "a", ("a",)), Card("g1", "ok", "ok", "b", ("b",))]
-    page = Page(render_groups("fleet", "error", "2 nodes", "", cards, [FoundIn(LOST, ("a",), ("g0",))]))
+    page = Page(render_groups("fleet", "error", "2 nodes", "", cards, [FindingLocations(LOST, ("a",), ("g0",))]))
     assert [
         button.attributes["data-cell"]
         for button in page.all("button", kind="trace")
@@ -86,7 +86,7 @@ def test_hostile_names_of_machines_and_things_are_text() -> None:
     def page(name: str) -> Page:
         difference = Difference("library", name, "size", name, None)
         follows = Difference("device", name, "presence", "present", "absent", "gpus")
-        groups = (EqualHosts("0", (name,) * SQUARES_FROM, ()), EqualHosts("1", (name,), (difference, follows)))
+        groups = (EqualHosts("0", (name,) * SQUARES_MIN, ()), EqualHosts("1", (name,), (difference, follows)))
         return Page(render_diff_html(Comparison(groups)))
 
     plain = [(element.tag, [*element.attributes]) for element in page("plain").elements]

@@ -17,7 +17,7 @@ from gpubind import __version__
 from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.documents.report.page import render, script_data, shown
 from gpubind.errors import HostReadError
-from gpubind.model.data import HOSTS
+from gpubind.model.data import BUNDLED_HOSTS
 from tests.documents.report.pages import HOSTILE, REPORT, hostile_report
 from tests.support.commands import BARE, HOST, gpubind
 from tests.support.html import Page
@@ -55,7 +55,7 @@ def test_a_page_is_the_same_whatever_the_hash_seed() -> None:
 
 COMMANDS = {
     "check": ("check", "--nv", "--host", HOST),
-    "matrix": ("check", "--host", HOSTS[0], "--host", HOSTS[1]),
+    "matrix": ("check", "--host", BUNDLED_HOSTS[0], "--host", BUNDLED_HOSTS[1]),
     "diff": ("diff", "--nv", HOST, HOST),
 }
 

@@ -9,10 +9,10 @@ import pytest
 
 import gpubind
 from gpubind.documents.report.check import render_check_html
-from gpubind.documents.report.picture import LEFT, MIDDLE, Part, Picture, data_of, fitted, picture_of
+from gpubind.documents.report.picture import LEFT, MIDDLE, GraphNode, PlanGraph, data_of, picture_of, truncate_middle
 from gpubind.launch.prepare import preflight_on
 from gpubind.model import Plan, Request
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from gpubind.rules.linkage import linkage_of
 from tests.documents.report.pages import IMAGE, LOADER, NEWER, REPORT, made
 from tests.support.commands import HOST
@@ -22,7 +22,7 @@ from tests.support.images import glibc, image
 from tests.support.trees import File, Spec
 
 
-def drawn(report: gpubind.documents.check.report.Report = REPORT) -> Picture:  # type: ignore[name-defined]
+def drawn(report: gpubind.documents.check.report.Report = REPORT) -> PlanGraph:  # type: ignore[name-defined]
     assert report.plan is not None
     return picture_of(report.plan, report.linked, report.findings, report.checked.program)
 
@@ -34,12 +34,12 @@ CUDA = "libcuda.so, libcuda.so.1"
 ML = "libnvidia-ml.so.1"
 
 
-def labelled(picture: Picture, label: str) -> Part:
+def labelled(picture: PlanGraph, label: str) -> GraphNode:
     (part,) = [part for part in (*picture.rows, *picture.needed) if part.label == label]
     return part
 
 
-def needs(picture: Picture, label: str) -> list[tuple[str, str]]:
+def needs(picture: PlanGraph, label: str) -> list[tuple[str, str]]:
     """What the part *label* needs, and the kind of the line that leads there."""
     names = {part.id: part.label for part in (*picture.rows, *picture.needed)}
     begin = labelled(picture, label).id
@@ -89,7 +89,7 @@ def test_a_gpu_leads_to_its_nodes() -> None:
 
 
 def test_no_two_parts_of_a_column_touch_and_all_are_in_the_picture() -> None:
-    start = preflight_on(gpubind.open_host(HOST), Query(Request(), None), IMAGE)
+    start = preflight_on(gpubind.open_host(HOST), PlanQuery(Request(), None), IMAGE)
     picture = picture_of(start.plan, linkage_of(start), start.plan.findings, None)
     for column in (picture.rows, picture.needed):
         heights = [part.y for part in column]
@@ -106,11 +106,11 @@ def test_every_line_joins_parts_that_are_there() -> None:
 
 
 def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end() -> None:
-    text = fitted("/usr/share/" + "x" * 90 + "/nvidia_icd.json", "middle")
+    text = truncate_middle("/usr/share/" + "x" * 90 + "/nvidia_icd.json", "middle")
     assert text.startswith("/usr/share/x")
     assert text.endswith("x/nvidia_icd.json")
     assert len(text) == 47
-    assert fitted("libcuda.so.1", "middle") == "libcuda.so.1"
+    assert truncate_middle("libcuda.so.1", "middle") == "libcuda.so.1"
 
 
 @pytest.mark.parametrize(

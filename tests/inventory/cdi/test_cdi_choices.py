@@ -10,7 +10,7 @@ import gpubind
 from gpubind import plan
 from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.model import Request
-from gpubind.planner.placement import GPUBIND, SINGULARITY, cdi_layout
+from gpubind.planner.placement import GPUBIND_LAYOUT, SINGULARITY_LAYOUT, cdi_layout
 from gpubind.runtimes import RUNTIMES
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
@@ -52,8 +52,8 @@ def test_search_paths_of_a_device_go_before_all_others(program: str) -> None:
     on = host(rhel(), kernel(), spec("vendor.com/x", "all", env=PATHS))
     opened = image(glibc())
     request = Request(source="cdi", cdi_devices=("vendor.com/x=all",))
-    made = plan(on, request, image=opened, layout=GPUBIND if program == "bwrap" else SINGULARITY)
-    words = RUNTIMES[program].words(made, start_by(program, tree=opened.tree))
+    made = plan(on, request, image=opened, layout=GPUBIND_LAYOUT if program == "bwrap" else SINGULARITY_LAYOUT)
+    words = RUNTIMES[program].arguments(made, start_by(program, tree=opened.tree))
     assert words is not None
     env = dict(words.env)
     if program == "bwrap":

@@ -15,7 +15,7 @@ from gpubind.errors import HostReadError, UsageError
 from gpubind.host import Host
 from gpubind.host.record import RecordedDirectory, RecordedEntry, RecordedList, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.inventory.cdi.specs import choose, read_registry
+from gpubind.inventory.cdi.specs import choose_devices, read_registry
 from gpubind.model import Finding, PassedOver, Plan, Request, Stat
 from gpubind.model.data import read_data
 from tests.support.driver import V, debian, host, kernel, libraries, rhel, ubuntu
@@ -136,7 +136,7 @@ def test_what_counts_for_nothing_is_said_once(devices: tuple[str, ...]) -> None:
     ],
 )
 def test_without_a_name_every_gpu_is_meant(files: dict[str, Item], names: Any) -> None:
-    answer = choose(host(files), Request(source="cdi"))
+    answer = choose_devices(host(files), Request(source="cdi"))
     if isinstance(answer, PassedOver):
         assert (answer.code, answer.why.partition(" (")[0]) == names
     else:

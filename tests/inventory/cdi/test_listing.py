@@ -11,7 +11,7 @@ from gpubind.documents.cdi import cdi_table, render_cdi_json, stale_lines
 from gpubind.formats.driver.cdi import KINDS
 from gpubind.host.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.inventory.cdi.listing import Listing, list_cdi
+from gpubind.inventory.cdi.listing import CdiListing, list_cdi
 from gpubind.model import VENDORS, Vendor
 from tests.planner.gpus.hosts import HOSTS
 from tests.rules.cases_host import cdi, healthy
@@ -32,15 +32,15 @@ devices:
 """
 
 
-def listed(*parts: Spec, **more: Any) -> Listing:
+def listed(*parts: Spec, **more: Any) -> CdiListing:
     return list_cdi(host(*healthy(*parts)).lenient, **more)
 
 
-def states(listing: Listing) -> dict[str, tuple[str, Any]]:
+def states(listing: CdiListing) -> dict[str, tuple[str, Any]]:
     return {f"{device.path}: {device.name}": (device.state, device.by or device.gone) for device in listing.devices}
 
 
-def document(listing: Listing) -> dict[str, Any]:
+def document(listing: CdiListing) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(render_cdi_json(listing))
     assert_fits(made, "cdi")
     return made

@@ -11,7 +11,7 @@ from gpubind.errors import NothingToBindError
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Inventory, Plan, Request, Vendor
 from gpubind.model.data import read_data
-from gpubind.planner.planning import Query, plan_host
+from gpubind.planner.planning import PlanQuery, plan_host
 from tests.support.amd import LIB, debian, merged, opt
 from tests.support.amd import kernel as amd_kernel
 from tests.support.driver import kernel, ubuntu
@@ -168,7 +168,7 @@ def test_a_gpu_whose_node_is_missing_is_not_counted() -> None:
 
 def test_tiles_are_what_level_zero_counts() -> None:
     host = intel_host(gpu("0000:18:00.0", 0, 128, MAX_1550), gpu("0000:2a:00.0", 1, 129))
-    assert inventory(host).tiles == (2, 1)
+    assert inventory(host).devices_per_gpu == (2, 1)
 
 
 def test_a_node_for_a_group_is_an_error_for_others_and_a_card_is_none() -> None:
@@ -218,7 +218,7 @@ def test_a_site_has_its_own_list_and_all_that_is_said_is_of_the_vendor() -> None
 
     request = Request(vendors=("intel",), userspace="host")
     listed = ListFile("/etc/gpubind/intelliblist.conf", b"libze_intel_gpu.so\n", shipped=False)
-    planned = plan_host(intel_host(userspace(), {"/etc/ld.so.cache": "damaged"}, ONE), Query(request, listed))
+    planned = plan_host(intel_host(userspace(), {"/etc/ld.so.cache": "damaged"}, ONE), PlanQuery(request, listed))
     assert "libze_loader.so.1" not in {mount.soname for mount in planned.mounts}
     assert any(one.subject.startswith("libze_loader") and one.verdict == "left-out" for one in planned.decisions)
     assert {one.vendor for one in planned.decisions} | {one.vendor for one in planned.findings} == {"intel"}

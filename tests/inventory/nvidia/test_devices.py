@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gpubind import plan
-from gpubind.inventory.nodes import Devices, hidden_gpus, natural
+from gpubind.inventory.nodes import Devices, hidden_gpus, natural_sort_key
 from gpubind.inventory.nvidia.devices import read_devices
 from gpubind.model import Request
-from gpubind.planner.placement import SINGULARITY
+from gpubind.planner.placement import SINGULARITY_LAYOUT
 from tests.support.driver import host, in_cgroup, kernel, rhel
 from tests.support.trees import Dir, Hidden, Item, Link, Node, Socket, Spec
 
@@ -161,13 +161,13 @@ def test_gpus_that_a_cgroup_or_their_mode_forbids_are_hidden() -> None:
 
 def test_a_number_counts_no_gpu_whose_mode_forbids_it() -> None:
     on = host(rhel(), kernel(gpus=3), {"/dev/nvidia0": Node("char", 195, 0, 0o600)}, euid=1000)
-    made = plan(on, Request(gpus="2"), layout=SINGULARITY)
+    made = plan(on, Request(gpus="2"), layout=SINGULARITY_LAYOUT)
     assert [variable.value for variable in made.env if variable.name == "CUDA_VISIBLE_DEVICES"] == ["1"]
 
 
 def test_where_no_gpu_may_be_opened_numbers_are_the_hosts() -> None:
     spec = {f"/dev/nvidia{number}": Node("char", 195, number, 0o600) for number in range(3)}
-    made = plan(host(rhel(), kernel(gpus=3), spec, euid=1000), Request(gpus="2"), layout=SINGULARITY)
+    made = plan(host(rhel(), kernel(gpus=3), spec, euid=1000), Request(gpus="2"), layout=SINGULARITY_LAYOUT)
     assert [variable.value for variable in made.env if variable.name == "CUDA_VISIBLE_DEVICES"] == ["2"]
 
 
@@ -349,7 +349,7 @@ def test_what_is_asked_for_and_not_there_is_told() -> None:
 
 
 def test_names_sort_with_their_numbers_as_numbers() -> None:
-    assert sorted(["nvidia10", "nvidia9", "nvidiactl", "nvidia-uvm"], key=natural) == [
+    assert sorted(["nvidia10", "nvidia9", "nvidiactl", "nvidia-uvm"], key=natural_sort_key) == [
         "nvidia9",
         "nvidia10",
         "nvidia-uvm",
@@ -360,7 +360,7 @@ def test_names_sort_with_their_numbers_as_numbers() -> None:
 def test_any_name_has_its_place_in_the_order() -> None:
     long = "card" + "9" * 5000
     names = ["card2", "card\u00b2", "card\u0663", "card02", "card1", long]
-    assert sorted(names, key=natural) == ["card1", "card2", "card02", long, "card\u00b2", "card\u0663"]
+    assert sorted(names, key=natural_sort_key) == ["card1", "card2", "card02", long, "card\u00b2", "card\u0663"]
 
 
 def test_a_driver_may_have_several_major_numbers() -> None:

@@ -16,11 +16,11 @@ from gpubind.host.base import RunResult
 from gpubind.host.live import LiveHost
 from gpubind.host.record import RecordedList, RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.inventory.claims import Serving
-from gpubind.inventory.nvidia.container_cli import claims
+from gpubind.inventory.claims import SourceResult
+from gpubind.inventory.nvidia.container_cli import list_files
 from gpubind.inventory.nvidia.inventory import read_inventory
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Missing, PassedOver, Plan, Request, SourceUsed
-from gpubind.model.data import HOSTS, read_data
+from gpubind.model.data import BUNDLED_HOSTS, read_data
 from gpubind.planner import make_plan
 from tests.support.driver import SONAMES, V, debian, host, kernel, libraries, rhel, run_directory, ubuntu
 from tests.support.elf import elf
@@ -221,9 +221,9 @@ def test_what_is_printed_but_may_not_be_looked_at_has_its_own_rule() -> None:
 
 
 def test_what_is_printed_but_was_not_recorded_has_a_decision() -> None:
-    bundled = parse_record(read_data(f"model/data/hosts/{HOSTS[0]}.json"))
+    bundled = parse_record(read_data(f"model/data/hosts/{BUNDLED_HOSTS[0]}.json"))
     text = (DATA / "list.mig0.txt").read_text() + "/srv/unseen/nv-tool\n"
-    found = read_inventory(RecordedHost(bundled._replace(runs=(run(text),)), HOSTS[0]), Request())
+    found = read_inventory(RecordedHost(bundled._replace(runs=(run(text),)), BUNDLED_HOSTS[0]), Request())
     assert decided(found, "/srv/unseen/nv-tool") == [("rejected", "unreadable")]
 
 
@@ -284,7 +284,7 @@ def test_a_program_that_was_asked_for_by_name_and_fails_is_a_warning(failure: st
 
 
 def test_the_programs_own_words_are_the_reason() -> None:
-    passed = claims(failing(FAILURES["mismatch"][0]))
+    passed = list_files(failing(FAILURES["mismatch"][0]))
     assert isinstance(passed, PassedOver)
     assert "nvml error: driver/library version mismatch" in passed.why
 
@@ -303,7 +303,7 @@ class Unsafe(RecordedHost):
 def test_a_program_that_is_unsafe_or_hangs_is_passed_over(why: Literal["forbidden", "unreadable"]) -> None:
     on = Unsafe(record({**ubuntu(), **kernel()}), "test")
     on.missing = Missing(why, "because")
-    assert claims(on) == PassedOver(CLI, why, "because")
+    assert list_files(on) == PassedOver(CLI, why, "because")
     found = read_inventory(on, Request())
     assert found.source.served == "liblist"
     told = [(one.severity, one.subject, one.why) for one in found.findings if one.code == "source-failed"]
@@ -337,7 +337,7 @@ def test_another_driver_root_is_told_to_the_program() -> None:
     plans = [made(on, source) for source in (CLI, "liblist")]
     assert plans[0].drivers[0].source == SourceUsed(CLI, "nvidia-container-cli --root=/run/nvidia/driver list")
     assert plans[0].digest == plans[1].digest
-    assert isinstance(claims(host(spec, root="/run/nvidia/driver", runs=(run(answer.stdout),))), PassedOver)
+    assert isinstance(list_files(host(spec, root="/run/nvidia/driver", runs=(run(answer.stdout),))), PassedOver)
 
 
 def test_of_a_root_without_devices_the_program_is_asked_only_by_name() -> None:
@@ -354,12 +354,12 @@ def test_a_record_keeps_the_answer_that_a_plan_asks_for(root: str) -> None:
     spec = {**ubuntu(), **kernel()}
     on = host(spec, root=root, runs=(run(lines(*printed_of(spec)), argv=argv),))
     assert [kept.argv for kept in survey(on).runs] == [argv]
-    assert isinstance(claims(RecordedHost(survey(on), "again")), Serving)
+    assert isinstance(list_files(RecordedHost(survey(on), "again")), SourceResult)
 
 
 def test_a_live_host_without_the_program_says_what_its_record_says(tmp_path: Path) -> None:
     """On a machine that has the program it is asked about an empty root, and fails."""
-    live, recorded = claims(LiveHost(str(tmp_path))), claims(host(ubuntu(), kernel()))
+    live, recorded = list_files(LiveHost(str(tmp_path))), list_files(host(ubuntu(), kernel()))
     assert isinstance(live, PassedOver)
     if live.code == "absent":
         assert live == recorded
@@ -368,8 +368,8 @@ def test_a_live_host_without_the_program_says_what_its_record_says(tmp_path: Pat
 def test_a_program_that_is_not_there_costs_no_subprocess() -> None:
     code = (
         "import sys; from gpubind.host.live import LiveHost\n"
-        "from gpubind.inventory.nvidia.container_cli import claims\n"
-        "answer = claims(LiveHost()); print(getattr(answer, 'code', 'served'), 'subprocess' in sys.modules)"
+        "from gpubind.inventory.nvidia.container_cli import list_files\n"
+        "answer = list_files(LiveHost()); print(getattr(answer, 'code', 'served'), 'subprocess' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     said, loaded = done.stdout.split()

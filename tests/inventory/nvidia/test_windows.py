@@ -12,13 +12,13 @@ import pytest
 import gpubind
 from gpubind.errors import NothingToBindError, UsageError
 from gpubind.formats.driver.nvidia_cli import list_argv
-from gpubind.formats.driver.nvidia_smi import GPUS, parse_gpus
+from gpubind.formats.driver.nvidia_smi import GPU_QUERY, parse_gpu_rows
 from gpubind.host.record import RecordedRun, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.inventory.asked import with_asked_gpus
+from gpubind.inventory.asked import with_gpus_of_smi
 from gpubind.inventory.vendors import read_inventories
 from gpubind.model import Finding, Plan, Request
-from gpubind.planner.placement import SINGULARITY
+from gpubind.planner.placement import SINGULARITY_LAYOUT
 from tests.layouts.families.windows import BRIDGE, DRIVERS, LIB, OLD_STORE, ROCM, STORE, TOLD, cache, store, wsl
 from tests.rules.situations import Situation, found
 from tests.support.driver import host, kernel, ubuntu
@@ -179,7 +179,7 @@ def test_the_callers_own_list_is_handed_on_and_the_node_stays(value: str) -> Non
     assert [node.target for node in plan.devices] == ["/dev/dxg"]
     assert [(one.op, one.value) for one in plan.env if one.name == "CUDA_VISIBLE_DEVICES"] == [("set", value)]
     assert [finding.code for finding in plan.findings] == []
-    inherited = gpubind.plan(host(WHOLE, environ={"CUDA_VISIBLE_DEVICES": value}), Request(), layout=SINGULARITY)
+    inherited = gpubind.plan(host(WHOLE, environ={"CUDA_VISIBLE_DEVICES": value}), Request(), layout=SINGULARITY_LAYOUT)
     assert not [one for one in inherited.env if one.name == "CUDA_VISIBLE_DEVICES"]
 
 
@@ -216,24 +216,24 @@ def test_a_caller_who_hides_all_gpus_gets_no_node(value: str) -> None:
     ("run", "models"),
     [
         (TOLD, ["NVIDIA GeForce RTX 4090"]),
-        (RecordedRun(GPUS, 9, "", "Failed to initialize NVML"), []),
-        (RecordedRun(GPUS, 0, "No devices were found\n"), []),
+        (RecordedRun(GPU_QUERY, 9, "", "Failed to initialize NVML"), []),
+        (RecordedRun(GPU_QUERY, 0, "No devices were found\n"), []),
         (None, []),
     ],
     ids=["told", "fails", "none", "no program"],
 )
 def test_nvidia_smi_tells_the_gpus(run: Optional[RecordedRun], models: list[str]) -> None:
     on = host(WHOLE, runs=() if run is None else (run,))
-    (inventory,) = with_asked_gpus(on, read_inventories(on, Request()).inventories)
+    (inventory,) = with_gpus_of_smi(on, read_inventories(on, Request()).inventories)
     assert [gpu.model for gpu in inventory.gpus] == models
 
 
 def test_where_files_name_the_gpus_no_program_is_asked() -> None:
     on = host(ubuntu(), kernel(), runs=(TOLD,))
     before = read_inventories(on, Request()).inventories
-    assert with_asked_gpus(on, before) == before
+    assert with_gpus_of_smi(on, before) == before
 
 
 @pytest.mark.parametrize("line", ["", ",,,", "0", "x, GPU-1, a, b", "²,GPU-1,,", "0, , , ", "\0", "99999, GPU-1, 0, m"])
 def test_a_line_of_nvidia_smi_that_names_no_gpu_is_none(line: str) -> None:
-    assert parse_gpus(f"{line}\n") == ()
+    assert parse_gpu_rows(f"{line}\n") == ()

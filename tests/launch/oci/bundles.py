@@ -12,7 +12,7 @@ from gpubind.host import Host
 from gpubind.launch.oci.edit import edit_bundle
 from gpubind.launch.target import StartRequest
 from gpubind.model.notice import Message, ignore
-from gpubind.planner.planning import Query
+from gpubind.planner.planning import PlanQuery
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc
 from tests.support.trees import Spec, make_tree
@@ -39,7 +39,7 @@ def machine(environ: Mapping[str, str] = MappingProxyType({})) -> Host:
 
 
 def request(report: Callable[[Message], None] = ignore) -> StartRequest:
-    return StartRequest(open_host=machine, query=Query(), environ={}, report=report)
+    return StartRequest(open_host=machine, query=PlanQuery(), environ={}, report=report)
 
 
 def edit(path: Path) -> dict[str, Any]:

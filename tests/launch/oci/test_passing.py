@@ -30,9 +30,9 @@ def test_the_glance_knows_the_options_of_runc_and_crun() -> None:
     known = {**options[0].names}
     for table in options:
         known.update({**table.names, **table.letters})
-    assert {name for name, option in known.items() if option.takes} == VALUED
+    assert {name for name, option in known.items() if option.argument_count} == VALUED
     before = {**options[0].names, **options[0].letters, **options[3].names, **options[3].letters}
-    assert {name for name, option in before.items() if not option.takes} == SWITCHES
+    assert {name for name, option in before.items() if not option.argument_count} == SWITCHES
 
 
 @pytest.mark.parametrize(

@@ -18,15 +18,15 @@ from gpubind.launch.wrap.passing import asks_for_no_gpu
 from gpubind.launch.wrap.prefix import _RULES
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import (
-    COUNTED,
+    FIXED_COUNT,
     GETOPT,
     GETOPT_PERMUTING,
     GO_FLAG,
     PFLAG,
     PROOT,
     SINGLE_DASH,
-    read_options,
-    table,
+    parse_option_table,
+    parse_options,
 )
 
 INTERESTING = (
@@ -137,7 +137,7 @@ def parsed(words: Sequence[str], environ: dict[str, str]) -> Optional[Wrapped]:
 
 
 def of_flags(wrapped: Wrapped) -> set[int]:
-    return {at for flag in wrapped.gpus.flags for at in range(flag.at, flag.at + len(flag.words))}
+    return {at for flag in wrapped.gpus.flags for at in range(flag.position, flag.position + len(flag.args))}
 
 
 @settings(max_examples=133, deadline=None)
@@ -250,22 +250,22 @@ def test_a_start_is_found_whatever_its_options_values_and_command_look_like(
     assert parse_command(without) is None
 
 
-KNOWN = table("bind/B= pwd= clean/e contain/c env= quiet/q")
+KNOWN = parse_option_table("bind/B= pwd= clean/e contain/c env= quiet/q")
 
 
 @settings(max_examples=66, deadline=None)
-@given(st.sampled_from((PFLAG, GETOPT, GETOPT_PERMUTING, GO_FLAG, COUNTED, PROOT, SINGLE_DASH)), WORDS)
+@given(st.sampled_from((PFLAG, GETOPT, GETOPT_PERMUTING, GO_FLAG, FIXED_COUNT, PROOT, SINGLE_DASH)), WORDS)
 def test_each_word_is_an_options_or_none_and_none_is_both(reader: object, words: list[str]) -> None:
-    line = read_options(reader, KNOWN, words, 0)  # type: ignore[arg-type]
+    line = parse_options(reader, KNOWN, words, 0)  # type: ignore[arg-type]
     of_options = [
         at
-        for option in {o.at: o for o in line.options}.values()
-        for at in range(option.at, option.at + len(option.words))
+        for option in {o.position: o for o in line.options}.values()
+        for at in range(option.position, option.position + len(option.args))
     ]
     assert len(set(of_options)) == len(of_options)
-    assert not set(of_options) & set(line.others)
-    if line.trouble is None:
-        left = set(range(len(words))) - set(of_options) - set(line.others)
+    assert not set(of_options) & set(line.operand_indexes)
+    if line.error is None:
+        left = set(range(len(words))) - set(of_options) - set(line.operand_indexes)
         assert len(left) <= 1
         assert all(words[at] == "--" for at in left)
 

@@ -33,9 +33,11 @@ def test_the_site_counts_where_a_container_is_started(tmp_path: Path, monkeypatc
 
 
 def test_the_glance_knows_every_program_with_flags_or_a_configuration() -> None:
-    with_site = {name: runtime.site for name, runtime in RUNTIMES.items() if runtime.site is not None}
+    with_site = {
+        name: runtime.site_config_path for name, runtime in RUNTIMES.items() if runtime.site_config_path is not None
+    }
     assert (tuple(with_site), tuple(with_site.values())) == (passing.WITH_SITE, passing.SITES)
-    with_flags = {name for name in WRAPPED if PROGRAMS[name].asks_by_flag}
+    with_flags = {name for name in WRAPPED if PROGRAMS[name].requests_gpus_by_flag}
     assert with_flags == set(passing.WITH_GPU_FLAGS)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.formats.driver.nvidia_smi import GPUS
+from gpubind.formats.driver.nvidia_smi import GPU_QUERY
 from gpubind.host.record import RecordedRun
 from tests.layouts.frame import HostLayout
 from tests.layouts.nvidia import libraries
@@ -15,7 +15,9 @@ LIB = "/usr/lib/wsl/lib"
 DRIVERS = "/usr/lib/wsl/drivers"
 STORE, OLD_STORE = "nv_dispi.inf_amd64_7cc7738d8e428783", "nv_dispi.inf_amd64_0a1b2c3d4e5f6071"
 SOURCE = "https://github.com/microsoft/WSL/issues/12118"  # and nvidia-container-toolkit, pull request 1890
-TOLD = RecordedRun(GPUS, 0, "0, GPU-00000000-1111-2222-3333-444444444444, 00000000:01:00.0, NVIDIA GeForce RTX 4090\n")
+TOLD = RecordedRun(
+    GPU_QUERY, 0, "0, GPU-00000000-1111-2222-3333-444444444444, 00000000:01:00.0, NVIDIA GeForce RTX 4090\n"
+)
 SEVERAL = {name: f"{name}.1" for name in ("libcuda.so", "libnvcuvid.so", "libnvidia-encode.so")}
 IN_LIB = (
     *("libcudadebugger.so.1", "libnvidia-ml.so.1", "libnvidia-opticalflow.so.1", "libnvoptix.so.1"),

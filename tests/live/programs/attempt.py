@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import gpubind
 from gpubind.host import Host
 from gpubind.model import Request
-from gpubind.planner.placement import SINGULARITY
+from gpubind.planner.placement import SINGULARITY_LAYOUT
 
 REQUEST = ("--nv", "--caps", "compute,utility")
 SECONDS = 20
@@ -29,7 +29,7 @@ def in_image(reference: str, programs: list[str]) -> dict[str, object]:
     host = gpubind.open_host(None)
     image = gpubind.open_image(reference)
     request = Request(caps=("compute", "utility"))
-    plan = gpubind.plan(host, request, None, image, SINGULARITY)
+    plan = gpubind.plan(host, request, None, image, SINGULARITY_LAYOUT)
     words = planned(reference)
     with ThreadPoolExecutor(2) as starters:
         started = {program: starters.submit(start, [*words, reference, program]) for program in programs}

@@ -14,7 +14,7 @@ from gpubind.formats.driver.gpu_names import (
     ZE_AFFINITY_MASK,
     ZE_PCI_ORDER,
 )
-from gpubind.planner.gpus.choice import usable
+from gpubind.planner.gpus.choice import usable_gpus
 from gpubind.planner.gpus.selection import select
 from tests.planner.gpus.hosts import HOSTS
 
@@ -38,7 +38,7 @@ def test_nothing_is_said_where_nothing_was_chosen(host: str) -> None:
 @pytest.mark.parametrize("isolated", [True, False])
 def test_a_host_of_one_vendor_has_that_vendors_variables_alone(host: str, isolated: bool) -> None:
     (inventory,) = HOSTS[host]
-    first = str(usable(inventory)[0].index)
+    first = str(usable_gpus(inventory)[0].index)
     assert told(host, first, isolated=isolated).keys() <= VENDORS[inventory.driver.vendor]
 
 
@@ -48,7 +48,7 @@ def test_hip_counts_in_what_rocr_shows_where_cudas_variable_is_set_for_nvidias()
 
 @pytest.mark.parametrize("host", ["two", "eight", "minors", "amd"])
 def test_numbers_count_the_nodes_that_the_container_has(host: str) -> None:
-    last = str(usable(HOSTS[host][0])[-1].index)
+    last = str(usable_gpus(HOSTS[host][0])[-1].index)
     assert [*told(host, last).values()] == ["0"]
     assert [*told(host, last, isolated=False).values()] == [last]
 

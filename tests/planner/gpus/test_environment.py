@@ -8,21 +8,23 @@ import pytest
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.model import Inventory
-from gpubind.planner.gpus.choice import Choice, usable
-from gpubind.planner.gpus.environment import chosen_by_environment
+from gpubind.planner.gpus.choice import GpuChoice, usable_gpus
+from gpubind.planner.gpus.environment import choose_by_variables
 from tests.planner.gpus.hosts import HOSTS
 
 INVENTORIES = [(inventory, inventories) for inventories in HOSTS.values() for inventory in inventories]
 VALUES = ("0", "1,0", "0,99", "all", "none", "void", "", "-1", "GPU-00000001", "MIG-aaaa", "0:1", "nvidia.com/gpu=0")
 
 
-def chosen(choice: Choice, inventory: Inventory) -> set[object]:
-    return {gpu.index for gpu in usable(inventory)} if choice.gpus is None else {one.gpu.index for one in choice.gpus}
+def chosen(choice: GpuChoice, inventory: Inventory) -> set[object]:
+    return (
+        {gpu.index for gpu in usable_gpus(inventory)} if choice.gpus is None else {one.gpu.index for one in choice.gpus}
+    )
 
 
 def test_an_environment_without_a_variable_chooses_nothing() -> None:
     for inventory, inventories in INVENTORIES:
-        assert chosen_by_environment(inventory, inventories, {"PATH": "/usr/bin"}) == Choice()
+        assert choose_by_variables(inventory, inventories, {"PATH": "/usr/bin"}) == GpuChoice()
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -30,13 +32,13 @@ def test_an_environment_without_a_variable_chooses_nothing() -> None:
 def test_what_a_container_may_have_at_most_never_adds_a_gpu(cuda: Optional[str], value: str) -> None:
     environ = {} if cuda is None else {CUDA_VISIBLE_DEVICES: cuda}
     for inventory, inventories in INVENTORIES:
-        before = chosen(chosen_by_environment(inventory, inventories, environ), inventory)
-        limited = chosen_by_environment(inventory, inventories, {**environ, NVIDIA_VISIBLE_DEVICES: value})
+        before = chosen(choose_by_variables(inventory, inventories, environ), inventory)
+        limited = choose_by_variables(inventory, inventories, {**environ, NVIDIA_VISIBLE_DEVICES: value})
         assert chosen(limited, inventory) <= before
 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_each_gpu_is_chosen_once(value: str) -> None:
     for inventory, inventories in INVENTORIES:
-        gpus = chosen_by_environment(inventory, inventories, {CUDA_VISIBLE_DEVICES: f"{value},{value}"}).gpus or ()
+        gpus = choose_by_variables(inventory, inventories, {CUDA_VISIBLE_DEVICES: f"{value},{value}"}).gpus or ()
         assert len({one.gpu for one in gpus}) == len(gpus)

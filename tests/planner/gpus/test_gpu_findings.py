@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpubind.model import Finding
-from gpubind.model.findings import texts
+from gpubind.model.findings import finding_texts
 from gpubind.planner.gpus.selection import select
 from tests.planner.gpus.cases import ERRORS, ROWS
 from tests.planner.gpus.hosts import HOSTS
@@ -32,7 +32,7 @@ def findings() -> list[Finding]:
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_text_about_the_choice_of_gpus_is_told_in_some_case(code: str) -> None:
-    text = texts()[code]
+    text = finding_texts()[code]
     told = [finding for finding in findings() if finding.code == code]
     for name, case in text.get("cases", {"only": {}}).items():
         variant = {**text, **case}

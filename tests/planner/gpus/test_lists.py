@@ -6,16 +6,16 @@ import pytest
 
 from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
 from gpubind.model import Inventory
-from gpubind.planner.gpus.choice import usable
-from gpubind.planner.gpus.environment import GpuList, Read, read_list
+from gpubind.planner.gpus.choice import usable_gpus
+from gpubind.planner.gpus.environment import GpuList, ParsedGpuList, read_list
 from tests.planner.gpus.hosts import HOSTS, amd, hexid, nvidia
 from tests.support.driver import uuid
 
 AMD = amd(4, uniques=(0xAA << 56, 0xAB << 56, 0x10 << 56, 0x20 << 56))
 
 
-def read(variable: str, value: str, inventory: Inventory) -> Read:
-    return read_list(GpuList(variable, inventory, {variable: value}), usable(inventory), certain=True)
+def read(variable: str, value: str, inventory: Inventory) -> ParsedGpuList:
+    return read_list(GpuList(variable, inventory, {variable: value}), usable_gpus(inventory), certain=True)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_a_number_that_may_be_anothers_leaves_everything_open() -> None:
     inventory = HOSTS["cgroup"][0]
     got = read_list(
         GpuList(CUDA_VISIBLE_DEVICES, inventory, {CUDA_VISIBLE_DEVICES: f"{uuid(2)},1"}),
-        usable(inventory),
+        usable_gpus(inventory),
         certain=False,
     )
-    assert (got.chosen, got.doubt) == ((), "order")
+    assert (got.chosen, got.ambiguity) == ((), "order")
 
 
 @pytest.mark.parametrize(("value", "doubt"), [(hexid(2), "uuid"), (hexid(0), None)])
 def test_a_uuid_is_open_while_a_gpu_has_not_told_its_own(value: str, doubt: object) -> None:
-    assert read(ROCR_VISIBLE_DEVICES, value, amd(3, untold=(2,))).doubt == doubt
+    assert read(ROCR_VISIBLE_DEVICES, value, amd(3, untold=(2,))).ambiguity == doubt

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gpubind.errors import UsageError
-from gpubind.planner.gpus.option import chosen_by_option
+from gpubind.planner.gpus.option import choose_by_option
 from tests.planner.gpus.cases import ERRORS, ROWS, Row
 from tests.planner.gpus.hosts import HOSTS
 
 
 def refusal(host: str, gpus: str) -> UsageError:
     with pytest.raises(UsageError) as error:
-        chosen_by_option(gpus, HOSTS[host])
+        choose_by_option(gpus, HOSTS[host])
     return error.value
 
 

@@ -9,7 +9,7 @@ import pytest
 from gpubind import plan
 from gpubind.model import Request
 from gpubind.planner import make_plan
-from gpubind.planner.gpus.selection import Selection, select
+from gpubind.planner.gpus.selection import SelectedInventory, select
 from tests.planner.gpus.cases import ALL, ERRORS, ROWS, Row
 from tests.planner.gpus.hosts import DRIVER, HOSTS, both, hexid
 from tests.support.amd import UNIQUE_IDS
@@ -18,7 +18,7 @@ from tests.support.driver import gpu, host, kernel, uuid
 from tests.support.trees import Node, Spec
 
 
-def chosen(row: Row) -> tuple[Selection, ...]:
+def chosen(row: Row) -> tuple[SelectedInventory, ...]:
     return select(HOSTS[row.host], row.gpus, row.environ, isolated=row.isolated)
 
 
@@ -60,8 +60,10 @@ def test_every_node_is_planned_or_has_a_reason_and_gpus_say_whether_they_are_cho
         with_nodes = {node.gpu for node in made.inventory.devices if node.gpu is not None}
         told = [gpu for gpu in made.inventory.gpus if gpu.minor is not None]
         # Where nothing chooses, the nodes that a cgroup forbids stay, and their GPUs are nobody's.
-        is_closed = not left and ROWS[name].gpus is None and before.confined
-        assert {gpu.index for gpu in told if gpu.chosen} == with_nodes - set(before.hidden if is_closed else ())
+        is_closed = not left and ROWS[name].gpus is None and before.hides_gpus
+        assert {gpu.index for gpu in told if gpu.chosen} == with_nodes - set(
+            before.hidden_gpu_indexes if is_closed else ()
+        )
 
 
 def test_there_are_rows_enough() -> None:
