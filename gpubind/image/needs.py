@@ -332,10 +332,8 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     fabric = tuple(_fabric(looked, places)) if is_for_all else ()
     intel = tuple(_intel(looked, places, code)) if is_for_all else ()
     cuda = with_code(image.tree, facts.every_cuda, code)
+    native, oldest = _drivers_of_cuda(needed_cuda(cuda))
     only_ptx = _only_ptx(code)
-    wanted = needed_cuda(cuda)
-    native = first_native_driver(wanted) if wanted else None
-    oldest = (minor_compatible_driver(wanted) or native) if wanted and native else None
     compiles = _driver_of_ptx(
         file for name, files in main_files_by_owner(code).items() if name in only_ptx for file in files
     )
@@ -518,6 +516,12 @@ def _fabric(looked: _NeedsCollector, places: _LibraryPaths) -> Iterator[Fabric]:
         opener = next((looked.opened[name] for name in row["files"] if name in looked.opened), None)
         if not seen and opener is not None:
             yield Fabric(row["name"], None, opener, row["host"], is_there=False)
+
+
+def _drivers_of_cuda(cuda: Optional[str]) -> tuple[Optional[str], Optional[str]]:
+    """Return the first driver that has CUDA version *cuda* itself, and the oldest that can run its programs."""
+    native = first_native_driver(cuda) if cuda else None
+    return native, (minor_compatible_driver(cuda) or native) if cuda and native else None
 
 
 def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:

@@ -52,9 +52,7 @@ def begin(
     _need_whole(runtime.parse_user_options(arguments))
     here = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
-    nodes: tuple[HostPath, ...] = ()
-    if tree is not None:
-        nodes = tuple(tree.real(path) for named in runtime.extra_nodes for path in glob(tree, named))
+    nodes = (tree.real(path) for named in runtime.extra_nodes for path in glob(tree, named)) if tree else ()
     caller = CallerFacts(
         environ=environ,
         home=_home(),
@@ -70,7 +68,7 @@ def begin(
         site_config=site or {},
         texts=texts_of(runtime, environ, host),
         architecture=host.uname.machine,
-        nodes=nodes,
+        nodes=tuple(nodes),
         files=tuple(HostPath(path) for path in runtime.extra_files if not is_live or exists(path)),
         inits=tuple(HostPath(path) for path in runtime.init_programs if may(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(exists, runtime.required_tools(environ)))) if is_here else None,

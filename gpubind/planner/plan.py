@@ -86,9 +86,7 @@ def make_plan(
         request=request,
         layout=layout.name,
         isolated=layout.isolated,
-        drivers=tuple(
-            PlannedDriver(each.driver, each.source, each.searched, each.libcuda_directories) for each in inventories
-        ),
+        drivers=tuple(PlannedDriver(i.driver, i.source, i.searched, i.libcuda_directories) for i in inventories),
         gpus=gpus,
         libdir=layout.libdir,
         libdir32=layout.libdir32,

@@ -149,9 +149,7 @@ def parse_command(
         return None
     wrapped = _started(prefix, at, subcommand, head, line, start)
     request = _request(wrapped, program, line, environ, site)
-    is_host = start.operands == "rootfs" and (
-        wrapped.image == "/" or (program.defaults_to_host_root and wrapped.image is None)
-    )
+    is_host = start.operands == "rootfs" and (program.default_root if wrapped.image is None else wrapped.image) == "/"
     if request is None or is_host or (wrapped.image or "").startswith("instance://"):
         return None
     try:

@@ -80,8 +80,8 @@ class RuntimeProgram(NamedTuple):
     reader: OptionParser
     subcommands: Mapping[tuple[str, ...], StartSubcommand]
     """Those that start a container, by their words; `()` for a program without subcommands."""
-    defaults_to_host_root: bool = False
-    """Whether it starts a command in this machine's own root where no option names another."""
+    default_root: Optional[str] = None
+    """The root directory of a command where no option names one; None if an option must."""
     option_files: tuple[str, ...] = ()
     """Options that read further options from a file."""
 
@@ -178,7 +178,7 @@ PROGRAMS: dict[str, RuntimeProgram] = {
     "runc": _bundles("runc", reader.GO_FLAG),
     "bwrap": RuntimeProgram("", "", reader.FIXED_COUNT, {(): _BWRAP}, option_files=("args",)),
     "systemd-nspawn": RuntimeProgram("", "", reader.GETOPT, {(): _NSPAWN}),
-    "proot": RuntimeProgram("", "", reader.PROOT, {(): _PROOT}, defaults_to_host_root=True),
+    "proot": RuntimeProgram("", "", reader.PROOT, {(): _PROOT}, default_root="/"),
     "enroot": RuntimeProgram(
         "",
         "",
