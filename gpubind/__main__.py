@@ -37,9 +37,9 @@ def _tell(unraisable: Any) -> None:
     sys.__unraisablehook__(unraisable)
 
 
-IS_HEARD = getsignal(SIGINT) is default_int_handler
+_IS_HEARD = getsignal(SIGINT) is default_int_handler
 """Not where the caller ignores it, as a shell does for background jobs."""
-if IS_HEARD:
+if _IS_HEARD:
     # While modules are loaded and when the interpreter ends, Python makes errors of all kinds of an interrupt.
     signal(SIGINT, _end)
     sys.unraisablehook = _tell
@@ -89,7 +89,7 @@ def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished
     from gpubind.cli.main import main as run
 
     try:
-        if IS_HEARD:
+        if _IS_HEARD:
             signal(SIGINT, default_int_handler)
         if isinstance(served, Unfinished):
             return finish(served, words)
@@ -101,7 +101,7 @@ def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        if IS_HEARD:
+        if _IS_HEARD:
             signal(SIGINT, _end)
 
 

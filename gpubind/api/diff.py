@@ -36,7 +36,7 @@ from gpubind.rules.table import check
 LIVE, STDIN = "live", "-"
 OWN = "gpubind"
 """The name of the plan that is not --like another program's."""
-OF_A_HOST = (*SEARCHED, ROCM_PATH)
+_OF_A_HOST = (*SEARCHED, ROCM_PATH)
 """The variables that say where a host has its programs and files; all others are those of a job."""
 _IS_PLAN = re.compile(rb'"schema"\s*:\s*"gpubind\.plan/')
 
@@ -64,7 +64,7 @@ class Compared(NamedTuple):
         return host_name(self.given, known)
 
 
-def open_compared(given: str, standard_input: bytes = b"") -> Compared:
+def _open_compared(given: str, standard_input: bytes = b"") -> Compared:
     """Return what *given* names: `live`, a plan, a record or a bundled one, a driver root, or `-`, *standard_input*.
 
     Errors: as `open_host`; `FormatError` (codes `bad-plan`, `bad-record`, `newer-record`).
@@ -90,7 +90,7 @@ class DiffRequest(NamedTuple):
     """What is to be compared."""
 
     names: tuple[str, ...]
-    """As `open_compared` takes them."""
+    """As `_open_compared` takes them."""
     query: PlanQuery = PlanQuery()
     flavours: tuple[str, ...] = ()
     """The programs of `--like`, as each of which each host is seen; empty for gpubind's own plan."""
@@ -110,7 +110,7 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
 
     One host and one flavour are compared with each other. One thing is enough if it is not *is_compared*.
 
-    Errors: as `open_compared`, `plan_host`; `UsageError` (codes `nothing-to-compare`, `plan-not-host`).
+    Errors: as `_open_compared`, `plan_host`; `UsageError` (codes `nothing-to-compare`, `plan-not-host`).
     """
     words, query, flavours, images, standard_input = request
     views: list[Optional[str]] = [*flavours] or [None]
@@ -125,7 +125,7 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
     names, taken, has_plan, roots = [], [], False, 0
     with OpenImages() as opened:
         for word in words:
-            with open_compared(word, standard_input) as compared:
+            with _open_compared(word, standard_input) as compared:
                 has_plan, roots = has_plan or isinstance(compared.of, Plan), roots + compared.is_root
                 if isinstance(compared.of, Plan) and (flavours or images):
                     why = "a plan answers one request, and --like and --image need a new plan of a host"
@@ -154,14 +154,14 @@ def _snapshot(of: Union[Host, Plan], query: PlanQuery, images: Sequence[str], op
     if images:
         machine = of.uname.machine
         of_each = ((image, opened.image(parse_reference(image), machine)) for image in images)
-        return check_images("", of, query, of_each)
+        return _check_images("", of, query, of_each)
     return take_snapshot("", of, query)
 
 
 def without_job(host: Host) -> Host:
     """Return *host* without the variables of the job that asks."""
     other = copy(host)
-    other.environ = {name: value for name, value in host.environ.items() if name in OF_A_HOST}
+    other.environ = {name: value for name, value in host.environ.items() if name in _OF_A_HOST}
     return other
 
 
@@ -171,7 +171,7 @@ def take_snapshot(name: str, host: Host, query: PlanQuery) -> Snapshot:
     return snapshot_of(name, found.plan, check(found), host.uname.release)
 
 
-def check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tuple[str, Image]]) -> Snapshot:
+def _check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tuple[str, Image]]) -> Snapshot:
     """Return what a check says of *host*, and what in addition of each of *images*, taken one after the other.
 
     Errors: as `plan_host`.

@@ -49,11 +49,11 @@ from gpubind.planner.request import SOURCES, validate_request
 from gpubind.rules.table import check
 from gpubind.runtimes import RUNTIMES
 
-FIRST_USER = 1000
+_FIRST_USER = 1000
 """The users below are the system's. Source: login.defs(5), UID_MIN."""
-COMMON_TEXTS = ("findings", "errors", "names", "plan.schema", *(f"hosts/{name}" for name in BUNDLED_HOSTS))
+_COMMON_TEXTS = ("findings", "errors", "names", "plan.schema", *(f"hosts/{name}" for name in BUNDLED_HOSTS))
 """Data with the words that gpubind and drivers use: none of them names a user or a machine."""
-RECORD_TIMES = 10
+_RECORD_TIMES = 10
 """Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
 
 
@@ -93,7 +93,7 @@ def record(
             raise UsageError(
                 "home-in-record", "a record keeps nothing of home directories", where=path, why=why, hint=hint
             )
-    renew(RECORD_TIMES)
+    renew(_RECORD_TIMES)
     surveyed = SurveyedHost(host)
     look_around(surveyed)
     questions = tuple(_questions(surveyed, request, listfile))
@@ -128,9 +128,9 @@ def redaction_of(host: Host, record: Record) -> Redaction:
         entry for tree in trees for directory in tree.directories.values() for entry in directory.entries.values()
     ]
     uids = {record.euid, *(entry.stat.uid for entry in entries if isinstance(entry.stat, Stat))}
-    users = [host.user_name(uid) for uid in sorted(uids) if uid >= FIRST_USER]
+    users = [host.user_name(uid) for uid in sorted(uids) if uid >= _FIRST_USER]
     hosts = dict.fromkeys(name for name in (host.hostname, record.hostname) if name)
-    common = b"".join(read_data(f"model/data/{name}.json") for name in COMMON_TEXTS).decode()
+    common = b"".join(read_data(f"model/data/{name}.json") for name in _COMMON_TEXTS).decode()
     return Redaction(record, hosts, filter(None, users), common)
 
 
@@ -179,7 +179,7 @@ def _questions(host: Host, own: Request, listfile: Optional[ListFile]) -> Iterat
 
 def _answer(host: Host, question: Question) -> str:
     """Return the answer of *host* as a text. Errors: `BoundError`; `HostReadError` for a host that cannot be read."""
-    renew(RECORD_TIMES)
+    renew(_RECORD_TIMES)
     try:
         plan = plan_host(host, PlanQuery(question.request, question.listfile), question.image)
         texts = [plan.to_json()]

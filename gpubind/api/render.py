@@ -52,7 +52,7 @@ class PrintForm(NamedTuple):
 
 
 def print_plan(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Image]) -> tuple[Plan, str]:
-    """Return the plan, and its text. Errors: as `prepare` and `render_start`."""
+    """Return the plan, and its text. Errors: as `prepare` and `_render_start`."""
     if form.name in PLAN_FORMATS:
         return _for_runtime(form, host, query, image)
     if PERSISTENT_DOCUMENTS[form.name].content == "variables":
@@ -63,7 +63,7 @@ def print_plan(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Im
     plan = (plan_or_empty if form.allow_none else plan_host)(host, _for_every_job(query), image, layout)
     if not plan.drivers:
         plan = plan._replace(findings=tuple(one._replace(severity="note") for one in plan.findings))
-    return plan, render_mounts(form, plan)
+    return plan, _render_mounts(form, plan)
 
 
 def _for_runtime(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Image]) -> tuple[Plan, str]:
@@ -74,10 +74,10 @@ def _for_runtime(form: PrintForm, host: Host, query: PlanQuery, image: Optional[
     environ = runtime.render_environ(form.name, callers)
     program = find_program(runtime.name, environ) if host.local is not None else None
     start = begin(runtime, program, form.arguments, environ, host, allow_writable=form.allow_writable)
-    return render_start(form, prepare(host, query, start, image, files_of(form)))
+    return _render_start(form, prepare(host, query, start, image, files_of(form)))
 
 
-def render_start(form: PrintForm, prepared: PreparedStart) -> tuple[Plan, str]:
+def _render_start(form: PrintForm, prepared: PreparedStart) -> tuple[Plan, str]:
     """Return the plan of *prepared* with all findings, and its text for a runtime. Errors: as `Runtime.render`."""
     runtime = runtime_of_format(form.name)  # that of the start may be another program of the same kind
     prepared = _with_findings(prepared, runtime.format_findings(form.name, prepared))
@@ -89,7 +89,7 @@ def _with_findings(prepared: PreparedStart, more: Iterable[Finding] = ()) -> Pre
     return prepared._replace(plan=plan._replace(findings=(*plan.findings, *prepared.arguments.findings, *more)))
 
 
-def render_mounts(form: PrintForm, plan: Plan) -> str:
+def _render_mounts(form: PrintForm, plan: Plan) -> str:
     """Return *plan* as a document of mounts. Its libraries are where every loader searches: it can add no directory."""
     more = (HostPath(form.cdi_hook),) if form.cdi_hook is not None else ()
     return PERSISTENT_DOCUMENTS[form.name].document.render(
@@ -153,7 +153,7 @@ def render(
     if form in PERSISTENT_DOCUMENTS and PERSISTENT_DOCUMENTS[form].content == "mounts":
         if plan.layout != CDI_LAYOUT_NAME:
             raise other_layout(plan, f"a document `{form}` has", f"layout=open_layout(host, {form!r})")
-        return render_mounts(PrintForm(form, stage_dir=stage_dir), plan)
+        return _render_mounts(PrintForm(form, stage_dir=stage_dir), plan)
     if form not in PLAN_FORMATS:
         raise _not_rendered(form)
     host = host or open_host()
@@ -165,7 +165,7 @@ def render(
     start = start or start_on(host, runtime, ())
     need_layout(layout_of(start, image), plan, runtime.name)
     printed = PrintForm(form, stage_dir=stage_dir)
-    return render_start(printed, with_words(host, plan, start, image, files_of(printed)))[1]
+    return _render_start(printed, with_words(host, plan, start, image, files_of(printed)))[1]
 
 
 def _not_rendered(form: str) -> UsageError:

@@ -13,7 +13,7 @@ from gpubind.model.data import BUNDLED_HOSTS
 
 LEFT = 26
 """Columns of the names before their sentences."""
-NARROW = 72
+_NARROW = 72
 """Below so many columns a sentence stands under its name,"""
 SHORT = 12
 """unless all names are as short as this."""
@@ -111,7 +111,7 @@ def _row(parameter: Union[Option, Argument]) -> tuple[str, str]:
 
 def _rows(rows: Rows, width: int) -> list[str]:
     longest = max(len(name) for name, _ in rows) + 2
-    left = min(LEFT, longest) if width >= NARROW or longest <= SHORT else 0
+    left = min(LEFT, longest) if width >= _NARROW or longest <= SHORT else 0
     lines = []
     for name, text in rows:
         if left and len(name) + 2 <= left:

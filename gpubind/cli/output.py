@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from gpubind.documents.tables import Table
     from gpubind.model.notice import Message
 
-COLUMNS_LIMIT = 10_000
+_COLUMNS_LIMIT = 10_000
 NARROWEST, WIDEST = 40, 100
 """Columns of running text, whatever the terminal has."""
-HELP_WIDEST = 120
-PIPE_WIDTH = 200
+_HELP_WIDEST = 120
+_PIPE_WIDTH = 200
 """The width of a table that no terminal shows: one line for each row, for grep."""
 
 
@@ -79,12 +79,12 @@ def width() -> int:
 
 def help_width() -> int:
     """Columns for help: the terminal's, but no fewer than can be read, and no more than two columns of text need."""
-    return max(NARROWEST, min(HELP_WIDEST, _columns()))
+    return max(NARROWEST, min(_HELP_WIDEST, _columns()))
 
 
 def table_width(path: Optional[str]) -> int:
     """Columns for a table that goes to the file *path*, or to standard output if that is None."""
-    return _columns() if path is None and is_terminal() else PIPE_WIDTH
+    return _columns() if path is None and is_terminal() else _PIPE_WIDTH
 
 
 def _columns() -> int:
@@ -93,7 +93,7 @@ def _columns() -> int:
         columns = int(system.environ().get("COLUMNS", ""))
     except ValueError:  # also of more digits than Python converts
         columns = 0
-    return min(columns if columns > 0 else system.columns(1), COLUMNS_LIMIT)
+    return min(columns if columns > 0 else system.columns(1), _COLUMNS_LIMIT)
 
 
 def tables_as_text(tables: Iterable[Table], output: Optional[str], last: str = "") -> str:

@@ -26,9 +26,9 @@ try:
 except ImportError as error:
     raise missing_package("rich", "a table; --json needs none") from error
 
-GAP = 2
+_GAP = 2
 HEADING = "cyan"
-INDENT = " " * 4
+_INDENT = " " * 4
 """The indent of the cells below the first one, where a row is a list."""
 
 
@@ -90,7 +90,7 @@ def _widths(table: Table, width: int) -> Optional[list[int]]:
         whole.append(more + max(map(cell_len, cells)))
         words = cells if column.align_right else [word for cell in cells for word in cell.split()]
         least.append(more + max(map(cell_len, words)))
-    spare = width - sum(least) - GAP * (len(least) - 1)
+    spare = width - sum(least) - _GAP * (len(least) - 1)
     if spare < 0:
         return None
     for at in sorted(range(len(least)), key=lambda at: whole[at] - least[at]):
@@ -102,7 +102,7 @@ def _widths(table: Table, width: int) -> Optional[list[int]]:
 
 def _indent(table: Table) -> int:
     """Return how far rows stand to the right of their headings."""
-    return GAP if any(isinstance(row, RowHeading) for row in table.rows) else 0
+    return _GAP if any(isinstance(row, RowHeading) for row in table.rows) else 0
 
 
 def _grid(table: Table, widths: Sequence[int], console: Console) -> None:
@@ -119,7 +119,7 @@ def _grid(table: Table, widths: Sequence[int], console: Console) -> None:
 
 
 def _columns(columns: Sequence[Column], widths: Sequence[int], *, show_header: bool) -> Grid:
-    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_header=show_header)
+    grid = Grid(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_header=show_header)
     for column, width in zip(columns, widths):
         grid.add_column(Text(column.title), justify="right" if column.align_right else "left", width=width)
     return grid
@@ -139,7 +139,7 @@ def _list(table: Table, console: Console) -> None:
         _say(row[0], console, indent)
         for column, cell in zip(table.columns[1:], row[1:]):
             if cell:
-                _say(f"{column.title} {cell}", console, indent + INDENT)
+                _say(f"{column.title} {cell}", console, indent + _INDENT)
 
 
 def _say(text: str, console: Console, indent: str = "", style: str = "") -> None:

@@ -11,7 +11,7 @@ from gpubind.documents.text import printable
 from gpubind.model import HostPath, Plan
 from gpubind.model.findings import with_count
 
-LIBRARIES_32 = "lib32"
+_LIBRARIES_32 = "lib32"
 """The subdirectory of 32-bit libraries: a loader ignores those of another machine, but only after opening them."""
 _MANIFESTS = {
     "/egl_vendor.d/": "__EGL_VENDOR_LIBRARY_FILENAMES",
@@ -27,7 +27,7 @@ def links_of(plan: Plan) -> dict[str, HostPath]:
     for mount in plan.mounts:
         if mount.kind == "library" and mount.source is not None and mount.rule != "closure":
             name = mount.target.rpartition("/")[2]
-            found[f"{LIBRARIES_32}/{name}" if mount.capability == "compat32" else name] = mount.source
+            found[f"{_LIBRARIES_32}/{name}" if mount.capability == "compat32" else name] = mount.source
     return dict(sorted(found.items()))
 
 
@@ -51,7 +51,7 @@ def usage_text(plan: Plan, directory: str) -> str:
         "or for all programs, and their children:",
         f"  export LD_LIBRARY_PATH={quote(directory)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}",
     ]
-    directories = {plan.libdir: directory, plan.libdir32: f"{directory}/{LIBRARIES_32}"}
+    directories = {plan.libdir: directory, plan.libdir32: f"{directory}/{_LIBRARIES_32}"}
     for variable in plan.env:
         elements = (variable.value or "").split(":")
         if elements[0] == plan.libdir and variable.name != "LD_LIBRARY_PATH":

@@ -35,7 +35,7 @@ def render_lmod(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
     lines = [f"whatis({_lua(_title(prepared))})"]
-    for change in module_changes(prepared):
+    for change in _module_changes(prepared):
         words = [change.name, change.value]
         if change.op == "append":
             words.append(change.separator)
@@ -47,22 +47,22 @@ def render_lmod(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
 def render_tcl(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
     """Return the plan as a module in Tcl, which Lmod reads, too. Errors: as `render_lmod`."""
     lines = [f"module-whatis {_tcl(_title(prepared))}"]
-    for change in module_changes(prepared):
+    for change in _module_changes(prepared):
         command = "setenv" if change.op == "set" else f"append-path -d {_tcl(change.separator)}"
         lines.append(f"{command} {change.name} {_tcl(change.value)}")
     return "#%Module1.0\n" + heading(prepared.plan, "#") + _text(lines)
 
 
-def module_changes(prepared: PreparedStart) -> Iterator[VariableChange]:
+def _module_changes(prepared: PreparedStart) -> Iterator[VariableChange]:
     """Yield the changes of a module. Errors: `RuntimeLimitError` for a value that a module cannot express."""
-    require_plain_binds(prepared)
+    _require_plain_binds(prepared)
     for change in changes_for(prepared):
         if change.op != "unset":
             require_supported_value(change.name, change.value, "a module")
             yield change
 
 
-def require_plain_binds(prepared: PreparedStart) -> None:
+def _require_plain_binds(prepared: PreparedStart) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`) for a bind that needs a variable of several lines."""
     for bind in prepared.arguments.binds:
         for path in (bind.source, bind.target):
@@ -97,7 +97,7 @@ def render_taskprolog(prepared: PreparedStart, environ: Mapping[str, str]) -> st
     Error findings are printed at the beginning of the task's output: a TaskProlog has no standard error.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`, `long-line`).
     """
-    require_plain_binds(prepared)
+    _require_plain_binds(prepared)
     lines = []
     for change in changes_for(prepared):
         if change.op == "unset":

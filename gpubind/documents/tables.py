@@ -60,7 +60,7 @@ def make_table(columns: Sequence[Column], rows: Sequence[Union[Row, RowHeading]]
     )
 
 
-PLURALS: dict[FileRole, str] = {
+_PLURALS: dict[FileRole, str] = {
     "library": "libraries",
     "binary": "programs",
     "file": "files",
@@ -68,8 +68,8 @@ PLURALS: dict[FileRole, str] = {
     "socket": "sockets",
     "directory": "directories",
 }
-KINDS = tuple(PLURALS)
-GROUPED_KINDS = ("library", "binary")
+KINDS = tuple(_PLURALS)
+_GROUPED_KINDS = ("library", "binary")
 """Kinds of files that the container has in one directory, whatever directory they come from."""
 _BINDS = (
     Column("name in the container", always_shown=True),
@@ -92,8 +92,8 @@ _LEFT_OUT = (Column("not in the plan"), Column("verdict"), Column("rule"), Colum
 
 def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
     """Return the plan as tables: binds, devices, environment; *verbose*: also what is not in the plan."""
-    bundled = [mount for mount in plan.mounts if mount.kind in GROUPED_KINDS]
-    others = [mount for mount in plan.mounts if mount.kind not in GROUPED_KINDS]
+    bundled = [mount for mount in plan.mounts if mount.kind in _GROUPED_KINDS]
+    others = [mount for mount in plan.mounts if mount.kind not in _GROUPED_KINDS]
     tables = [
         make_table(_BINDS, _binds(bundled)),
         make_table(_BINDS, _binds(others)),
@@ -119,14 +119,14 @@ def bind_groups(mounts: Iterable[Mount]) -> list[BindGroup]:
     for mount in mounts:
         capability = CAPABILITIES.index(mount.capability) if mount.capability else -1
         place = mount.source or f"({mount.target}, rewritten)"
-        directory = place.rpartition("/")[0] + "/" if mount.kind in GROUPED_KINDS else ""
+        directory = place.rpartition("/")[0] + "/" if mount.kind in _GROUPED_KINDS else ""
         group = groups.setdefault((KINDS.index(mount.kind), capability, directory), {})
         group.setdefault(place[len(directory) :], []).append(mount)
     found = []
     for (kind, capability, directory), files in sorted(groups.items()):
         for_what = f" for {CAPABILITIES[capability]}" if capability >= 0 else ""
         ordered = sorted(files.items(), key=lambda item: item[1][0].target)
-        title = f"{PLURALS[KINDS[kind]]}{for_what}"
+        title = f"{_PLURALS[KINDS[kind]]}{for_what}"
         found.append(BindGroup(title, directory, tuple((place, tuple(same)) for place, same in ordered)))
     return found
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WHAT = "the image cannot be read"
-COPY_STEP = 1 << 18
-READ_LEAST = 4 << 10
+_COPY_STEP = 1 << 18
+_READ_LEAST = 4 << 10
 """Bytes that each read costs at least: many small reads take time, too."""
 
 
@@ -85,7 +85,7 @@ class FileBlob(Blob):
         budget = current()
         if budget is not None:
             budget.grant(self._key, self._size)  # a later command has another budget than the one that opened it
-        spend("read", max(size, READ_LEAST))
+        spend("read", max(size, _READ_LEAST))
         tell(self.label, offset + size, self._size)
         try:
             return tried(lambda: self._read(file, offset, size))
@@ -174,8 +174,8 @@ class Copy(Blob):
     def __init__(self, blob: Blob, size: int) -> None:
         self.label = blob.label
         self._file = system.temporary_file()
-        for offset in range(0, size, COPY_STEP):
-            self._file.write(blob.read_at(offset, min(COPY_STEP, size - offset)))
+        for offset in range(0, size, _COPY_STEP):
+            self._file.write(blob.read_at(offset, min(_COPY_STEP, size - offset)))
         self._size = self._file.tell()
 
     def __del__(self) -> None:

@@ -16,13 +16,13 @@ CHUNK = 1 << 18
 """Bytes that are unpacked in one step."""
 INPUT = 1 << 15
 """Compressed bytes that are read in one step: the end of a gzip member costs a copy of the rest."""
-CHECKPOINT_EVERY = 32 << 20
-CHECKPOINTS_LIMIT = 256  # about 50 KiB each; every second one goes when there are more
-BOMB_RATIO = 200  # the densest real layers stay below 20
-BOMB_ALLOWANCE = 64 << 20
+_CHECKPOINT_EVERY = 32 << 20
+_CHECKPOINTS_LIMIT = 256  # about 50 KiB each; every second one goes when there are more
+_BOMB_RATIO = 200  # the densest real layers stay below 20
+_BOMB_ALLOWANCE = 64 << 20
 WINDOW_LIMIT = 64 << 20  # what unpacking zstd may need in memory; `zstd -19` needs 8 MiB
 
-ZSTD_EMPTY = 18  # the largest header of a frame, and a checksum
+_ZSTD_EMPTY = 18  # the largest header of a frame, and a checksum
 
 _FORMAT = Format("bad-archive", "damaged compressed file")
 GZIP_MAGIC = b"\x1f\x8b"
@@ -82,7 +82,7 @@ class Unpacked(Blob):
         spend("unpacked", len(chunk))
         self._start, self._chunk = position, chunk
         consumed = self._consumed()
-        if position + len(chunk) > BOMB_RATIO * consumed + BOMB_ALLOWANCE:
+        if position + len(chunk) > _BOMB_RATIO * consumed + _BOMB_ALLOWANCE:
             why = f"{consumed} bytes unpack to more than {position} bytes"
             raise IMAGE_BOMB.damaged(why, consumed).in_file(self.label)
         if not chunk:
@@ -109,7 +109,7 @@ class Gzip(Unpacked):
 
     def __init__(self, packed: Blob) -> None:
         super().__init__(packed)
-        self._spacing = CHECKPOINT_EVERY
+        self._spacing = _CHECKPOINT_EVERY
         self._at = 0  # where unread compressed bytes start in the file
         self._tail = b""  # read but not yet unpacked; part of what comes before _at
         self._object: Any = _inflater()
@@ -122,7 +122,7 @@ class Gzip(Unpacked):
         position = self._start + len(self._chunk)
         if position >= self._checkpoints[-1][0] + self._spacing and not self._object.eof:
             self._checkpoints.append((position, self._consumed(), self._object.copy()))
-            if len(self._checkpoints) > CHECKPOINTS_LIMIT:
+            if len(self._checkpoints) > _CHECKPOINTS_LIMIT:
                 del self._checkpoints[1::2]
                 self._spacing *= 2
         while True:
@@ -182,7 +182,7 @@ class Zstd(Unpacked):
 
     def _next(self) -> bytes:
         chunk: bytes = self._reader.read(CHUNK)
-        if not chunk and not self._start and not self._chunk and self._consumed() > ZSTD_EMPTY:
+        if not chunk and not self._start and not self._chunk and self._consumed() > _ZSTD_EMPTY:
             raise self._damaged("it ends before its first block does")
         return chunk
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 T_co = TypeVar("T_co", covariant=True)
 
-TEXT_STEP = 1 << 14
+_TEXT_STEP = 1 << 14
 """Bytes of texts that cost one of the bound `facts`."""
 FILE_COST, UNREADABLE_COST = 100, 1000
 """Of the bound `facts`, for an ELF file. An unreadable file may have failed late."""
@@ -87,7 +87,7 @@ def _read_first_code(stream: BinaryIO) -> Union[bytes, Missing]:
 
 
 def _cost_of_bytes(data: bytes) -> int:
-    return FILE_COST + len(data) // TEXT_STEP
+    return FILE_COST + len(data) // _TEXT_STEP
 
 
 IDENT: FileFact[Union[ElfIdent, NotElf]] = FileFact("ident", parse_ident, lambda _: 0, 0, head=HEAD_SIZE, is_kept=True)
@@ -99,7 +99,7 @@ STUB: FileFact[bool] = FileFact("stub", is_stub, lambda _: 0, 0, head=STUB_LIMIT
 GPU_CODE: FileFact[GpuCode] = FileFact("gpu_code", _parse_gpu_code, lambda _: FILE_COST, FILE_COST, is_kept=True)
 """The GPU code in an ELF file."""
 NAMED_LIBRARIES: FileFact[DlopenNames] = FileFact(
-    "named_libraries", _parse_named_libraries, lambda named: FILE_COST + named.size // TEXT_STEP
+    "named_libraries", _parse_named_libraries, lambda named: FILE_COST + named.size // _TEXT_STEP
 )
 """The libraries that an ELF file has as texts, to open them."""
 CONSTANTS: FileFact[bytes] = FileFact("constants", _read_constants, _cost_of_bytes)

@@ -16,7 +16,7 @@ from gpubind.model import Missing
 LD_CACHE_PATH = "/etc/ld.so.cache"
 LD_CACHE_LIMIT = 16 << 20
 
-LD_SO_CONF = "/etc/ld.so.conf"
+_LD_SO_CONF = "/etc/ld.so.conf"
 INCLUDES_LIMIT = 512
 """Patterns and files that are included. Each is read once, so a file may include itself."""
 CONFIGURED_LIMIT = 1024
@@ -58,10 +58,10 @@ def read_ldsoconf(tree: Tree) -> ConfiguredDirectories:
     directories: list[str] = []
     files: list[str] = []
     seen: set[tuple[str, str]] = set()
-    todo = [("include", LD_SO_CONF)]
+    todo = [("include", _LD_SO_CONF)]
     while todo:
         if len(directories) >= CONFIGURED_LIMIT:
-            tree.unseen[LD_SO_CONF] = f"it names more than {CONFIGURED_LIMIT} directories"
+            tree.unseen[_LD_SO_CONF] = f"it names more than {CONFIGURED_LIMIT} directories"
             break
         kind, value = todo.pop()
         if kind == "directory":
@@ -70,11 +70,11 @@ def read_ldsoconf(tree: Tree) -> ConfiguredDirectories:
         if (kind, value) in seen:
             continue
         if len(seen) >= INCLUDES_LIMIT:
-            tree.unseen[LD_SO_CONF] = f"it includes more than {INCLUDES_LIMIT} patterns and files"
+            tree.unseen[_LD_SO_CONF] = f"it includes more than {INCLUDES_LIMIT} patterns and files"
             continue
         seen.add((kind, value))
         if kind == "include":
-            todo += [("file", path) for path in reversed(glob_or_note(tree, value, f"{LD_SO_CONF}: {value}"))]
+            todo += [("file", path) for path in reversed(glob_or_note(tree, value, f"{_LD_SO_CONF}: {value}"))]
             continue
         text = tree.read_text(value)
         if not isinstance(text, Missing):

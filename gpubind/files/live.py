@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 READ, SEARCH = 4, 1
 DIRECTORIES_LIMIT = 128
 """Directories that a tree keeps open at most."""
-DIRECTORIES_LEAST = 4
+_DIRECTORIES_LEAST = 4
 _NO_ACL = (errno.ENODATA, errno.EOPNOTSUPP)
 """Errors that mean that a file has no access control list, or that its file system knows none."""
 _SHARE = 16
@@ -76,7 +76,7 @@ class LiveTree(OpenedTree):
         self._directories: dict[str, OpenDirectory] = {}
         descriptors = system.descriptors_limit()
         if descriptors > 0:
-            self.directories_kept = min(self.directories_kept, max(DIRECTORIES_LEAST, descriptors // _SHARE))
+            self.directories_kept = min(self.directories_kept, max(_DIRECTORIES_LEAST, descriptors // _SHARE))
 
     def __del__(self) -> None:
         if hasattr(self, "_directories"):

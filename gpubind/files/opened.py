@@ -13,7 +13,7 @@ from gpubind.model import HostPath, Missing, RootedPath
 if TYPE_CHECKING:
     from gpubind.files.blob import Blob, Copy
 
-BUFFER = 1 << 16
+_BUFFER = 1 << 16
 COPY_MEMORY = 16 << 20
 COPY_LIMIT = 512 << 20  # the largest driver libraries have 100 MB
 PACKED = "it is in a layer that is compressed with zstd, where each step back unpacks all that precedes it"
@@ -71,7 +71,7 @@ class OpenedTree(Tree):
             return Missing("unreadable", f"too large to be looked at: {blob.size} bytes in a compressed layer")
         from gpubind.files.blob import BlobStream
 
-        return io.BufferedReader(BlobStream(blob), BUFFER)
+        return io.BufferedReader(BlobStream(blob), _BUFFER)
 
     def _unbuffered(self, path: str) -> Union[BinaryIO, Missing]:
         """As `_stream`, for what is read here and there: a buffer would read most of the file."""

@@ -27,7 +27,7 @@ Answers = dict[str, dict[Any, Any]]
 
 BYTES_LIMIT = 128 << 10
 """Larger texts are read again."""
-WHOLE_LIMIT = 4 << 20
+_WHOLE_LIMIT = 4 << 20
 """Bytes of all that is remembered of one image, about."""
 NAMES_LIMIT = 8_000
 """Names of which the facts are remembered unasked."""
@@ -140,7 +140,7 @@ class RememberedTree(Tree):
         if not isinstance(found, Missing) or found.why in ("absent", "unreadable"):
             made = packed(found)
             size = size_of(made) + size_of(about)
-            if size <= BYTES_LIMIT and self._size + size <= WHOLE_LIMIT:
+            if size <= BYTES_LIMIT and self._size + size <= _WHOLE_LIMIT:
                 known[about] = made
                 self._size += size
         return found

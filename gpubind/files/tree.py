@@ -16,7 +16,7 @@ from gpubind.model.files import ABSENT, LOOP, noun_of
 
 T = TypeVar("T")
 
-SHORTCUTS = 2
+_SHORTCUTS = 2
 """Depth of links in links up to which the directory of a target is resolved as a whole, and cached."""
 TEXT_LIMIT = 1 << 20
 
@@ -287,7 +287,7 @@ class Tree:
                 if target.startswith("/"):
                     at = RootedPath("/")
                     head, _, name = target.rpartition("/")
-                    if head and depth < SHORTCUTS:
+                    if head and depth < _SHORTCUTS:
                         directory = self._directory(head, depth + 1)
                         if isinstance(directory, Missing):
                             return directory

@@ -84,7 +84,7 @@ def _bootstrap_file(request: FleetRequest) -> Iterator[Optional[str]]:
         return
     from zipfile import ZIP_DEFLATED, ZipFile
 
-    with system.named_temporary_file(".pyz") as sources, ZipFile(running_zipapp()) as own:
+    with system.named_temporary_file(".pyz") as sources, ZipFile(_running_zipapp()) as own:
         with ZipFile(sources, "w", ZIP_DEFLATED) as archive:
             for member in own.infolist():
                 if not member.filename.startswith("bytecode/"):
@@ -93,7 +93,7 @@ def _bootstrap_file(request: FleetRequest) -> Iterator[Optional[str]]:
         yield sources.name
 
 
-def running_zipapp() -> str:
+def _running_zipapp() -> str:
     """Return the one file that this gpubind is. Errors: `UsageError` (code `not-one-file`)."""
     archive: Optional[str] = getattr(globals().get("__loader__"), "archive", None)
     if archive is None or not is_file(archive):

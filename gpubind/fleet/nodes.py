@@ -14,7 +14,7 @@ from gpubind.model import shorten_list
 
 _CONFIG_VARIABLES = frozenset(("CLUSTERSHELL_CFGDIR", "XDG_CONFIG_HOME", "HOME"))
 """Where ClusterShell looks for its configuration."""
-NODES_LIMIT = 100_000
+_NODES_LIMIT = 100_000
 _SET_LIMIT = 200
 """Characters of a set in a sentence."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,252}")
@@ -29,7 +29,7 @@ def parse_nodes(text: str) -> tuple[str, ...]:
     Errors: `UsageError` (code `bad-nodes`), `HostReadError` (code `missing-package`), `RuntimeLimitError` (code
     `no-engine`) for a damaged configuration of ClusterShell.
     """
-    need_clustershell()
+    _need_clustershell()
     from configparser import Error as ConfigurationError
 
     try:
@@ -43,18 +43,18 @@ def _parsed(text: str) -> tuple[str, ...]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     from ClusterShell.NodeUtils import GroupResolverError
 
-    spans = [NODES_LIMIT + 1 if len(last) > 9 else int(last) - int(first[:9]) for first, last in _RANGE.findall(text)]
-    if sum(max(0, span) for span in spans) > NODES_LIMIT:
-        raise _bad_nodes_error(text, f"more than {NODES_LIMIT} nodes")
+    spans = [_NODES_LIMIT + 1 if len(last) > 9 else int(last) - int(first[:9]) for first, last in _RANGE.findall(text)]
+    if sum(max(0, span) for span in spans) > _NODES_LIMIT:
+        raise _bad_nodes_error(text, f"more than {_NODES_LIMIT} nodes")
     try:
         found = NodeSet(text)
         number = len(found)  # a product of ranges is counted, and not made
     except (NodeSetException, GroupResolverError, ValueError, RecursionError) as error:
         raise _bad_nodes_error(text, str(error)) from error
     except OverflowError as error:
-        raise _bad_nodes_error(text, f"more than {NODES_LIMIT} nodes") from error
-    if not 0 < number <= NODES_LIMIT:
-        raise _bad_nodes_error(text, f"more than {NODES_LIMIT} nodes" if number else "there is no node in it")
+        raise _bad_nodes_error(text, f"more than {_NODES_LIMIT} nodes") from error
+    if not 0 < number <= _NODES_LIMIT:
+        raise _bad_nodes_error(text, f"more than {_NODES_LIMIT} nodes" if number else "there is no node in it")
     names = tuple(map(str, found))
     wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
     if wrong is not None:
@@ -88,7 +88,7 @@ def fold_hosts(names: tuple[str, ...]) -> str:
     return folded if "[" in folded and len(folded) <= _SET_LIMIT else shorten_list(names)
 
 
-def need_clustershell() -> None:
+def _need_clustershell() -> None:
     """Errors: `HostReadError` (code `missing-package`) if ClusterShell is not installed."""
     _remove_untrusted_variables()
     try:

@@ -53,7 +53,7 @@ SEARCHED = ("PATH", LIBRARY_PATH)
 """Those with paths in which a host is searched: a record has its own."""
 
 LIST_FILES = tuple(row.list_name for row in VENDOR_ROWS.values())
-SHIPPED_LABEL = "etc/{name}"
+_SHIPPED_LABEL = "etc/{name}"
 
 
 def plan_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -218,7 +218,7 @@ class Host:
 
 def shipped_liblist(name: str) -> ListFile:
     """Return gpubind's list file *name*."""
-    return ListFile(SHIPPED_LABEL.format(name=name), read_data(f"etc/{name}"), shipped=True)
+    return ListFile(_SHIPPED_LABEL.format(name=name), read_data(f"etc/{name}"), shipped=True)
 
 
 def dev_root_assumed(host: Host) -> Iterator[Finding]:

@@ -18,14 +18,14 @@ from gpubind.machine.trust import acts_as_root
 from gpubind.model import Missing, ResolvedFile
 from gpubind.model.layouts import DXG
 
-DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", DXG)
+_DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", DXG)
 """Each driver has one of them, with whatever GPUs."""
 
 
 class LiveHost(Host):
     """This machine, with its driver below *root* and its devices below *dev_root*.
 
-    Without *dev_root*: *root* if it has one of `DRIVER_NODES`, else `/`. *environ* is that of the task of the plan,
+    Without *dev_root*: *root* if it has one of `_DRIVER_NODES`, else `/`. *environ* is that of the task of the plan,
     if it is not this process's. Errors: `HostReadError` for a root that is not a directory.
     """
 
@@ -35,7 +35,7 @@ class LiveHost(Host):
         self.label = "live"
         self.driver: Tree = LiveTree(root)
         if dev_root is None:
-            nodes = (self.driver.lstat(path) for path in DRIVER_NODES)
+            nodes = (self.driver.lstat(path) for path in _DRIVER_NODES)
             dev_root = "/" if all(isinstance(node, Missing) for node in nodes) else root
             self.assumes_dev_root = dev_root != root
         dev = LiveTree(dev_root)
@@ -66,7 +66,7 @@ class LiveHost(Host):
         return system.environ() if self.task is None else self.task
 
     def as_user(self, name: str) -> Host:
-        identity = identity_of(name, self.dev)
+        identity = _identity_of(name, self.dev)
         host = self.copy()
         host.identity = identity
         if identity.euid == 0:  # modes do not apply
@@ -95,7 +95,7 @@ class LiveHost(Host):
         return run_program(argv, timeout_s)
 
 
-def identity_of(name: str, tree: Tree) -> Identity:
+def _identity_of(name: str, tree: Tree) -> Identity:
     """Return the user *name* of this machine, if *tree* is its root; else by the tree's /etc/passwd and /etc/group.
 
     Errors: `UsageError` (code `unknown-user`).

@@ -25,22 +25,22 @@ from gpubind.model import Missing, layouts
 from gpubind.model.arch import DRIVER_ARCHITECTURES
 from gpubind.model.data import read_data
 
-RUN_TIMEOUT_S = 30.0
+_RUN_TIMEOUT_S = 30.0
 DEPTH_LIMIT = 8
 
-USERSPACE_NAME = re.compile(
+_USERSPACE_NAME = re.compile(
     r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace|ze_|ig|opencl-clang|xpum).*\.so|(rocminfo|xpu-smi)$"
 )
 """Names of libraries and programs that are recorded with all that they need."""
-DEPENDENCIES_LIMIT = 500
+_DEPENDENCIES_LIMIT = 500
 
 _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
 _OF_DISPLAYS = ("class", "vendor", "device", "revision", "current_compute_partition", "current_memory_partition")
 """Of each PCI device that is a display controller or an accelerator."""
 
-BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd", "intel-opencl")
+_BELOW_LIBRARIES = (*layouts.SUBDIRECTORIES, "nvidia/wine", "libglvnd", "intel-opencl")
 """Below each directory of libraries; the first is that directory itself."""
-BELOW_ROCM = (
+_BELOW_ROCM = (
     *(".info", *layouts.ROCM_LIBRARIES, "lib/llvm/lib", "lib/rocm_sysdeps/lib", "llvm/lib", "bin"),
     "etc/OpenCL/vendors",
 )
@@ -48,7 +48,7 @@ PROGRAM_DIRECTORIES = (*layouts.BINARY_DIRECTORIES, "/opt/rocm/bin")
 _MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
 
 
-def library_places(tree: Tree, machine: str) -> tuple[str, ...]:
+def _library_places(tree: Tree, machine: str) -> tuple[str, ...]:
     """Return the directories of libraries of all architectures: those of the search, and Debian's by their names.
 
     *machine* is the host's architecture, which may be an unknown one.
@@ -89,7 +89,7 @@ def look_around(host: SurveyedHost) -> None:
         _Survey(tree).look(host)
     in_windows = (GPU_QUERY, COMPUTE_CAPABILITY_QUERY) if host.lenient.dev.has(layouts.DXG) else ()
     for argv in (list_argv(host.driver.root), *in_windows, *map(version_command, PROGRAMS_OF_ENGINES)):
-        host.run(argv, RUN_TIMEOUT_S)
+        host.run(argv, _RUN_TIMEOUT_S)
 
 
 class _Survey:
@@ -114,10 +114,10 @@ class _Survey:
             self.list(path.rpartition("/")[0] or "/")
             self.tree.look_at(path, text=True)
         cached = self._cached_directories()
-        known = library_places(self.tree, host.uname.machine)
+        known = _library_places(self.tree, host.uname.machine)
         libraries = (*known, *cached, *configured.directories)
         for directory in dict.fromkeys(libraries):
-            for sub in BELOW_LIBRARIES:
+            for sub in _BELOW_LIBRARIES:
                 self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")
         on_path = [path for path in host.variable("PATH").split(":") if path.startswith("/")]
         beside = [place for directory in libraries for place in layouts.program_directories_of(directory)]
@@ -139,7 +139,7 @@ class _Survey:
         releases += [f"/opt/rocm/{name}" for name in self.list("/opt/rocm") if name.startswith("core")]
         asked = host.variable(ROCM_PATH)
         for directory in (*releases, *((asked,) if asked.startswith("/") else ())):
-            for sub in BELOW_ROCM:
+            for sub in _BELOW_ROCM:
                 self.list(f"{directory}/{sub}", all_facts=True)
         self.list(layouts.WSL_DRIVERS)
         for store in driver_stores(self.tree).in_use:
@@ -172,12 +172,12 @@ class _Survey:
         """Record ELF facts of all that the libraries of user spaces need, in each directory where it may be found."""
         cache = read_ldcache(self.tree)
         todo = [f"{path.rstrip('/')}/{name}" for path in sorted(self.listed) for name in self.listed[path]]
-        todo = [path for path in todo if USERSPACE_NAME.match(path.rpartition("/")[2])]
+        todo = [path for path in todo if _USERSPACE_NAME.match(path.rpartition("/")[2])]
         asked: set[str] = set()
         for path in todo:  # grows on the way
             elf = self.tree.elf(path)
             for soname in () if isinstance(elf, Missing) else elf.needed:
-                if soname in asked or "/" in soname or len(asked) > DEPENDENCIES_LIMIT:
+                if soname in asked or "/" in soname or len(asked) > _DEPENDENCIES_LIMIT:
                     continue
                 asked.add(soname)
                 places = [f"{there.rstrip('/')}/{soname}" for there, names in self.listed.items() if soname in names]

@@ -15,7 +15,7 @@ from gpubind.machine import system
 from gpubind.machine.answers import may
 
 
-def read_bundle(directory: str) -> Bundle:
+def _read_bundle(directory: str) -> Bundle:
     """Return the bundle in *directory*. Errors: `HostReadError` (`unreadable-file`), `FormatError` (`bad-bundle`)."""
     path = f"{directory.rstrip('/')}/{BUNDLE_CONFIG}"
     with in_file(path):
@@ -33,9 +33,9 @@ def in_directory(bundle: Bundle, directory: str) -> Bundle:
 def open_bundle(directory: str, label: str) -> Image:
     """Return the image in the bundle in *directory*: its root file system, and config.json's environment.
 
-    Errors: as `read_bundle`, and `HostReadError` (code `no-image`) without a root file system.
+    Errors: as `_read_bundle`, and `HostReadError` (code `no-image`) without a root file system.
     """
-    return image_of(read_bundle(directory), label)
+    return image_of(_read_bundle(directory), label)
 
 
 def image_of(bundle: Bundle, label: str) -> Image:

@@ -25,9 +25,9 @@ PREFIXES = (
     *("/workspace/.venv", "/workspace/venv", "/root/.venv", "/root/miniconda3", "/root/micromamba", "/app/.pixi"),
 )
 """Usual prefixes of Python and conda in images, in addition to those of PATH and below /opt."""
-SPACK = ("/opt/software", "/opt/spack/opt/spack", "/spack/opt/spack")
+_SPACK = ("/opt/software", "/opt/spack/opt/spack", "/spack/opt/spack")
 """Install trees of Spack: `spack containerize` has the first."""
-EASYBUILD = ("/opt/easybuild/software", "/easybuild/software", "/app/software", "/apps/software", "/software")
+_EASYBUILD = ("/opt/easybuild/software", "/easybuild/software", "/app/software", "/apps/software", "/software")
 """`installpath` of EasyBuild; its container images have /app."""
 DIRECTORIES_LIMIT = 256
 """Prefixes, and directories of Spack, that are listed: an image with thousands of them must not take minutes."""
@@ -159,11 +159,11 @@ def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
     elif variable and re.match(r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}$", variable):
         yield ImageCuda(variable, "variable", "CUDA_VERSION")
     # Spack has its packages below a platform; before 1.0 also below a compiler.
-    platforms = [f"{root}/{name}" for root in SPACK for name in tree.names(root)]
+    platforms = [f"{root}/{name}" for root in _SPACK for name in tree.names(root)]
     compilers = (f"{platform}/{name}" for platform in platforms for name in tree.names(platform) if "cuda-" not in name)
     for directory in _unique_directories(tree, (*platforms, *islice(compilers, DIRECTORIES_LIMIT))):
         yield from _versions_in_names(tree, directory, "spack")
-    for root in EASYBUILD:
+    for root in _EASYBUILD:
         yield from _versions_in_names(tree, f"{root}/CUDA", "easybuild")
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 QUERY_TIMEOUT_S = 60.0  # a store on a slow file system, with many images
-SAVE_TIMEOUT_S = 1800.0
-VERSION_S = 10.0
+_SAVE_TIMEOUT_S = 1800.0
+_VERSION_S = 10.0
 MESSAGE_LIMIT = 2000
 VARIABLES = (
     "HOME",
@@ -156,7 +156,7 @@ def _run_store_command(store: Store, args: tuple[str, ...], reference: str, into
     if isinstance(program, Missing):
         what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
         raise HostReadError("no-image-store", what, where=reference, why=program.detail)
-    answer = _answer(program, store, args, reference, QUERY_TIMEOUT_S if into is None else SAVE_TIMEOUT_S, into)
+    answer = _answer(program, store, args, reference, QUERY_TIMEOUT_S if into is None else _SAVE_TIMEOUT_S, into)
     if isinstance(answer, bytes):
         return answer
     hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
@@ -167,7 +167,7 @@ def _run_store_command(store: Store, args: tuple[str, ...], reference: str, into
 def why_silent(store: Store) -> Optional[str]:
     """Return why the daemon of *store* does not answer its program; None if it does, or the program is not there."""
     program = find_program(store)
-    answer = b"" if isinstance(program, Missing) else _answer(program, store, ("version",), store, VERSION_S)
+    answer = b"" if isinstance(program, Missing) else _answer(program, store, ("version",), store, _VERSION_S)
     return answer if isinstance(answer, str) else None
 
 
@@ -175,7 +175,7 @@ def cdi_directories_of_daemon(store: Store) -> tuple[str, ...]:
     """Return where the daemon of *store* looks for CDI specs; nothing if it reads none, or does not answer."""
     program = find_program(store)
     words = ("info", "--format", "{{json .CDISpecDirs}}")
-    answer = "" if isinstance(program, Missing) else _answer(program, store, words, store, VERSION_S)
+    answer = "" if isinstance(program, Missing) else _answer(program, store, words, store, _VERSION_S)
     try:
         found = parse_json(answer, DOCUMENT_LIMIT, _INFO) if isinstance(answer, bytes) else []
     except FormatError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ENVIRONMENT_DIRECTORY = "/.singularity.d/env"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What Apptainer and SingularityCE set before an image's own files."""
-SINGULARITY_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
+_SINGULARITY_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
 """Environment files of Singularity. 91-environment.sh is the image's: `%post` writes to it."""
 DOCKER_FILES = ("10-docker.sh", "10-docker2singularity.sh")
 SEARCH_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH"))
@@ -33,7 +33,7 @@ def read_environment(tree: Tree) -> Exports:
     for name in tree.names(ENVIRONMENT_DIRECTORY):
         path = f"{ENVIRONMENT_DIRECTORY}/{name}"
         found = tree.stat(path)
-        if not name.endswith(".sh") or name in SINGULARITY_FILES or isinstance(found, Missing) or found.kind != "file":
+        if not name.endswith(".sh") or name in _SINGULARITY_FILES or isinstance(found, Missing) or found.kind != "file":
             continue
         if name == "90-environment.sh" and exports.env.get("PATH", "") is None:
             exports = exports.with_value("PATH", DEFAULT_PATH)

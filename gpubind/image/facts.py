@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
 
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
-COMPAT_PATTERNS = tuple(
+_COMPAT_PATTERNS = tuple(
     f"/usr/local/{toolkit}/compat{below}/libcuda.so.1"
     for toolkit in ("cuda", "cuda-*")
     for below in ("", "/lib.real", "/lib")
@@ -71,7 +71,7 @@ class Image(NamedTuple):
         self.tree.close()
 
 
-ROOT_DIRECTORY_NAMES = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))
+_ROOT_DIRECTORY_NAMES = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))
 """Names of which every root file system has some."""
 
 
@@ -118,7 +118,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         rocm_runtime=rocm_runtime,
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
         every_cuda=cuda,
-        has_root=kind != "directory" or isinstance(names, Missing) or not ROOT_DIRECTORY_NAMES.isdisjoint(names),
+        has_root=kind != "directory" or isinstance(names, Missing) or not _ROOT_DIRECTORY_NAMES.isdisjoint(names),
         libc_fault=_libc_fault(tree, loader) if family == "none" else None,
     )
     return Image(tree, loader, facts)
@@ -172,7 +172,7 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
     """Yield each compat libcuda that is libcuda.so.1 in its directory."""
-    paths = [path for pattern in COMPAT_PATTERNS for path in glob_or_note(tree, pattern)]
+    paths = [path for pattern in _COMPAT_PATTERNS for path in glob_or_note(tree, pattern)]
     for real in dict.fromkeys(tree.resolve(path) for path in paths[:COMPAT_LIMIT]):
         if isinstance(real, Missing):
             continue

@@ -16,7 +16,7 @@ from gpubind.image.cuda import prefixes_of
 from gpubind.image.facts import Image
 from gpubind.model import Missing
 
-LIBGBM = "libgbm.so.1"
+_LIBGBM = "libgbm.so.1"
 _BUILT_WITH = re.compile(rb"(?<=\0)/[^\0]{1,255}/gbm(?=\0)")
 _PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
 """A path that a search path can hold, and that means itself in every shell."""
@@ -34,7 +34,7 @@ def backend_directories(image: Image) -> tuple[str, ...]:
 def _read(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
     """Yield the directory with which each copy was built; the one next to the copy, if that cannot be read."""
     for directory in directories:
-        path = f"{directory}/{LIBGBM}"
+        path = f"{directory}/{_LIBGBM}"
         if not directory.startswith("/") or not tree.has(path):
             continue
         constants = tree.fact(path, CONSTANTS)

@@ -28,10 +28,10 @@ from gpubind.model.files import noun_of
 
 STEPS_LIMIT = 10_000_000
 """Names in the paths of all members, and entries under whiteouts: an image of 400,000 files has about 4 million."""
-PATH_LIMIT = 4096  # PATH_MAX: longer ones cannot be unpacked
+_PATH_LIMIT = 4096  # PATH_MAX: longer ones cannot be unpacked
 NAME_LIMIT = 255
-IDENT_SIZE = 20  # bytes of an ELF file that parse_ident needs
-PARENTS_KEPT = 4096
+_IDENT_SIZE = 20  # bytes of an ELF file that parse_ident needs
+_PARENTS_KEPT = 4096
 
 
 def members_with_ident(blob: Blob) -> Iterator[Member]:
@@ -39,8 +39,8 @@ def members_with_ident(blob: Blob) -> Iterator[Member]:
     for member in members(blob):
         spend("entries")
         header = member.header
-        may_be_elf = header.kind == "file" and header.size >= IDENT_SIZE and not header.sparse
-        yield member._replace(ident=_ident(blob.read_at(member.data, IDENT_SIZE))) if may_be_elf else member
+        may_be_elf = header.kind == "file" and header.size >= _IDENT_SIZE and not header.sparse
+        yield member._replace(ident=_ident(blob.read_at(member.data, _IDENT_SIZE))) if may_be_elf else member
 
 
 def collect_members(found: Iterable[Member]) -> list[Member]:
@@ -116,7 +116,7 @@ class LayerIndex:
         for member in found:
             header = member.header
             self._count_steps(header.name.count("/") + header.link.count("/"))
-            if header.kind is None or len(header.name) > PATH_LIMIT or len(header.link) > PATH_LIMIT:
+            if header.kind is None or len(header.name) > _PATH_LIMIT or len(header.link) > _PATH_LIMIT:
                 continue
             path = normpath("/" + header.name.lstrip("/"))  # `..` stops at the root
             head, _, name = path.rpartition("/")
@@ -222,7 +222,7 @@ class LayerIndex:
         at = follow(path, self.root, self.root, step, lambda here: here.parent, self._is_directory)[0]
         found = at if isinstance(at, Directory) else None
         if found is not None or make:
-            if len(self._parents) > PARENTS_KEPT:
+            if len(self._parents) > _PARENTS_KEPT:
                 self._parents.clear()
             self._parents[path] = found
         return found
@@ -262,11 +262,11 @@ class LayerIndex:
 
 ELF_LIMIT = 8 << 20
 TEXT_LIMIT = 64 << 10
-KEPT_LIMIT = 64 << 20
+_KEPT_LIMIT = 64 << 20
 FILES_LIMIT = 4096
-"""Files that are kept at a time, of `KEPT_LIMIT` bytes in all."""
+"""Files that are kept at a time, of `_KEPT_LIMIT` bytes in all."""
 
-COMMON_DIRECTORIES = (
+_COMMON_DIRECTORIES = (
     "/etc",
     "/etc/ld.so.conf.d",
     "/lib",
@@ -300,7 +300,7 @@ class NeighbourCache:
         return self._kept[entry.source, entry.offset]
 
     def _keep(self, directory: str, asked: Entry) -> None:
-        if self._size > KEPT_LIMIT // 2 or len(self._kept) > FILES_LIMIT // 2:
+        if self._size > _KEPT_LIMIT // 2 or len(self._kept) > FILES_LIMIT // 2:
             self._kept.clear()
             self._size = 0
         blobs = self._layers.blobs
@@ -308,12 +308,12 @@ class NeighbourCache:
             layers = {number for number, blob in enumerate(blobs) if blob.place}
         else:
             layers = {asked.source}
-        directories = (directory,) if layers <= self._read_layers else (directory, *COMMON_DIRECTORIES)
+        directories = (directory,) if layers <= self._read_layers else (directory, *_COMMON_DIRECTORIES)
         self._read_layers |= layers
         near = (entry for each in directories for entry in self._files(each, layers))
         wanted = {(entry.source, entry.offset): entry for entry in (*near, asked)}
         for entry in sorted(wanted.values(), key=lambda entry: (blobs[entry.source].place, entry.offset)):
-            is_full = self._size + entry.stat.size > KEPT_LIMIT or len(self._kept) >= FILES_LIMIT
+            is_full = self._size + entry.stat.size > _KEPT_LIMIT or len(self._kept) >= FILES_LIMIT
             if entry is asked or not (is_full or (entry.source, entry.offset) in self._kept):
                 data = blobs[entry.source].read_at(entry.offset, entry.stat.size)
                 self._kept[entry.source, entry.offset] = data

@@ -27,12 +27,12 @@ from gpubind.model.arch import Architecture
 T = TypeVar("T")
 
 LAYERS_LIMIT = 512  # Docker makes up to 127
-ALGORITHMS = ("sha256", "sha384", "sha512")
+_ALGORITHMS = ("sha256", "sha384", "sha512")
 """Digests that are checked. Source: OCI image-spec, `descriptor.md`."""
 STEP = 1 << 20
-INDEX_DEPTH_LIMIT = 4
-INDEXES_LIMIT = 16
-TAGS_SHOWN = 8
+_INDEX_DEPTH_LIMIT = 4
+_INDEXES_LIMIT = 16
+_TAGS_SHOWN = 8
 
 
 class OciLayout:
@@ -216,7 +216,7 @@ def _manifests(blobs: OciLayout, descriptors: Sequence[oci.OciDescriptor]) -> li
         descriptor, depth = todo.pop()
         if descriptor.media_type in oci.INDEX_TYPES:
             opened += 1
-            if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
+            if depth >= _INDEX_DEPTH_LIMIT or opened > _INDEXES_LIMIT:
                 raise oci.damaged("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
             inner = blobs.read_document(descriptor.path, oci.parse_oci_index, descriptor)
             todo.extend((item, depth + 1) for item in reversed(inner))
@@ -230,7 +230,7 @@ def _choose_platform(manifests: Sequence[oci.OciDescriptor], arch: Architecture,
     linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
     if not linux:
         platforms = sorted({f"{manifest.os}/{manifest.arch}" for manifest in manifests})
-        raise _unsupported(f"no image for Linux is in it, but {', '.join(platforms[:TAGS_SHOWN]) or 'nothing'}", label)
+        raise _unsupported(f"no image for Linux is in it, but {', '.join(platforms[:_TAGS_SHOWN]) or 'nothing'}", label)
     return next((manifest for manifest in linux if manifest.arch in (None, arch.goarch)), linux[0])
 
 
@@ -242,7 +242,7 @@ def _find_tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Opti
     if tag is None:
         if len(images) == 1:
             return images[0]
-        shown = ", ".join(known[:TAGS_SHOWN]) + (", ..." if len(known) > TAGS_SHOWN else "")
+        shown = ", ".join(known[:_TAGS_SHOWN]) + (", ..." if len(known) > _TAGS_SHOWN else "")
         hint = "name one: `docker-archive:FILE:TAG`, `oci-archive:FILE:TAG` or `oci:DIRECTORY:TAG`"
         why = f"it has {len(images)}: {shown or 'without tags'}"
         raise UsageError("several-images", "which image is meant?", where=label, why=why, hint=hint)
@@ -251,7 +251,7 @@ def _find_tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Opti
         spellings = (full for name in names for full in (name, re.sub(":latest$", "", name)))
         if any(full == tag or full.endswith((f"/{tag}", f":{tag}")) for full in spellings):
             return image
-    why = f"it has {', '.join(known[:TAGS_SHOWN])}" if known else "its images have no tags"
+    why = f"it has {', '.join(known[:_TAGS_SHOWN])}" if known else "its images have no tags"
     raise UsageError("no-such-tag", f"no image is tagged `{tag}`", where=label, why=why)
 
 
@@ -265,7 +265,7 @@ class VerifiedBlob(BlobPart):
     def __init__(self, blob: Blob, digest: str, label: str) -> None:
         super().__init__(blob, 0, blob.size or 0, label)
         algorithm, _, self._wanted = digest.partition(":")
-        self._hash = hashlib.new(algorithm) if algorithm in ALGORITHMS else None
+        self._hash = hashlib.new(algorithm) if algorithm in _ALGORITHMS else None
         self._seen = 0  # bytes from the start that the hash has
 
     def read_at(self, offset: int, size: int) -> bytes:

@@ -28,7 +28,7 @@ PREFIXES: dict[str, ImageKind] = {
     "oci-archive": "oci-archive",
     "docker-archive": "docker-archive",
 }
-FOREIGN_TRANSPORTS = {
+_FOREIGN_TRANSPORTS = {
     "docker-daemon": "docker:NAME",
     "containers-storage": "podman:NAME",
     "dir": "podman:NAME",
@@ -39,7 +39,7 @@ ENVIRONMENTS = {
     "pyvenv.cfg": "a virtual environment of Python, not an image",
 }
 """By the name that each has at its top."""
-OPEN_LIMIT = 4
+_OPEN_LIMIT = 4
 """Images that several checks keep open: each has files and directories open, of which a process may have few."""
 
 StrPath = Union[str, os.PathLike[str]]
@@ -55,11 +55,11 @@ def open_image(reference: StrPath, machine: Optional[str] = None) -> Image:
     `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-bundle`, `bad-sif`, `bad-squashfs`,
     `bad-oci`, `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
     """
-    return open_root(parse_reference(os.fspath(reference)), machine)
+    return _open_root(parse_reference(os.fspath(reference)), machine)
 
 
 class OpenImages:
-    """The images that several checks share: each is opened once while it is among the last `OPEN_LIMIT` that were used.
+    """The images that several checks share: each is opened once while it is among the last `_OPEN_LIMIT` used.
 
     An image that cannot be opened gives the same error each time.
     """
@@ -82,10 +82,10 @@ class OpenImages:
             raise self._errors[key]
         image = self._images.pop(key, None)
         if image is None:
-            while len(self._images) >= OPEN_LIMIT:
+            while len(self._images) >= _OPEN_LIMIT:
                 self._close_oldest()
             try:
-                image = open_root(reference, machine)
+                image = _open_root(reference, machine)
             except GpubindError as error:
                 self._errors[key] = error
                 raise
@@ -100,7 +100,7 @@ class OpenImages:
         self._images.pop(next(iter(self._images))).close()
 
 
-def open_root(reference: ImageReference, machine: Optional[str] = None) -> Image:
+def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Image:
     """Return the image that *reference* names. A start may add what an environment of Python lacks; a check may not.
 
     Errors: as `open_image`.
@@ -124,9 +124,9 @@ def open_reference(image: ImageReference, machine: Optional[str] = None) -> Imag
         return open_stored(image.store, image.name, image.label, arch)
     if image.form in ("registry", "source"):
         raise _unpulled(image)
-    if image.prefix in FOREIGN_TRANSPORTS:
+    if image.prefix in _FOREIGN_TRANSPORTS:
         why = f"it has no images of the kind `{image.prefix}`"
-        hint = f"`{FOREIGN_TRANSPORTS[image.prefix]}` takes an image from the program's own store"
+        hint = f"`{_FOREIGN_TRANSPORTS[image.prefix]}` takes an image from the program's own store"
         raise _no_image(image.text, why, hint)
     kind = PREFIXES.get(image.prefix)
     path, tag = (image.text, None) if kind is None else _path_and_tag(image.name)

@@ -20,7 +20,7 @@ from gpubind.model.layouts import ROCM_LIBRARIES, ROCM_PREFIXES
 RUNTIME = "libhsa-runtime64.so*"
 """The library that all of ROCm needs: an image that has it has its own ROCm."""
 HIP = "libamdhip64.so*"
-IN_PACKAGES = ("_rocm_sdk_core*/lib", "torch/lib")
+_IN_PACKAGES = ("_rocm_sdk_core*/lib", "torch/lib")
 _BUILT = re.compile(r"^hip\b[^=\n]*= *['\"]([0-9]{1,3}\.[0-9]{1,3})", re.MULTILINE)
 _WHEEL = re.compile(r"rocm_sdk_core-([0-9]{1,4}(?:\.[0-9]{1,4}){1,2})")
 
@@ -44,7 +44,7 @@ def _runtimes(tree: Tree, prefixes: Iterable[str], packages: Iterable[str]) -> I
         if any(glob_below(tree, f"{prefix}/lib", HIP)):  # other packages bring only the runtime
             yield from glob_below(tree, f"{prefix}/lib", RUNTIME)
     for place in packages:
-        for directory in IN_PACKAGES:
+        for directory in _IN_PACKAGES:
             yield from glob_below(tree, place, f"{directory}/{RUNTIME}")
 
 

@@ -14,7 +14,7 @@ from gpubind.formats.archive.squashfs_blocks import PACKAGES, Unpack, unpacker
 from gpubind.machine.budget import spend
 from gpubind.model import ABSENT, HostPath, Missing, RootedPath, Stat
 
-ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
+_ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
 
 
 def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
@@ -28,7 +28,7 @@ def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
         partition = sif.primary_partition(descriptors)
     if partition is None:
         raise _unsupported(blob.label, descriptors)
-    if partition.file_system in ENCRYPTED:
+    if partition.file_system in _ENCRYPTED:
         raise HostReadError(
             "encrypted-image",
             "the image is encrypted",

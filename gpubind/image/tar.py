@@ -19,10 +19,10 @@ from gpubind.frozen import NamedTuple
 
 RECORDS_LIMIT = 16
 """Records before one member; tar writes up to three."""
-MAP_BLOCKS_LIMIT = 4096
+_MAP_BLOCKS_LIMIT = 4096
 """Blocks of one sparse file's map in the old GNU format."""
 PIECES_LIMIT = 1 << 16
-MAP_TEXT_LIMIT = 1 << 20
+_MAP_TEXT_LIMIT = 1 << 20
 """Bytes of a map of format 1.0."""
 _NO_MAP = "a sparse file without its map"
 
@@ -96,7 +96,7 @@ def _padded(size: int) -> int:
 
 def _map_blocks(archive: Blob, offset: int) -> Iterator[bytes]:
     """Yield the blocks from *offset* that continue the map of an old GNU sparse file; the last may be cut."""
-    for _ in range(MAP_BLOCKS_LIMIT):
+    for _ in range(_MAP_BLOCKS_LIMIT):
         block = archive.read_at(offset, BLOCK)
         offset += BLOCK
         yield block
@@ -165,5 +165,5 @@ def _map(archive: Blob, header: TarHeader, at: int) -> tuple[list[int], int]:
         return numbers, at
     if header.sparse_map:
         return tar.parse_sparse_map(header.sparse_map), at
-    numbers, length = tar.parse_sparse_text(archive.read_at(at, min(header.data_size, MAP_TEXT_LIMIT)))
+    numbers, length = tar.parse_sparse_text(archive.read_at(at, min(header.data_size, _MAP_TEXT_LIMIT)))
     return numbers, at + _padded(length)

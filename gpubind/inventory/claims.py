@@ -31,7 +31,7 @@ ClaimKind = Literal[
 ]
 
 _UNREADABLE_RULES = {"absent": "dangling", "unrecorded": "unreadable"}
-BINDABLE: dict[FileKind, FileRole] = {"socket": "socket", "dir": "directory", "file": "file"}
+_BINDABLE: dict[FileKind, FileRole] = {"socket": "socket", "dir": "directory", "file": "file"}
 """Kinds of files that are bound as they are."""
 
 Outcome = Union[HostFile, Decision]
@@ -120,7 +120,7 @@ class Claim(NamedTuple):
         self, tree: Tree, found: ResolvedFile, *, found_by: str, capability: Optional[Capability] = None
     ) -> Outcome:
         """Return *found* as a file that is bound as it is, or a Decision: a device node cannot be."""
-        kind = BINDABLE.get(found.stat.kind)
+        kind = _BINDABLE.get(found.stat.kind)
         if kind is None:
             return self.rejected("special-file", noun_of(found.stat.kind), found_by)
         return self.file(tree, found, kind=kind, found_by=found_by, capability=capability)

@@ -32,7 +32,7 @@ from gpubind.model import (
 )
 from gpubind.model.layouts import TEGRA_PASSTHROUGH, UNBINDABLE_DIRECTORIES, data_prefix_pairs
 
-PASSTHROUGH_PREFIXES = ("/", f"{TEGRA_PASSTHROUGH}/")
+_PASSTHROUGH_PREFIXES = ("/", f"{TEGRA_PASSTHROUGH}/")
 
 
 class LocatedFiles(NamedTuple):
@@ -72,9 +72,9 @@ def locate(
         if claim.kind == "program":
             answers.append(find_program(search, table, claim))
         elif claim.kind in ("path", "own-path"):
-            libraries_named = library_candidates(search.tree, claim.name) if claim.kind == "path" else []
+            libraries_named = _library_candidates(search.tree, claim.name) if claim.kind == "path" else []
             candidates += [(candidate, claim) for candidate in libraries_named]
-            answers += [] if libraries_named else find_files(search, table, claim)
+            answers += [] if libraries_named else _find_files(search, table, claim)
     by_name = ClaimsByName(claims)
     names, unreached = _claims_on_names(search, by_name.stems, listed.libraries)
     by_name = ClaimsByName((*names, *claims)) if names else by_name
@@ -230,7 +230,7 @@ def _other(
     if found.stat.kind != "file" or found.stat.mode & 0o111 == 0:
         return claim.to_file(tree, found, found_by=path, capability=capability)
     claim = claim._replace(name=name, target=None)
-    file = program_file(search, claim, found, path, capability)
+    file = _program_file(search, claim, found, path, capability)
     if isinstance(file, HostFile) and name in programs:
         return claim.decision("left-out", "shadowed", f"{programs[name]} comes first", path=path)
     return file
@@ -249,11 +249,11 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Outcome:
             # Scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
-        return program_file(search, claim, found, directory, table.capability(claim))
+        return _program_file(search, claim, found, directory, table.capability(claim))
     return claim.absent("in none of the program directories")
 
 
-def program_file(
+def _program_file(
     search: Search, claim: Claim, found: ResolvedFile, found_by: str, capability: Optional[Capability]
 ) -> Outcome:
     """Return *found* as the program that *claim* names, if it is for this machine; a script is for any."""
@@ -264,7 +264,7 @@ def program_file(
     return file._replace(names=(claim.name,), arch=search.arch)
 
 
-def find_files(search: Search, table: NameTable, claim: Claim) -> list[Outcome]:
+def _find_files(search: Search, table: NameTable, claim: Claim) -> list[Outcome]:
     """Return the files that an absolute *claim* names: at their own path, or where this host's driver has them."""
     if not is_clean(claim.name):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
@@ -286,7 +286,7 @@ def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
     """Return the paths on this host that *claim* means, each by its place in a container."""
     name = claim.name
     places: dict[str, str] = {}
-    passed = (PASSTHROUGH_PREFIXES,) if claim.kind == "own-path" else ()
+    passed = (_PASSTHROUGH_PREFIXES,) if claim.kind == "own-path" else ()
     for standard, own in (*data_prefix_pairs(name, search.libcuda_directories), *passed):
         tree = search.tree if own == standard else search.tree.lenient
         for path in glob(tree, own + name[len(standard) :]):
@@ -333,7 +333,7 @@ def _file(search: Search, claim: Claim, path: str, capability: Optional[Capabili
     return file._replace(kind="manifest", content=content)
 
 
-def library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
+def _library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
     """Return the libraries that an absolute *pattern* names, each with the links in its directory that lead to it."""
     candidates: list[Candidate] = []
     if ".so" not in pattern or {"..", "."} & set(pattern.split("/")):

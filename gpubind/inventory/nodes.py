@@ -31,7 +31,7 @@ from gpubind.model.findings import active_cases, finding
 from gpubind.model.layouts import DXG, TEGRA_CONTROL, TEGRA_RELEASE, WSL_LIBRARIES
 
 DRM = ("drm",)
-SOC_FAMILY = "/sys/devices/soc0/family"
+_SOC_FAMILY = "/sys/devices/soc0/family"
 NVIDIA_MODULE = "/sys/module/nvidia"
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIA_PCI_CLASS = ("0x10de", ("0x03",))
@@ -293,7 +293,7 @@ def driver_kind(host: Host, kernel_version: Optional[str] = None) -> DriverKind:
     """
     if host.dev.has(DXG) or (kernel_version is None and host.driver.has(f"{WSL_LIBRARIES}/libcuda.so.1")):
         return "wsl"
-    family = host.lenient.dev.text(SOC_FAMILY) or ""
+    family = host.lenient.dev.text(_SOC_FAMILY) or ""
     if host.dev.has(TEGRA_RELEASE) or family.lower().startswith("tegra"):
         return "tegra"
     return "linux"

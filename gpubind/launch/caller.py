@@ -21,7 +21,7 @@ from gpubind.model import HostPath, Plan
 from gpubind.runtimes.cmdline.reader import ParsedCommandLine
 from gpubind.runtimes.runtime import CallerFacts, Runtime, RuntimeFacts, Start, UserOptions
 
-NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 TEXT_LIMIT = 1 << 20
 """Bytes of an environment file, or of a runtime's configuration, that are read."""
 
@@ -32,7 +32,7 @@ def begin(
     arguments: tuple[str, ...],
     environ: Mapping[str, str],
     host: Host,
-    own: Mapping[str, str] = NO_OPTIONS,
+    own: Mapping[str, str] = _NO_OPTIONS,
     *,
     allow_writable: bool = False,
 ) -> Start:
@@ -85,7 +85,7 @@ def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
     return runtime.parse_site(_text(read_file(runtime.site_config_path, TEXT_LIMIT)))
 
 
-def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:
+def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = _NO_OPTIONS) -> Optional[str]:
     """Return what sends *runtime* to another machine's daemon; None if nothing does. *own*: as for `begin`."""
     return runtime.remote_daemon(environ, _text_if_there, own)
 

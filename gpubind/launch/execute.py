@@ -16,7 +16,7 @@ from gpubind.memo.answer import become as take_over
 from gpubind.memo.questions import ask
 from gpubind.model.environ import changed
 
-PROBE_TIMEOUT_S = 10.0
+_PROBE_TIMEOUT_S = 10.0
 WHAT = "a program cannot be asked for its version"
 
 
@@ -93,7 +93,7 @@ def _probe(program: str) -> str:
     from gpubind.machine.programs import ask
 
     try:
-        _, printed, _ = ask(program, (program, "--version"), "it", PROBE_TIMEOUT_S, system.environ())
+        _, printed, _ = ask(program, (program, "--version"), "it", _PROBE_TIMEOUT_S, system.environ())
     except OSError as error:
         if answer_in(error) is None:
             raise could_not_look(program, error, WHAT) from error

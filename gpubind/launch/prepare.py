@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpubind.model.requirements import Expectation
     from gpubind.rules.preflight import Preflight
 
-WITHOUT_GPU = (
+_WITHOUT_GPU = (
     "driver-mismatch",
     "driver-not-loaded",
     "gpu-forbidden",
@@ -206,7 +206,7 @@ def staged(plan: Plan, start: Start, files: Files) -> Stage:
 
 def _need_gpu(plan: Plan) -> None:
     """Errors: `CheckError` (code `gpu-required`) where the container would have no GPU that works."""
-    stops = [finding for finding in plan.findings if finding.severity == "error" and finding.code in WITHOUT_GPU]
+    stops = [finding for finding in plan.findings if finding.severity == "error" and finding.code in _WITHOUT_GPU]
     is_linux = all(planned.driver.kind == "linux" for planned in plan.drivers)
     if stops or (is_linux and not any(gpu.chosen for gpu in plan.gpus)):
         why = "; ".join(f"{finding.code}: {finding.what}" for finding in stops)

@@ -1,4 +1,4 @@
-"""Open what is to be started, the host and the image: `open_target`."""
+"""Open what is to be started, the host and the image: `_open_target`."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class StartTarget(NamedTuple):
             self.image.close()
 
 
-def open_target(request: StartRequest, runtime: Runtime, program: str, image: Optional[ImageReference]) -> StartTarget:
+def _open_target(request: StartRequest, runtime: Runtime, program: str, image: Optional[ImageReference]) -> StartTarget:
     """Return the host, and *image* as *program*, a name or a path, of *runtime* would start it.
 
     An image that cannot be inspected is left to the runtime where that may start it, and a message reports it; with
@@ -173,9 +173,9 @@ def with_target(
     """Return what *make* returns for the opened target.
 
     After damage of the image, it is called again: without the image, which a message reports, or with larger bounds.
-    Errors: as `open_target` and *make*; that about the damage where another try would fail, too, or with `check`.
+    Errors: as `_open_target` and *make*; that about the damage where another try would fail, too, or with `check`.
     """
-    with closing(open_target(request, runtime, program, image)) as target:
+    with closing(_open_target(request, runtime, program, image)) as target:
         try:
             return make(target)
         except DAMAGE as error:

@@ -29,9 +29,9 @@ from gpubind.rules.trial import answered, predictions
 from gpubind.runtimes.runtime import PreparedStart, StartCall
 
 SHELL = "/bin/sh"
-TIME_S = 120.0
+_TIME_S = 120.0
 """For one start."""
-DRIVER_S = 20
+_DRIVER_S = 20
 """For one answer of a driver, in an image that has `timeout`."""
 STARTS_LIMIT = 64
 """Starts of an image without a shell."""
@@ -39,7 +39,7 @@ SCRIPT_LIMIT = 64 << 10
 """Bytes of a script: the kernel takes 128 KiB for one word of a command line."""
 WORDS_LIMIT = 2000
 """Bytes that are kept of each answer."""
-REASON_LIMIT = 300
+_REASON_LIMIT = 300
 _REFUSALS = ("error while loading shared libraries", "version `", "Error loading shared library", "Error relocating")
 """In the messages of loaders: glibc's, musl's."""
 _ANSWER = re.compile(r"([0-9]{1,6}) ([0-9]{1,3}|none) ")
@@ -59,7 +59,7 @@ program() {{
   esac
   say "$1" $s ''
 }}
-w=; timeout -s 9 5 true 2> /dev/null && w='timeout -s 9 {DRIVER_S}'
+w=; timeout -s 9 5 true 2> /dev/null && w='timeout -s 9 {_DRIVER_S}'
 driver() {{ i=$1; shift; t=$($w "$@" 2>&1 < /dev/null); say "$i" $? "$t"; }}
 """
 
@@ -149,7 +149,7 @@ def _answers(
     command = runtime.start_command(StartCall(program, "exec", image, words, token), prepared.start, prepared.arguments)
     try:
         argv = written(command)
-        status, *printed = ask(argv[0], argv, runtime.name, TIME_S, command.environ)
+        status, *printed = ask(argv[0], argv, runtime.name, _TIME_S, command.environ)
     except OSError as error:
         return [], reason(error)
     out, err = (text.decode("utf-8", "surrogateescape") for text in printed)
@@ -166,7 +166,7 @@ def _answers(
 
 def _last_words(text: str, status: int) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines[-1][:REASON_LIMIT] if lines else "it said nothing") + f" (exit status {status})"
+    return (lines[-1][:_REASON_LIMIT] if lines else "it said nothing") + f" (exit status {status})"
 
 
 def script(asked: Sequence[Prediction], nonce: str) -> str:

@@ -40,7 +40,7 @@ OBJECTS_LIMIT = 4096
 """Libraries that one program may load; a crafted image must not make this endless."""
 MISSING_LIMIT = 256
 """Libraries that one program lacks; the loader itself stops at the first."""
-NO_EXECUTABLE_STACKS_SINCE = (2, 41)
+_NO_EXECUTABLE_STACKS_SINCE = (2, 41)
 """The first glibc whose dlopen does not make the stack executable."""
 NOTHING = OwnMounts()
 
@@ -211,7 +211,7 @@ class Container:
         """
         glibc = self._search.glibc_version(closure.objects[0].elf.ident.arch)
         is_program = closure.objects[0].elf.interpreter is not None
-        if is_program or glibc is None or version_key(glibc) < NO_EXECUTABLE_STACKS_SINCE:
+        if is_program or glibc is None or version_key(glibc) < _NO_EXECUTABLE_STACKS_SINCE:
             return
         for here in closure.objects:
             if here.elf.executable_stack:

@@ -16,11 +16,11 @@ from gpubind.loader.container import Container
 from gpubind.loader.search import Located
 from gpubind.model import Missing, architecture
 
-SCRIPTS_LIMIT = 5
+_SCRIPTS_LIMIT = 5
 """Interpreters of interpreters that the kernel follows: fs/exec.c, exec_binprm."""
 LINE_LIMIT = 256
 """Bytes of a script's first line that the kernel reads (BINPRM_BUF_SIZE)."""
-PLACES_LIMIT = 128
+_PLACES_LIMIT = 128
 """Directories in which a program that is missing is searched."""
 
 _ENV_SPLITS = r"(?s)-S[ \t]*([^-\s'\"\\$=#][^\s'\"\\$=]*)(?:\s.*)?"
@@ -103,7 +103,7 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
         line = _first_line(file)
         if line is None:
             return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
-        if len(names) > SCRIPTS_LIMIT:
+        if len(names) > _SCRIPTS_LIMIT:
             return Chain(tuple(names), file, Stop("format", f"{program}: Too many levels of symbolic links (126)"))
         interpreter, argument = line
         env = _find(container, interpreter, path, caller) if basename(interpreter) == "env" else None
@@ -129,7 +129,7 @@ def nearest_program(container: Container, name: str, path: str) -> str:
         return f"did you mean `{found.path}`? "
     own, directories = basename(name), [place for place in path.split(":") if place.startswith("/")]
     below = [f"{above}/{there}" for above in ("/opt", "/usr/local") for there in container.tree.names(above)]
-    usual = (f"{place}{end}" for place in ("/app", "/opt", *below[:PLACES_LIMIT]) for end in ("", "/bin"))
+    usual = (f"{place}{end}" for place in ("/app", "/opt", *below[:_PLACES_LIMIT]) for end in ("", "/bin"))
     for place in dict.fromkeys((*directories, *usual)):
         if container.locate(f"{place}/{own}"):
             return f"did you mean `{place}/{own}`? "

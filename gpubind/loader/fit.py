@@ -27,7 +27,7 @@ from gpubind.model import USERSPACES, FileGroup, HostFile, ImageFacts, Missing, 
 if TYPE_CHECKING:
     from gpubind.loader.container import Container
 
-GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
+_GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
 GLVND_CORE = frozenset(("libGLdispatch.so.0", "libGLX.so.0"))
 """What the loaders of libglvnd are linked with, and those of others are not."""
 
@@ -163,7 +163,7 @@ def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = F
 def _own_groups(image: Loader) -> Iterable[FileGroup]:
     """Yield the vendor-neutral groups that *image* has: glvnd only if libGL or libEGL needs libGLdispatch."""
     if image.find("libGLdispatch.so.0"):
-        clients = (facts for facts in map(image.facts, GLVND_CLIENTS) if facts is not None)
+        clients = (facts for facts in map(image.facts, _GLVND_CLIENTS) if facts is not None)
         if any(GLVND_CORE & set(facts.needed) for facts in clients):
             yield "glvnd"
     if image.find("libOpenCL.so.1"):

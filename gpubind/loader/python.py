@@ -16,7 +16,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.loader.search import Located
 
 PYTHON = re.compile(r"(?:python|pypy)(?:[23](?:\.([0-9]{1,3}))?t?)?")
-PTH_LIMIT = 64
+_PTH_LIMIT = 64
 """The .pth files of one directory of packages that are read, and the lines of each."""
 
 
@@ -98,8 +98,8 @@ def _version(tree: Tree, file: Located, prefixes: tuple[str, ...]) -> Optional[s
 
 def _named_by_pth(tree: Tree, packages: str) -> Iterator[str]:
     """Yield the directories that the .pth files in *packages* add."""
-    for name in [name for name in tree.names(packages) if name.endswith(".pth")][:PTH_LIMIT]:
-        for line in (tree.text(f"{packages}/{name}") or "").splitlines()[:PTH_LIMIT]:
+    for name in [name for name in tree.names(packages) if name.endswith(".pth")][:_PTH_LIMIT]:
+        for line in (tree.text(f"{packages}/{name}") or "").splitlines()[:_PTH_LIMIT]:
             if line and not line.startswith(("#", "import ", "import\t")):
                 place = normpath(line if line.startswith("/") else f"{packages}/{line}")
                 if tree.names(place):

@@ -23,13 +23,13 @@ from gpubind.model.arch import library_token
 from gpubind.model.cuda import version_key
 from gpubind.model.files import or_none
 
-DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
-DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
+_DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
 MULTIARCH = "*-linux-gnu*"
 LOADERS = "ld-linux*.so.*"
-DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32))
+_DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*_DEFAULT_DIRECTORIES, *_DEFAULT_DIRECTORIES_32))
 STORES = ("/nix/store", "/gnu/store")
-STORED_LIMIT = 16
+_STORED_LIMIT = 16
 """Releases of glibc in a store that are looked at."""
 HEADER_SIZE = 64
 """Bytes of an ELF header; a shorter file is "too short"."""
@@ -148,10 +148,10 @@ class Loader:
         self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
         self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if beside is None else beside._configured
         self._more: tuple[str, ...] = more if beside is None else beside._more
-        every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES, *more)
+        every = (*self._configured, *_multiarch(tree), *_DEFAULT_DIRECTORIES, *more)
         directories = _existing(tree, every) if beside is None else beside.directories
         if arch is not None and architecture(arch).bits == 32:
-            directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
+            directories = _existing(tree, (*directories, *_DEFAULT_DIRECTORIES_32))
         self.directories: tuple[RootedPath, ...] = directories
         self._search = LibrarySearch(self, self.locate, distrusts_cache=True)
 
@@ -169,7 +169,7 @@ class Loader:
     @property
     def forbidden_directory(self) -> Optional[str]:
         """The first directory in which a C library may be and may not be read; None if there is none."""
-        places = (*DEFAULT_DIRECTORIES, *self.directories)
+        places = (*_DEFAULT_DIRECTORIES, *self.directories)
         found = ((place, self.tree.ident(f"{place}/{LIBC}")) for place in places)
         return next((at for at, ident in found if isinstance(ident, Missing) and ident.why == "forbidden"), None)
 
@@ -204,7 +204,7 @@ class Loader:
         Only ldconfig reads ld.so.conf: its directories are included if there is no cache yet.
         """
         configured = () if self._cache else self._configured
-        places = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
+        places = (*_multiarch(self.tree), *_DEFAULT_DIRECTORIES, *_DEFAULT_DIRECTORIES_32)
         return _existing(self.tree, (*configured, *places, *self._more))
 
 
@@ -295,7 +295,7 @@ class LibrarySearch:
             yield from self._in_directory(directory, name, arch, "runpath")
         no_defaults = consumer is not None and consumer.elf.no_default_directories
         for path, certain in self._cached(name, arch):
-            if not (no_defaults and path.startswith(DEFAULT_PREFIXES)):
+            if not (no_defaults and path.startswith(_DEFAULT_PREFIXES)):
                 yield path, "cache", certain
         defaults = self._loader.directories if self._distrusts_cache else self._loader.default_directories
         for directory in () if no_defaults else defaults:
@@ -434,7 +434,7 @@ def own_prefixes(tree: Tree) -> tuple[str, ...]:
     usual = [path.rpartition("/")[0] for path in found if not isinstance(path, Missing)]
     stored = [path for store in STORES for path in glob(tree, f"{store}/*-glibc-*/lib")]
     newest_first = sorted(stored, key=lambda path: path.partition("-glibc-")[2], reverse=True)
-    return (*usual, *newest_first[:STORED_LIMIT])
+    return (*usual, *newest_first[:_STORED_LIMIT])
 
 
 def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:

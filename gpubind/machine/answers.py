@@ -19,10 +19,10 @@ from gpubind.model.files import ABSENT, ANSWERS, Missing
 
 PASSING = (errno.EINTR, errno.EAGAIN, errno.ESTALE)
 """Errors after which a second try may succeed."""
-MOMENT_S = 0.05
+_MOMENT_S = 0.05
 """How long to wait before that."""
 ATTRIBUTES = ("/proc/", "/sys/")
-OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, errno.ENODATA, errno.EOPNOTSUPP)
+_OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, errno.ENODATA, errno.EOPNOTSUPP)
 """Errors of an attribute that the device does not report: a plan can do without, and a finding
 names it. Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
 OF_DEVICES = ("/dev", "/proc/driver/nvidia/gpus", "/sys/class/kfd/kfd/topology/nodes")
@@ -60,7 +60,7 @@ def refusal(error: Exception) -> str:
 
 def is_optional(path: str, error: Exception) -> bool:
     """Return whether a plan can do without the content of *path*, which could not be read for *error*."""
-    return isinstance(error, OSError) and error.errno in OF_A_DEVICE and path.startswith(ATTRIBUTES)
+    return isinstance(error, OSError) and error.errno in _OF_A_DEVICE and path.startswith(ATTRIBUTES)
 
 
 def changed() -> OSError:
@@ -84,7 +84,7 @@ def passes(error: Exception) -> bool:
         return False
     import time
 
-    time.sleep(MOMENT_S)
+    time.sleep(_MOMENT_S)
     return True
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from typing import IO
 
 OUTPUT_LIMIT = 1 << 20
-WAIT_S = 0.5
-PAUSE_S = 0.0002
+_WAIT_S = 0.5
+_PAUSE_S = 0.0002
 """How long to wait at first for a program that has closed its outputs."""
-KILL_S = 1.0
+_KILL_S = 1.0
 """How long to wait for a killed program: one that a driver holds in the kernel may not die at all."""
 _IGNORED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 
@@ -151,7 +151,7 @@ class Process:
         for output in left:
             poll.register(output, select.POLLIN)
         while left and (left_s := deadline - time.monotonic()) > 0:
-            for output, _ in poll.poll(1000 * min(left_s, WAIT_S)):
+            for output, _ in poll.poll(1000 * min(left_s, _WAIT_S)):
                 chunk = os.read(output, 65536)
                 if not chunk:
                     poll.unregister(output)
@@ -161,7 +161,7 @@ class Process:
 
     def wait(self, seconds: float) -> Optional[int]:
         """Return its status; None if it has not ended after *seconds*."""
-        deadline, pause_s = time.monotonic() + seconds, PAUSE_S
+        deadline, pause_s = time.monotonic() + seconds, _PAUSE_S
         while self.status is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -174,7 +174,7 @@ class Process:
                 break
             else:
                 time.sleep(min(pause_s, left_s))
-                pause_s = min(2 * pause_s, WAIT_S / 10)
+                pause_s = min(2 * pause_s, _WAIT_S / 10)
         return self.status
 
     def close(self, patience_s: float = 0.0) -> None:
@@ -187,7 +187,7 @@ class Process:
             if self.status is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.pid, SIGKILL)
-                self.wait(KILL_S)
+                self.wait(_KILL_S)
             self._close_outputs()
 
     def _close_outputs(self) -> None:

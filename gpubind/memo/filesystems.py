@@ -22,7 +22,7 @@ _DEVICES = "/sys/dev/block"
 YOUNG_NS = 20_000_000
 """A file that was written less than this before it was signed could be written again without showing: file systems
 count time in steps of up to 10 ms. git calls such an entry racily clean."""
-COARSE_NS = 2_000_000_000
+_COARSE_NS = 2_000_000_000
 """The same where times are whole seconds."""
 SKEW_NS = 60_000_000_000
 """The same where a server has the clock, which may be late."""
@@ -174,5 +174,5 @@ def _layers(options: str) -> list[str]:
 def is_young(found: os.stat_result, now: int, trust: Trust) -> bool:
     """Return whether a file was written so shortly before *now* that another write would have the same times."""
     last = max(found.st_ctime_ns, found.st_mtime_ns if found.st_mtime_ns <= now else 0)
-    step = SKEW_NS if trust == "opened" else YOUNG_NS if found.st_ctime_ns % 1_000_000_000 else COARSE_NS
+    step = SKEW_NS if trust == "opened" else YOUNG_NS if found.st_ctime_ns % 1_000_000_000 else _COARSE_NS
     return last > now - step

@@ -16,7 +16,7 @@ from gpubind.machine import listener
 from gpubind.memo.questions import ask, facts
 from gpubind.memo.trace import Trace
 
-SIGNATURES: dict[str, Callable[[Any], Any]] = {
+_SIGNATURES: dict[str, Callable[[Any], Any]] = {
     "stat": facts,
     "lstat": facts,
     "link": os.fsdecode,
@@ -63,7 +63,7 @@ class Recorder(Trace):
 
     def answered(self, kind: str, question: Any, answer: Any) -> None:
         """Note the *answer* to a *question* of that *kind*."""
-        self.note(kind, question, SIGNATURES[kind](answer))
+        self.note(kind, question, _SIGNATURES[kind](answer))
 
     def opens(self, path: str, flags: int) -> Optional[tuple[int, ...]]:
         """Note that *path*, which has no links on the way, is about to be opened; return its facts, None if missing."""

@@ -49,7 +49,7 @@ def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) 
 
 def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: int) -> Optional[str]:
     """Write the answer; return the reason if it cannot be kept."""
-    memo = memo_of(recorder, words, status)
+    memo = _memo_of(recorder, words, status)
     if isinstance(memo, str):
         return memo
     number = len(words) - (len(_free(recorder, words) or ()))
@@ -58,7 +58,7 @@ def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: in
     return write(keys[number - 1] if number <= WORDS_LIMIT else keys[-1], memo)
 
 
-def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str, Any], str]:
+def _memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str, Any], str]:
     """Return the answer as a memo, or the reason why it cannot be kept."""
     if recorder.refused:
         return str(recorder.refused)

@@ -49,8 +49,8 @@ from gpubind.model.findings import finding
 from gpubind.planner.placement import SINGULARITY_LAYOUT
 from gpubind.planner.plan import empty_plan
 
-PERSISTENCED_SOCKET = "/var/run/nvidia-persistenced/socket"
-LIBRARIES32 = ContainerPath(layouts.APPTAINER_LIBRARIES32)
+_PERSISTENCED_SOCKET = "/var/run/nvidia-persistenced/socket"
+_LIBRARIES32 = ContainerPath(layouts.APPTAINER_LIBRARIES32)
 VENDORS: tuple[Vendor, ...] = ("nvidia", "amd")
 """Those that these programs have a flag for."""
 
@@ -144,16 +144,17 @@ def plan_builtin_flags(host: Host, request: Request) -> Plan:
     arch = architecture(host.uname.machine)
     wanted = [_LibraryClass(arch, SINGULARITY_LAYOUT.libdir)]
     if flavour.matches_class and "compat32" in (request.caps or ()) and arch.compat32 == I386.name:
-        wanted.append(_LibraryClass(I386, LIBRARIES32, is_additional=True))
+        wanted.append(_LibraryClass(I386, _LIBRARIES32, is_additional=True))
     if isinstance(cache, LdCache):
         for one in lists:
             one.look_up(cache, wanted)
     else:
         findings.append(_no_ldcache(flavour, vendors[0], host, str(cache) if isinstance(cache, Missing) else cache.why))
     binds = [bind for one in lists for bind in one.binds]
-    if "nvidia" in vendors and host.dev.has(PERSISTENCED_SOCKET):
-        socket, claim = RootedPath(PERSISTENCED_SOCKET), Claim("path", PERSISTENCED_SOCKET, "ipc", PERSISTENCED_SOCKET)
-        binds.append(_Bind(claim, socket, ContainerPath(socket), "socket", PERSISTENCED_SOCKET))
+    if "nvidia" in vendors and host.dev.has(_PERSISTENCED_SOCKET):
+        socket = RootedPath(_PERSISTENCED_SOCKET)
+        claim = Claim("path", _PERSISTENCED_SOCKET, "ipc", _PERSISTENCED_SOCKET)
+        binds.append(_Bind(claim, socket, ContainerPath(socket), "socket", _PERSISTENCED_SOCKET))
     mounts: dict[ContainerPath, Mount] = {}
     decisions = [decision for one in lists for decision in one.decisions]
     for bind in binds:
@@ -165,13 +166,13 @@ def plan_builtin_flags(host: Host, request: Request) -> Plan:
             findings.append(_collision(flavour, there, mount))
     findings += [found for one in lists for found in one.fatal_entries()]
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
-    has_32 = any(target.startswith(f"{LIBRARIES32}/") for target in mounts)
-    libdirs = (SINGULARITY_LAYOUT.libdir, LIBRARIES32) if has_32 else (SINGULARITY_LAYOUT.libdir,)
+    has_32 = any(target.startswith(f"{_LIBRARIES32}/") for target in mounts)
+    libdirs = (SINGULARITY_LAYOUT.libdir, _LIBRARIES32) if has_32 else (SINGULARITY_LAYOUT.libdir,)
     env = tuple(EnvVar("LD_LIBRARY_PATH", "append", directory, ":", flavour.name) for directory in libdirs)
     return empty_plan(SINGULARITY_LAYOUT)._replace(
         request=request._replace(like=flavour.name, vendors=vendors),
         drivers=tuple(one.driver for one in lists),
-        libdir32=LIBRARIES32 if has_32 else None,
+        libdir32=_LIBRARIES32 if has_32 else None,
         mounts=ordered,
         env=env,
         decisions=tuple(sorted(decisions, key=lambda d: (d.subject, d.verdict, d.path or "", d.named_at or ""))),

@@ -39,16 +39,16 @@ from gpubind.planner.sides import host_libc_side, host_side
 if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit
 
-IMPLIED_CAPABILITIES: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
+_IMPLIED_CAPABILITIES: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
 """A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""
 
-NODE_FINDINGS = ("device-number", "device-permission")
+_NODE_FINDINGS = ("device-number", "device-permission")
 """Findings about a node, which matter only if the container gets it."""
 
 _LEFT_OUT: tuple[Verdict, str, Step] = ("left-out", "capability", "capability")
 _NOT_REQUESTED = "belongs to {}, which was not asked for"
 
-SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
+_SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
 
 
 def make_plan(
@@ -185,7 +185,7 @@ def findings_that_matter(inventory: Inventory, request: Request) -> Iterator[Fin
     """
     nodes, requested = {node.target: node for node in inventory.devices}, requested_capabilities(request)
     for finding in inventory.findings:
-        node = nodes.get(ContainerPath(finding.subject)) if finding.code in NODE_FINDINGS else None
+        node = nodes.get(ContainerPath(finding.subject)) if finding.code in _NODE_FINDINGS else None
         if node is not None and not _is_requested(node.capability, requested):
             continue
         is_for_display = node is not None and (node.capability == "graphics" or "/dri/card" in node.target)
@@ -197,7 +197,7 @@ def findings_that_matter(inventory: Inventory, request: Request) -> Iterator[Fin
 
 def requested_capabilities(request: Request) -> frozenset[Capability]:
     """Return what is asked for, and what that implies."""
-    implied = [cap for asked in request.capabilities for cap in IMPLIED_CAPABILITIES.get(asked, ())]
+    implied = [cap for asked in request.capabilities for cap in _IMPLIED_CAPABILITIES.get(asked, ())]
     return frozenset((*request.capabilities, *implied))
 
 
@@ -221,7 +221,7 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
     else:
         targets = [file.target] if file.target else []
     content = _rewrite_manifest(file, kept, layout) if file.content is not None else None
-    options = SOCKET_OPTIONS if file.kind in ("socket", "directory") else READ_ONLY_OPTIONS
+    options = _SOCKET_OPTIONS if file.kind in ("socket", "directory") else READ_ONLY_OPTIONS
     for target in targets:
         yield Mount(
             vendor=file.vendor,

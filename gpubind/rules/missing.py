@@ -19,7 +19,7 @@ from gpubind.model.vendors import ROCM_USERSPACE
 from gpubind.rules.host.driver import no_nvml
 from gpubind.rules.preflight import Preflight
 
-WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
+_WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
 """Findings that the plan has nothing of the driver."""
 
 
@@ -92,7 +92,7 @@ def lacking(preflight: Preflight, name: str) -> Optional[Lacking]:
     capability = driver_section(name)
     if capability is None:
         return None
-    is_told = any(f.code in WHOLE_DRIVER or f.subject == name for f in (*preflight.plan.findings, *no_nvml(preflight)))
+    is_told = any(f.code in _WHOLE_DRIVER or f.subject == name for f in (*preflight.plan.findings, *no_nvml(preflight)))
     rules = {decision.rule for decision in preflight.plan.decisions if decision.subject == name}
     own = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
     # One that is in the plan, and is damaged.

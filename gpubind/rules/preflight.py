@@ -63,7 +63,7 @@ from gpubind.runtimes.runtime import NO_STAGE, RuntimeLimits, Stage, Start, pars
 
 Needs = Literal["host", "image", "runtime", "program"]
 
-ASK_S = 10.0
+_ASK_S = 10.0
 """The time for a program's answer about its release."""
 CPUINFO_LIMIT = 8 << 20
 
@@ -198,7 +198,7 @@ class Preflight:
     def release(self, engine: str) -> Optional[Release]:
         """Return what the installed release of docker or podman does; None if it is not known. It is asked once."""
         if engine not in self._releases:
-            answer = self.host.run(version_command(engine), ASK_S)
+            answer = self.host.run(version_command(engine), _ASK_S)
             version = None if isinstance(answer, Missing) else parse_version(answer.stdout)
             self._releases[engine] = release_of(engine, version)
         return self._releases[engine]

@@ -29,7 +29,7 @@ from gpubind.rules.missing import (
 from gpubind.rules.preflight import Preflight, search_path
 from gpubind.rules.uses import DriverUse
 
-FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
+_FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
 
 
@@ -44,7 +44,7 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
     on_machine = None if local is None else or_none(local.stat(name))
     here = on_machine is not None and on_machine.kind == "file"
     is_known = preflight.backend is not None and preflight.own_mounts is not None
-    maybe_bound = not is_known and (here or name.startswith(FROM_THE_HOST))
+    maybe_bound = not is_known and (here or name.startswith(_FROM_THE_HOST))
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     near, first = nearest_program(preflight.container, name, path), first_program(preflight.container, name, path)
     found = finding(

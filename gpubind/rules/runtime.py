@@ -27,13 +27,13 @@ class Sysctl(NamedTuple):
     """The argument of sysctl that allows them."""
 
 
-APPARMORS = Sysctl(
+_APPARMORS = Sysctl(
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"
 )
 USER_NAMESPACES = (
     Sysctl("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
     Sysctl("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
-    APPARMORS,
+    _APPARMORS,
 )
 """Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for their two sysctls."""
 
@@ -92,7 +92,7 @@ def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
 def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
     """Return the setting that forbids them to *backend*; None if none does."""
     for sysctl in USER_NAMESPACES:
-        has_profile = sysctl == APPARMORS and any(
+        has_profile = sysctl == _APPARMORS and any(
             re.fullmatch(rf"(usr\.(local\.)?(s?bin|libexec)\.)?{re.escape(backend)}\b.*", name)
             for name in host.dev.names(APPARMOR)
         )

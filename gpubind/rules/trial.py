@@ -23,7 +23,7 @@ from gpubind.model.trial import Prediction, Trial, TrialOutcome
 from gpubind.rules.missing import unseen_libraries, unseen_programs
 from gpubind.rules.preflight import Preflight, search_path
 
-NO_CUDA = (
+_NO_CUDA = (
     *("control-node-missing", "driver-mismatch", "driver-not-loaded", "gpu-forbidden", "gpu-unsupported"),
     *("nouveau", "uvm-missing"),
 )
@@ -149,7 +149,7 @@ def _of_driver(preflight: Preflight, findings: Sequence[Finding]) -> Iterator[Pr
 
 def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Optional[bool], str]:
     """Return whether cuInit is to succeed, or None if nothing is predicted; and why it is not."""
-    stops = [one for one in findings if one.code in NO_CUDA and one.severity == "error"]
+    stops = [one for one in findings if one.code in _NO_CUDA and one.severity == "error"]
     stops += [one for one in findings if one.code == "visible-devices-none"]
     library = preflight.container.find("libcuda.so.1")
     if library is None or preflight.container.failures(library.path):

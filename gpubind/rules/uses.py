@@ -21,7 +21,7 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
 """Directories with manifests of other drivers, by the loader that reads them."""
 CLIENTS = ("libOpenGL.so.0", "libGLESv2.so.2")
 """Libraries with functions for a context that another loader makes."""
-MESAS_GLX = "libGLX_mesa.so.0"
+_MESAS_GLX = "libGLX_mesa.so.0"
 """The library of Mesa that libGL opens."""
 
 
@@ -75,6 +75,6 @@ def _has_other(container: Container, name: str) -> bool:
         own = container.find("libGL.so.1")
         elf = None if own is None else own.elf
         is_other = elf is not None and not GLVND_CORE & set(elf.needed)
-        return is_other or container.find(MESAS_GLX) is not None
+        return is_other or container.find(_MESAS_GLX) is not None
     manifests = (one for directory in OTHERS.get(name, ()) for one in container.tree.names(directory))
     return any("nvidia" not in one for one in manifests)

@@ -46,17 +46,17 @@ from gpubind.runtimes.runtime import (
 
 CONFIG = "config.json"
 GPUBIND_DIRECTORY = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
-GPUBIND_TMPFS = BundleMount(GPUBIND_DIRECTORY, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", "mode=755"))
+_GPUBIND_TMPFS = BundleMount(GPUBIND_DIRECTORY, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", "mode=755"))
 """Where the mount points below `GPUBIND_DIRECTORY` are made. Both runtimes make it read-only once all is mounted."""
 NODE_OPTIONS = ("bind", "nosuid", "noexec")
 """Of a node that is bound: with `nodev` it could not be opened."""
-CHOICES = ("gpus", "handed-on")
+_CHOICES = ("gpus", "handed-on")
 """The rules of a plan's variables that choose GPUs."""
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 """NVIDIA's programs that docker's `--gpus` has runtimes run before the start: the plan takes their place."""
 
 
-MIG_MANAGERS = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
+_MIG_MANAGERS = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
 """The nodes to configure and to monitor MIG. Source: /proc/driver/nvidia-caps/mig-minors."""
 
 
@@ -88,7 +88,7 @@ class BundleRuntime(Runtime):
         mounts = tuple(_mount(bind, bind.target in directories) for bind in edits.binds)
         if any(_inside(bind.target, GPUBIND_DIRECTORY) for bind in edits.binds):
             _need_place(bundle, image)
-            mounts = (GPUBIND_TMPFS, *mounts)
+            mounts = (_GPUBIND_TMPFS, *mounts)
         provided = {*bundle.nodes, *(mount.destination.rstrip("/") for mount in bundle.mounts)}
         nodes = tuple(node for node in edits.devices if node.target not in provided)
         is_rootless = bundle.has_user_namespace or not start.caller.is_root
@@ -178,7 +178,7 @@ def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Op
             return "" if own.source == source else "the bundle mounts something of its own there"
         if own.is_bind and not mount.required and _inside(mount.target, own.destination.rstrip("/")):
             return f"the bundle mounts {own.source} at {own.destination}, which is not to be changed"
-    is_made = any(_inside(mount.target, own.destination.rstrip("/")) for own in (GPUBIND_TMPFS, *bundle.mounts))
+    is_made = any(_inside(mount.target, own.destination.rstrip("/")) for own in (_GPUBIND_TMPFS, *bundle.mounts))
     if bundle.is_writable or is_made or mount.required or image.has(mount.target):
         return None
     return "the root file system does not have it and is read-only"
@@ -242,11 +242,11 @@ class EngineRuntime(BundleRuntime):
 
         The rights over MIG as a whole are for containers that request them.
         """
-        env = tuple(one for one in plan.env if one.rule not in CHOICES)
+        env = tuple(one for one in plan.env if one.rule not in _CHOICES)
         own = start.bundle.variables if start.bundle is not None else {}
         devices = plan.devices
         if not any(own.get(name) for name in MIG_VARIABLES):
-            devices = tuple(node for node in devices if node.target not in MIG_MANAGERS)
+            devices = tuple(node for node in devices if node.target not in _MIG_MANAGERS)
         return super().arguments(plan._replace(env=env, devices=devices), start, stage)
 
 

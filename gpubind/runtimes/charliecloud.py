@@ -49,11 +49,11 @@ from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageReference
 
-OVERLAY_VERSION = (0, 32)
+_OVERLAY_VERSION = (0, 32)
 """The first that has -W."""
-HIDDEN_BY_OVERLAY = "/srv"
+_HIDDEN_BY_OVERLAY = "/srv"
 """Of the host: with -W the tmpfs is mounted there, before image and binds are looked up."""
-IMAGE_ENV_FILE = "/ch/environment"
+_IMAGE_ENV_FILE = "/ch/environment"
 """The variables of an image of Charliecloud, applied on the user's request: `NAME=VALUE` on each line."""
 GPUBIND_DIRECTORY = ContainerPath("/.gpubind")
 
@@ -169,7 +169,7 @@ def _user(environ: Mapping[str, str], home: str) -> str:
 def _makes_places(start: Start) -> bool:
     """Return whether directories can be made in the container, and nothing of them stays in the image."""
     return "write" not in start.user.options.values and (
-        start.facts.version is None or start.facts.version >= OVERLAY_VERSION
+        start.facts.version is None or start.facts.version >= _OVERLAY_VERSION
     )
 
 
@@ -236,12 +236,13 @@ def _require_mount_points(plan: Plan, edits: Edits, start: Start) -> None:
 
 def _need_visible(path: str) -> None:
     """Errors: `RuntimeLimitError` (code `hidden-path`) for a *path* that -W hides."""
-    if f"{path}/".startswith(f"{HIDDEN_BY_OVERLAY}/"):
+    if f"{path}/".startswith(f"{_HIDDEN_BY_OVERLAY}/"):
         raise RuntimeLimitError(
             "hidden-path",
-            f"ch-run would not find what lies below {HIDDEN_BY_OVERLAY}",
+            f"ch-run would not find what lies below {_HIDDEN_BY_OVERLAY}",
             where=path,
-            why=f"-W puts a tmpfs onto the host's {HIDDEN_BY_OVERLAY}, and without -W there is no place for the driver",
+            why=f"-W puts a tmpfs onto the host's {_HIDDEN_BY_OVERLAY}, and without -W there is no place for "
+            "the driver",
             hint=f"put it elsewhere; for an image, an empty directory {GPUBIND_DIRECTORY} in it does, too",
         )
 
@@ -281,7 +282,7 @@ def _users(start: Start, name: str) -> Optional[str]:
 
 def _image_library_path(plan: Plan, image: Optional[Tree]) -> str:
     value = plan.image.env.get("LD_LIBRARY_PATH", "") if plan.image else ""
-    for line in ((image.text(IMAGE_ENV_FILE) if image is not None else None) or "").splitlines():
+    for line in ((image.text(_IMAGE_ENV_FILE) if image is not None else None) or "").splitlines():
         name, equals, text = line.partition("=")
         if equals and name == "LD_LIBRARY_PATH":
             value = text

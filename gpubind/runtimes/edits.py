@@ -70,7 +70,7 @@ def make_edits(
 ) -> Edits:
     """Return the edits of *plan*, with its generated files where they are *staged*.
 
-    *binds* are the user's own, which take precedence: see `covering_bind_reason`. *obstacle* returns why else a mount
+    *binds* are the user's own, which take precedence: see `_covering_bind_reason`. *obstacle* returns why else a mount
     with that source has no place; empty if the container has the very file anyway. A generated file that is not staged
     is left out.
     """
@@ -81,7 +81,7 @@ def make_edits(
         source = mount.source or staged.get(mount.target)
         if source is None:
             continue
-        why = covering_bind_reason(mount, source, covers)
+        why = _covering_bind_reason(mount, source, covers)
         if why is None and obstacle is not None:
             why = obstacle(mount, source)
         if why is None:
@@ -92,7 +92,7 @@ def make_edits(
     return Edits(tuple(planned), plan.devices, plan.env, tuple(decisions), findings)
 
 
-def covering_bind_reason(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[str]:
+def _covering_bind_reason(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[str]:
     """Return why *binds*, the user's own, leave no place for *mount*; None if its place is not inside one of them.
 
     The user's bind takes precedence. A mount point made inside it would be made on the host, by root's command as root.

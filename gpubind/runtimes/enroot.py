@@ -44,7 +44,7 @@ NODE = "x-create=auto,bind,rw,nosuid,noexec,private"
 OURS = GPUBIND_LAYOUT.libdir.rpartition("/")[0]
 PLACE = f"tmpfs:{OURS}:tmpfs:x-create=dir,nosuid,nodev,noexec,mode=755,private"
 """Where the mount points below `GPUBIND_DIRECTORY` are made: of these, the container's directory keeps none."""
-FROM_HOST = ("/dev", "/proc", "/sys")
+_FROM_HOST = ("/dev", "/proc", "/sys")
 """Directories of the host that every container has; /dev, where it is not restricted."""
 
 
@@ -130,7 +130,7 @@ class Enroot(Runtime):
         variables = _variables(start)
         wanted = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *PROGRAM_VARIABLES)
         users = {name: variables[name] for name in wanted if name in variables}
-        shared = FROM_HOST[1:] if _is_restricted(start) else FROM_HOST
+        shared = _FROM_HOST[1:] if _is_restricted(start) else _FROM_HOST
         unseen = tuple(f"--conf={value}" for value in start.user.options.all("conf"))
         return make_base_mounts((*binds_at_same_path(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
 
@@ -171,7 +171,7 @@ def _binds(start: Start) -> Iterator[UserBind]:
     directory = start.caller.working_directory or "/"
     given = enroot_files.user_binds(start.user.options.all("mount"), directory)
     own = enroot_files.site_binds(start.caller.environ, start.facts.texts, _image_text(start, "/etc/fstab"))
-    yield from (bind for bind in own if not bind.target.startswith(FROM_HOST))
+    yield from (bind for bind in own if not bind.target.startswith(_FROM_HOST))
     home = start.caller.environ.get("HOME")
     if home and _setting(start, "ENROOT_MOUNT_HOME"):
         yield UserBind(HostPath(home), ContainerPath(home))
@@ -180,7 +180,7 @@ def _binds(start: Start) -> Iterator[UserBind]:
 
 def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[str]:
     """Return why *mount* has no place in a directory of the host; empty where that has the file."""
-    top = next((path for path in FROM_HOST if mount.target.startswith(f"{path}/")), None)
+    top = next((path for path in _FROM_HOST if mount.target.startswith(f"{path}/")), None)
     if top is None or (top == "/dev" and is_restricted):
         return None
     return "" if str(source) == mount.target else f"Enroot binds the host's own {top} there"

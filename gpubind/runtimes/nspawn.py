@@ -21,9 +21,9 @@ from gpubind.runtimes.edits import RuntimeArguments, make_base_mounts, make_edit
 from gpubind.runtimes.environment import PROGRAM_VARIABLES, BaseEnvironment, compose, library_path, set_variables
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
-AUTOPIPE_VERSION = (256,)
+_AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
-CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
+_CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 """Refused by nspawn in a variable: control characters, and what is not UTF-8."""
 
 
@@ -61,7 +61,7 @@ class Nspawn(Runtime):
             options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
         env = compose(plan.env, BaseEnvironment(start.user.options.env, images=library_path(plan)))
         for name, value in set_variables(env):
-            if CHANGED_VALUE.search(value):
+            if _CHANGED_VALUE.search(value):
                 raise unsupported_value(name, "systemd-nspawn refuses control characters, and what is not UTF-8")
             options.append(f"--setenv={name}={value}")
         return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, edits.findings)
@@ -101,7 +101,9 @@ def _container(start: Start) -> Iterator[str]:
         yield "--as-pid2"
     if not {"console", "pipe", "boot"} & given.keys():
         yield (
-            "--console=autopipe" if start.facts.version is None or start.facts.version >= AUTOPIPE_VERSION else "--pipe"
+            "--console=autopipe"
+            if start.facts.version is None or start.facts.version >= _AUTOPIPE_VERSION
+            else "--pipe"
         )
 
 

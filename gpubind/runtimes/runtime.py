@@ -58,7 +58,7 @@ def parse_version(text: str) -> Optional[tuple[int, ...]]:
     return tuple(int(part) for part in match.groups(default="0")) if match else None
 
 
-RUNSCRIPT = "/.singularity.d/runscript"
+_RUNSCRIPT = "/.singularity.d/runscript"
 """Run by default in an image of Apptainer or SingularityCE."""
 
 
@@ -231,8 +231,8 @@ class Start(NamedTuple):
         """Return the command in a container of a plain directory: for `run` its runscript, as Apptainer's images have
         one; for `shell`, or where no command is named, its shell.
         """
-        if call.action == "run" and self.tree is not None and self.tree.has(RUNSCRIPT):
-            return (RUNSCRIPT, *call.argv)
+        if call.action == "run" and self.tree is not None and self.tree.has(_RUNSCRIPT):
+            return (_RUNSCRIPT, *call.argv)
         return (self.shell, *call.argv) if call.action == "shell" or not call.argv else call.argv
 
 

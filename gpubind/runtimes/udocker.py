@@ -28,9 +28,9 @@ from gpubind.runtimes.edits import (
 from gpubind.runtimes.environment import BaseEnvironment, compose, library_path, set_variables
 from gpubind.runtimes.runtime import NO_STAGE, Command, Runtime, RuntimeLimits, Stage, Start, StartCall
 
-MODE_VARIABLE = "UDOCKER_DEFAULT_EXECUTION_MODE"
+_MODE_VARIABLE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
-PROOT_VARIABLE = "UDOCKER_USE_PROOT_EXECUTABLE"
+_PROOT_VARIABLE = "UDOCKER_USE_PROOT_EXECUTABLE"
 """The PRoot of the P modes: `UDOCKER` for that of udocker's tools, empty for that in PATH."""
 
 
@@ -50,7 +50,7 @@ class Udocker(Runtime):
         """
         home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"
         configured = ("/etc/udocker.conf", f"{home}/udocker.conf")
-        named = environ.get(PROOT_VARIABLE, "UDOCKER")
+        named = environ.get(_PROOT_VARIABLE, "UDOCKER")
         if named == "UDOCKER":
             return (f"{environ.get('UDOCKER_LIB') or f'{home}/lib'}/VERSION", *configured)
         return (named,) if named else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
@@ -72,7 +72,7 @@ class Udocker(Runtime):
         """
         own = parse_user_binds(start.user.options.all("volume"))
         edits = make_edits(plan, stage.files, own)
-        _need_mode(start.caller.environ.get(MODE_VARIABLE, ""), plan, edits)
+        _need_mode(start.caller.environ.get(_MODE_VARIABLE, ""), plan, edits)
         # udocker also joins doubled slashes, which no plan has.
         why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"
         options = [f"--volume={source_and_target(bind, why, ('!', '/'))}" for bind in edits.binds]
@@ -106,7 +106,7 @@ def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:
         raise RuntimeLimitError(
             "fixed-loader",
             "udocker starts programs by the image's own loader in this mode",
-            where=f"{MODE_VARIABLE}={mode}",
+            where=f"{_MODE_VARIABLE}={mode}",
             why="no bind takes the place of a file that the kernel opens at its real path",
             hint="use mode P1: `udocker setup --execmode=P1 NAME`, or give --libc image",
         )
@@ -114,7 +114,7 @@ def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:
         raise RuntimeLimitError(
             "file-binds",
             "udocker binds no file in this mode",
-            where=f"{MODE_VARIABLE}={mode}",
+            where=f"{_MODE_VARIABLE}={mode}",
             why="in the R modes it says `engine does not support file mounting`",
             hint="use mode P1: `udocker setup --execmode=P1 NAME`",
         )

@@ -34,21 +34,21 @@ def render_several(form: str, reports: Sequence[Report], **options: Any) -> str:
         return "\n".join(map(CHECK_DOCUMENTS[form].render, reports))
     begin, end = ("::group::", "::endgroup::\n") if form == "github" else ("# ", "")
     return "".join(
-        f"{begin}{printable(check_name(report))}\n{CHECK_DOCUMENTS[form].render(report)}{end}" for report in reports
+        f"{begin}{printable(_check_name(report))}\n{CHECK_DOCUMENTS[form].render(report)}{end}" for report in reports
     )
 
 
 def render_several_text(reports: Sequence[Report], *, colour: bool = False) -> str:
     """Return each check in full, below what was checked."""
     return "\n".join(
-        f"{printable(check_name(report))}\n{render_check_text(report, verbose=True, colour=colour)}"
+        f"{printable(_check_name(report))}\n{render_check_text(report, verbose=True, colour=colour)}"
         for report in reports
     )
 
 
 def render_several_lines(reports: Sequence[Report]) -> str:
     """Return a line a check: what was checked, the verdict, and its codes."""
-    return "".join(f"{printable(check_name(report))}: {verdict_line(report)}" for report in reports)
+    return "".join(f"{printable(_check_name(report))}: {verdict_line(report)}" for report in reports)
 
 
 def render_unchecked(reports: Sequence[Report]) -> str:
@@ -57,7 +57,7 @@ def render_unchecked(reports: Sequence[Report]) -> str:
     return "".join(map(render_line, findings))
 
 
-def check_name(report: Report) -> str:
+def _check_name(report: Report) -> str:
     """Return which check it is: `app.sif on node.json`."""
     checked = report.checked
     there = checked.policy or checked.host

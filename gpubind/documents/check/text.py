@@ -46,7 +46,7 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
     if notes and not verbose:
         for theme in THEMES:
             # What a further option of the command would remove comes last.
-            of_theme = sorted((note for note in notes if theme_of(note) == theme), key=is_remedied_by_option)
+            of_theme = sorted((note for note in notes if theme_of(note) == theme), key=_is_remedied_by_option)
             # A user who names a runtime asks about it: each of its notes is shown.
             parts = [[note] for note in of_theme] if theme == "runtime" and report.checked.runtime else [of_theme]
             for part in parts:
@@ -63,7 +63,7 @@ def theme_of(note: Finding) -> str:
     return theme
 
 
-def is_remedied_by_option(note: Finding) -> bool:
+def _is_remedied_by_option(note: Finding) -> bool:
     """Return whether another option of the start is the remedy of *note*."""
     return bool(finding_texts()[note.code]["by"] == "option")
 

@@ -26,7 +26,7 @@ class ImageChange(NamedTuple):
     after: ImageOutcome
 
 
-def changes_of(reference: EqualHosts, group: EqualHosts) -> list[ImageChange]:
+def _changes_of(reference: EqualHosts, group: EqualHosts) -> list[ImageChange]:
     """Return the images whose verdict differs, if both groups have their outcomes."""
     before, after = ({one.image: one for one in hosts.images} for hosts in (reference, group))
     pairs = (ImageChange(image, before[image], after[image]) for image in after if image in before)
@@ -39,7 +39,7 @@ def differences_without(changes: Iterable[ImageChange], group: EqualHosts) -> li
     return [one for one in group.direct if one.section != "image" or one.name not in images]
 
 
-def verdict_text(outcome: ImageOutcome) -> str:
+def _verdict_text(outcome: ImageOutcome) -> str:
     """Return the verdict for people: `full support`, `minor-version compatibility`, `error cuda-too-new`."""
     worst = verdict(outcome.findings)
     supports = [] if worst == "error" else [support_of(one) for one in outcome.findings]
@@ -54,10 +54,10 @@ def _codes(findings: Iterable[Finding]) -> list[str]:
 
 def change_text(change: ImageChange) -> str:
     """Return both verdicts: `full support -> minor-version compatibility`."""
-    return f"{verdict_text(change.before)} -> {verdict_text(change.after)}"
+    return f"{_verdict_text(change.before)} -> {_verdict_text(change.after)}"
 
 
-def sentence_of(change: ImageChange, reference: str, here: str) -> str:
+def _sentence_of(change: ImageChange, reference: str, here: str) -> str:
     """Return for the users of the image what works on the *reference*, what *here*, and what to do.
 
     *reference* and *here* are times or hosts: `today`, `on gpu001`.
@@ -101,8 +101,8 @@ def sentences_of(
     """Yield each image whose verdict changes on *group*, and the sentence about it."""
     reference = comparison.groups[0]
     times = times_of(comparison) or (f"on {fold(reference.hosts)}", f"on {fold(group.hosts)}")
-    for change in changes_of(reference, group):
-        yield change, sentence_of(change, *times)
+    for change in _changes_of(reference, group):
+        yield change, _sentence_of(change, *times)
 
 
 def unchanged_text(comparison: Comparison) -> str:
@@ -111,11 +111,11 @@ def unchanged_text(comparison: Comparison) -> str:
     Return nothing if there are none.
     """
     reference, *others = comparison.groups
-    changed = {change.image for group in others for change in changes_of(reference, group)}
+    changed = {change.image for group in others for change in _changes_of(reference, group)}
     numbers: dict[str, int] = {}
     for outcome in reference.images:
         if outcome.image not in changed:
-            numbers[verdict_text(outcome)] = numbers.get(verdict_text(outcome), 0) + 1
+            numbers[_verdict_text(outcome)] = numbers.get(_verdict_text(outcome), 0) + 1
     if not numbers:
         return ""
     texts = [f"{number} {text}" for text, number in sorted(numbers.items(), key=lambda item: -item[1])]

@@ -26,7 +26,7 @@ Section = Literal["driver", "kernel", "gpus", "library", "program", "file", "dev
 SECTIONS: tuple[Section, ...] = get_args(Section)
 """In the order of documents. `image`: the verdict about an image on the host."""
 FILES: tuple[Section, ...] = ("library", "program", "file")
-ROOT_SECTIONS: tuple[Section, ...] = ("driver", *FILES, "image")
+_ROOT_SECTIONS: tuple[Section, ...] = ("driver", *FILES, "image")
 MODULE = "kernel module"
 CHECK = "check"
 _STATIC_MAJORS = (195, 226)
@@ -89,7 +89,7 @@ class Snapshot(NamedTuple):
     @property
     def as_of_root(self) -> Snapshot:
         """Return it with only what a directory with a driver has, too: no kernel, no devices, and no check of them."""
-        facts = (fact for fact in self.facts if fact.section in ROOT_SECTIONS)
+        facts = (fact for fact in self.facts if fact.section in _ROOT_SECTIONS)
         without = (
             fact._replace(fields={**fact.fields, MODULE: None}) if MODULE in fact.fields else fact for fact in facts
         )
@@ -127,20 +127,20 @@ def snapshot_of(
     *check_findings* are those of its check, whose notes are about what is compared anyway. *release* is its kernel's.
     """
     facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variables(plan)]
-    facts += finding_facts(plan, plan.findings)
-    facts += finding_facts(plan, (one for one in check_findings if one not in plan.findings), CHECK)
+    facts += _finding_facts(plan, plan.findings)
+    facts += _finding_facts(plan, (one for one in check_findings if one not in plan.findings), CHECK)
     if release is not None:
         facts.append(SnapshotFact("kernel", "release", "release", {"value": release}))
-    return sorted_snapshot(name, facts)._replace(driver=driver_text(plan))
+    return sorted_snapshot(name, facts)._replace(driver=_driver_text(plan))
 
 
 def snapshot_of_images(name: str, plan: Plan, of_host: Iterable[Finding], images: Sequence[ImageOutcome]) -> Snapshot:
     """Return the snapshot of the host of *plan* as far as it concerns *images*. *of_host*: the findings without one."""
-    facts = [*finding_facts(plan, of_host), *(image_fact(one.image, one.verdict) for one in images)]
-    return sorted_snapshot(name, facts)._replace(driver=driver_text(plan), images=tuple(images))
+    facts = [*_finding_facts(plan, of_host), *(image_fact(one.image, one.verdict) for one in images)]
+    return sorted_snapshot(name, facts)._replace(driver=_driver_text(plan), images=tuple(images))
 
 
-def driver_text(plan: Plan) -> str:
+def _driver_text(plan: Plan) -> str:
     """Return the drivers of the host of *plan*: `nvidia 550.163.01, CUDA 12.4`."""
     return " and ".join(planned.title_with_cuda for planned in plan.drivers)
 
@@ -263,7 +263,7 @@ def _variables(plan: Plan) -> Iterator[SnapshotFact]:
             yield SnapshotFact("variable", variable.name, variable.name, {"value": value, "operation": variable.op})
 
 
-def finding_facts(plan: Plan, findings: Iterable[Finding], of: str = "") -> Iterator[SnapshotFact]:
+def _finding_facts(plan: Plan, findings: Iterable[Finding], of: str = "") -> Iterator[SnapshotFact]:
     """Yield a fact for each error and warning of *findings*, about the host of *plan*."""
     versions = [driver.version for driver, *_ in plan.drivers if driver.version]
     for finding in dict.fromkeys(one for one in findings if one.severity != "note"):

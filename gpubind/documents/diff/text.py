@@ -14,7 +14,7 @@ from gpubind.model.plain import dump_document, to_json_value
 
 SCHEMA = "gpubind.diff/1"
 NO_DRIVER = "no driver"
-WIDEST_NAME = 40
+_WIDEST_NAME = 40
 """Columns of the names of things; a longer one moves the rest of its line."""
 _UNNAMED_FIELDS = ("number", "severity", "value", "verdict")
 """Fields that need no name: their section says what they are."""
@@ -52,7 +52,7 @@ def _lines(comparison: Comparison, group: EqualHosts, fold: Fold) -> list[str]:
         row = ("image", printable(change.image), printable(change_text(change)))
         rows[row] = _SENTENCE.wrap(printable(sentence))
     left = max((len(row[0]) for row in rows), default=0)
-    middle = max((len(row[1]) for row in rows if len(row[1]) <= WIDEST_NAME), default=0)
+    middle = max((len(row[1]) for row in rows if len(row[1]) <= _WIDEST_NAME), default=0)
     lines = []
     for row, below in rows.items():
         lines += [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip(), *below]

@@ -18,8 +18,8 @@ from gpubind.formats.driver.cdi import KINDS, VERSIONS, is_device_name, parse_cd
 from gpubind.model import VENDOR_FLAGS, ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor, sorted_by_pci
 from gpubind.runtimes.edits import is_utf8, unsupported_path, unsupported_value
 
-HOOK_PROGRAM = "nvidia-cdi-hook"
-NOT_UTF8 = "it is not UTF-8, and a CDI spec is JSON"
+_HOOK_PROGRAM = "nvidia-cdi-hook"
+_NOT_UTF8 = "it is not UTF-8, and a CDI spec is JSON"
 
 _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 
@@ -91,7 +91,7 @@ def _vendor_of(plan: Plan) -> Vendor:
 def _env(plan: Plan) -> Iterator[str]:
     for variable in context_free_env(plan):
         if not is_utf8(f"{variable.name}{variable.value}"):
-            raise unsupported_value(variable.name, NOT_UTF8, document="a CDI spec")
+            raise unsupported_value(variable.name, _NOT_UTF8, document="a CDI spec")
         yield f"{variable.name}={variable.value}"
 
 
@@ -116,7 +116,7 @@ def _text(spec: dict[str, Any]) -> str:
 def _need_utf8(value: Any) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`): no escape of JSON stands for a byte that is not UTF-8."""
     if isinstance(value, str) and not is_utf8(value):
-        raise unsupported_path(value, NOT_UTF8, document="a CDI spec")
+        raise unsupported_path(value, _NOT_UTF8, document="a CDI spec")
     for member in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
         _need_utf8(member)
 
@@ -146,4 +146,4 @@ def _mount(mount: Mount, staged: Mapping[ContainerPath, HostPath]) -> dict[str, 
 def _ldconfig(plan: Plan, hook: HostPath) -> dict[str, Any]:
     folders = dict.fromkeys(m.target.rpartition("/")[0] for m in plan.mounts if m.kind == "library")
     words = [word for folder in folders for word in ("--folder", folder)]
-    return {"hookName": "createContainer", "path": hook, "args": [HOOK_PROGRAM, "update-ldcache", *words]}
+    return {"hookName": "createContainer", "path": hook, "args": [_HOOK_PROGRAM, "update-ldcache", *words]}

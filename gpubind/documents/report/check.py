@@ -32,11 +32,11 @@ def render_check_html(report: Report, made: Optional[Made] = None) -> str:
         if plan is not None and plan.gpus
         else None,
         tables=_tables(plan),
-        **findings_of(report),
+        **_findings_of(report),
     )
 
 
-def findings_of(report: Report) -> dict[str, Any]:
+def _findings_of(report: Report) -> dict[str, Any]:
     """Return the findings as the template `findings.html` takes them."""
     notes = [finding for finding in report.findings if finding.severity == "note"]
     themes = {THEMES[theme]: [note for note in notes if theme_of(note) == theme] for theme in THEMES}

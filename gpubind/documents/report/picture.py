@@ -23,7 +23,7 @@ LEFT, MIDDLE = 14, 462
 """Where the texts of the first two columns begin."""
 BEFORE_MIDDLE, AFTER_MIDDLE, BEFORE_RIGHT = 452, 818, 922
 """Where lines end and bend."""
-CHARACTER = 7.25
+_CHARACTER = 7.25
 """The width of a character of a fixed-width font of 12 units, at most."""
 ROW, HEADING, TOP = 21, 38, 28
 SHOWN = {"left": 56, "middle": 47, "right": 29}
@@ -391,4 +391,4 @@ def _leaders(rows: Iterable[GraphNode], lines: Iterable[GraphEdge]) -> Iterator[
 
 def _end_of(begin: int, text: str, column: str) -> int:
     """Return where *text*, which begins there in *column*, ends, with a gap."""
-    return begin + round(len(truncate_middle(text, column)) * CHARACTER) + 6
+    return begin + round(len(truncate_middle(text, column)) * _CHARACTER) + 6

@@ -23,10 +23,10 @@ from gpubind.model.plain import Decoder
 SIZE_LIMIT = 4 << 20
 """Bytes of a config.json."""
 MEMBERS_LIMIT = 1 << 14
-PLAN_MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotations", "hooks")
+_PLAN_MEMBERS = ("ociVersion", "process", "root", "mounts", "linux", "annotations", "hooks")
 """Members of a config.json that concern a plan."""
 ANNOTATION = "gpubind.edits"
-DEVICE_ACCESS = "rw"
+_DEVICE_ACCESS = "rw"
 """What the device cgroup allows: the runtime makes the nodes, so the container needs not."""
 _FORMAT = Format("bad-bundle", "malformed config.json of a bundle")
 _DECODER = Decoder(
@@ -49,7 +49,7 @@ _DECODER = Decoder(
 )
 _EDITS = Decoder(_FORMAT)
 _KEYS = (
-    *(*PLAN_MEMBERS, *_DECODER.keys.values(), "process.user.additionalGids", "process.capabilities.bounding"),
+    *(*_PLAN_MEMBERS, *_DECODER.keys.values(), "process.user.additionalGids", "process.capabilities.bounding"),
     *("mounts.destination", "mounts.type", "mounts.source", "mounts.options"),
     *("linux.devices.path", "linux.namespaces.type", "hooks.prestart.path"),
 )
@@ -169,7 +169,7 @@ def parse_bundle(data: bytes, *, is_engines: bool = False) -> Bundle:
 
 
 def _bundle(document: dict[str, Any]) -> Bundle:
-    return _DECODER.decode(Bundle, {key: document.get(key) for key in PLAN_MEMBERS})
+    return _DECODER.decode(Bundle, {key: document.get(key) for key in _PLAN_MEMBERS})
 
 
 def apply_edits(bundle: Bundle, edits: BundleEdits) -> str:
@@ -183,7 +183,7 @@ def apply_edits(bundle: Bundle, edits: BundleEdits) -> str:
         ),
         (
             ("linux", "resources", "devices"),
-            [{"allow": True, **_numbers(n), "access": DEVICE_ACCESS} for n in edits.allowed],
+            [{"allow": True, **_numbers(n), "access": _DEVICE_ACCESS} for n in edits.allowed],
         ),
     )
     added = [[list(path), items] for path, items in members if items]

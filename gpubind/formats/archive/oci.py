@@ -20,12 +20,12 @@ DOCUMENT_LIMIT = 4 << 20
 """Bytes of one document, as registries have it."""
 MEMBERS_LIMIT = 4096
 """Members of one list: layers, images, variables."""
-NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
+_NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 WHITEOUT = ".wh."
 """How the name begins of a file that hides what lower layers have there."""
 OPAQUE = ".wh..wh..opq"
 """A file that hides all that lower layers have in its directory."""
-OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
+_OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
 """The storage drivers that unpack each layer into a separate directory."""
 
 SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
@@ -89,7 +89,7 @@ class OciDescriptor(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """Tags and names, from the annotations."""
-        found = map((self.annotations or {}).get, NAME_ANNOTATIONS)
+        found = map((self.annotations or {}).get, _NAME_ANNOTATIONS)
         return tuple(name for name in found if isinstance(name, str))
 
     @property
@@ -137,7 +137,7 @@ class InspectedImage(NamedTuple):
     @property
     def layers(self) -> tuple[str, ...]:
         """The directories that its layers are unpacked into, the uppermost first; none where the store has others."""
-        has_layers = self.upper and self.driver in OVERLAYS
+        has_layers = self.upper and self.driver in _OVERLAYS
         return (self.upper, *filter(None, self.lower.split(":"))) if has_layers else ()
 
 

@@ -13,16 +13,16 @@ from gpubind.errors import Format
 from gpubind.frozen import NamedTuple
 
 MAGIC = b"SIF_MAGIC\0"
-MAGIC_AT = 32
+_MAGIC_AT = 32
 """The magic follows the launch script, `#!/usr/bin/env run-singularity`."""
 HEADER_SIZE = 128
 DESCRIPTOR_SIZE = 585
-DESCRIPTORS_LIMIT = 4096  # 48 by default
+_DESCRIPTORS_LIMIT = 4096  # 48 by default
 
-DATA_PARTITION = 0x4004
+_DATA_PARTITION = 0x4004
 DATA_OCI_ROOT_INDEX = 0x4009
-PARTITION_PRIMARY = 2
-FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted-squashfs", 6: "gocryptfs-squashfs"}
+_PARTITION_PRIMARY = 2
+_FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted-squashfs", 6: "gocryptfs-squashfs"}
 
 _HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
@@ -37,7 +37,7 @@ class SifDescriptor(NamedTuple):
     offset: int
     size: int
     file_system: Optional[str]
-    """What a partition holds, of `FILE_SYSTEMS`; None for other objects, `type-N` for an unknown one."""
+    """What a partition holds, of `_FILE_SYSTEMS`; None for other objects, `type-N` for an unknown one."""
     primary: bool
     """Whether it is the partition that a container runs from."""
 
@@ -52,8 +52,8 @@ def parse_sif_header(data: bytes) -> tuple[int, int]:
     fields = _HEADER.unpack_from(data)
     magic, total, table, table_size = fields[1], *fields[8:11]
     if magic != MAGIC:
-        raise _damaged("the magic string is not there", MAGIC_AT)
-    if not 0 <= total <= DESCRIPTORS_LIMIT:
+        raise _damaged("the magic string is not there", _MAGIC_AT)
+    if not 0 <= total <= _DESCRIPTORS_LIMIT:
         raise _damaged(f"{total} descriptors", 88)
     if table < HEADER_SIZE:
         raise _damaged(f"a table of descriptors at byte {table}", 96)
@@ -79,9 +79,9 @@ def parse_sif_descriptors(data: bytes, base: int, table_size: int, file_size: in
             why = f"object {identity} has {size} bytes at byte {offset}, the file {file_size} bytes"
             raise _damaged(why, base + at + 17)
         file_system, primary = None, False
-        if data_type == DATA_PARTITION:
+        if data_type == _DATA_PARTITION:
             kind, part = struct.unpack_from("<ii", fields[13])
-            file_system, primary = FILE_SYSTEMS.get(kind, f"type-{kind}"), part == PARTITION_PRIMARY
+            file_system, primary = _FILE_SYSTEMS.get(kind, f"type-{kind}"), part == _PARTITION_PRIMARY
         found.append(SifDescriptor(data_type, offset, size, file_system, primary))
     return tuple(found)
 

@@ -26,14 +26,14 @@ from gpubind.model import FileKind
 
 MAGIC = b"hsqs"
 SUPERBLOCK_SIZE = 96
-INODE_HEADER_SIZE = 16
-BLOCK_SIZES = range(4096, (1 << 20) + 1)
-LINK_LIMIT = 4096
+_INODE_HEADER_SIZE = 16
+_BLOCK_SIZES = range(4096, (1 << 20) + 1)
+_LINK_LIMIT = 4096
 """Bytes of a symbolic link's target; Linux's PATH_MAX."""
-RUN_LIMIT = 256
+_RUN_LIMIT = 256
 """Entries of a directory that share one header."""
 NAME_LIMIT = 256
-COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
+_COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 
 _NONE = 0xFFFFFFFF  # for a fragment: the file has none
 _VERSION = struct.Struct("<HH")
@@ -60,21 +60,21 @@ _EXTENDED = tuple(map(struct.Struct, ("<IIIIHHI", "<QQQIIII", "<II", "<III", "<I
 damaged = Format("bad-squashfs", "damaged squashfs image").damaged
 bomb = IMAGE_BOMB.damaged
 
-METADATA_SIZE = 8192
+_METADATA_SIZE = 8192
 """Bytes that a metadata block unpacks to; the last one of a table may have fewer."""
-METADATA_KEPT = 512  # 4 MiB
-DATA_KEPT = 16  # blocks of up to 1 MiB
-LISTING_LIMIT = 24 << 20  # a directory of 500,000 files
+_METADATA_KEPT = 512  # 4 MiB
+_DATA_KEPT = 16  # blocks of up to 1 MiB
+_LISTING_LIMIT = 24 << 20  # a directory of 500,000 files
 ALL_LISTINGS_LIMIT = 64 << 20
 """Bytes of the listings of all directories that are looked at in one image."""
 NAMES_LIMIT = 1 << 19
 """Names in these; each costs about 200 bytes of memory."""
-BLOCK_SIZES_STEP = METADATA_SIZE // 4
-BLOCKS_LIMIT = 1 << 20  # of one file: 128 GiB in blocks of the usual size
+_BLOCK_SIZES_STEP = _METADATA_SIZE // 4
+_BLOCKS_LIMIT = 1 << 20  # of one file: 128 GiB in blocks of the usual size
 FILE_UNPACKED_LIMIT = 64 << 20
 """Bytes for one look at one file; an ELF file's facts lie in about ten blocks."""
-UNPACKED_ALLOWANCE = 512 << 20
-UNPACKED_RATIO = 20
+_UNPACKED_ALLOWANCE = 512 << 20
+_UNPACKED_RATIO = 20
 """Bytes that all blocks may unpack to: the allowance, and so many for each byte that was read or that the image has."""
 
 ReadAt = Callable[[int, int], bytes]
@@ -90,7 +90,7 @@ class Superblock(NamedTuple):
     block_size: int
     """Bytes that a block of a file unpacks to."""
     compression: str
-    """Of `COMPRESSIONS`, or `number N`."""
+    """Of `_COMPRESSIONS`, or `number N`."""
     bytes_used: int
     """Of the image; padding may follow."""
     root: int
@@ -160,20 +160,20 @@ def parse_superblock(head: bytes, size: int) -> Superblock:
         _, _, _, block_size, fragments, compression, block_log, _, ids, _, _,
         root, bytes_used, id_table, _, inode_table, directory_table, fragment_table, _,
     ) = _SUPERBLOCK.unpack_from(head)  # fmt: skip
-    if block_size not in BLOCK_SIZES or block_log != block_size.bit_length() - 1 or block_size != 1 << block_log:
+    if block_size not in _BLOCK_SIZES or block_log != block_size.bit_length() - 1 or block_size != 1 << block_log:
         raise damaged(f"blocks of {block_size} bytes", "byte 12")
     if not SUPERBLOCK_SIZE <= bytes_used <= size:
         raise damaged(f"it has {bytes_used} bytes, {size} are there", "byte 40")
     if not SUPERBLOCK_SIZE <= inode_table < directory_table <= bytes_used:
         raise damaged(f"inodes from byte {inode_table} to byte {directory_table}", "byte 64")
-    name = COMPRESSIONS.get(compression, f"number {compression}")
+    name = _COMPRESSIONS.get(compression, f"number {compression}")
     return Superblock(
         block_size, name, bytes_used, root, fragments, ids, inode_table, directory_table, fragment_table, id_table
     )
 
 
 def inode_body_size(header: bytes, place: MetadataReference) -> int:
-    """Return the number of bytes of fixed size after the *header* (`INODE_HEADER_SIZE` bytes) of the inode at *place*.
+    """Return the number of bytes of fixed size after the *header* (`_INODE_HEADER_SIZE` bytes) of the inode at *place*.
 
     Errors: `FormatError` (code `bad-squashfs`).
     """
@@ -208,7 +208,7 @@ def parse_inode(header: bytes, body: bytes, place: MetadataReference, rest: Meta
             start, fragment, offset, size = fields
     elif kind == "link":
         size = fields[1]
-        if size > LINK_LIMIT:
+        if size > _LINK_LIMIT:
             raise damaged(f"a link of {size} bytes", place)
     elif kind in ("block", "char"):
         device = fields[1]
@@ -239,7 +239,7 @@ def parse_listing(data: bytes, place: MetadataReference, limit: int) -> dict[str
         while at < size:
             more, block, _ = _RUN.unpack_from(data, at)
             at += _RUN.size
-            if more >= RUN_LIMIT:
+            if more >= _RUN_LIMIT:
                 raise damaged(f"a run of {more + 1} names", place)
             if len(names) + more >= limit:
                 raise bomb(f"a directory has more than {limit} names", place)
@@ -268,8 +268,8 @@ class Squashfs:
         self._read_at = read_at
         self._unpack = unpack
         # Kept for this image only: the caches go with it.
-        self.block = lru_cache(DATA_KEPT)(self._block)
-        self._metadata_at = lru_cache(METADATA_KEPT)(self._metadata_block)
+        self.block = lru_cache(_DATA_KEPT)(self._block)
+        self._metadata_at = lru_cache(_METADATA_KEPT)(self._metadata_block)
         self.id = lru_cache(None)(self._id)
         self._listings: dict[tuple[int, int, int], dict[str, int]] = {}
         self._listed = self._names = 0
@@ -282,7 +282,7 @@ class Squashfs:
         place = MetadataReference(self.superblock.inode_table + (reference >> 16), reference & 0xFFFF)
         if place.block >= self.superblock.directory_table:
             raise damaged("an inode outside the table of inodes", place)
-        header, after = self.metadata(place, INODE_HEADER_SIZE)
+        header, after = self.metadata(place, _INODE_HEADER_SIZE)
         body, rest = self.metadata(after, inode_body_size(header, place))
         return parse_inode(header, body, place, rest)
 
@@ -292,7 +292,7 @@ class Squashfs:
             return {}
         key = (directory.start, directory.offset, directory.size)
         place = MetadataReference(self.superblock.directory_table + directory.start, directory.offset)
-        if directory.size > LISTING_LIMIT:
+        if directory.size > _LISTING_LIMIT:
             raise damaged(f"a directory of {directory.size} bytes", place)
         self._listed += directory.size  # also for a listing that several directories share
         if self._listed > ALL_LISTINGS_LIMIT:
@@ -345,26 +345,26 @@ class Squashfs:
             parts.append(part)
             if not size:
                 return parts[0] if len(parts) == 1 else b"".join(parts), MetadataReference(block, offset)
-            if len(data) != METADATA_SIZE:
+            if len(data) != _METADATA_SIZE:
                 raise damaged("metadata ends early", f"byte {block}")
             block, offset = following, 0
 
     def _metadata_block(self, start: int) -> tuple[bytes, int]:
         """Return the bytes of the metadata block at *start*, and where the next one starts."""
-        read = self._bytes(start, 2 + METADATA_SIZE)
+        read = self._bytes(start, 2 + _METADATA_SIZE)
         word = int.from_bytes(read[:2], "little")
         size = word & 0x7FFF
         packed = read[2 : 2 + size]
         if not size or len(packed) < size:
             raise damaged(f"metadata of {size} bytes", f"byte {start}")
-        data = self._unpacked(start, packed, not word & 0x8000, METADATA_SIZE)
+        data = self._unpacked(start, packed, not word & 0x8000, _METADATA_SIZE)
         if not data:
             raise damaged("metadata of 0 bytes", f"byte {start}")
         return data, start + 2 + size
 
     def _entry(self, table: int, number: int, size: int) -> bytes:
         """Return entry *number* of a table of entries of *size* bytes; the table is a list of metadata blocks."""
-        block, at = divmod(number * size, METADATA_SIZE)
+        block, at = divmod(number * size, _METADATA_SIZE)
         pointer = self._bytes(table + _POINTER.size * block, _POINTER.size)
         if len(pointer) < _POINTER.size:
             raise damaged(f"entry {number} of a table is outside the image", f"byte {table}")
@@ -392,7 +392,7 @@ class Squashfs:
         self._packed_total += len(packed)
         self.unpacked_total += len(data)
         read = min(self._packed_total, self.superblock.bytes_used)  # blocks that are read again cost nothing
-        if self.unpacked_total > UNPACKED_ALLOWANCE + UNPACKED_RATIO * read:
+        if self.unpacked_total > _UNPACKED_ALLOWANCE + _UNPACKED_RATIO * read:
             raise bomb(f"{self._packed_total} bytes have unpacked to {self.unpacked_total}", f"byte {start}")
         return data
 
@@ -453,10 +453,10 @@ class SquashfsFile:
 
     def _block_size_word(self, number: int) -> tuple[int, int]:
         """Return the size word of a block, and where the block starts. Words are read as far as they are needed."""
-        if number >= BLOCKS_LIMIT:
+        if number >= _BLOCKS_LIMIT:
             raise damaged(f"block {number} of a file of {self.size} bytes", self._inode.after_body)
         while number >= len(self._words):
-            more = min(BLOCK_SIZES_STEP, self._blocks - len(self._words))
+            more = min(_BLOCK_SIZES_STEP, self._blocks - len(self._words))
             data, self._rest = self._image.metadata(self._rest, 4 * more)
             words = struct.unpack(f"<{more}I", data)
             self._words.extend(words)

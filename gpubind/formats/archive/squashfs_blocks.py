@@ -11,7 +11,7 @@ than that. Any exception means damage."""
 
 PACKAGES = {"lzo": "python-lzo", "lz4": "lz4", "zstd": "zstandard"}
 """The packages for compressions that Python itself cannot read."""
-DICTIONARY_LIMIT = 32 << 20
+_DICTIONARY_LIMIT = 32 << 20
 """Bytes that unpacking xz or lzma may need; mksquashfs keeps dictionaries within a block."""
 WINDOW_LIMIT = 8 << 20
 """The same for zstd."""
@@ -30,7 +30,7 @@ def unpacker(compression: str) -> Optional[Unpack]:
         import lzma
 
         return lambda data, limit: _decompress_stream(
-            lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DICTIONARY_LIMIT), data, limit
+            lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DICTIONARY_LIMIT), data, limit
         )
     if compression == "lz4":
         import lz4.block
@@ -50,7 +50,7 @@ def _lzma() -> Unpack:
         # mksquashfs gives a size and an end marker, too; liblzma before 5.2.6 takes one of them only.
         claimed = int.from_bytes(data[5:13], "little")
         unsized = data[:5] + b"\xff" * 8 + data[13:]
-        decompressor = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=DICTIONARY_LIMIT)
+        decompressor = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_DICTIONARY_LIMIT)
         unpacked = decompressor.decompress(unsized, limit + 1)
         if len(unpacked) <= limit and not decompressor.eof and len(unpacked) != claimed:
             raise EOFError("the block ends early")

@@ -20,11 +20,11 @@ from gpubind.model.plain import Decoder
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 """In their order. The first two are known, but no content is ever as old: see `required_version`."""
-HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+_HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 SIZE_LIMIT = 1 << 20
 KINDS = {vendor: row.cdi_kind for vendor, row in VENDOR_ROWS.items()}
 """The kind of device of each vendor's toolkit."""
-HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
+_HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
 
 _FORMAT = Format("bad-cdi", "malformed CDI spec")
 _DECODER = Decoder(
@@ -96,8 +96,8 @@ class CdiMount(NamedTuple):
 class CdiHook(NamedTuple):
     """A program of the host that the runtime runs."""
 
-    hook_name: Annotated[str, HOOK_NAMES]
-    """One of `HOOK_NAMES`."""
+    hook_name: Annotated[str, _HOOK_NAMES]
+    """One of `_HOOK_NAMES`."""
     path: _Text
     args: tuple[str, ...] = ()
     """With the program's name first."""
@@ -273,7 +273,7 @@ class HookCall(NamedTuple):
 def parse_hook(hook: CdiHook) -> HookCall:
     """Return the call of *hook*: `nvidia-cdi-hook NAME ...`, `nvidia-ctk hook NAME ...`. It never fails."""
     words = [word for word in hook.args[1:] if word != "hook"]
-    name = words[0] if basename(hook.path).partition(".")[0] in HOOK_PROGRAMS and words else None
+    name = words[0] if basename(hook.path).partition(".")[0] in _HOOK_PROGRAMS and words else None
     pairs = [value.partition("::") for value in _values(hook, "--link")]
     links = {
         normpath(link): normpath(join(dirname(link), target))

@@ -46,7 +46,7 @@ GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, GPU_DEVICE_ORDINAL, *TOOLKIT_V
 
 PCI_ORDER = "PCI_BUS_ID"
 """The value of CUDA_DEVICE_ORDER that makes CUDA count by PCI address."""
-HIDE_ALL = ("", "-1", "NoDevFiles")
+_HIDE_ALL = ("", "-1", "NoDevFiles")
 """A list that begins with one of these names no GPU. Slurm sets NoDevFiles in a job without GPUs."""
 
 LENGTH_LIMIT = 1 << 14
@@ -69,7 +69,7 @@ _FORMS: tuple[tuple[Spelling, str], ...] = (
     ("mig-uuid", r"(MIG-[0-9a-f][0-9a-f-]{0,63})"),
     ("mig-index", rf"{_NUMBER}:{_NUMBER}"),
 )
-RANGE_LIMIT = 1024
+_RANGE_LIMIT = 1024
 _AMD_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
 _AMD_ID = re.compile(r"0x([0-9a-f]{1,16})|([0-9a-f]{9,16})", re.ASCII | re.IGNORECASE)
 _SHORT_PCI = r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
@@ -151,7 +151,7 @@ def split_amd_visible(value: str) -> tuple[str, ...]:
     for name in split_visible(value):
         between, unique = _AMD_RANGE.fullmatch(name), _AMD_ID.fullmatch(name)
         gpu_id = parse_gpu_id(name)
-        if between and int(between[1]) <= int(between[2]) <= RANGE_LIMIT:
+        if between and int(between[1]) <= int(between[2]) <= _RANGE_LIMIT:
             found += map(str, range(int(between[1]), int(between[2]) + 1))
         elif unique:
             found.append(f"GPU-{(unique[1] or unique[2]).lower():0>16}")
@@ -210,7 +210,7 @@ def parse_list_item(name: str, rule: ListRule) -> Union[GpuId, Literal["other"],
 
 def hides_all(names: Sequence[str]) -> bool:
     """Return whether a vendor's library shows no GPU for the list *names*."""
-    return names[0] in HIDE_ALL
+    return names[0] in _HIDE_ALL
 
 
 def is_index(name: str) -> bool:

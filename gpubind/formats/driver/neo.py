@@ -14,7 +14,7 @@ from typing import Optional
 from gpubind.frozen import NamedTuple
 
 LIBRARIES = ("libze_intel_gpu.so.1", "libigdrcl.so")
-LEAST_NAMES = 4
+_LEAST_NAMES = 4
 """Names of platforms that a library has at least, if it has any: with fewer, they are spelled in another way."""
 _TEXT = re.compile(rb"\0([a-z][a-z0-9-]{2,15})(?=\0)")
 _RELEASE = re.compile(rb"\0([0-9]{2}\.[0-9]{2})\.[0-9]{4,6}(?=\0)")
@@ -37,7 +37,7 @@ def parse_runtime(constants: bytes, platforms: tuple[str, ...]) -> Optional[Comp
     """Return what a library with these *constants* lacks of *platforms*; None if that cannot be told of it."""
     texts = {match.group(1).decode() for match in _TEXT.finditer(constants)}
     known = {name for name in platforms if any(_names(text, name) for text in texts)}
-    if len(known) < LEAST_NAMES:
+    if len(known) < _LEAST_NAMES:
         return None
     release = _RELEASE.search(constants)
     return ComputeRuntime(

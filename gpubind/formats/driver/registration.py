@@ -108,7 +108,7 @@ def _path(runtime: Any) -> str:
     return path if isinstance(path, str) else ""
 
 
-def for_podman(entry: Registration) -> bytes:
+def _for_podman(entry: Registration) -> bytes:
     """Return a file of containers.conf.d with *entry*."""
     lines = [HEADER.format(engine="podman"), "[engine]", *([f'runtime = "{entry.name}"'] if entry.is_default else [])]
     lines += ["", "[engine.runtimes]", f"{entry.name} = [{json.dumps(entry.program)}]"]
@@ -197,13 +197,13 @@ _PODMAN = re.compile(
     re.escape(HEADER.format(engine="podman"))
     + rf'\n\[engine\]\n(?:runtime = "{NAME.pattern}"\n)?\n\[engine\.runtimes\]\n{NAME.pattern} = \["[^"\n]*"\]\n'
 )
-"""What `for_podman` writes."""
+"""What `_for_podman` writes."""
 
 
 def _in_podman(data: Optional[bytes], entry: Registration) -> bytes:
     if data is not None:
         _need_unchanged(data)
-    return for_podman(entry)
+    return _for_podman(entry)
 
 
 def _out_of_podman(data: bytes, before: Optional[bytes], program: str) -> Optional[bytes]:
@@ -212,7 +212,7 @@ def _out_of_podman(data: bytes, before: Optional[bytes], program: str) -> Option
 
 
 def _need_unchanged(data: bytes) -> None:
-    """Raise `UsageError` (`setup-conflict`) if *data* is not what `for_podman` writes."""
+    """Raise `UsageError` (`setup-conflict`) if *data* is not what `_for_podman` writes."""
     if not is_ours(data, "podman"):
         raise not_ours()
     if not _PODMAN.fullmatch(data.decode("utf-8", "surrogateescape")):

@@ -16,9 +16,9 @@ from gpubind.errors import Format, FormatError
 from gpubind.model.cuda import cuda_max, first_drivers, version_key
 
 LENGTH_LIMIT = 1 << 16
-DRIVERS_LIMIT = 256
+_DRIVERS_LIMIT = 256
 """Drivers of an expression that are tried: NVIDIA's images name 40."""
-PROPERTIES = ("cuda", "driver", "arch", "brand")
+_PROPERTIES = ("cuda", "driver", "arch", "brand")
 _FALSE = ("", "0", "false", "no", "f", "n")
 _malformed = Format("bad-require", "malformed NVIDIA_REQUIRE_* expression").damaged
 _TERM = re.compile(r"([^<>=!]+)(=|!=?|<=?|>=?)([^<>=!].*)", re.DOTALL)
@@ -70,7 +70,7 @@ def breakpoint_drivers(text: str) -> tuple[str, ...]:
     CUDA version.
     """
     named = re.findall(r"driver[<>=!]+([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})(?![0-9.])", text[:LENGTH_LIMIT], re.IGNORECASE)
-    return tuple(sorted({*named[:DRIVERS_LIMIT], *first_drivers()}, key=lambda one: (version_key(one), one)))
+    return tuple(sorted({*named[:_DRIVERS_LIMIT], *first_drivers()}, key=lambda one: (version_key(one), one)))
 
 
 def driver_properties(driver: str, **known: str) -> dict[str, str]:
@@ -103,8 +103,8 @@ def _term(word: str, properties: Mapping[str, str], place: str) -> Union[bool, F
     if match is None:
         return _malformed(f"`{word[:60]}` is not a comparison", place)
     name, operator, value = match[1].lower(), match[2], match[3]
-    if name not in PROPERTIES:
-        return _malformed(f"nobody knows a property `{match[1][:60]}`, but {', '.join(PROPERTIES)}", place)
+    if name not in _PROPERTIES:
+        return _malformed(f"nobody knows a property `{match[1][:60]}`, but {', '.join(_PROPERTIES)}", place)
     actual = properties.get(name)
     if name == "brand":
         if operator not in ("=", "!", "!="):

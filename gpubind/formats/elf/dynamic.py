@@ -17,15 +17,15 @@ from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, Versi
 from gpubind.frozen import NamedTuple
 from gpubind.model import CudaNote, architecture
 
-SEGMENTS_LIMIT = 4096
+_SEGMENTS_LIMIT = 4096
 NEEDED_LIMIT = 4096
-TAGS_LIMIT = NEEDED_LIMIT + 1024  # in addition to these, about 40
-TAGS_AT_ONCE = 64
+_TAGS_LIMIT = NEEDED_LIMIT + 1024  # in addition to these, about 40
+_TAGS_AT_ONCE = 64
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
-SEARCH_PATH_LIMIT = 1 << 16  # that of TensorFlow 2.21 has 20,000 characters
-STRING_STEP = 128
-NOTE_LIMIT = NAMES_LIMIT = 1 << 16
+_SEARCH_PATH_LIMIT = 1 << 16  # that of TensorFlow 2.21 has 20,000 characters
+_STRING_STEP = 128
+_NOTE_LIMIT = NAMES_LIMIT = 1 << 16
 OFFSET_LIMIT = 1 << 62
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 1, 2, 3, 0x6474E551
 PF_X = 1
@@ -34,7 +34,7 @@ DT_FLAGS_1, DT_VERDEF, DT_VERNEED = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFE
 DF_1_NODEFLIB, DF_1_PIE = 0x800, 0x08000000
 VER_FLG_WEAK = 2
 SHT_NOTE, SHT_NOBITS = 7, 8
-CUDA_NOTE = ".note.cuda.fwd_compatibility"
+_CUDA_NOTE = ".note.cuda.fwd_compatibility"
 
 _damaged = Format("bad-elf", "damaged ELF file").damaged
 
@@ -142,8 +142,8 @@ class _ElfFile:
 
     def _read_segments(self, at: int, size: int, count: int) -> tuple[_Segment, ...]:
         form = struct.Struct(self.order + self.forms.program)
-        if count > SEGMENTS_LIMIT:
-            raise _damaged(f"over {SEGMENTS_LIMIT} program headers", "program headers")
+        if count > _SEGMENTS_LIMIT:
+            raise _damaged(f"over {_SEGMENTS_LIMIT} program headers", "program headers")
         if count and size != form.size:
             raise _damaged(f"program headers of {size} bytes", "program headers")
         table = form.iter_unpack(self.read(at, count * size, "program headers"))
@@ -223,21 +223,21 @@ class _Dynamic:
         if segment is None or not segment.size:  # empty in a file of symbols
             return
         form = struct.Struct(self._file.order + self._file.forms.dynamic)
-        step = TAGS_AT_ONCE * form.size
-        for at in range(0, TAGS_LIMIT * form.size, step):
+        step = _TAGS_AT_ONCE * form.size
+        for at in range(0, _TAGS_LIMIT * form.size, step):
             data = self._file.load(segment.address + at, step, "dynamic section")
             for words in form.iter_unpack(data[: len(data) // form.size * form.size]):
                 if words[0] == DT_NULL:
                     return
                 yield words
-        raise _damaged(f"over {TAGS_LIMIT} dynamic tags", "dynamic tags")
+        raise _damaged(f"over {_TAGS_LIMIT} dynamic tags", "dynamic tags")
 
     def string(self, at: int, limit: int = STRING_LIMIT) -> str:
         """Return the string at place *at*, of no more than *limit* characters."""
         table = self.last.get(DT_STRTAB)
         if table is None:
             raise _damaged("the file has no string table", "string table")
-        data = self._file.load(table + at, STRING_STEP, "string table")
+        data = self._file.load(table + at, _STRING_STEP, "string table")
         if b"\0" not in data:
             data = self._file.load(table + at, limit + 1, "string table")
         text, end, _ = data.partition(b"\0")
@@ -247,7 +247,7 @@ class _Dynamic:
 
     def tag_string(self, tag: int) -> Optional[str]:
         """Return the string that *tag* names; None without that tag."""
-        limit = SEARCH_PATH_LIMIT if tag in (DT_RPATH, DT_RUNPATH) else STRING_LIMIT
+        limit = _SEARCH_PATH_LIMIT if tag in (DT_RPATH, DT_RUNPATH) else STRING_LIMIT
         return None if tag not in self.last else self.string(self.last[tag], limit)
 
 
@@ -298,8 +298,8 @@ def _read_interpreter(file: _ElfFile) -> Optional[str]:
 
 def _read_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
     """Return libcuda's note, from a section outside all segments, which ld.so does not see."""
-    found = file.sections((CUDA_NOTE,)).get(CUDA_NOTE)
-    if found is None or found.kind != SHT_NOTE or found.size > NOTE_LIMIT:
+    found = file.sections((_CUDA_NOTE,)).get(_CUDA_NOTE)
+    if found is None or found.kind != SHT_NOTE or found.size > _NOTE_LIMIT:
         return None
     return parse_cuda_note(file.read(found.offset, found.size, "note"), file.ident.order)
 

@@ -15,19 +15,19 @@ from typing import Optional
 from gpubind.errors import Format
 from gpubind.frozen import NamedTuple
 
-OLD_MAGIC = b"ld.so-1.7.0"
+_OLD_MAGIC = b"ld.so-1.7.0"
 MAGIC = b"glibc-ld.so.cache1.1"
-EXTENSION_MAGIC = 0xEAA42174
-TAG_HWCAPS = 1
+_EXTENSION_MAGIC = 0xEAA42174
+_TAG_HWCAPS = 1
 
-ENTRY_SIZE = 24
-HWCAP_IS_SUBDIRECTORY = 1 << 30  # bit 62 of the entry's 64-bit hwcap, seen in its upper word
+_ENTRY_SIZE = 24
+_HWCAP_IS_SUBDIRECTORY = 1 << 30  # bit 62 of the entry's 64-bit hwcap, seen in its upper word
 ENTRIES_LIMIT = 1 << 16  # an installation of everything has about 20,000
 ENTRIES_OF_A_NAME = 64  # one for each architecture and processor
 NAME_LIMIT = 255  # NAME_MAX
 STRING_LIMIT = 4096  # PATH_MAX: longer strings are damage
-EXTENSION_SECTIONS_LIMIT = 64  # two tags are defined
-SUBDIRECTORIES_LIMIT = 1024
+_EXTENSION_SECTIONS_LIMIT = 64  # two tags are defined
+_SUBDIRECTORIES_LIMIT = 1024
 
 _HEADER = struct.Struct("<20sIIB3xI12x")
 _INVALID = {1: "the header marks the cache as invalid", 3: "it is of a big-endian machine"}
@@ -106,7 +106,7 @@ class LdCache:
     def _entry(self, index: int, name: Optional[str] = None) -> LdCacheEntry:
         hwcap = ""
         high = self._hwcap_high[index]
-        if high & HWCAP_IS_SUBDIRECTORY:
+        if high & _HWCAP_IS_SUBDIRECTORY:
             hwcap = self._subdirectories[self._hwcap_low[index]]
         elif high or self._hwcap_low[index]:
             hwcap = "legacy"
@@ -126,7 +126,7 @@ def parse_ldcache(data: bytes) -> LdCache:
     Errors: `FormatError` (code `bad-ldcache`) with the byte offset, for anything that glibc would not read; every
     offset is checked against the file before use.
     """
-    base = data.find(MAGIC) if data.startswith((MAGIC, OLD_MAGIC)) else -1
+    base = data.find(MAGIC) if data.startswith((MAGIC, _OLD_MAGIC)) else -1
     if base < 0:
         raise _damaged("the magic string is not there", 0)
     table = base + _HEADER.size
@@ -137,7 +137,7 @@ def parse_ldcache(data: bytes) -> LdCache:
         raise _damaged(_INVALID[flags & 3], base + 28)
     if count > ENTRIES_LIMIT:
         raise _damaged(f"{count} entries; no machine has more than {ENTRIES_LIMIT}", base + 20)
-    if table + ENTRY_SIZE * count + string_length > len(data):
+    if table + _ENTRY_SIZE * count + string_length > len(data):
         raise _damaged(f"{count} entries and {string_length} bytes of strings do not fit in the file", base + 20)
     words = _words(data, table, count * 6)
     columns = (words[0::6], words[1::6], words[2::6], words[4::6], words[5::6])
@@ -145,12 +145,12 @@ def parse_ldcache(data: bytes) -> LdCache:
     for column, shift in ((columns[1], 4), (columns[2], 8)):
         if column and max(column) >= size:
             index = next(i for i, offset in enumerate(column) if offset >= size)
-            raise _damaged(f"entry {index} points past the last string", table + ENTRY_SIZE * index + shift)
+            raise _damaged(f"entry {index} points past the last string", table + _ENTRY_SIZE * index + shift)
     subdirectories = _extensions(data, base, extensions)
     for index, high in enumerate(columns[4]) if any(columns[4]) else ():
-        if high & HWCAP_IS_SUBDIRECTORY and columns[3][index] >= len(subdirectories):
+        if high & _HWCAP_IS_SUBDIRECTORY and columns[3][index] >= len(subdirectories):
             why = f"entry {index} names hwcaps subdirectory {columns[3][index]} of {len(subdirectories)}"
-            raise _damaged(why, table + ENTRY_SIZE * index + 16)
+            raise _damaged(why, table + _ENTRY_SIZE * index + 16)
     return LdCache(data, base, columns, subdirectories)
 
 
@@ -159,17 +159,17 @@ def _extensions(data: bytes, base: int, start: int) -> tuple[str, ...]:
     if not start:
         return ()
     magic, count = _words(data, start, 2)
-    if magic != EXTENSION_MAGIC:
+    if magic != _EXTENSION_MAGIC:
         raise _damaged("the extension block has no magic", start)
-    if count > EXTENSION_SECTIONS_LIMIT:
+    if count > _EXTENSION_SECTIONS_LIMIT:
         raise _damaged(f"{count} extension sections", start + 4)
     subdirectories: tuple[str, ...] = ()
     for section in range(start + 8, start + 8 + 16 * count, 16):
         tag, _, where, size = _words(data, section, 4)
         if where + size > len(data):
             raise _damaged("an extension section ends after the end of the file", section)
-        if tag == TAG_HWCAPS:
-            if size > 4 * SUBDIRECTORIES_LIMIT:
+        if tag == _TAG_HWCAPS:
+            if size > 4 * _SUBDIRECTORIES_LIMIT:
                 raise _damaged(f"{size // 4} hwcaps subdirectories", section)
             subdirectories = tuple(_string(data, base + name) for name in _words(data, where, size // 4))
     return subdirectories

@@ -31,7 +31,7 @@ ENTRIES_LIMIT = 1 << 16
 """Entries and containers of a file, also packed ones: the largest known has 4,000."""
 ARCHITECTURES_LIMIT = 128
 """Architectures of a file, with their versions of PTX, and kinds of modules: all that CUDA has known are fewer."""
-HEADER_LIMIT = 1 << 16
+_HEADER_LIMIT = 1 << 16
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQ4xIHHI8xQ16x")
 _EXTENSION = struct.Struct("<II")
@@ -116,7 +116,7 @@ def _entries(read: ReadAt, at: int, end: int, charge: Charge) -> Iterator[Option
         if entry.header < _ENTRY.size or at + entry.header + entry.size > container_end:
             raise _DamageError(f"no entry of GPU code at byte {at}")
         if entry.kind == ENTRY_GROUP:
-            for one in islice(_packed(_bytes(read, at, min(entry.header, HEADER_LIMIT)), at), left + 1):
+            for one in islice(_packed(_bytes(read, at, min(entry.header, _HEADER_LIMIT)), at), left + 1):
                 charge(1)
                 left -= 1
                 yield one

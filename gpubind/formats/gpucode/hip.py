@@ -36,7 +36,7 @@ BARREN_LIMIT = 1000
 """Bundles of a file that may come before the first one for a processor."""
 HEAD_LIMIT = 1 << 16
 """Bytes of a bundle that its head may have."""
-PACKED_LIMIT = 256 << 10
+_PACKED_LIMIT = 256 << 10
 """Bytes of a compressed bundle that are read for its head: a block of zstd has 128 KiB."""
 _ENTRY = struct.Struct("<QQQ")
 _ID = re.compile(rf"hip(?:v4)?-(?:amdgcn|spirv64)-amd-amdhsa-{{1,2}}(gfx[0-9a-z-]+(?::[a-z]+[+-])*|{SPIRV})")
@@ -150,7 +150,7 @@ def _unpack_head(start: bytes, read: Callable[[int], bytes]) -> tuple[int, Optio
     if not header or len(start) < header:
         return 0, None
     size = struct.unpack_from(length, start, 8)[0] if length else 0
-    return size, _head(method, read(min(size or PACKED_LIMIT, PACKED_LIMIT))[header:])
+    return size, _head(method, read(min(size or _PACKED_LIMIT, _PACKED_LIMIT))[header:])
 
 
 def _head(method: int, packed: bytes) -> Optional[bytes]:

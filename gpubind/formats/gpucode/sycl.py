@@ -26,7 +26,7 @@ UNPACKED_LIMIT = 64 << 20
 """Bytes of an unpacked image that are read for the heads of its files."""
 STEP = 1 << 16
 FILES_LIMIT = 256
-FRAME_HEAD = 18
+_FRAME_HEAD = 18
 """Bytes of the head of a frame of zstd, at most."""
 _ARCHIVE, _ZSTD = b"!<arch>\n", b"\x28\xb5\x2f\xfd"
 _HEAD = 60
@@ -87,7 +87,7 @@ class _Unpacked:
         try:
             import zstandard
 
-            self._size = zstandard.frame_content_size(source.part(0, FRAME_HEAD))
+            self._size = zstandard.frame_content_size(source.part(0, _FRAME_HEAD))
             self._stream = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(source)  # type: ignore[arg-type]
         except Exception:  # noqa: BLE001 - the errors of zstandard are its own
             return

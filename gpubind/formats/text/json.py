@@ -9,15 +9,15 @@ from typing import Any, Union
 
 from gpubind.errors import Format
 
-DIGITS_LIMIT = 20  # 64 bits; making a number of digits costs quadratic time
-DIGITS_TO_KEEP = 4000
+_DIGITS_LIMIT = 20  # 64 bits; making a number of digits costs quadratic time
+_DIGITS_TO_KEEP = 4000
 """Those of a number that is written again as it was. Python converts at most 4300."""
 
 VALUES_LIMIT = 1_000_000
 """Commas and brackets of a document: 16 MB of `{},` would be 400 MB of values. A record of a host has about 6,000."""
 
 _INDENT = r"\s*\{\r?\n([ \t]+)\""
-SURROGATES = "[\ud800-\udfff]"
+_SURROGATES = "[\ud800-\udfff]"
 NON_ESCAPE_SURROGATES = "[\ud800-\udc7f\udd00-\udfff]"
 """The same where names may have bytes that are not UTF-8, as surrogate escapes."""
 
@@ -49,7 +49,7 @@ def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
     """
 
     def exact_integer(digits: str) -> int:
-        if len(digits) > DIGITS_TO_KEEP:
+        if len(digits) > _DIGITS_TO_KEEP:
             raise kind.damaged(f"a number of {len(digits)} digits")
         return int(digits)
 
@@ -95,7 +95,7 @@ def reject_duplicate_keys(kind: Format) -> Callable[[list[tuple[str, Any]]], dic
     return read
 
 
-def replace_surrogates(value: Any, halves: str = SURROGATES) -> Any:
+def replace_surrogates(value: Any, halves: str = _SURROGATES) -> Any:
     """Return *value* with half characters (`\\ud800`), which no file's name can have, replaced as Go does."""
     if isinstance(value, str):
         return re.sub(halves, "\ufffd", value)
@@ -107,4 +107,4 @@ def replace_surrogates(value: Any, halves: str = SURROGATES) -> Any:
 
 
 def _integer(digits: str) -> Union[int, float]:
-    return int(digits) if len(digits) <= DIGITS_LIMIT else float(digits)
+    return int(digits) if len(digits) <= _DIGITS_LIMIT else float(digits)

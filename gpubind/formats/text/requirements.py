@@ -36,36 +36,36 @@ from gpubind.model.plain import Decoder
 from gpubind.model.requirements import Expectation, Policy
 
 SIZE_LIMIT = 256 << 10
-ITEMS_LIMIT = 256
-GPUS_LIMIT = 4096
+_ITEMS_LIMIT = 256
+_GPUS_LIMIT = 4096
 """GPUs of a node, and models that it may have."""
-EXPECTATION = Format("bad-expectation", "malformed expectation of a node")
+_EXPECTATION = Format("bad-expectation", "malformed expectation of a node")
 POLICY = Format("bad-policy", "malformed policy")
 KEYS = tuple(name.replace("_", "-") for name in Policy._fields[1:])
 """Those of a policy."""
-_COUNT = Annotated[int, range(GPUS_LIMIT + 1)]
+_COUNT = Annotated[int, range(_GPUS_LIMIT + 1)]
 _AMD = re.compile(r"gfx[1-9][0-9]{0,2}[0-9a-f]{2}(:(sramecc|xnack)[+-]){0,2}")
 
 
 def parse_expectation(data: bytes) -> Expectation:
     """Return what *data* expects. Errors: `FormatError` (code `bad-expectation`)."""
-    return expectation_of_table(_table(data, EXPECTATION))
+    return expectation_of_table(_table(data, _EXPECTATION))
 
 
 def expectation_of_table(table: dict[str, Any], prefix: str = "") -> Expectation:
     """Return what the *table* of a TOML file expects; *prefix* stands before its keys in errors. Errors: as above."""
     keys = {"origin": "", "drivers": "driver", "libraries": "", "partitions": "partition"}
-    counts = Decoder(EXPECTATION, prefix=prefix)
+    counts = Decoder(_EXPECTATION, prefix=prefix)
 
     def models(value: Any, place: str) -> tuple[tuple[str, int], ...]:
         if not isinstance(value, dict):
             return (("", counts.decode(_COUNT, value, place)),)
-        if len(value) > GPUS_LIMIT:
-            raise EXPECTATION.damaged(f"{len(value)} models; {GPUS_LIMIT} at most", place)
+        if len(value) > _GPUS_LIMIT:
+            raise _EXPECTATION.damaged(f"{len(value)} models; {_GPUS_LIMIT} at most", place)
         return tuple(counts.decode(dict[str, _COUNT], value, place).items())
 
     readers = {tuple[tuple[str, int], ...]: models}
-    found = Decoder(EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers).decode(Expectation, table)
+    found = Decoder(_EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers).decode(Expectation, table)
     return found._replace(capabilities=tuple(dict.fromkeys(found.capabilities)))
 
 
@@ -109,11 +109,11 @@ def _stands_for(text: str, place: str) -> Iterator[str]:
         raise POLICY.damaged(f"`{text[:100]}` is not a GPU's architecture", place, hint)
 
 
-_TEXTS = Decoder(POLICY, members_limit=ITEMS_LIMIT, is_toml=True)
+_TEXTS = Decoder(POLICY, members_limit=_ITEMS_LIMIT, is_toml=True)
 _POLICY = Decoder(
     POLICY,
     keys={"origin": "", "brings_driver": "brings-driver"},
-    members_limit=ITEMS_LIMIT,
+    members_limit=_ITEMS_LIMIT,
     is_toml=True,
     readers={tuple[str, ...]: _gpus},
 )

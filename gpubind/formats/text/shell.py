@@ -19,7 +19,7 @@ from gpubind.frozen import NamedTuple
 VALUE_LIMIT = 1 << 16
 TOTAL_LIMIT = 1 << 25
 """Bytes of all values in one script: each may contain the ones before it."""
-NESTING_LIMIT = 8
+_NESTING_LIMIT = 8
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _GAP = r"(?:[ \t]|\\\n)*"
@@ -225,7 +225,7 @@ class _Script:
         value = self.env.get(name) if is_known else None
         if operator in (None, "}"):
             return (value or "") if is_known else None
-        if depth >= NESTING_LIMIT:
+        if depth >= _NESTING_LIMIT:
             raise _NotPlainError
         word = self.value(_QUOTED_DEFAULT if in_quotes else _DEFAULT, depth + 1)
         if not is_known:

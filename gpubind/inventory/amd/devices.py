@@ -23,12 +23,12 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
 DRIVER = "amdgpu"
 Unusable = Literal["no-driver", "other-driver", "not-in-kfd"]
-PCI_VENDOR = "0x1002"
-DISPLAY_CLASSES = ("0x03", "0x12")
+_PCI_VENDOR = "0x1002"
+_DISPLAY_CLASSES = ("0x03", "0x12")
 """Display controllers, and processing accelerators: the MI300 family calls itself so."""
 
 
-FOUND_BY_DISCOVERY = "ip discovery"
+_FOUND_BY_DISCOVERY = "ip discovery"
 """What KFD reports as the name of a GPU whose parts amdgpu reads from the GPU itself: it says nothing about the model.
 
 Source: Linux `kfd_topology.c`, which takes it from `amdgpu_asic_name` in `amdgpu_device.c`.
@@ -82,7 +82,7 @@ def read_topology(host: Host) -> Topology:
 def _described(host: Host, gpu: Gpu, chip: str, properties: dict[str, int]) -> Gpu:
     """Return *gpu* with its model, of which KFD knows *chip*, and with the mode in which it is divided."""
     name = name_of(host, properties.get("device_id"), _pci_number(host, gpu.pci, "revision"))
-    name = name or ("" if chip.strip() == FOUND_BY_DISCOVERY else chip)
+    name = name or ("" if chip.strip() == _FOUND_BY_DISCOVERY else chip)
     gfx = gfx_of(properties)
     model = f"{name} ({gfx})" if name and gfx else name or gfx
     return gpu._replace(model=model, partition=_partition(host, gpu.pci))
@@ -146,10 +146,10 @@ def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 def read_unusable(host: Host) -> Iterator[tuple[str, Optional[str], Unusable]]:
     """Yield the PCI address and the name of each GPU of AMD's that no ROCm program can use, and why."""
     topology = read_topology(host)
-    left = nodes.unserved(host, PCI_VENDOR, DISPLAY_CLASSES)
+    left = nodes.unserved(host, _PCI_VENDOR, _DISPLAY_CLASSES)
     listed = {gpu.pci for gpu in topology.gpus}
     is_whole = not topology.hidden and None not in listed and not isinstance(host.lenient.dev.list(TOPOLOGY), Missing)
-    for address in nodes.pci_devices(host, PCI_VENDOR, DISPLAY_CLASSES):
+    for address in nodes.pci_devices(host, _PCI_VENDOR, _DISPLAY_CLASSES):
         driver = nodes.pci_driver(host, address)
         why: Optional[Unusable] = None
         if address in left:
@@ -183,7 +183,7 @@ def read_numbers(host: Host) -> tuple[Optional[int], ...]:
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:
     """Yield the GPUs that amdgpu drives, in the order of their PCI addresses, for a host without a topology."""
-    displays = nodes.pci_devices(host, PCI_VENDOR, DISPLAY_CLASSES)
+    displays = nodes.pci_devices(host, _PCI_VENDOR, _DISPLAY_CLASSES)
     # Without this directory no driver has it.
     addresses = [address for address in displays if host.dev.has(f"{nodes.PCI_DEVICES}/{address}/drm")]
     for index, address in enumerate(addresses):
@@ -197,12 +197,12 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterabl
     found = {KFD: nodes.ExpectedNode(KFD, ("kfd",), None, None)}
     found.update((path, nodes.ExpectedNode(path, (), None, None)) for path in more)
     for gpu in gpus:
-        for path in gpu_nodes(host, gpu):
+        for path in _gpu_nodes(host, gpu):
             found.setdefault(path, nodes.ExpectedNode(path, nodes.DRM, None, gpu.index))
     return [node for path, node in found.items() if not isinstance(host.dev.lstat(path), Missing)]
 
 
-def gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
+def _gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
     """Return the render node and the card node of *gpu*. Neither number follows from the other: a BMC's display is a
     card, too, and each partition of a GPU has a card.
     """

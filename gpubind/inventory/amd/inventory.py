@@ -60,7 +60,7 @@ DXG_LIBRARIES, DXG_VARIABLE = ("librocdxg.so", "libdxcore.so"), "HSA_ENABLE_DXG_
 
 Source: https://github.com/ROCm/librocdxg, "Container Launch".
 """
-ROCM_LIBRARY_NAME = re.compile(r"lib(amd|hsa|roc|hip)")
+_ROCM_LIBRARY_NAME = re.compile(r"lib(amd|hsa|roc|hip)")
 """Names of ROCm's own libraries: libdrm and libnuma without these are not ROCm."""
 
 
@@ -80,7 +80,7 @@ class RocmInstallation(NamedTuple):
         return () if self.prefix is None else tuple(f"{self.prefix}/{name}" for name in names)
 
 
-def choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[RootedPath] = ()) -> RocmInstallation:
+def _choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[RootedPath] = ()) -> RocmInstallation:
     """Return the one of a directory in *library_path*, else ROCM_PATH, else the one whose runtime ld.so finds first.
 
     Else /opt/rocm, else the newest /opt/rocm-*.
@@ -141,7 +141,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
     cache, findings, decisions = read_cache(host.driver, "amd")
-    rocm = choose_rocm(host, cache, request.library_path)
+    rocm = _choose_rocm(host, cache, request.library_path)
     search = _search(host, request, cache, rocm)
     claims = in_force.claims("liblist", "amd", group="rocm")
     if not listfile.shipped:
@@ -150,7 +150,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     located = locate(search, shipped, (*claims, *bridge))
     devices = read_devices(host, (DXG,) if bridge else ())
     # A list of a user or site may name any library.
-    own = [file for file in located.libraries if not listfile.shipped or any(map(ROCM_LIBRARY_NAME.match, file.names))]
+    own = [file for file in located.libraries if not listfile.shipped or any(map(_ROCM_LIBRARY_NAME.match, file.names))]
     if not own and not devices.nodes:
         raise _nothing(host, search)
     decisions += [*located.decisions, *devices.decisions]

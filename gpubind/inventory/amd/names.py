@@ -14,7 +14,7 @@ from gpubind.formats.driver.amdgpu_ids import name_in
 from gpubind.host import Host
 from gpubind.model.data import read_data
 
-IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
+_IDS = ("/opt/amdgpu/share/libdrm/amdgpu.ids", "/usr/share/libdrm/amdgpu.ids")
 """That of AMD's own packages, and the distribution's."""
 
 
@@ -28,7 +28,7 @@ def name_of(host: Host, device: Optional[int], revision: Optional[int]) -> Optio
     known = _table().get(device, {})
     name = known.get(revision)
     if name is None and revision is not None:
-        texts = (host.driver.lenient.text(path) or "" for path in IDS)  # older records do not have it
+        texts = (host.driver.lenient.text(path) or "" for path in _IDS)  # older records do not have it
         name = next(filter(None, (name_in(text, device, revision) for text in texts)), None)
     names = set(known.values())
     return name or known.get(None) or (names.pop() if len(names) == 1 else None)

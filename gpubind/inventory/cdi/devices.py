@@ -38,9 +38,9 @@ from gpubind.model import (
 from gpubind.model.findings import finding
 from gpubind.model.layouts import UNBINDABLE_DIRECTORIES
 
-NVIDIA_RUNTIME_VARIABLES = (NVIDIA_VISIBLE_DEVICES, "NVIDIA_CTK_LIBCUDA_DIR")
-PREPENDED = ("LD_LIBRARY_PATH", "PATH")
-IGNORED_HOOKS = {
+_NVIDIA_RUNTIME_VARIABLES = (NVIDIA_VISIBLE_DEVICES, "NVIDIA_CTK_LIBCUDA_DIR")
+_PREPENDED = ("LD_LIBRARY_PATH", "PATH")
+_IGNORED_HOOKS = {
     "chmod": "it changes modes of directories for users of the container; a bind keeps the host's",
     "disable-device-node-modification": "it keeps root in the container from making nodes anew; who starts without "
     "privileges cannot make any, and the nodes are the host's own",
@@ -124,8 +124,8 @@ class ClaimedEdits:
                 self.library_directories.update(dict.fromkeys(call.library_directories))
                 verdict, rule = "taken", "cdi-hook"
                 detail = "the directory of the libraries is in LD_LIBRARY_PATH instead"
-            elif call.name in IGNORED_HOOKS:
-                rule, detail = "cdi-hook-not-run", IGNORED_HOOKS[call.name]
+            elif call.name in _IGNORED_HOOKS:
+                rule, detail = "cdi-hook-not-run", _IGNORED_HOOKS[call.name]
             else:
                 rule, detail = "cdi-hook-unknown", "what it does is not known, and it is not run"
                 unknown = finding("cdi-hook", subject=subject, vendor=self.vendor, where=at, program=hook.path)
@@ -137,12 +137,12 @@ class ClaimedEdits:
         """Add the variables of *part*; search paths are prepended to the user's own."""
         for name, _, value in (text.partition("=") for text in part.edits.env):
             claim = Claim("file", name, SOURCE, f"{part.at}.env", self.vendor)
-            if name in NVIDIA_RUNTIME_VARIABLES:
+            if name in _NVIDIA_RUNTIME_VARIABLES:
                 detail = "only NVIDIA's own runtime and hooks read it"
                 self.decisions.append(claim.decision("left-out", "cdi-env", detail, step="name"))
             elif not _VARIABLE.fullmatch(name):
                 self.decisions.append(claim.decision("rejected", "cdi-env", "no name of a variable", step="name"))
-            elif name not in PREPENDED:
+            elif name not in _PREPENDED:
                 self.env[name] = EnvVar(name, "set", value, None, "cdi")
             elif value:
                 self.env[name] = EnvVar(name, "prepend", value, ":", "cdi")

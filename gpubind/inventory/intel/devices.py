@@ -20,7 +20,7 @@ from gpubind.model.data import table
 DRIVERS = "/sys/bus/pci/drivers"
 GPU_DRIVERS, GAUDI, NPU = ("i915", "xe"), ("habanalabs",), ("intel_vpu",)
 """The kernel drivers of each kind of device."""
-PCI_CLASSES = (("0x8086", ("0x03",)), ("0x1da3", ("0x12",)))
+_PCI_CLASSES = (("0x8086", ("0x03",)), ("0x1da3", ("0x12",)))
 """Vendor and classes on the PCI bus: of GPUs, of Gaudi, which is Habana Labs'. Network cards are of Intel's, too."""
 INTEGRATED = "0000:00:02."
 """Where a processor's own graphics are on the PCI bus."""
@@ -89,7 +89,7 @@ def _wanted(path: str, gpu: Optional[int]) -> nodes.ExpectedNode:
 
 def _on_the_bus(host: Host) -> Iterator[str]:
     """Yield the addresses of Intel's GPUs and Gaudi accelerators, with or without a driver."""
-    for maker, classes in PCI_CLASSES:
+    for maker, classes in _PCI_CLASSES:
         yield from nodes.pci_devices(host, maker, classes)
 
 
@@ -135,7 +135,7 @@ def release_for(host: Host, address: str, what: Literal["compute", "media"]) -> 
 def device_id(host: Host, address: str) -> Optional[str]:
     """Return the PCI device ID of the GPU at *address*: `e20b`; None if it cannot be read."""
     maker, _, device = _pci_id(host, address).partition(":")
-    return device if maker == PCI_CLASSES[0][0][2:] and "?" not in device else None
+    return device if maker == _PCI_CLASSES[0][0][2:] and "?" not in device else None
 
 
 @lru_cache(maxsize=2)
@@ -165,7 +165,7 @@ def lacked_by(build: int) -> tuple[str, ...]:
 
 def _platform(pci_id: str) -> Optional[dict[str, str]]:
     maker, _, device = pci_id.partition(":")
-    rows = table("intel_gpus")["platforms"] if maker == PCI_CLASSES[0][0][2:] else ()
+    rows = table("intel_gpus")["platforms"] if maker == _PCI_CLASSES[0][0][2:] else ()
     return next((row for row in rows if device in row["devices"].split()), None)
 
 
@@ -179,7 +179,7 @@ def _name_and_tiles(host: Host, address: str) -> tuple[str, int]:
     """Return the name of the device at *address*, and how many tiles it has; its PCI IDs and 0 if it is not known."""
     pci_id, known = _pci_id(host, address), table("intel_gpus")
     maker, row = pci_id.partition(":")[0], _platform(pci_id)
-    kind = "Gaudi" if maker == PCI_CLASSES[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
+    kind = "Gaudi" if maker == _PCI_CLASSES[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
     unnamed = f"{row['name']} graphics" if row else f"{kind} {pci_id}"
     is_known = row is not None or pci_id in known["names"]
     return f"Intel {known['names'].get(pci_id, unnamed)}", known["tiles"].get(pci_id, int(is_known))

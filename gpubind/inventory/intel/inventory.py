@@ -41,7 +41,7 @@ LIST_NAME = VENDOR_ROWS["intel"].list_name
 BY_PATH = "/dev/dri/by-path"
 """Links to the nodes, by which oneCCL and MPICH look for GPUs. Source: pmodels/mpich `src/mpl/src/gpu/mpl_gpu_ze.c`."""
 _LINKS = (*READ_ONLY_OPTIONS, "noexec")
-BELOW = ("", "intel-opencl")
+_BELOW = ("", "intel-opencl")
 """Below each directory of libraries: where packages have the OpenCL driver."""
 
 
@@ -129,7 +129,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache]) -> Search:
     arch = architecture(host.uname.machine).name
     places = (*CONTAINER_LIBRARIES, *library_directories(arch), *request.library_path)
     first = existing_directories(host.driver, CONTAINER_LIBRARIES, below=("",))
-    return Search(host, cache, existing_directories(host.driver, places, below=BELOW), first=first)
+    return Search(host, cache, existing_directories(host.driver, places, below=_BELOW), first=first)
 
 
 def _files(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
 """The name of a GPU's node in /dev, with its minor number."""
-CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
+_CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
 # Names of /dev/nvidia*: the driver whose major they must have (its name in /proc/devices), and what needs them.
 # Source: libnvidia-container src/nvc_info.c; open-gpu-kernel-modules nvidia-modprobe-utils.h.
 _NODES: tuple[tuple[str, tuple[str, ...], Optional[Capability]], ...] = (
@@ -53,7 +53,7 @@ _NODES: tuple[tuple[str, tuple[str, ...], Optional[Capability]], ...] = (
 )
 _MINORS = {"nvidiactl": 255, "nvidia-modeset": 254, "nvidia-uvm": 0, "nvidia-uvm-tools": 1}
 """The minor numbers of nodes that always have the same. Source: as above."""
-SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
+_SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 # Sources: nvidia-container-toolkit `internal/modifier/gated.go`, `internal/discover/gds.go`, `gdrcopy.go`, `mofed.go`.
 GPUDIRECT_NODES: dict[str, dict[str, str]] = {
     "NVIDIA_GDRCOPY": {"/dev/gdrdrv": "gdrdrv"},
@@ -61,7 +61,7 @@ GPUDIRECT_NODES: dict[str, dict[str, str]] = {
 }
 """By the variable that requests them: nodes of devices that GPUs exchange data with, and the drivers of the nodes."""
 GDS_VARIABLE = "NVIDIA_GDS"
-STORAGE_FILES = ("/run/udev", "/etc/cufile.json")
+_STORAGE_FILES = ("/run/udev", "/etc/cufile.json")
 """Files that libcufile reads. Its nodes, /dev/nvidia-fs*, need no request: they are the driver's."""
 
 
@@ -204,7 +204,7 @@ def read_devices(host: Host, board: Optional[TegraBoard] = None) -> Devices:
         wanted = tegra.merge_board_nodes(board, wanted, gpus)
         unreadable += [*board.findings, *tegra.missing_nodes(board, gpus)]
     found = read_nodes(host, "nvidia", gpus, wanted)
-    sockets, decisions = partition_outcomes((*_sockets(host), *storage_files(host)))
+    sockets, decisions = partition_outcomes((*_sockets(host), *_storage_files(host)))
     return found._replace(
         sockets=sockets,
         decisions=(*found.decisions, *decisions, *(board.decisions if board else ())),
@@ -251,9 +251,9 @@ def requested_nodes(host: Host, variable: str) -> Iterator[ExpectedNode]:
         yield from (ExpectedNode(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
 
 
-def storage_files(host: Host) -> Iterator[Outcome]:
+def _storage_files(host: Host) -> Iterator[Outcome]:
     """Yield the files of the driver root for GPUDirect Storage, if the caller requests it."""
-    for path in STORAGE_FILES if is_requested(host, GDS_VARIABLE) else ():
+    for path in _STORAGE_FILES if is_requested(host, GDS_VARIABLE) else ():
         claim = Claim("file", path, "devices", GDS_VARIABLE, target=ContainerPath(path))
         found = host.lenient.driver.find(path)
         if isinstance(found, Missing):
@@ -270,8 +270,8 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]:
     top = [name for name in every if name.startswith("nvidia")]
     if DXG.rpartition("/")[2] in every:
         yield ExpectedNode(DXG, (), None, None)
-    names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
-    for directory in CAPABILITY_DIRECTORIES:
+    names = [name for name in top if name not in _CAPABILITY_DIRECTORIES]
+    for directory in _CAPABILITY_DIRECTORIES:
         if directory in top:
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural_sort_key):
@@ -285,7 +285,7 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]:
 
 def _sockets(host: Host) -> Iterator[Outcome]:
     """Yield the driver's sockets below /run, and the MPS directory when it is the caller's own."""
-    for name in SOCKETS:
+    for name in _SOCKETS:
         claim = Claim("device", f"/run/{name}", "devices", "sockets", target=ContainerPath(f"/run/{name}"))
         found = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
         socket = next((one for one in found if isinstance(one, ResolvedFile) and one.stat.kind == "socket"), None)

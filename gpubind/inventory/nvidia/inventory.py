@@ -90,7 +90,7 @@ def read_inventory(
     there = devices.sockets if windows is None else (*devices.sockets, *windows.files)
     located = locate(search, shipped, claims, there, (*decisions, *devices.decisions), nodes)
     if not any(node != DXG for node in nodes) and not any(map(_is_driver_library, located.libraries)):
-        raise nothing_to_bind_error(host, kernel, search, of_modules)
+        raise _nothing_to_bind_error(host, kernel, search, of_modules)
     decisions += [*located.decisions, *unmatched_claims(listed, located.found_libraries)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     decisions += map(_passed_over, serving.passed_over)
@@ -100,7 +100,7 @@ def read_inventory(
         decisions += windows.decisions
         findings += windows.missing_part_findings(nodes, has_libcuda(located.found_libraries.files))
     driver = _driver(host, kernel, search.version, kind)
-    findings += driver_findings(host, driver, kernel, search, located.found_libraries, decisions, in_force.label)
+    findings += _driver_findings(host, driver, kernel, search, located.found_libraries, decisions, in_force.label)
     inventory = Inventory(
         driver=driver,
         source=SourceUsed(serving.name, serving.detail, serving.passed_over),
@@ -294,7 +294,7 @@ def _search_with_modules(
     return search, findings
 
 
-def driver_findings(
+def _driver_findings(
     host: Host,
     driver: Driver,
     kernel: KernelModule,
@@ -413,7 +413,7 @@ def has_libcuda(files: Iterable[HostFile]) -> bool:
     return any(LIBCUDA in file.names for file in files)
 
 
-def nothing_to_bind_error(
+def _nothing_to_bind_error(
     host: Host, kernel: KernelModule, search: Search, ignored: Iterable[Finding] = ()
 ) -> NothingToBindError:
     """Return the error that names the places searched, what was *ignored*, and whether another driver owns the GPU."""

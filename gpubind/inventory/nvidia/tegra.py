@@ -31,9 +31,9 @@ from gpubind.model.layouts import (
     tegra_directories,
 )
 
-BASE_LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
+_BASE_LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
 """The lists that containers get. Any others are those of optional packages: CUDA, TensorRT."""
-ALL_LISTS = "csv-mounts=all"
+_ALL_LISTS = "csv-mounts=all"
 """The value of NVIDIA_REQUIRE_JETPACK that requests every list."""
 MODEL = "/proc/device-tree/model"
 _MEMORY = "/dev/nvmap"
@@ -58,7 +58,7 @@ def read_board(host: Host, search: Search) -> TegraBoard:
     """Return what *host*, a board with Tegra, needs in a container."""
     directory = _directory(host)
     names = [name for name in host.dev.names(directory) if name.lower().endswith(".csv") and name != ".csv"]
-    wanted = names if host.variable(REQUIRE_JETPACK) == ALL_LISTS else [name for name in names if name in BASE_LISTS]
+    wanted = names if host.variable(REQUIRE_JETPACK) == _ALL_LISTS else [name for name in names if name in _BASE_LISTS]
     entries: list[tuple[str, MountSpec]] = []
     findings: list[Finding] = []
     for path in (f"{directory}/{name}" for name in wanted):
@@ -79,7 +79,7 @@ def read_board(host: Host, search: Search) -> TegraBoard:
         files += _known_libraries(search)
         findings.append(_no_lists_finding(directory))
     others = (Claim("file", name, "completion", directory) for name in names if name not in wanted)
-    detail = f"the list of an optional package: {REQUIRE_JETPACK}={ALL_LISTS} requests it"
+    detail = f"the list of an optional package: {REQUIRE_JETPACK}={_ALL_LISTS} requests it"
     left_out = [one.decision("left-out", "optional-list", detail, path=f"{directory}/{one.name}") for one in others]
     files.append(Claim("own-path", TEGRA_RELEASE, "completion", TEGRA_RELEASE))
     return TegraBoard(tuple(nodes), tuple(files), (*left_out, *decisions), tuple(dict.fromkeys(findings)))

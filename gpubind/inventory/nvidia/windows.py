@@ -15,7 +15,7 @@ from gpubind.inventory.claims import Claim, Outcome, partition_outcomes
 from gpubind.model import ContainerPath, Decision, Finding, HostFile, Missing, finding
 from gpubind.model.layouts import DXG, WSL_DRIVERS, WSL_LIBRARIES
 
-DXCORE = f"{WSL_LIBRARIES}/libdxcore.so"
+_DXCORE = f"{WSL_LIBRARIES}/libdxcore.so"
 """The way to Windows' drivers: some programs open it by its path."""
 
 
@@ -47,7 +47,7 @@ def read_windows(host: Host) -> WslDriver:
 def _files(host: Host, stores: tuple[str, ...]) -> Iterator[Outcome]:
     tree = host.driver
     paths = [f"{store}/{name}" for store in stores for name in tree.names(store) if _is_needed(name)]
-    for path in (DXCORE, *paths):
+    for path in (_DXCORE, *paths):
         claim = Claim("file", path, "driver", WSL_DRIVERS, target=ContainerPath(path))
         found = tree.find(path)
         if isinstance(found, Missing):

@@ -35,7 +35,7 @@ from gpubind.runtimes.cmdline.values import parse_assignment, parse_bool, parse_
 _VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "amd"}
 SWITCHES = tuple(_VENDOR_OF)
 """Apptainer's and SingularityCE's flags for GPUs."""
-COUNT_LIMIT = 1024
+_COUNT_LIMIT = 1024
 SHOWN = 80
 """The characters of a value that a message repeats."""
 _RUNTIMES: Mapping[Vendor, re.Pattern[str]] = {
@@ -95,7 +95,7 @@ def is_gpu_flag(family: str, option: ParsedOption) -> bool:
         values = parse_list(option.value) if family in ("singularity", "nerdctl") else (option.value,)
         return any(cdi_gpu(value) for value in values)
     if family in ("docker", "nerdctl", "podman"):
-        return option.name == "gpus" or (option.name == "runtime" and runtime_vendor(option.value) is not None)
+        return option.name == "gpus" or (option.name == "runtime" and _runtime_vendor(option.value) is not None)
     return family == "ch-run" and option.name == "cdi"
 
 
@@ -176,7 +176,7 @@ def _oci_request(
     value of --device is a list. *is_cdi*: whether --gpus names CDI devices, of which no variable gives only a part.
     """
     runtimes = [option for option in options if option.name == "runtime"]
-    vendor = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
+    vendor = "nvidia" if nvidia else _runtime_vendor(runtimes[-1].value) if runtimes else None
     device_flags, names = _devices(options, lists=has_lists)
     has_part = not (requests or names) if is_cdi else bool(requests) or not names
     requests = [*requests, *([of_cdi(names)] if names else [])]
@@ -202,7 +202,7 @@ def _oci_request(
         cdi=names or tuple(name for one in requests for name in one.cdi),
         flags=(
             *(option for option in options if option.name == "gpus"),
-            *(option for option in runtimes if runtime_vendor(option.value) is not None),
+            *(option for option in runtimes if _runtime_vendor(option.value) is not None),
             *device_flags,
         ),
         chosen_by=chosen_by,
@@ -284,7 +284,7 @@ def charliecloud_request(options: Sequence[ParsedOption]) -> GpuRequest:
     return GpuRequest(() if "" in kinds else vendors, flags=flags, asked=bool(flags))
 
 
-def runtime_vendor(value: str) -> Optional[Vendor]:
+def _runtime_vendor(value: str) -> Optional[Vendor]:
     """Return the vendor whose GPUs --runtime=*value* asks for, by the installer's name of it or by its path."""
     return next((vendor for vendor, names in _RUNTIMES.items() if names.fullmatch(basename(value))), None)
 
@@ -370,7 +370,7 @@ def _of_docker(option: ParsedOption) -> GpuRequest:
     count = fields.get("count", "1")
     if count == "all":
         return request
-    if not re.fullmatch(r"[+-]?[0-9]{1,9}", count, re.ASCII) or int(count) > COUNT_LIMIT:
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", count, re.ASCII) or int(count) > _COUNT_LIMIT:
         raise _bad_gpus(option, f"`{count}` is not a count")
     if int(count) < 0:
         return request

@@ -24,7 +24,7 @@ from gpubind.planner.gpus.choice import GpuChoice, same_model, usable_gpus, uuid
 
 CUDA, ROCR, HIP = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.HIP_VISIBLE_DEVICES
 ORDINAL = variables.GPU_DEVICE_ORDINAL
-EMPTY_LIST = "-1"
+_EMPTY_LIST = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
 _SAFE_VALUE = re.compile(r"[\w,:/.*;! -]{1,4096}", re.ASCII)
 
@@ -86,7 +86,7 @@ class _VisibleDevices(NamedTuple):
                 numbers = ",".join(map(str, range(len(_open(self.inventory)))))
                 yield _set(variable, None if any(gpu.mig for gpu in gpus) else numbers)
         elif choice.gpus == ():
-            yield _set(variable, EMPTY_LIST)
+            yield _set(variable, _EMPTY_LIST)
         elif choice.already_set and choice.by_uuid and choice.source == CUDA:
             yield from _forwarded([(CUDA, self.environ[CUDA])])
         elif choice.gpus is not None:
@@ -142,7 +142,7 @@ class _VisibleDevices(NamedTuple):
                 yield _set(variables.CUDA_DEVICE_ORDER, PCI_ORDER)
             yield _set(variable, ",".join(map(str, places)))
         elif not places:
-            yield _set(variable, EMPTY_LIST)  # none of them can be opened
+            yield _set(variable, _EMPTY_LIST)  # none of them can be opened
         elif variable in self.environ:
             # A MIG device has no number. Only the nodes choose it, and a number of the caller's would hide it.
             yield _set(variable, None)

@@ -34,7 +34,7 @@ from gpubind.model.files import or_none
 from gpubind.rules.preflight import Preflight
 
 HOOK, CDI_HOOK = "nvidia-container-runtime-hook", "nvidia-cdi-hook"
-PODMAN_HOOKS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
+_PODMAN_HOOKS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 SNAPS = ("/snap/bin/docker", "/var/lib/snapd/snap/bin/docker")
 RUN_CDI = "/run/cdi"
 NOTE: Severity = "note"
@@ -53,7 +53,7 @@ class Toolkit(NamedTuple):
     """gpubind's option of the vendor."""
 
 
-TOOLKITS: Mapping[Vendor, Toolkit] = {
+_TOOLKITS: Mapping[Vendor, Toolkit] = {
     "nvidia": Toolkit(
         "NVIDIA's container toolkit",
         "nvidia-container-runtime",
@@ -62,7 +62,7 @@ TOOLKITS: Mapping[Vendor, Toolkit] = {
     ),
     "amd": Toolkit("AMD's container toolkit", "amd-container-runtime", "amd-ctk runtime configure", "--rocm"),
 }
-BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
+_BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
 """With either, containers may use the nodes of GPUs. The nodes of NVIDIA's are of xserver_misc_device_t."""
 
 
@@ -80,7 +80,7 @@ def toolkit_missing(preflight: Preflight) -> Iterator[Finding]:
         return
     release = preflight.release(DOCKER) if _program(host, CDI_HOOK) else None
     if release is None or not release.gpus_by_cdi:
-        case = "base" if _program(host, TOOLKITS["nvidia"].runtime) else "none"
+        case = "base" if _program(host, _TOOLKITS["nvidia"].runtime) else "none"
         yield finding("toolkit-missing", subject=DOCKER, case=case, where=f"{HOOK} in {':'.join(PROGRAM_DIRECTORIES)}")
 
 
@@ -94,17 +94,17 @@ def gpu_runtime_missing(preflight: Preflight) -> Iterator[Finding]:
     if default not in (*settings.runtimes, *BUILT_IN):
         yield _runtime(default, "default", severity, f"{DAEMON_FILE}, line {line}")
     for name, path in settings.runtimes.items():
-        if name in (default, *TOOLKITS) and _is_gone(preflight.host, path):
+        if name in (default, *_TOOLKITS) and _is_gone(preflight.host, path):
             where = f"{DAEMON_FILE}, line {settings.line_numbers.get('runtimes', 1)}"
             case, how = ("every", severity) if name == default else ("program", NOTE)
             yield _runtime(name, case, how, where, path)
     for vendor in _vendors(preflight):
-        if vendor not in settings.runtimes and _program(preflight.host, TOOLKITS[vendor].runtime):
+        if vendor not in settings.runtimes and _program(preflight.host, _TOOLKITS[vendor].runtime):
             yield _runtime(vendor, "absent", NOTE, DAEMON_FILE)
 
 
 def _runtime(name: str, case: str, severity: Severity, where: str, path: str = "") -> Finding:
-    toolkit = TOOLKITS["amd" if name == "amd" else "nvidia"]
+    toolkit = _TOOLKITS["amd" if name == "amd" else "nvidia"]
     return finding(
         "gpu-runtime-missing",
         subject=name,
@@ -165,7 +165,7 @@ def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
     enforce = f"{SELINUX}/enforce"
     if not labelling or not preflight.plan.devices or host.dev.text(enforce) != "1":
         return
-    values = [host.dev.text(f"{SELINUX}/booleans/{name}") or "" for name in BOOLEANS]
+    values = [host.dev.text(f"{SELINUX}/booleans/{name}") or "" for name in _BOOLEANS]
     if not any(value.startswith("1") for value in values):
         own = preflight.start.user.options.all("security-opt") if preflight.start is not None else ()
         label = next((value for value in own if "label" in value and "disable" not in value), None)
@@ -174,7 +174,7 @@ def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
             subject=labelling[0],
             case="own" if label is not None else "engine",
             severity="warning" if label is not None else NOTE,
-            where=f"{enforce}: 1; {SELINUX}/booleans/{BOOLEANS[1]}: 0",
+            where=f"{enforce}: 1; {SELINUX}/booleans/{_BOOLEANS[1]}: 0",
             label=label,
         )
 
@@ -197,7 +197,7 @@ def cdi_missing(preflight: Preflight) -> Iterator[Finding]:
                 subject=f"{KINDS[vendor]}={ALL}",
                 vendor=vendor,
                 where=", ".join(registry.directories),
-                option=TOOLKITS[vendor].option,
+                option=_TOOLKITS[vendor].option,
                 file=f"{DIRECTORIES[0]}/{vendor}.json",
             )
 
@@ -308,7 +308,7 @@ def _vendors(preflight: Preflight) -> tuple[Vendor, ...]:
         "nvidia": preflight.has_linux_driver,
         "amd": any(gpu.vendor == "amd" and gpu.chosen for gpu in preflight.plan.gpus),
     }
-    return tuple(vendor for vendor in TOOLKITS if has[vendor])
+    return tuple(vendor for vendor in _TOOLKITS if has[vendor])
 
 
 def cdi_directories(preflight: Preflight, engine: str) -> tuple[str, ...]:
@@ -333,7 +333,7 @@ def _outside(host: Host) -> bool:
 
 
 def _has_podman_hook(host: Host) -> bool:
-    return any("nvidia" in name for directory in PODMAN_HOOKS for name in host.dev.names(directory))
+    return any("nvidia" in name for directory in _PODMAN_HOOKS for name in host.dev.names(directory))
 
 
 def _is_rootless(preflight: Preflight, engine: str) -> bool:

@@ -12,12 +12,12 @@ from gpubind.model import Finding, finding
 from gpubind.rules.preflight import Preflight
 
 NVSWITCHES = "/proc/driver/nvidia-nvswitch/devices"
-FABRIC_MANAGER = ("nvidia-fabricmanager/socket", "nvidia-fabricmanager/nv-fabricmanager.pid")
+_FABRIC_MANAGER = ("nvidia-fabricmanager/socket", "nvidia-fabricmanager/nv-fabricmanager.pid")
 """Its pid file, too: the socket is there only where its configuration names one."""
-PERSISTENCED = ("nvidia-persistenced/socket", "nvidia-persistenced/nvidia-persistenced.pid")
-MANY_GPUS = 4
+_PERSISTENCED = ("nvidia-persistenced/socket", "nvidia-persistenced/nvidia-persistenced.pid")
+_MANY_GPUS = 4
 """From here on waking all GPUs takes long enough to be noticed: programs give up, and jobs start late."""
-MPS_PID = "nvidia-cuda-mps-control.pid"
+_MPS_PID = "nvidia-cuda-mps-control.pid"
 """The daemon removes it when it ends; its socket `control` stays."""
 
 
@@ -28,8 +28,8 @@ def fabric_manager_missing(preflight: Preflight) -> Iterator[Finding]:
     """
     host = preflight.host
     switch = nvswitch(host)
-    if switch and preflight.has_linux_driver and preflight.wants("compute") and _surely_off(host, FABRIC_MANAGER):
-        where = f"{switch}; no " + ", ".join(f"/run/{name}" for name in FABRIC_MANAGER)
+    if switch and preflight.has_linux_driver and preflight.wants("compute") and _surely_off(host, _FABRIC_MANAGER):
+        where = f"{switch}; no " + ", ".join(f"/run/{name}" for name in _FABRIC_MANAGER)
         yield finding("fabric-manager-missing", subject="nvidia-fabricmanager", where=where)
 
 
@@ -48,8 +48,8 @@ def _surely_off(host: Host, names: tuple[str, ...]) -> bool:
 def persistence_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield GPUs without persistence, which are initialised at each first use: seconds for each of them."""
     number = len(preflight.gpus)
-    if number >= MANY_GPUS and preflight.has_linux_driver and _surely_off(preflight.host, PERSISTENCED):
-        where = "no " + ", ".join(f"/run/{name}" for name in PERSISTENCED)
+    if number >= _MANY_GPUS and preflight.has_linux_driver and _surely_off(preflight.host, _PERSISTENCED):
+        where = "no " + ", ".join(f"/run/{name}" for name in _PERSISTENCED)
         yield finding("persistence-missing", subject="nvidia-persistenced", where=where, number=number)
 
 
@@ -57,13 +57,13 @@ def mps_active(preflight: Preflight) -> Iterator[Finding]:
     """Yield the caller's own MPS daemon: its directory is in the plan, and every CUDA process becomes its client."""
     directory = mps_directory(preflight.host)
     bound = any(mount.kind == "directory" and mount.target == directory for mount in preflight.plan.mounts)
-    if bound and preflight.host.dev.has(f"{directory}/{MPS_PID}"):
-        yield finding("mps-active", subject=directory, where=f"{directory}/{MPS_PID}")
+    if bound and preflight.host.dev.has(f"{directory}/{_MPS_PID}"):
+        yield finding("mps-active", subject=directory, where=f"{directory}/{_MPS_PID}")
 
 
 def mps_other_user(preflight: Preflight) -> Iterator[Finding]:
     """Yield another user's MPS daemon: this user's processes wait for it, or are refused."""
     directory = mps_directory(preflight.host)
     decisions = [d for d in preflight.plan.decisions if d.rule == "not-yours" and d.subject == directory]
-    if decisions and not preflight.host.dev.lacks(f"{directory}/{MPS_PID}"):
+    if decisions and not preflight.host.dev.lacks(f"{directory}/{_MPS_PID}"):
         yield finding("mps-other-user", subject=directory, where=f"{directory} ({decisions[0].detail})")

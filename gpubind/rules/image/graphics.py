@@ -18,7 +18,7 @@ from gpubind.rules.missing import softened, unseen_libraries
 from gpubind.rules.preflight import Preflight
 
 EGL, GLX = "libEGL.so.1", "libGLX_nvidia.so.0"
-ALLOCATOR = "libnvidia-allocator.so.1"
+_ALLOCATOR = "libnvidia-allocator.so.1"
 MODESET = "/sys/module/nvidia_drm/parameters/modeset"
 
 
@@ -162,7 +162,7 @@ def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
         return  # the imitated program leaves it out, whatever the host has
     names = preflight.libraries
     if preflight.wants("graphics") and "libEGL_nvidia.so.0" in names and GBM_BACKEND not in names:
-        where = f"no {GBM_BACKEND} and no {ALLOCATOR} beside {names['libEGL_nvidia.so.0']}"
+        where = f"no {GBM_BACKEND} and no {_ALLOCATOR} beside {names['libEGL_nvidia.so.0']}"
         severity: Severity = "warning" if preflight.wants_by_name("graphics") else "note"
         yield finding("gbm-backend-missing", subject=GBM_BACKEND, severity=severity, where=where)
 

@@ -16,9 +16,9 @@ from gpubind.model import Finding, ImageLibrary, Severity, active_cases, finding
 from gpubind.model.arch import architecture
 from gpubind.rules.preflight import Preflight
 
-LIBCUDAS = ("libcuda.so.1", "libcuda.so")
+_LIBCUDAS = ("libcuda.so.1", "libcuda.so")
 """The names by which programs open libcuda."""
-FIRST = (*LIBCUDAS, "libnvidia-ml.so.1")
+FIRST = (*_LIBCUDAS, "libnvidia-ml.so.1")
 """The libraries on which all others depend."""
 
 
@@ -126,10 +126,10 @@ def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
         found = preflight.container.find(name)
         if found is None:
             continue
-        first, behind = ("libcuda", "libcuda-behind") if name in LIBCUDAS else ("nvml", "nvml-behind")
+        first, behind = ("libcuda", "libcuda-behind") if name in _LIBCUDAS else ("nvml", "nvml-behind")
         own = preflight.image.loader.find(name) or ""
         if found.mount is None and found.tree.is_stub(found.at):
-            severity: Severity = "error" if name in LIBCUDAS else "warning"
+            severity: Severity = "error" if name in _LIBCUDAS else "warning"
             yield finding(
                 "stub-in-image", subject=name, case=first, severity=severity, where=found.path, path=found.path
             )

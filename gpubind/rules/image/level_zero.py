@@ -29,7 +29,7 @@ from gpubind.model import COMPUTE_RUNTIME, Finding, Gpu, Missing, finding
 from gpubind.rules.preflight import Preflight
 
 LEVEL_ZERO, OPENCL = COMPUTE_RUNTIME.runtime_libraries
-COMPUTES = (BY_LEVEL_ZERO, BY_OPENCL)
+_COMPUTES = (BY_LEVEL_ZERO, BY_OPENCL)
 """The ways in which programs of an image use the runtime: SYCL uses Level Zero."""
 LOADER, VENDORS = "libze_loader.so.1", "/etc/OpenCL/vendors"
 
@@ -64,7 +64,7 @@ def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
         return
     if not all(gpu.vendor == "intel" for gpu in chosen):
         return  # the GPU of the other vendor may be what it is for
-    ways = [way for way in read_intel(preflight.image, preflight.gpu_code) if way.name in COMPUTES]
+    ways = [way for way in read_intel(preflight.image, preflight.gpu_code) if way.name in _COMPUTES]
     if ways and not any(way.driver for way in ways) and not dict(_runtimes(preflight)):
         yield finding(
             "userspace-missing",

@@ -19,7 +19,7 @@ FILES_LIMIT = 4096
 PROGRAMS = ("/usr/bin", "/usr/sbin")
 PACKED = "GLIBC_ABI_DT_RELR"
 """The version that a library with packed relocations needs of its C library."""
-READS_PACKED = (2, 38)
+_READS_PACKED = (2, 38)
 """The first binutils that can."""
 _BINUTILS = re.compile(r"libbfd-([0-9]{1,9}\.[0-9]{1,9})\b.*\.so")
 
@@ -42,7 +42,7 @@ def libc_linker(preflight: Preflight) -> Iterator[Finding]:
     names = (name for directory in image.loader.default_directories for name in image.tree.names(directory))
     found = [match.group(1) for match in map(_BINUTILS.fullmatch, names) if match]
     version = max(found, key=version_key, default=None)
-    if version is not None and version_key(version) < READS_PACKED:
+    if version is not None and version_key(version) < _READS_PACKED:
         yield finding("libc-linker", subject="ld", version=version)
 
 

@@ -33,9 +33,9 @@ from gpubind.rules.preflight import Preflight, variable_of
 NAME, PATH = VIDEO_VARIABLES
 JELLYFIN = "/usr/lib/jellyfin-ffmpeg/lib"
 """The directory of the libva that Jellyfin's FFmpeg brings along; its driver is below."""
-LIBVA = "libva-drm.so.2"
+_LIBVA = "libva-drm.so.2"
 ONEVPL, MEDIA_SDK = "libmfx-gen.so.1.2", "libmfxhw64.so.1"
-OLDEST_OF_ONEVPL = "tgllp"
+_OLDEST_OF_ONEVPL = "tgllp"
 """The first platform that oneVPL's own runtime serves. Its table has the device IDs of older ones, too."""
 Case = Literal["old", "unheard", "i965", "xe", "libva", "broken", "variables", "none"]
 UNREAD = ("forbidden", "unreadable")
@@ -86,7 +86,7 @@ def _of_onevpl(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
         devices = None if isinstance(constants, Missing) else parse_device_table(constants, device_ids())
         if devices is None:
             return
-        known |= devices if name == MEDIA_SDK else devices - device_ids(OLDEST_OF_ONEVPL)
+        known |= devices if name == MEDIA_SDK else devices - device_ids(_OLDEST_OF_ONEVPL)
     unknown = [gpu for gpu in gpus if (device := device_id(host, gpu.pci or "")) and device not in known]
     if paths and unknown:
         where = ", ".join(path for path, _ in paths)
@@ -129,7 +129,7 @@ class _Drivers:
         is_empty = search is not None and not found
         self.hidden = tuple(self._search((IHD, I965), installed) or ()) if is_empty and self.variables else ()
         """Those of Intel's that the variables of libva keep it from."""
-        is_missed = is_empty and not self.hidden and _is_for_video(preflight) and any(_copies(preflight, LIBVA))
+        is_missed = is_empty and not self.hidden and _is_for_video(preflight) and any(_copies(preflight, _LIBVA))
         self.searched = tuple(places) if is_missed else ()
         """The directories without a driver, where the caller wants video, and libva is there."""
         self._on_xe = addresses(preflight.host, ("xe",))
@@ -188,7 +188,7 @@ class _Drivers:
     @property
     def libva(self) -> tuple[str, ...]:
         """Return the image's copies of libva for nodes, if none of them may know the kernel driver xe; else nothing."""
-        paths = tuple(_copies(self._preflight, LIBVA))
+        paths = tuple(_copies(self._preflight, _LIBVA))
         found = [self._tree.fact(path, CONSTANTS) for path in paths]
         is_unknown = all(not isinstance(constants, Missing) and not maps_xe(constants) for constants in found)
         return paths if is_unknown else ()

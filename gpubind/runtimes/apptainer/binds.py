@@ -101,14 +101,14 @@ def named_binds(start: Start) -> tuple[BindSpec, ...]:
 def _sites(start: Start) -> Iterator[BindSpec]:
     left_out = start.user.options.all("no-mount")
     if not is_contained(start.user.options) and "bind-paths" not in left_out:
-        binds = parse_binds(start.facts.site_config.get("bind path", ()))
+        binds = _parse_binds(start.facts.site_config.get("bind path", ()))
         yield from (spec for spec in binds if spec.target not in left_out)
 
 
 def _users(start: Start) -> Iterator[BindSpec]:
     if start.facts.directive("user bind control", "yes") == "yes":
-        yield from parse_binds(start.user.options.all("bind"))
-        yield from parse_mounts(start.user.options.all("mount"))
+        yield from _parse_binds(start.user.options.all("bind"))
+        yield from _parse_mounts(start.user.options.all("mount"))
 
 
 def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
@@ -137,7 +137,7 @@ class BindSpec(NamedTuple):
     """Whether the source is a file inside another image (`image-src`, `id`)."""
 
 
-def parse_binds(texts: Iterable[str]) -> Iterator[BindSpec]:
+def _parse_binds(texts: Iterable[str]) -> Iterator[BindSpec]:
     """Yield the binds of --bind values: `source[:target[:options]]`, separated by commas, as are the options.
 
     A backslash protects a comma or a colon of the source.
@@ -163,7 +163,7 @@ def _unescaped(part: str) -> tuple[str, str, str]:
     return source.replace("\0", ":").replace("\\,", ","), colon, after.replace("\0", "\\:")
 
 
-def parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
+def _parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
     """Yield the binds of --mount values; one value may have several, a line each."""
     for text in texts:
         for line in text.split("\n"):

@@ -48,13 +48,13 @@ def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     commands that enter it get no value of --env, and one of the caller's environment may refer to the image's.
     """
     ours = library_directories(plan)
-    if start.tree is None or plan.image is None or not plan.image.singularity or can_prepend(start) or not ours:
+    if start.tree is None or plan.image is None or not plan.image.singularity or _can_prepend(start) or not ours:
         return {}
     users_own = user_value(start, "LD_LIBRARY_PATH")
     is_callers = start.is_entered and "LD_LIBRARY_PATH" not in start.user.options.env
     if users_own is not None and not (is_callers and _REFERENCE.search(users_own.text or "")):
         return {}
-    if _sets_none(plan.image) if start.is_entered else keep_image_value(plan.image, start, ours) is not None:
+    if _sets_none(plan.image) if start.is_entered else _keep_image_value(plan.image, start, ours) is not None:
         return {}
     value = f"{shlex.quote(ours)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
     script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
@@ -83,7 +83,7 @@ def library_directories(plan: Plan) -> str:
     return ":".join(dict.fromkeys(found))
 
 
-def can_prepend(start: Start) -> bool:
+def _can_prepend(start: Start) -> bool:
     """Return whether the program has an option for what to put in front: Apptainer from 1.5 on."""
     return is_since(start, (1, 5))
 
@@ -136,7 +136,7 @@ def _library_path(
     name = "LD_LIBRARY_PATH"
     users_own = user_value(start, name)
     # Without an environment file of the image LD_LIBRARY_PATH stays unset, and then nothing is put in front of it.
-    if can_prepend(start) and users_own is None and (image is None or image.singularity):
+    if _can_prepend(start) and users_own is None and (image is None or image.singularity):
         name = "PREPEND_LD_LIBRARY_PATH"
         users_own = user_value(start, name)
         if users_own is None or users_own.text is not None:
@@ -146,7 +146,7 @@ def _library_path(
         if front is not None:
             return ((name, front), []) if front else (None, [])
     if users_own is None:
-        after = keep_image_value(image, start, ours)
+        after = _keep_image_value(image, start, ours)
         return ((name, ours + after), []) if after is not None else (None, [_library_path_last("image", name, ours)])
     if users_own.text is None:
         # Only the program's shell knows the user's value. The program appends its own directory.
@@ -181,13 +181,13 @@ def _after_users(text: str, image: Optional[ImageFacts], start: Start, ours: str
     if not text:
         return ours
     if is_literal(start.user.options):
-        return f"{text}:{ours}{keep_image_value(image, start, ours) or ''}"
+        return f"{text}:{ours}{_keep_image_value(image, start, ours) or ''}"
     theirs = f"{ours}:${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
     referring, count = _REFERENCE.subn(lambda _: theirs, text)
     return referring if count else f"{text}:{ours}{IMAGE_VALUE_APPENDED}"
 
 
-def keep_image_value(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
+def _keep_image_value(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
     """Return what keeps the image's own value after ours; None if nothing can.
 
     The container's shell knows that value best: an image's environment files are shell, and no parser knows what they

@@ -19,7 +19,7 @@ from gpubind.runtimes.edits import Bind, RuntimeArguments
 from gpubind.runtimes.runtime import PreparedStart
 
 _THEN_IMAGES = re.compile(r"([^$]+):\$\{LD_LIBRARY_PATH(?:%|:-)[^}]+\}")
-GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
+_GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
 """The variables that say the same as its GPU flags, without their prefix."""
 
 
@@ -92,7 +92,7 @@ def variable_changes(
     make the program forget the variable.
     """
     read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
-    made_of = [VariableChange(f"{known}_{switch}", "unset") for known in read for switch in GPU_SWITCHES]
+    made_of = [VariableChange(f"{known}_{switch}", "unset") for known in read for switch in _GPU_SWITCHES]
     made_of += [VariableChange(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
     libraries = _contained(made.binds, own) if prefix == "APPTAINER" and own is not None else {}
     if libraries:
@@ -156,7 +156,7 @@ def _line(change: VariableChange) -> list[str]:
 
 def without_gpu_switches(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return *environ* without the program's own GPU switches: an older one reads them whatever its options say."""
-    gone = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in GPU_SWITCHES}
+    gone = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in _GPU_SWITCHES}
     return changed(environ, unset=gone)
 
 

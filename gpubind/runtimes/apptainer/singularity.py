@@ -54,7 +54,7 @@ LIBDIR = LAYOUT.libdir
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
 
-NO_MOUNT_POINT_REASON = (
+_NO_MOUNT_POINT_REASON = (
     "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
 )
 
@@ -192,7 +192,7 @@ def _obstacle(mount: Mount, start: Start) -> Optional[str]:
         lacks = start.tree is not None and not start.tree.has(LIBDIR)
     else:
         lacks = not mount.required and (start.tree is None or not start.tree.has(mount.target))
-    return NO_MOUNT_POINT_REASON if lacks and has_fixed_mount_points(start) else None
+    return _NO_MOUNT_POINT_REASON if lacks and has_fixed_mount_points(start) else None
 
 
 def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:

@@ -30,12 +30,12 @@ from gpubind.runtimes.runtime import (
     StartCall,
 )
 
-NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts")
+_NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts")
 """Bound whatever the image has there: without them a name such as `localhost` has no address."""
-HOST_FILES = (*NETWORK_FILES, "/etc/localtime", "/etc/passwd", "/etc/group")
-SHARED_DIRECTORIES = ("/dev/shm", "/dev/mqueue")
+HOST_FILES = (*_NETWORK_FILES, "/etc/localtime", "/etc/passwd", "/etc/group")
+_SHARED_DIRECTORIES = ("/dev/shm", "/dev/mqueue")
 """What processes in separate containers share: NCCL, UCX and MPI use /dev/shm."""
-HOST_NODES = (
+_HOST_NODES = (
     "/dev/infiniband",
     "/dev/gdrdrv",
     "/dev/nvidia-fs*",
@@ -47,7 +47,7 @@ HOST_NODES = (
     "/dev/xpmem",
 )
 """The nodes of the host's /dev, other than GPUs, for programs that use several GPUs or nodes."""
-VIRTUAL_DIRECTORIES = ("/sys", "/proc", "/dev")
+_VIRTUAL_DIRECTORIES = ("/sys", "/proc", "/dev")
 
 
 class Bubblewrap(Runtime):
@@ -61,7 +61,7 @@ class Bubblewrap(Runtime):
         helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
         hides_missing_command=True,
     )
-    extra_nodes = HOST_NODES
+    extra_nodes = _HOST_NODES
     extra_files = HOST_FILES
     inserts_into_line = True
     arguments_in_line = staticmethod(root.in_line)
@@ -138,7 +138,7 @@ def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
     found = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
     if _has(image, "/var/tmp", "dir"):
         found.append(("--bind-try", "/var/tmp"))
-    found += [("--bind-try", path) for path in SHARED_DIRECTORIES]
+    found += [("--bind-try", path) for path in _SHARED_DIRECTORIES]
     found += [("--dev-bind", path) for path in start.facts.nodes]
     return [*found, *(("--ro-bind-try", path) for path in _files(start, image))]
 
@@ -149,7 +149,7 @@ def _files(start: Start, image: Tree) -> list[str]:
     Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on
     one. A very large /etc is rebuilt only for files of the network.
     """
-    made: tuple[str, ...] = HOST_FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else NETWORK_FILES
+    made: tuple[str, ...] = HOST_FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else _NETWORK_FILES
     if isinstance(image.readlink("/etc"), str):
         made = ()
     return [path for path in start.facts.files if path in made or _has(image, path, "file")]
@@ -170,7 +170,7 @@ def _user_directories(plan: Plan, start: Start) -> list[str]:
         if (
             outside
             and path in start.caller.directories
-            and not _inside(path, [*VIRTUAL_DIRECTORIES, "/tmp", "/var/tmp", *paths])
+            and not _inside(path, [*_VIRTUAL_DIRECTORIES, "/tmp", "/var/tmp", *paths])
         ):
             paths.append(path)
     return paths

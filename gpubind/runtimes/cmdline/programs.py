@@ -31,7 +31,7 @@ bundle among the options; a command, with the rootfs among the options; a runnin
 Action = Literal["exec", "run", "shell"]
 EVERY: tuple[Action, ...] = get_args(Action)
 ENGINES = ("docker", "nerdctl", "podman")
-COMPOSED = {"build", "buildx", "create", "run", "up", "watch"}
+_COMPOSED = {"build", "buildx", "create", "run", "up", "watch"}
 """Words of these programs' builds and of Compose, which may use GPUs that files name."""
 
 
@@ -98,7 +98,7 @@ class RuntimeProgram(NamedTuple):
     @property
     def start_words(self) -> tuple[str, ...]:
         """Return the words without one of which a line needs no plan, and no warning; none if each line may."""
-        words = {words[-1] for words in self.subcommands if words} | (COMPOSED if self.family in ENGINES else set())
+        words = {words[-1] for words in self.subcommands if words} | (_COMPOSED if self.family in ENGINES else set())
         return () if () in self.subcommands else tuple(sorted(words))
 
     def start(self, action: str = "shell") -> StartSubcommand:

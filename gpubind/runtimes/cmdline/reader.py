@@ -27,7 +27,7 @@ from gpubind.frozen import NamedTuple
 from gpubind.runtimes.cmdline.values import parse_bool
 
 TroubleKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]
-OPTIONAL_VALUE = -1
+_OPTIONAL_VALUE = -1
 _NUMBER = r"-[+-]?[0-9]+"
 _TOKEN = re.compile(r"(?P<names>[^/=?]*)(?:/(?P<letters>\?|[^=?]+))?(?:=(?P<count>[0-9])?|(?P<maybe>\?))?")
 
@@ -38,7 +38,7 @@ class OptionSpec(NamedTuple):
     name: str
     """Without dashes; the letter of an option without a long name."""
     argument_count: int
-    """How many words follow it; `OPTIONAL_VALUE` for a value that only its own word can hold."""
+    """How many words follow it; `_OPTIONAL_VALUE` for a value that only its own word can hold."""
 
 
 class OptionTable(NamedTuple):
@@ -155,7 +155,7 @@ def parse_option_table(*texts: str) -> OptionTable:
         if match is None:
             raise ValueError(token)
         spelled, short = [name for name in match["names"].split("|") if name], match["letters"] or ""
-        takes = OPTIONAL_VALUE if match["maybe"] else int(match["count"] or 1) if "=" in token else 0
+        takes = _OPTIONAL_VALUE if match["maybe"] else int(match["count"] or 1) if "=" in token else 0
         option = OptionSpec(spelled[0] if spelled else short, takes)
         for name in spelled:
             names.setdefault(name, option)
@@ -325,7 +325,7 @@ def _single_dash(known: OptionTable, argv: Sequence[str], at: int) -> Union[Pars
     if found is not None and found.argument_count == 2 and "=" in "".join(argv[at + 1 : at + 2]):
         # MPICH's `-env NAME VALUE` is `--env NAME=VALUE` for PALS.
         found = found._replace(argument_count=1)
-    has_value = found is not None and found.argument_count in (1, OPTIONAL_VALUE)
+    has_value = found is not None and found.argument_count in (1, _OPTIONAL_VALUE)
     return _parse_option(found, argv, at, value if has_value else None)
 
 

@@ -46,8 +46,8 @@ from gpubind.runtimes.runtime import (
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, Store
 
-PLAINER_PATH_HINT = "give it a plainer path"
-SHM = "/dev/shm"
+_PLAINER_PATH_HINT = "give it a plainer path"
+_SHM = "/dev/shm"
 INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
 """Programs that can be the first in a container: it would ignore SIGTERM and SIGINT otherwise."""
 
@@ -252,9 +252,9 @@ class Nerdctl(Docker):
         for path in (bind.source, bind.target):
             if "," in path or not is_utf8(path):
                 raise unsupported_path(
-                    path, "nerdctl's --mount takes no path with a comma, and only UTF-8", PLAINER_PATH_HINT
+                    path, "nerdctl's --mount takes no path with a comma, and only UTF-8", _PLAINER_PATH_HINT
                 )
-        return ",".join(mount_fields(bind))
+        return ",".join(_mount_fields(bind))
 
 
 def _need_local(start: Start) -> None:
@@ -292,11 +292,11 @@ def mount_word(bind: Bind) -> str:
         elif "\r\n" in path:
             why = "a carriage return before a newline is lost"
         if why is not None:
-            raise unsupported_path(path, why, PLAINER_PATH_HINT)
-    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in mount_fields(bind))
+            raise unsupported_path(path, why, _PLAINER_PATH_HINT)
+    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in _mount_fields(bind))
 
 
-def mount_fields(bind: Bind) -> list[str]:
+def _mount_fields(bind: Bind) -> list[str]:
     """Return the fields of a --mount value, unquoted."""
     return ["type=bind", f"source={bind.source}", f"target={bind.target}", *(["readonly"] if bind.read_only else [])]
 
@@ -305,7 +305,7 @@ def _device_words(node: DeviceNode, start: Start) -> list[str]:
     """Return the option for *node*, unless the user provides it. Errors: `RuntimeLimitError` (`unsayable-path`)."""
     if not is_utf8(node.source) or ":" in node.source + node.target:
         why = "--device takes no path with a colon, and none that is not UTF-8"
-        raise unsupported_path(node.source, why, PLAINER_PATH_HINT)
+        raise unsupported_path(node.source, why, _PLAINER_PATH_HINT)
     users = (path.rstrip("/") for text in start.user.options.all("device") for path in text.split(":")[:2])
     if any(path and f"{node.target}/".startswith(f"{path}/") for path in users):  # it, or the directory that it is in
         return []
@@ -318,8 +318,8 @@ def _shm_words(start: Start) -> list[str]:
     Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
     """
     given = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
-    is_covered = any(f"{SHM}/".startswith(f"{bind.target.rstrip('/')}/") for bind in user_mounts(start))
-    return [] if given or is_covered else ["--tmpfs", SHM]
+    is_covered = any(f"{_SHM}/".startswith(f"{bind.target.rstrip('/')}/") for bind in user_mounts(start))
+    return [] if given or is_covered else ["--tmpfs", _SHM]
 
 
 def _rootfs(call: StartCall, start: Start) -> str:
@@ -327,7 +327,7 @@ def _rootfs(call: StartCall, start: Start) -> str:
     path = normpath(join(start.caller.working_directory or "/", call.image))
     if not is_utf8(path) or re.search(r"[:,\\\s\"]", path):
         why = "--rootfs takes no path with a colon, a comma, a quote, a backslash or white space"
-        raise unsupported_path(path, why, PLAINER_PATH_HINT)
+        raise unsupported_path(path, why, _PLAINER_PATH_HINT)
     owner = _owner(start.tree)
     if start.caller.uid not in (None, 0) and owner not in (None, start.caller.uid):
         raise RuntimeLimitError(

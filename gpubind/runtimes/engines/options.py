@@ -23,7 +23,7 @@ from gpubind.runtimes.edits import is_utf8, unsupported_value
 from gpubind.runtimes.environment import BaseEnvironment, compose, is_added_to, set_variables
 from gpubind.runtimes.runtime import Start
 
-DISABLE_HOOK_VALUE = "void"
+_DISABLE_HOOK_VALUE = "void"
 """With this value NVIDIA's own runtime and its hook bring nothing, where they are the default."""
 
 
@@ -80,7 +80,7 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
     images = plan.image.env if plan.image is not None else {}
     users = dict(set_variables({**start.user.env_files, **start.user.options.env}))
     changed = compose(operations, BaseEnvironment(users, images=images))
-    env = {NVIDIA_VISIBLE_DEVICES: DISABLE_HOOK_VALUE, **dict(set_variables(changed))}
+    env = {NVIDIA_VISIBLE_DEVICES: _DISABLE_HOOK_VALUE, **dict(set_variables(changed))}
     if any(variable.rule == "handed-on" for variable in plan.env) and CUDA_DEVICE_ORDER in start.caller.environ:
         # The numbers are the caller's, and so is their order.
         env.setdefault(CUDA_DEVICE_ORDER, start.caller.environ[CUDA_DEVICE_ORDER])

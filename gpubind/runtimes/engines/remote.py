@@ -13,13 +13,13 @@ from typing import Any, Optional
 
 from gpubind.runtimes.cmdline.values import parse_bool
 
-LOCAL_SOCKET = "unix://"
+_LOCAL_SOCKET = "unix://"
 """How the address of a socket of this machine begins."""
-VM_SOCKET_DIRECTORIES = ("/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/")
+_VM_SOCKET_DIRECTORIES = ("/.docker/desktop/", "/.rd/", "/.colima/", "/.lima/")
 """Directories below a home with the sockets of daemons in virtual machines: Docker Desktop, Rancher Desktop, Colima,
 Lima. Source: docker's manual, "Install Docker Desktop on Linux"; the manuals of the others.
 """
-DEFAULT_CONTEXTS = ("", "default")
+_DEFAULT_CONTEXTS = ("", "default")
 DOCKER_STORES = ("config", "context", "host")
 PODMAN_STORES = (
     *("connection", "context", "host", "imagestore", "module", "remote", "root", "runroot", "storage-driver"),
@@ -62,18 +62,18 @@ def remote_docker(
     address, context = own.get("host"), own.get("context")
     if address:
         return _unless_local("--host", address, address)
-    if context and context not in DEFAULT_CONTEXTS:
+    if context and context not in _DEFAULT_CONTEXTS:
         return _unless_local("--context", context, _address(context, environ, read))
     address = environ.get("DOCKER_HOST")
     if address:
         return _unless_local("DOCKER_HOST", address, address)
     context = context or environ.get("DOCKER_CONTEXT")
     if context:
-        address = LOCAL_SOCKET if context in DEFAULT_CONTEXTS else _address(context, environ, read)
+        address = _LOCAL_SOCKET if context in _DEFAULT_CONTEXTS else _address(context, environ, read)
         return _unless_local("DOCKER_CONTEXT", context, address)
     path = f"{_directory(environ)}/config.json"
     context = _member(read(path), "currentContext")
-    if not isinstance(context, str) or context in DEFAULT_CONTEXTS:
+    if not isinstance(context, str) or context in _DEFAULT_CONTEXTS:
         return None
     address = _address(context, environ, read)
     if _is_here(address):
@@ -91,11 +91,11 @@ def _unless_local(name: str, value: str, address: Optional[str]) -> Optional[str
 
 def _is_here(address: Optional[str]) -> bool:
     """Return whether *address* is a socket of this machine, and not that of a daemon in a virtual machine."""
-    return address is not None and address.startswith(LOCAL_SOCKET) and not _is_in_vm(address)
+    return address is not None and address.startswith(_LOCAL_SOCKET) and not _is_in_vm(address)
 
 
 def _is_in_vm(address: Optional[str]) -> bool:
-    return any(directory in (address or "") for directory in VM_SOCKET_DIRECTORIES)
+    return any(directory in (address or "") for directory in _VM_SOCKET_DIRECTORIES)
 
 
 def _directory(environ: Mapping[str, str]) -> str:
