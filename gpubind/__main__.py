@@ -52,20 +52,20 @@ def main(argv: Optional[list[str]] = None) -> int:
 
     What `wrap` or `oci-runtime` passes through does not even wait for the memo.
     """
-    words = sys.argv[1:] if argv is None else argv
-    if words[:1] in (["--version"], ["-V"]) and _has_printed_version():
+    args = sys.argv[1:] if argv is None else argv
+    if args[:1] in (["--version"], ["-V"]) and _has_printed_version():
         return 0
-    if words[:1] == ["wrap"]:
+    if args[:1] == ["wrap"]:
         from gpubind.launch.wrap.passing import pass_through
 
-        pass_through(words)
-    if words[:1] == ["oci-runtime"]:
+        pass_through(args)
+    if args[:1] == ["oci-runtime"]:
         from gpubind.launch.oci.passing import hand_over
 
-        hand_over(words[1:])
-    keys = memo_keys(words)
-    served = serve(words, keys) if keys else ""
-    return served if isinstance(served, int) else _cold(words, keys, served)
+        hand_over(args[1:])
+    keys = memo_keys(args)
+    outcome = serve(args, keys) if keys else ""
+    return outcome if isinstance(outcome, int) else _cold(args, keys, outcome)
 
 
 def _has_printed_version() -> bool:
@@ -80,7 +80,7 @@ def _has_printed_version() -> bool:
     return True
 
 
-def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished]) -> int:
+def _cold(args: list[str], keys: tuple[str, ...], outcome: Union[str, Unfinished]) -> int:
     """Return the command line without a memo; an interrupt lets everybody clean up."""
     import gc
 
@@ -91,13 +91,13 @@ def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished
     try:
         if _IS_HEARD:
             signal(SIGINT, default_int_handler)
-        if isinstance(served, Unfinished):
-            return finish(served, words)
+        if isinstance(outcome, Unfinished):
+            return finish(outcome, args)
         if not keys:
-            return run(words)
+            return run(args)
         from gpubind.memo.storing import run_and_keep
 
-        return run_and_keep(run, words, keys, served)
+        return run_and_keep(run, args, keys, outcome)
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:

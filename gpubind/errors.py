@@ -49,28 +49,28 @@ class GpubindError(Exception):
         return f"{self.code}: {self.what}" + (f" ({self.where})" if self.where else "")
 
 
-def _rebuilt(kind: type[GpubindError], what: str) -> GpubindError:
+def _rebuilt(kind: type[GpubindError], message: str) -> GpubindError:
     """Return an error of *kind* that still lacks its fields."""
-    return kind.__new__(kind, what)
+    return kind.__new__(kind, message)
 
 
-def one_of(known: Iterable[str], wrong: str) -> str:
-    """Return the hint about *wrong*, which is none of the *known* words: those that it is like, and all."""
-    known = tuple(known)
-    return like(known, wrong) + "known: " + ", ".join(known)
+def one_of(choices: Iterable[str], wrong: str) -> str:
+    """Return the hint about *wrong*, which is none of the *choices* words: those that it is like, and all."""
+    choices = tuple(choices)
+    return like(choices, wrong) + "known: " + ", ".join(choices)
 
 
-def like(known: Iterable[str], wrong: str) -> str:
-    """Return the question whether *wrong* was meant to be one of the *known* words; empty if it is like none."""
+def like(choices: Iterable[str], wrong: str) -> str:
+    """Return the question whether *wrong* was meant to be one of the *choices* words; empty if it is like none."""
     from difflib import get_close_matches  # where there is a mistake, time does not matter
 
-    near = get_close_matches(wrong.lower(), tuple(known), n=2)
+    near = get_close_matches(wrong.lower(), tuple(choices), n=2)
     return f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
 
 
-def unknown_format(name: str, known: Iterable[str]) -> UsageError:
-    """Return the error about the format *name*, which is none of the *known* ones."""
-    return UsageError("unknown-format", f"unknown format `{name}`", hint=one_of(known, name))
+def unknown_format(name: str, choices: Iterable[str]) -> UsageError:
+    """Return the error about the format *name*, which is none of the *choices* ones."""
+    return UsageError("unknown-format", f"unknown format `{name}`", hint=one_of(choices, name))
 
 
 class UsageError(GpubindError):
@@ -104,10 +104,10 @@ class HostReadError(GpubindError):
 
 def missing_package(package: str, purpose: str, where: str = "") -> HostReadError:
     """Return the error that *package*, as PyPI calls it, is not installed, which *purpose* needs."""
-    what = f"the Python package `{package}` is needed for {purpose}"
+    message = f"the Python package `{package}` is needed for {purpose}"
     distributions = f"python3-{package.lower().removeprefix('python-')}"
     hint = f"`pipx inject gpubind {package}`, in a virtual environment `pip install {package}`, or {distributions}"
-    return HostReadError("missing-package", what, where=where, hint=f"{hint} of the distribution")
+    return HostReadError("missing-package", message, where=where, hint=f"{hint} of the distribution")
 
 
 class UnseenError(HostReadError):
@@ -225,10 +225,10 @@ class Format(NamedTuple):
 IMAGE_BOMB = Format("image-bomb", "the image unpacks to far more than images do")
 
 
-def closed(what: str) -> UsageError:
+def closed(label: str) -> UsageError:
     """Return the error about something that is used after it was closed."""
     hint = "open it again, or close it later"
-    return UsageError("closed", "an image or a host is used after it was closed", where=what, hint=hint)
+    return UsageError("closed", "an image or a host is used after it was closed", where=label, hint=hint)
 
 
 @contextmanager

@@ -67,7 +67,7 @@ else:
 class FrozenDict(dict[str, str]):
     """A dict that cannot be changed, as a field of a frozen value; `json` and `pickle` take it for a dict."""
 
-    def _refuse(self, *values: Any, **named: Any) -> Any:
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("a frozen value cannot be changed")
 
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse

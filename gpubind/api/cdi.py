@@ -23,6 +23,8 @@ def cdi(host: Host, query: PlanQuery) -> CdiListing:
     inventories: tuple[Inventory, ...] = ()
     with suppress(NothingToBindError):
         inventories = read_inventories(host, request).inventories
-    version = next((one.driver.kernel_version for one in inventories if one.driver.vendor == "nvidia"), None)
-    gpus = tuple(gpu for one in inventories for gpu in one.gpus)
+    version = next(
+        (inventory.driver.kernel_version for inventory in inventories if inventory.driver.vendor == "nvidia"), None
+    )
+    gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
     return list_cdi(host.lenient, request.cdi_directories, version, gpus)

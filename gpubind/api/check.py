@@ -86,9 +86,9 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
                 except GpubindError as error:
                     errors.append(error)
                     # Counted whatever --only names: it is not known that all is well.
-                    found = not_checked(error, image if image and opened.has_raised(error) else host.label)
+                    finding = not_checked(error, image if image and opened.has_raised(error) else host.label)
                     checked = Checked(**_named(request, host, image))
-                    failed = report_of(None, [found], request.reasons, [(found.code, "host")], checked=checked)
+                    failed = report_of(None, [finding], request.reasons, [(finding.code, "host")], checked=checked)
                     reports.append(failed._replace(host_name=host_name(host.label)))
     if len(errors) == len(reports) and len({str(error) for error in errors}) == 1:
         raise errors[0]
@@ -98,8 +98,8 @@ def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Se
 def _named(request: CheckRequest, host: HostRef, image: Optional[str]) -> dict[str, Optional[str]]:
     """Return what is checked, with the members of `Checked`: *image* on *host*, or with a policy."""
     policy = request.policy
-    there = {"host": host.label, "user": request.user} if policy is None else {"policy": policy.source_file}
-    return {**there, "image": image, "program": request.program}
+    subjects = {"host": host.label, "user": request.user} if policy is None else {"policy": policy.source_file}
+    return {**subjects, "image": image, "program": request.program}
 
 
 def not_checked(error: GpubindError, subject: str) -> Finding:
@@ -111,29 +111,29 @@ def not_checked(error: GpubindError, subject: str) -> Finding:
     )
 
 
-def _check(request: CheckRequest, named: HostRef, image: Optional[str], opened: OpenImages) -> Report:
+def _check(request: CheckRequest, host_ref: HostRef, image: Optional[str], opened: OpenImages) -> Report:
     """Return the outcome for one image on one host. Errors: those of opening, planning and preparing."""
     if request.policy is not None and image is not None:
         return _compare(request, image, request.policy, opened)
-    with named.open() as host:
+    with host_ref.open() as host:
         if request.user is None:
-            return _check_on(host, named, request, image, opened)
-        with host.as_user(request.user) as other:
-            return _check_on(other, named, request, image, opened)
+            return _check_on(host, host_ref, request, image, opened)
+        with host.as_user(request.user) as user_host:
+            return _check_on(user_host, host_ref, request, image, opened)
 
 
 def _check_on(
-    host: Host, named: HostRef, request: CheckRequest, named_image: Optional[str], opened: OpenImages
+    host: Host, host_ref: HostRef, request: CheckRequest, image_name: Optional[str], opened: OpenImages
 ) -> Report:
-    runtime, reference = _start(request, host, named, named_image)
+    runtime, reference = _start(request, host, host_ref, image_name)
     image = opened.image(reference, host.uname.machine) if reference is not None else None
-    found = _begun(request, host, request.query, image, runtime, reference if request.tries else None)
-    report = _outcome(request, found, image, _named(request, named, named_image))
-    return report._replace(host_name=host_name(named.label, host.hostname))
+    preflight = _begun(request, host, request.query, image, runtime, reference if request.tries else None)
+    report = _outcome(request, preflight, image, _named(request, host_ref, image_name))
+    return report._replace(host_name=host_name(host_ref.label, host.hostname))
 
 
 def _start(
-    request: CheckRequest, host: Host, named: HostRef, image: Optional[str]
+    request: CheckRequest, host: Host, host_ref: HostRef, image: Optional[str]
 ) -> tuple[Optional[Runtime], Optional[ImageReference]]:
     """Return the runtime that will start *image*, None if it is not named, or not known; and what it starts.
 
@@ -145,7 +145,7 @@ def _start(
         line = read_trial(image or "", request.backend, environ_of(host))
         return line.runtime, line.image
     runtime = get_runtime(request.backend, "auto") if request.backend not in (None, "auto") else None
-    if request.backend == "auto" and named.name is None:
+    if request.backend == "auto" and host_ref.name is None:
         from gpubind.launch.choose import choose_runtime
 
         with suppress(RuntimeLimitError):
@@ -157,15 +157,15 @@ def _start(
 def _begun(
     request: CheckRequest,
     host: Host,
-    asked: Union[PlanQuery, Plan],
+    query_or_plan: Union[PlanQuery, Plan],
     image: Optional[Image],
     runtime: Optional[Runtime],
     tried: Optional[ImageReference],
 ) -> Preflight:
     """Return what the rules inspect; *tried* is started to see it, if it is given. Errors: as `preflight_on`."""
-    found = preflight_on(
+    preflight = preflight_on(
         host,
-        asked,
+        query_or_plan,
         image,
         runtime,
         request.arguments,
@@ -174,38 +174,38 @@ def _begun(
         expected=request.expected,
         looks_at_gpu_code=request.gpu_code,
     )
-    if tried is None or found.start is None or runtime is None:
-        return found
+    if tried is None or preflight.start is None or runtime is None:
+        return preflight
     from gpubind.launch.trial import try_start
 
-    if isinstance(asked, Plan):
-        need_layout(layout_of(found.start, image), asked, runtime.name)
-    return found.with_trial(try_start(found, tried))
+    if isinstance(query_or_plan, Plan):
+        need_layout(layout_of(preflight.start, image), query_or_plan, runtime.name)
+    return preflight.with_trial(try_start(preflight, tried))
 
 
 def _outcome(
-    request: CheckRequest, found: Preflight, image: Optional[Image], named: Mapping[str, Optional[str]]
+    request: CheckRequest, preflight: Preflight, image: Optional[Image], subjects: Mapping[str, Optional[str]]
 ) -> Report:
-    """Return what the rules find in *found*, called as *named* says."""
-    rules = [(rule.code, rule.needs) for rule in table.applying(found)] if request.lists_rules else ()
-    expected = " and ".join(one.source_file for one in request.expected) or None
+    """Return what the rules find in *preflight*, called as *subjects* says."""
+    rules = [(rule.code, rule.needs) for rule in table.applying(preflight)] if request.lists_rules else ()
+    expected = " and ".join(expectation.source_file for expectation in request.expected) or None
     report = report_of(
-        found.plan,
-        table.check(found),
+        preflight.plan,
+        table.check(preflight),
         request.reasons,
         rules,
-        checked=checked_in(image, runtime=found.backend, expected=expected, **named),
+        checked=checked_in(image, runtime=preflight.backend, expected=expected, **subjects),
         only=request.only,
         severities=request.severities,
     )
     if request.linked:
         from gpubind.rules.linkage import linkage_of
 
-        report = report._replace(linked=linkage_of(found))
-    return report._replace(expected=request.expected, trial=found.trial, gpu_code=found.gpu_code)
+        report = report._replace(linked=linkage_of(preflight))
+    return report._replace(expected=request.expected, trial=preflight.trial, gpu_code=preflight.gpu_code)
 
 
-def _compare(request: CheckRequest, named_image: str, policy: Policy, opened: OpenImages) -> Report:
+def _compare(request: CheckRequest, image_name: str, policy: Policy, opened: OpenImages) -> Report:
     """Return the outcome for one image and *policy*: of one for several architectures, for each that it names.
 
     Errors: those of opening, and of `read_needs`.
@@ -213,25 +213,25 @@ def _compare(request: CheckRequest, named_image: str, policy: Policy, opened: Op
     from gpubind.image.needs import read_needs
     from gpubind.rules.policy import judge
 
-    reference, found = parse_reference(named_image), dict[Finding, None]()
+    reference, findings = parse_reference(image_name), dict[Finding, None]()
     subjects: list[tuple[Checked, ImageFacts, tuple[CodeFile, ...]]] = []
     for arch in policy.arch or (None,):
         image = opened.image(reference, arch)
         needs = read_needs(image, request.program)
-        subjects.append((checked_in(image, **_named(request, HostRef(), named_image)), image.facts, needs.gpu_code))
-        found.update(dict.fromkeys(judge(needs, policy if arch is None else policy._replace(arch=(arch,)))))
+        subjects.append((checked_in(image, **_named(request, HostRef(), image_name)), image.facts, needs.gpu_code))
+        findings.update(dict.fromkeys(judge(needs, policy if arch is None else policy._replace(arch=(arch,)))))
     checked, facts, gpu_code = subjects[0]
     rules = ((code, text["needs"]) for code, text in finding_texts().items() if text.get("of") == "policy")
-    made = report_of(
+    report = report_of(
         None,
-        sorted(found, key=finding_order),
+        sorted(findings, key=finding_order),
         request.reasons,
         rules,
         checked=checked,
         only=request.only,
         severities=request.severities,
     )
-    return made._replace(image=facts, gpu_code=gpu_code)
+    return report._replace(image=facts, gpu_code=gpu_code)
 
 
 def errors_of(host: Host, plan: Plan, request: CheckRequest) -> list[Finding]:
@@ -292,12 +292,12 @@ def report(
     CODE:SUBJECT. *gpu_code*: whether the GPU code of the program, or of the frameworks in the image, is read. The other
     arguments are those of `check`. Errors: as `check`; `UsageError` (codes `unknown-code`, `wrong-type`).
     """
-    changed = {}
-    for named, given in severities.items():
-        severity = next((one for one in SEVERITIES if one == given), None)
+    site_severities = {}
+    for key, value in severities.items():
+        severity = next((level for level in SEVERITIES if level == value), None)
         if severity is None:
-            raise UsageError("wrong-type", f"severities[{named!r}] is `{given}`", hint=one_of(SEVERITIES, given))
-        changed[table.code_and_subject(named)] = (severity, "severities")
+            raise UsageError("wrong-type", f"severities[{key!r}] is `{value}`", hint=one_of(SEVERITIES, value))
+        site_severities[table.code_and_subject(key)] = (severity, "severities")
     request = CheckRequest(
         backend=backend,
         arguments=tuple(arguments),
@@ -306,12 +306,12 @@ def report(
         tries=try_,
         only=table.known_codes(only),
         reasons={table.code_and_subject(code): reason for code, reason in ignore.items()},
-        severities=changed,
+        severities=site_severities,
         gpu_code=gpu_code,
     )
     name = host.label if host.local is None else host.hostname
-    about = {"host": name, "image": image.facts.label if image is not None else None, "program": program}
-    return _outcome(request, _of_plan(request, host, plan, image), image, about)._replace(host_name=name)
+    subjects = {"host": name, "image": image.facts.label if image is not None else None, "program": program}
+    return _outcome(request, _of_plan(request, host, plan, image), image, subjects)._replace(host_name=name)
 
 
 def _of_plan(request: CheckRequest, host: Host, plan: Plan, image: Optional[Image]) -> Preflight:
@@ -347,6 +347,6 @@ def check_document(
     """
     from gpubind.image.gpucode import read_gpu_code
 
-    named = {"host": host, "image": reference, "program": program, "runtime": backend}
-    made = report_of(plan, findings, {}, checked=checked_in(image, **named))
-    return made._replace(gpu_code=() if image is None else read_gpu_code(image)).to_dict()
+    subjects = {"host": host, "image": reference, "program": program, "runtime": backend}
+    report = report_of(plan, findings, {}, checked=checked_in(image, **subjects))
+    return report._replace(gpu_code=() if image is None else read_gpu_code(image)).to_dict()

@@ -60,30 +60,30 @@ class Compared(NamedTuple):
     @property
     def name(self) -> str:
         """Return the name of the machine, if it is known; else that of the file, without its ending."""
-        known = self.of.hostname if isinstance(self.of, Host) and not self.is_root else None
-        return host_name(self.given, known)
+        hostname = self.of.hostname if isinstance(self.of, Host) and not self.is_root else None
+        return host_name(self.given, hostname)
 
 
-def _open_compared(given: str, standard_input: bytes = b"") -> Compared:
-    """Return what *given* names: `live`, a plan, a record or a bundled one, a driver root, or `-`, *standard_input*.
+def _open_compared(name: str, standard_input: bytes = b"") -> Compared:
+    """Return what *name* names: `live`, a plan, a record or a bundled one, a driver root, or `-`, *standard_input*.
 
     Errors: as `open_host`; `FormatError` (codes `bad-plan`, `bad-record`, `newer-record`).
     """
-    if given == LIVE:
-        return Compared(given, LiveHost())
-    if given != STDIN and is_directory(given):
-        return Compared(given, LiveHost(given, given), is_root=True)
-    if given != STDIN and (given in BUNDLED_HOSTS or not exists(given)):
-        return Compared(given, open_host(given))
-    with in_file("standard input" if given == STDIN else given):
-        return Compared(given, parsed(given, standard_input if given == STDIN else read_file(given, SIZE_LIMIT)))
+    if name == LIVE:
+        return Compared(name, LiveHost())
+    if name != STDIN and is_directory(name):
+        return Compared(name, LiveHost(name, name), is_root=True)
+    if name != STDIN and (name in BUNDLED_HOSTS or not exists(name)):
+        return Compared(name, open_host(name))
+    with in_file("standard input" if name == STDIN else name):
+        return Compared(name, parsed(name, standard_input if name == STDIN else read_file(name, SIZE_LIMIT)))
 
 
-def parsed(given: str, data: bytes) -> Union[Host, Plan]:
-    """Return the plan or the recorded host in *data*, called *given*. Errors: `FormatError`."""
+def parsed(name: str, data: bytes) -> Union[Host, Plan]:
+    """Return the plan or the recorded host in *data*, called *name*. Errors: `FormatError`."""
     if _IS_PLAN.search(data) is not None:
         return Plan.from_dict(parse_json(data, SIZE_LIMIT, DOCUMENT_DECODER.format, allow_surrogates=True))
-    return RecordedHost(parse_record(data), basename(given))
+    return RecordedHost(parse_record(data), basename(name))
 
 
 class DiffRequest(NamedTuple):
@@ -112,39 +112,39 @@ def snapshots(request: DiffRequest, *, is_compared: bool = True) -> list[Snapsho
 
     Errors: as `_open_compared`, `plan_host`; `UsageError` (codes `nothing-to-compare`, `plan-not-host`).
     """
-    words, query, flavours, images, standard_input = request
+    arguments, query, flavours, images, standard_input = request
     views: list[Optional[str]] = [*flavours] or [None]
-    if len(words) == len(flavours) == 1 and is_compared:
+    if len(arguments) == len(flavours) == 1 and is_compared:
         views = [None, *views]
-    if len(words) * len(views) < 2 and is_compared:
+    if len(arguments) * len(views) < 2 and is_compared:
         hint = "name two or more of: a plan, a record, `live`, a directory; or one of them with --like"
         raise UsageError("nothing-to-compare", "there is one thing only, and nothing to compare it with", hint=hint)
     queries = [query._replace(request=query.request._replace(like=view)) for view in views]
     if None in views:  # the options are about gpubind's own plan
-        queries = [asked._replace(own_only=frozenset(query.request._fields)) for asked in queries]
-    names, taken, has_plan, roots = [], [], False, 0
+        queries = [view_query._replace(own_only=frozenset(query.request._fields)) for view_query in queries]
+    names, snapshot_list, has_plan, roots = [], [], False, 0
     with OpenImages() as opened:
-        for word in words:
-            with _open_compared(word, standard_input) as compared:
+        for argument in arguments:
+            with _open_compared(argument, standard_input) as compared:
                 has_plan, roots = has_plan or isinstance(compared.of, Plan), roots + compared.is_root
                 if isinstance(compared.of, Plan) and (flavours or images):
                     why = "a plan answers one request, and --like and --image need a new plan of a host"
-                    raise UsageError("plan-not-host", "a plan takes the place of a host", where=word, why=why)
+                    raise UsageError("plan-not-host", "a plan takes the place of a host", where=argument, why=why)
                 names.append(compared.name)
-                for asked in queries:
+                for view_query in queries:
                     renew()  # each has the bounds of a separate command
-                    taken.append(_snapshot(compared.of, asked, images, opened))
+                    snapshot_list.append(_snapshot(compared.of, view_query, images, opened))
     if len(views) > 1 and None in views:  # other programs have no plan of drivers and nodes
-        taken = [one.only((*FILES, "variable")) for one in taken]
-    taken = [one.as_of_root for one in taken] if 0 < roots < len(words) else taken
-    taken = [one.as_of_plan for one in taken] if has_plan else taken
-    return [one._replace(name=name) for one, name in zip(taken, _called(words, names, views))]
+        snapshot_list = [snapshot.only((*FILES, "variable")) for snapshot in snapshot_list]
+    snapshot_list = [snapshot.as_of_root for snapshot in snapshot_list] if 0 < roots < len(arguments) else snapshot_list
+    snapshot_list = [snapshot.as_of_plan for snapshot in snapshot_list] if has_plan else snapshot_list
+    return [snapshot._replace(name=name) for snapshot, name in zip(snapshot_list, _called(arguments, names, views))]
 
 
-def _called(words: Sequence[str], names: Sequence[str], views: Sequence[Optional[str]]) -> list[str]:
+def _called(arguments: Sequence[str], names: Sequence[str], views: Sequence[Optional[str]]) -> list[str]:
     """Return the names of snapshots; of things that have the same name, what was given."""
     number = Counter(names)
-    unique = [name if number[name] == 1 else word for word, name in zip(words, names)]
+    unique = [name if number[name] == 1 else argument for argument, name in zip(arguments, names)]
     return [name if len(views) == 1 else f"{name} ({view or OWN})" for name in unique for view in views]
 
 
@@ -160,15 +160,15 @@ def _snapshot(of: Union[Host, Plan], query: PlanQuery, images: Sequence[str], op
 
 def without_job(host: Host) -> Host:
     """Return *host* without the variables of the job that asks."""
-    other = copy(host)
-    other.environ = {name: value for name, value in host.environ.items() if name in _OF_A_HOST}
-    return other
+    host_copy = copy(host)
+    host_copy.environ = {name: value for name, value in host.environ.items() if name in _OF_A_HOST}
+    return host_copy
 
 
 def take_snapshot(name: str, host: Host, query: PlanQuery) -> Snapshot:
     """Return the snapshot of *host*, called *name*, with what a check of it finds. Errors: as `plan_host`."""
-    found = preflight_on(without_job(host), query)
-    return snapshot_of(name, found.plan, check(found), host.uname.release)
+    preflight = preflight_on(without_job(host), query)
+    return snapshot_of(name, preflight.plan, check(preflight), host.uname.release)
 
 
 def _check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tuple[str, Image]]) -> Snapshot:
@@ -177,13 +177,15 @@ def _check_images(name: str, host: Host, query: PlanQuery, images: Iterable[tupl
     Errors: as `plan_host`.
     """
     host = without_job(host)
-    found = preflight_on(host, query)
-    of_host = check(found)
+    preflight = preflight_on(host, query)
+    of_host = check(preflight)
     outcomes = [
-        outcome_of(reference, (one for one in check(preflight_on(host, query, image)) if one not in of_host))
+        outcome_of(
+            reference, (finding for finding in check(preflight_on(host, query, image)) if finding not in of_host)
+        )
         for reference, image in images
     ]
-    return snapshot_of_images(name, found.plan, of_host, outcomes)
+    return snapshot_of_images(name, preflight.plan, of_host, outcomes)
 
 
 @verb

@@ -83,26 +83,26 @@ def explain_any(request: ExplainRequest) -> Answer:
 
 def _of(request: ExplainRequest) -> Answer:
     """Return the answer to a code, a message, a part of one, a name of a plan, or the path of a log."""
-    what, is_one = request.asked, request.log_files.is_one
-    if not what.strip():
+    text, is_log_file = request.asked, request.log_files.is_one
+    if not text.strip():
         return Answer(None, codes=tuple(code for code, _ in codes()))
-    if what.startswith(("./", "../")) and (is_one(what) or _looks_like_a_log(what)):
+    if text.startswith(("./", "../")) and (is_log_file(text) or _looks_like_a_log(text)):
         return _of_log_file(request)
-    page = explain_code(what)
+    page = explain_code(text)
     if page is not None:
-        return Answer(what, page=page)
-    found = find_message(what)
-    if found:
-        return Answer(what, found)
-    about = mentioned(what)
+        return Answer(text, page=page)
+    messages = find_message(text)
+    if messages:
+        return Answer(text, messages)
+    about = mentioned(text)
     if about:
-        return Answer(what, codes=about)
-    if is_one(what):
+        return Answer(text, codes=about)
+    if is_log_file(text):
         return _of_name_or_log(request)
-    if _looks_like_a_log(what):
+    if _looks_like_a_log(text):
         return _of_log_file(request)
-    if _NAME.fullmatch(what) is None:
-        raise _unknown(f"`{_short(what)}` is neither a code nor a message that gpubind knows", [what])
+    if _NAME.fullmatch(text) is None:
+        raise _unknown(f"`{_short(text)}` is neither a code nor a message that gpubind knows", [text])
     return _of_name(request)
 
 
@@ -130,25 +130,25 @@ def _of_log(request: ExplainRequest, log: LogInput) -> Answer:
     Errors: `UsageError` (code `empty-log`) if there is nothing in it, (code `unknown-code`) if no line is a known
     message.
     """
-    found = search(log.blocks)
-    if found.not_searched is not None:
-        why = f"the lines before line {found.not_searched} cost too much: the rest of the log was not searched"
+    search_result = search(log.blocks)
+    if search_result.not_searched is not None:
+        why = f"the lines before line {search_result.not_searched} cost too much: the rest of the log was not searched"
         request.report(Notice("warning", "not-looked-at", f"{log.name}: {why}"))
-    if not found.lines:
+    if not search_result.lines:
         hint = "give a log: `gpubind explain FILE` or `gpubind explain < FILE`; `gpubind explain ''` lists every code"
         raise UsageError("empty-log", f"{log.name} is empty: there is no log to explain", hint=hint)
-    if not found.found:
-        what = f"no line of the {found.lines} of {log.name} is a message that gpubind knows"
-        raise _unknown(what, found.complaints)
-    return Answer(None, found.found)
+    if not search_result.found:
+        what = f"no line of the {search_result.lines} of {log.name} is a message that gpubind knows"
+        raise _unknown(what, search_result.complaints)
+    return Answer(None, search_result.found)
 
 
-def _of_library(request: ExplainRequest, found: FoundMessage) -> Optional[Explanation]:
-    """Return what is so on this host of the library that *found* is about; None without one, or without a driver."""
-    if found.library is None:
+def _of_library(request: ExplainRequest, message: FoundMessage) -> Optional[Explanation]:
+    """Return what is so on this host of the library that *message* is about; None without one, or without a driver."""
+    if message.library is None:
         return None
     try:
-        return decisions.explain(_plan(request), found.library)
+        return decisions.explain(_plan(request), message.library)
     except NothingToBindError:
         return None
     except GpubindError as error:
@@ -168,10 +168,10 @@ def _missing(name: str) -> tuple[FoundMessage, ...]:
     """Return the message that a program prints where the driver's library, program or node *name* is missing."""
     last = name.rpartition("/")[2]
     forms = (f"{last}: cannot open shared object file", f"{last}: command not found", f"stat {name}: no such file")
-    found = next((found for form in forms for found in find_message(form)), None)
+    match = next((match for form in forms for match in find_message(form)), None)
     is_file = ".so" in last or name.startswith("/dev/") or driver_section(last) is not None
-    is_any = found is None or found.message.libraries == ("*",)
-    return () if not is_file or is_any or found is None else (found._replace(text=name),)
+    is_any = match is None or match.message.libraries == ("*",)
+    return () if not is_file or is_any or match is None else (match._replace(text=name),)
 
 
 def _of_name(request: ExplainRequest) -> Answer:
@@ -212,11 +212,11 @@ def _unknown(what: str, lines: Sequence[str], *, where: str = "", near: Sequence
     """Return the error that nothing is known about *lines*, with what is *near*, else with the nearest messages."""
     near = near_codes(lines) or near
     if near:
-        hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+        hint = "did you mean " + " or ".join(f"`{name}`" for name in near) + "?"
     else:
         nearest = nearest_messages(lines)
-        known = f"did you mean {' or '.join(f'`{one}`' for one in nearest)}? " if nearest else ""
+        suggestion = f"did you mean {' or '.join(f'`{name}`' for name in nearest)}? " if nearest else ""
         vendor = vendor_of_lines(lines)
         option = f"{vendor_option(vendor)} " if vendor is not None else ""
-        hint = f"{known}`gpubind check {option}--image IMAGE`, on the node of the job, looks for the cause"
+        hint = f"{suggestion}`gpubind check {option}--image IMAGE`, on the node of the job, looks for the cause"
     return UsageError("unknown-code", what, where=where, hint=hint)

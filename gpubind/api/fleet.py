@@ -51,10 +51,10 @@ def ask_fleet(request: FleetRequest, on_answer: Callable[[NodeAnswer], None], *,
         query_nodes(request, add, _read_record if records else read_document)
     except KeyboardInterrupt:
         is_interrupted = True
-    found = groups.groups()
-    comparison = comparison_of(found)
+    node_groups = groups.groups()
+    comparison = comparison_of(node_groups)
     is_good = not bad and (comparison is None or comparison.is_equal)
-    return Outcome(tuple(found), comparison, is_good, is_interrupted)
+    return Outcome(tuple(node_groups), comparison, is_good, is_interrupted)
 
 
 def _read_record(data: bytes) -> tuple[None, Result]:

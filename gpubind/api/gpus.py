@@ -31,11 +31,11 @@ def gpus(host: Host, query: PlanQuery) -> Gpus:
     Errors: `NothingToBindError`, `HostReadError`; `UsageError` for a GPU that does not exist.
     """
     request = query.validated_request()
-    found = read_inventories(host, request)
-    selections = select(found.inventories, request.gpus, host.environ, isolated=True)
-    inventories = with_gpus_of_smi(host, found.inventories)
-    if inventories != found.inventories:
+    host_inventories = read_inventories(host, request)
+    selections = select(host_inventories.inventories, request.gpus, host.environ, isolated=True)
+    inventories = with_gpus_of_smi(host, host_inventories.inventories)
+    if inventories != host_inventories.inventories:
         selections = select(inventories, None, host.environ, isolated=True)
     about_gpus = (each for selection in selections for each in findings_that_matter(selection.inventory, request))
     shared = (node.target for inventory in inventories for node in inventory.devices if node.target in ALL_GPU_NODES)
-    return Gpus(list_gpus(inventories, selections), next(shared, None), (*found.findings, *about_gpus))
+    return Gpus(list_gpus(inventories, selections), next(shared, None), (*host_inventories.findings, *about_gpus))

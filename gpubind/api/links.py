@@ -45,26 +45,26 @@ class LinksRequest(NamedTuple):
     """Of the caller, as `environ`."""
 
 
-def links(asked: LinksRequest) -> LinkageTree:
+def links(request: LinksRequest) -> LinkageTree:
     """Return what the program is linked with: on the host, or in the image with the plan in place.
 
     Errors: `UsageError` (code `no-program`); `HostReadError` (code `unreadable-file`) for a file that does not exist,
     or is not a program or library; as `plan_host`.
     """
-    program, host, image = asked.program, asked.host, asked.image
+    program, host, image = request.program, request.host, request.image
     if program.strip() in ("", "-"):
         raise UsageError("no-program", "--tree needs the name or path of a program or library")
     if image is None:
-        container = _host_as_container(asked)
+        container = _host_as_container(request)
         path = host.variable("PATH") or DEFAULT_PATH
     else:
-        start = preflight_on(host, asked.query, image, program=program)
+        start = preflight_on(host, request.query, image, program=program)
         container, path = start.container, search_path(image, start.plan, start.own_mounts)
-    names, file = _file_of(container, program, path, asked.label, host)
+    names, file = _file_of(container, program, path, request.label, host)
     files = linked_files(container, (file,), "host" if image is None else "image")
     if image is None and host.local is None:
         files = tuple(map(_as_recorded, files))
-    return LinkageTree(program, names, asked.label, files)
+    return LinkageTree(program, names, request.label, files)
 
 
 def _as_recorded(file: LinkedFile) -> LinkedFile:
@@ -106,11 +106,11 @@ def _not_to_show(container: Container, chain: Chain, path: str, image: Optional[
     return HostReadError("unreadable-file", f"{needing} is not {place}", where=image or "", hint=hint)
 
 
-def _host_as_container(asked: LinksRequest) -> Container:
+def _host_as_container(request: LinksRequest) -> Container:
     """Return the host as the loader of the caller's programs sees it."""
-    host, tree = asked.host, asked.host.lenient.driver
+    host, tree = request.host, request.host.lenient.driver
     is_here = host.local is not None
-    given = {name: asked.environ[name] for name in _LOADERS_VARIABLES if is_here and name in asked.environ}
-    env = tuple(EnvVar(name, "set", value, ":", "caller") for name, value in given.items())
-    mounts = OwnMounts(env=env, working_directory=asked.working_directory if is_here else None)
+    variables = {name: request.environ[name] for name in _LOADERS_VARIABLES if is_here and name in request.environ}
+    env = tuple(EnvVar(name, "set", value, ":", "caller") for name, value in variables.items())
+    mounts = OwnMounts(env=env, working_directory=request.working_directory if is_here else None)
     return Container(Loader(tree, host.uname.machine), tree, (), (), "", mounts)

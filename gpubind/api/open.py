@@ -26,10 +26,10 @@ def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
     """
     from gpubind.documents import PERSISTENT_DOCUMENTS
 
-    known = [name for name, lasting in PERSISTENT_DOCUMENTS.items() if lasting.content == "mounts"]
-    if form not in known:
+    form_names = [name for name, lasting in PERSISTENT_DOCUMENTS.items() if lasting.content == "mounts"]
+    if form not in form_names:
         what = f"`{form}` is not a document with a layout of its own"
-        raise UsageError("unknown-format", what, hint=one_of(known, form))
+        raise UsageError("unknown-format", what, hint=one_of(form_names, form))
     return cdi_layout(host.uname.machine, image.facts.loader_directories if image is not None else None)
 
 

@@ -98,9 +98,9 @@ def record(
     look_around(surveyed)
     questions = tuple(_questions(surveyed, request, listfile))
     expected = [_answer(surveyed.anew(), question) for question in questions]
-    found = surveyed.recorded(description, hostname)
-    redaction = redaction_of(host, found) if redact else None
-    text = dump_record(found if redaction is None else redaction.record(found), __version__)
+    host_record = surveyed.recorded(description, hostname)
+    redaction = redaction_of(host, host_record) if redact else None
+    text = dump_record(host_record if redaction is None else redaction.record(host_record), __version__)
     if len(text) > SIZE_LIMIT:
         why = f"{len(text)} bytes; {SIZE_LIMIT} can be read again"
         raise HostReadError("unreadable-file", "this host is too large for a record", where=host.driver.root, why=why)
@@ -143,21 +143,21 @@ def _in_any_order(answer: str) -> str:
 def _unfaithful(host: Host, question: Question, expected: str, answer: str) -> HostReadError:
     pairs = zip(expected.splitlines(), answer.splitlines())
     first = next((pair for pair in pairs if pair[0] != pair[1]), ("more", "less"))
-    asked = {name: value for name, value in question.request._asdict().items() if value != getattr(Request(), name)}
+    options = {name: value for name, value in question.request._asdict().items() if value != getattr(Request(), name)}
     return HostReadError(
         "unfaithful-record",
         "the record would answer otherwise than this host, and is not written",
         where=host.driver.root,
-        why=f"asked for {asked or 'a plan'}, the host answers `{first[0].strip()}`, the record `{first[1].strip()}`",
+        why=f"asked for {options or 'a plan'}, the host answers `{first[0].strip()}`, the record `{first[1].strip()}`",
         hint="was the host changed meanwhile? Record it again; else it is a fault of gpubind: please report it",
     )
 
 
-def _questions(host: Host, own: Request, listfile: Optional[ListFile]) -> Iterator[Question]:
+def _questions(host: Host, user_request: Request, listfile: Optional[ListFile]) -> Iterator[Question]:
     """Yield each question that may inspect something else than the others do."""
     image = _old_image(architecture(host.uname.machine))
-    for library_path in dict.fromkeys(((), own.library_path)):
-        for directories in dict.fromkeys(((), own.cdi_directories)):
+    for library_path in dict.fromkeys(((), user_request.library_path)):
+        for directories in dict.fromkeys(((), user_request.cdi_directories)):
             at = Request(library_path=library_path, cdi_directories=directories)
             everything = at._replace(vendors=VENDORS, caps=CAPABILITIES)
             yield Question(at, backends=tuple(RUNTIMES))

@@ -62,7 +62,7 @@ def print_plan(form: PrintForm, host: Host, query: PlanQuery, image: Optional[Im
         layout = layout._replace(libdir=ContainerPath("/.gpubind/libs"), more_libdirs=(), searched=False)
     plan = (plan_or_empty if form.allow_none else plan_host)(host, _for_every_job(query), image, layout)
     if not plan.drivers:
-        plan = plan._replace(findings=tuple(one._replace(severity="note") for one in plan.findings))
+        plan = plan._replace(findings=tuple(finding._replace(severity="note") for finding in plan.findings))
     return plan, _render_mounts(form, plan)
 
 

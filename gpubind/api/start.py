@@ -47,7 +47,7 @@ def start(
     from gpubind.launch.start import become, make_command
 
     host = host or open_host()
-    asked, found = _asked(
+    start_request, findings = _asked(
         host,
         PlanQuery(request, listfile),
         dry_run=dry_run,
@@ -57,11 +57,11 @@ def start(
         allow_writable=allow_writable,
     )
     action: Action = "exec" if command else "run"
-    line = read_start(action, (image, *command), backend, asked.environ, elsewhere=asked.elsewhere)
-    result = make_command(asked, action, line)
+    line = read_start(action, (image, *command), backend, start_request.environ, elsewhere=start_request.elsewhere)
+    result = make_command(start_request, action, line)
     if not dry_run:
         become(result)
-    return result._replace(findings=tuple(found))
+    return result._replace(findings=tuple(findings))
 
 
 @verb
@@ -93,7 +93,7 @@ def wrap(
         hint = "give the environment to the host: open_host(environ=...)"
         raise UsageError("wrong-use", "wrap is given both a host and an environment", hint=hint)
     host = host or open_host(environ=environ)
-    asked, found = _asked(
+    start_request, findings = _asked(
         host,
         PlanQuery(request, listfile),
         dry_run=dry_run,
@@ -101,17 +101,17 @@ def wrap(
         check=check,
         allow_writable=allow_writable,
     )
-    words = tuple(argv)
+    args = tuple(argv)
 
     def again() -> Sequence[str]:
         if request != Request() or listfile is not None or require_gpu or check or allow_writable:
             what = "the line starts its runtime in another environment, where gpubind is only a command line"
             hint = "wrap the arguments after that program, or leave the request to GPUBIND_... variables"
-            raise UsageError("wrap-elsewhere", what, where=" ".join(words[:1]), hint=hint)
+            raise UsageError("wrap-elsewhere", what, where=" ".join(args[:1]), hint=hint)
         return (*this_package(), "wrap", "--")
 
-    result, _ = command_of_line(words, asked.environ, lambda: asked, again, asked.report)
-    return result._replace(argv=result.argv if dry_run else written(result), findings=tuple(found))
+    result, _ = command_of_line(args, start_request.environ, lambda: start_request, again, start_request.report)
+    return result._replace(argv=result.argv if dry_run else written(result), findings=tuple(findings))
 
 
 def _asked(host: Host, query: PlanQuery, *, dry_run: bool, **more: Any) -> tuple[StartRequest, list[Finding]]:
@@ -123,15 +123,15 @@ def _asked(host: Host, query: PlanQuery, *, dry_run: bool, **more: Any) -> tuple
     from gpubind.launch.target import StartRequest
     from gpubind.model.notice import collecting
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     elsewhere = host.local is None
     if elsewhere and not dry_run:
         raise UsageError("host-to-start", "nothing can be started on a recorded host", hint="add dry_run=True")
     environ = environ_of(host)
     request = StartRequest(
-        lambda: host, query, environ, elsewhere=elsewhere, dry_run=dry_run, report=collecting(found, _log), **more
+        lambda: host, query, environ, elsewhere=elsewhere, dry_run=dry_run, report=collecting(findings, _log), **more
     )
-    return request, found
+    return request, findings
 
 
 def _log(message: Message) -> None:

@@ -50,25 +50,25 @@ def _number(text: str, option: str) -> int:
     return int(text)
 
 
-def words_for(action: str, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command line of gpubind on a node: *action* with the values *given* on the line of `fleet`.
+def words_for(action: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command line of gpubind on a node: *action* with the values *values* on the line of `fleet`.
 
     A value that is the default of its option is on that line, too: it precedes the variables and the files of the node.
     Errors: `UsageError`.
     """
-    known = {option.parameter: option for option in command_of(action).options}
-    words = [action, *ANSWERS[action]]
-    for parameter, value in given.items():
-        if parameter not in known:
+    options = {option.parameter: option for option in command_of(action).options}
+    args = [action, *ANSWERS[action]]
+    for parameter, value in values.items():
+        if parameter not in options:
             others = {option.parameter: option for option in command_of("fleet").options}
             raise UsageError("wrong-use", f"`gpubind {action}` does not have {others[parameter].name}")
-        words += _spelled(known[parameter], value)
-    if "gpus" in known and "gpus" not in given:
-        words.append("--gpus=all")  # of the node, and not of the job that asks it
-    return tuple(words)
+        args += _spelled(options[parameter], value)
+    if "gpus" in options and "gpus" not in values:
+        args.append("--gpus=all")  # of the node, and not of the job that asks it
+    return tuple(args)
 
 
 def _spelled(option: Option, value: Any) -> list[str]:
     if option.metavar:
-        return [f"{option.name}={one}" for one in (value if isinstance(value, list) else [value])]
+        return [f"{option.name}={item}" for item in (value if isinstance(value, list) else [value])]
     return [name for name, on in option.spellings.items() if name.startswith("--") and on is bool(value)]

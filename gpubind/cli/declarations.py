@@ -52,8 +52,8 @@ class Option(NamedTuple):
     @property
     def spellings(self) -> dict[str, bool]:
         """Return the names of the option, each with what it means for a flag."""
-        words = self.spelled.replace(",", "").split()
-        return {word: not word.startswith("--no-") for word in words if word.startswith("-")}
+        tokens = self.spelled.replace(",", "").split()
+        return {token: not token.startswith("--no-") for token in tokens if token.startswith("-")}
 
     @property
     def name(self) -> str:

@@ -50,7 +50,7 @@ def page_of(command: Subcommand, *, is_whole: bool = True) -> Page:
     return Page(
         usage=" ".join([f"gpubind {command.name} [OPTIONS]", *(each.metavar for each in command.arguments)]),
         text=_paragraphs(command.help),
-        sections=tuple((title, tuple(map(_row, found))) for title, found in sections if found),
+        sections=tuple((title, tuple(map(_row, entries))) for title, entries in sections if entries),
         examples=command.examples,
         exit_codes=command.exit_codes,
         end=more + _DOCS,
@@ -88,11 +88,11 @@ def render_page(page: Page, width: int) -> str:
     for title, rows in page.sections:
         lines += ["", f"{title}:", *_rows(rows, width)]
     lines += ["", "Examples:"]
-    for what, command in page.examples:
-        lines += [f"  # {what}", f"  {command}"]
+    for description, command in page.examples:
+        lines += [f"  # {description}", f"  {command}"]
     lines += ["", "Exit codes:"]
-    for code, what in page.exit_codes:
-        lines += _wrapped(what, f"  {code:<10}", " " * 12, width)
+    for code, description in page.exit_codes:
+        lines += _wrapped(description, f"  {code:<10}", " " * 12, width)
     return "\n".join([*lines, "", *_wrapped(page.end, "", "", width)]) + "\n"
 
 
@@ -111,13 +111,13 @@ def _row(parameter: Union[Option, Argument]) -> tuple[str, str]:
 
 def _rows(rows: Rows, width: int) -> list[str]:
     longest = max(len(name) for name, _ in rows) + 2
-    left = min(LEFT, longest) if width >= _NARROW or longest <= SHORT else 0
+    left_width = min(LEFT, longest) if width >= _NARROW or longest <= SHORT else 0
     lines = []
     for name, text in rows:
-        if left and len(name) + 2 <= left:
-            lines += _wrapped(text, f"  {name:<{left}}", " " * (left + 2), width)
+        if left_width and len(name) + 2 <= left_width:
+            lines += _wrapped(text, f"  {name:<{left_width}}", " " * (left_width + 2), width)
         else:
-            indent = " " * (left + 2 if left else 6)
+            indent = " " * (left_width + 2 if left_width else 6)
             lines += [f"  {name}", *_wrapped(text, indent, indent, width)]
     return lines
 

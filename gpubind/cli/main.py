@@ -45,14 +45,14 @@ _UNLOADED = (MemoryError, ImportError, OSError, SystemError)
 
 def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:
     """Run `gpubind` with *argv* within *recorder*, and return the exit code. No exception gets out."""
-    words = sys.argv[1:] if argv is None else argv
+    args = sys.argv[1:] if argv is None else argv
 
     def run() -> int:
-        line = words
-        if words[:1] == [_OCI]:
+        line = args
+        if args[:1] == [_OCI]:
             from gpubind.launch.oci.passing import with_dashes
 
-            line = [_OCI, *with_dashes(words[1:])]
+            line = [_OCI, *with_dashes(args[1:])]
         with recorder or nullcontext():
             from gpubind.cli.reader import run_line
             from gpubind.machine.budget import VARIABLE, one_command, times_of
@@ -60,11 +60,11 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
             with one_command(times_of(system.environ().get(VARIABLE))):
                 return run_line(line)
 
-    return _guarded(run, words)
+    return _guarded(run, args)
 
 
-def finish(answer: Unfinished, words: list[str]) -> int:
-    """Report why *answer* to *words* is not complete, or do the rest of it; return the exit code."""
+def finish(answer: Unfinished, args: list[str]) -> int:
+    """Report why *answer* to *args* is not complete, or do the rest of it; return the exit code."""
 
     def rest() -> None:
         if answer.start is None:
@@ -76,11 +76,11 @@ def finish(answer: Unfinished, words: list[str]) -> int:
         path, argv, environ = answer.start
         execute(argv, environ, path)
 
-    return _guarded(rest, words)
+    return _guarded(rest, args)
 
 
-def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
-    """Do *work* for the command line *words*, and return the exit code. Every error is reported here; none gets out."""
+def _guarded(work: Callable[[], Optional[int]], args: list[str]) -> int:
+    """Do *work* for the command line *args*, and return the exit code. Every error is reported here; none gets out."""
     try:
         return work() or EXIT_OK
     except SystemExit as stop:
@@ -92,18 +92,18 @@ def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
         system.drop_output()
         return error.exit_code
     except GpubindError as error:
-        return _report(error, words)
+        return _report(error, args)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, reported without a traceback
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
         if isinstance(error, MemoryError) or _UNMAPPED in str(error):
-            return _report_no_memory(error, words)
-        known = _known(error) if isinstance(error, OSError) else None
-        if known is not None:
-            return _report(known, words)
-        _complain(_bug(error), words)
+            return _report_no_memory(error, args)
+        gpubind_error = _known(error) if isinstance(error, OSError) else None
+        if gpubind_error is not None:
+            return _report(gpubind_error, args)
+        _complain(_bug(error), args)
         return EXIT_BUG
 
 
@@ -111,7 +111,7 @@ _UNMAPPED = "failed to map segment from shared object"
 """What ld.so says of a library of Python's that does not fit into the memory."""
 
 
-def _report_no_memory(error: Exception, words: list[str]) -> int:
+def _report_no_memory(error: Exception, args: list[str]) -> int:
     """Report that the memory ended, which frees what the command held; return the exit code."""
     error.__traceback__ = None
     no_memory = HostReadError(
@@ -120,7 +120,7 @@ def _report_no_memory(error: Exception, words: list[str]) -> int:
         why=str(error) or type(error).__name__,
         hint="give it more: `ulimit -v` shows the limit of the shell, `scontrol show job` that of a job",
     )
-    return _report(no_memory, words)
+    return _report(no_memory, args)
 
 
 def _known(error: OSError) -> Optional[GpubindError]:
@@ -144,12 +144,12 @@ def _unseen(error: OSError) -> Optional[GpubindError]:
     return could_not_look(str(error.filename), error)
 
 
-def _report(error: GpubindError, words: list[str]) -> int:
+def _report(error: GpubindError, args: list[str]) -> int:
     """Report *error*, and return the exit code.
 
     Open files are closed first: there may be too many to load what reports it.
     """
-    command = next((word for word in words if word != "--"), "")
+    command = next((arg for arg in args if arg != "--"), "")
     if not isinstance(error, OWN_CODES.get(command, GpubindError)):
         error.exit_code = EXIT_NOT_STARTED
     cause: Optional[BaseException] = error
@@ -158,11 +158,11 @@ def _report(error: GpubindError, words: list[str]) -> int:
     try:
         from gpubind.documents.text import render_error
 
-        _complain(render_error(error), words)
+        _complain(render_error(error), args)
     except _UNLOADED:
         system.write_error(f"error: {error.code}: {error.what}\n".encode("ascii", "replace"))
     try:
-        _answer_in_form(words, error)
+        _answer_in_form(args, error)
     except _UNLOADED:
         pass
     except GpubindError:  # it has no reader, or no room; the error itself is written above
@@ -177,28 +177,28 @@ def _is_interrupt(error: Optional[BaseException]) -> bool:
     return error is not None
 
 
-def _answer_in_form(words: list[str], error: GpubindError) -> None:
-    """Write *error* to standard output, if *words* ask there for JSON or for a scheduler's line, and get none."""
+def _answer_in_form(args: list[str], error: GpubindError) -> None:
+    """Write *error* to standard output, if *args* ask there for JSON or for a scheduler's line, and get none."""
     from gpubind.cli.output import write_document
     from gpubind.cli.reader import requested_format
     from gpubind.documents.check.slurm import render_slurm_error
     from gpubind.documents.text import render_error_json
 
-    render = {"json": render_error_json, "slurm": render_slurm_error}.get(requested_format(words, system.environ()))
+    render = {"json": render_error_json, "slurm": render_slurm_error}.get(requested_format(args, system.environ()))
     if render is not None and not isinstance(error, OutputError):
         write_document(render(error), None)
 
 
-def _complain(text: str, words: Sequence[str] = ()) -> None:
-    """Write *text* to standard error; of the command line *words* of an OCI runtime, to its log, too."""
+def _complain(text: str, args: Sequence[str] = ()) -> None:
+    """Write *text* to standard error; of the command line *args* of an OCI runtime, to its log, too."""
     from gpubind.cli.output import complain
 
     complain(text)
-    if words[:1] == [_OCI]:
+    if args[:1] == [_OCI]:
         from gpubind.launch.oci.log import log
         from gpubind.launch.oci.passing import split
 
-        log(split(words[1:])[1], "error", f"gpubind: {'; '.join(' '.join(part.split()) for part in text.splitlines())}")
+        log(split(args[1:])[1], "error", f"gpubind: {'; '.join(' '.join(part.split()) for part in text.splitlines())}")
 
 
 def _bug(error: Exception) -> str:
@@ -209,6 +209,6 @@ def _bug(error: Exception) -> str:
         trace = trace.tb_next
     # Several files have one base name.
     where = f"{'/'.join(trace.tb_frame.f_code.co_filename.split('/')[-3:])}:{trace.tb_lineno}" if trace else "?"
-    what, why = f"{type(error).__name__}: {error}"[:300], "this is a mistake in gpubind, not in what you did"
+    message, why = f"{type(error).__name__}: {error}"[:300], "this is a mistake in gpubind, not in what you did"
     hint = "please report it, with the output of `gpubind record`"
-    return render_error(GpubindError("bug", what, where=where, why=why, hint=hint))
+    return render_error(GpubindError("bug", message, where=where, why=why, hint=hint))

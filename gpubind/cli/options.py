@@ -46,10 +46,10 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
 
 def _plan_options(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> PlanOptions:
     """Return *values* of `PLAN_OPTIONS` as the fields that they set."""
-    given = [option for option in PLAN_OPTIONS if option.field and values.get(option.parameter) is not None]
-    fields = {option.field: _field(option, values[option.parameter]) for option in given}
+    set_options = [option for option in PLAN_OPTIONS if option.field and values.get(option.parameter) is not None]
+    fields = {option.field: _field(option, values[option.parameter]) for option in set_options}
     fields["vendors"] = tuple(vendor for vendor, row in VENDOR_ROWS.items() if values.get(row.option))
-    by_site = (option.field for option in given if origins[option.parameter] in ("variable", "settings"))
+    by_site = (option.field for option in set_options if origins[option.parameter] in ("variable", "settings"))
     host, root, dev_root = (values.get(name) for name in ("host", "root", "dev_root"))
     return PlanOptions(host, root, dev_root, fields.pop("listfile", None), frozenset(by_site), Request(**fields))
 
@@ -66,8 +66,8 @@ def _need_no_host(command: Subcommand, origins: Mapping[str, Origin]) -> None:
     for option in command.options:
         is_about_image = option.group in ("Filtering", "Output") or option.name in ("--image", "--program", "--require")
         if origins.get(option.parameter) == "line" and (not is_about_image or option.name == "--expect"):
-            what = f"{option.name} is about a host or a start, and --require compares the image with a policy"
-            raise UsageError("require-with-host", what, hint="leave one of them out")
+            message = f"{option.name} is about a host or a start, and --require compares the image with a policy"
+            raise UsageError("require-with-host", message, hint="leave one of them out")
 
 
 _ABOUT = {
@@ -86,14 +86,20 @@ _NAME_PATHS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-dir
 def _drop_untrusted(values: dict[str, Any], origins: Mapping[str, Origin], command: Subcommand) -> None:
     """Replace those of *values* that root's command does not take from a variable."""
     for names in _NAME_PATHS:
-        named = [option for option in PLAN_OPTIONS if option.name in names]
-        given = {option.variable: option.parameter for option in named if origins.get(option.parameter) == "variable"}
-        ignored = [one for one in _untrusted(values) if one.variable in given] if given else []
+        path_options = [option for option in PLAN_OPTIONS if option.name in names]
+        parameters = {
+            option.variable: option.parameter for option in path_options if origins.get(option.parameter) == "variable"
+        }
+        ignored = (
+            [untrusted for untrusted in _untrusted(values) if untrusted.variable in parameters] if parameters else []
+        )
         if ignored:
             from gpubind.cli.settings import defaults_for
 
             defaults = defaults_for(command)
-            values.update((given[one.variable], defaults.get(given[one.variable])) for one in ignored)
+            values.update(
+                (parameters[untrusted.variable], defaults.get(parameters[untrusted.variable])) for untrusted in ignored
+            )
         if ignored and values.get("host") is not None:  # a recorded host has no findings about this machine
             from gpubind.cli.output import report
             from gpubind.host.base import trust_finding

@@ -57,13 +57,13 @@ def _made() -> Made:
     """
     from gpubind.documents import Made
 
-    given = system.environ().get("SOURCE_DATE_EPOCH")
-    if given is None:
+    epoch = system.environ().get("SOURCE_DATE_EPOCH")
+    if epoch is None:
         cannot_sign("the time is on the page")
-    elif not (given.isascii() and given.isdigit() and len(given) < 12):
+    elif not (epoch.isascii() and epoch.isdigit() and len(epoch) < 12):
         hint = "set it to seconds since 1970, or unset it"
-        raise UsageError("wrong-use", f"SOURCE_DATE_EPOCH is not a number of seconds: `{given[:100]}`", hint=hint)
-    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() if given is None else int(given)))
+        raise UsageError("wrong-use", f"SOURCE_DATE_EPOCH is not a number of seconds: `{epoch[:100]}`", hint=hint)
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() if epoch is None else int(epoch)))
     return Made(system.uname().nodename, date)
 
 
@@ -118,9 +118,9 @@ def complain(text: str) -> None:
     _say(text)
 
 
-def report_memo(*, wanted: bool) -> None:
-    """Report why no memo has answered, if that is *wanted* by -vv. A memo that answers reports it itself."""
-    why = why_not_served() if wanted else None
+def report_memo(*, is_requested: bool) -> None:
+    """Report why no memo has answered, if that is *is_requested* by -vv. A memo that answers reports it itself."""
+    why = why_not_served() if is_requested else None
     if why is not None:
         _say(f"memo: not served: {printable(why)}\n")
 
@@ -134,13 +134,13 @@ def progress(*, quiet: bool) -> AbstractContextManager[None]:
     return progress_line()
 
 
-def counting(what: str, total: int) -> AbstractContextManager[Callable[[], None]]:
+def counting(label: str, total: int) -> AbstractContextManager[Callable[[], None]]:
     """Show on a terminal how many of *total* things are done: the context's value is called for each."""
     if not _has_terminal():
         return nullcontext(lambda: None)
     from gpubind.cli.tables import counter
 
-    return counter(what, total)
+    return counter(label, total)
 
 
 def _has_terminal() -> bool:

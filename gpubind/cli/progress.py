@@ -34,13 +34,13 @@ def progress_line() -> Iterator[None]:
                 sys.stderr.write(_ERASE + line)
                 sys.stderr.flush()
 
-    def watch(what: str, done: int, whole: Optional[int]) -> None:
+    def watch(label: str, bytes_read: int, total: Optional[int]) -> None:
         nonlocal next_s
-        if not what:
+        if not label:
             show("")
         elif time.monotonic() >= next_s and _is_in_front():
             next_s = time.monotonic() + EVERY_S
-            show(line_of(what, done, whole, system.columns(2) - 1))
+            show(line_of(label, bytes_read, total, system.columns(2) - 1))
 
     try:
         with watched_by(watch):
@@ -49,11 +49,11 @@ def progress_line() -> Iterator[None]:
         show("")
 
 
-def line_of(what: str, done: int, whole: Optional[int], width: int) -> str:
-    """Return how far the read of *what* is, in *width* columns: `reading app.tar: 1.2 of 20.0 GiB`."""
-    shift, unit = (30, "GiB") if (done if whole is None else whole) >> 30 else (20, "MiB")
-    amount = f"{done / (1 << shift):.1f}" + (f" of {whole / (1 << shift):.1f}" if whole is not None else "")
-    head, tail, name = "reading ", f": {amount} {unit}", printable(what)
+def line_of(label: str, bytes_read: int, total: Optional[int], width: int) -> str:
+    """Return how far the read of *label* is, in *width* columns: `reading app.tar: 1.2 of 20.0 GiB`."""
+    shift, unit = (30, "GiB") if (bytes_read if total is None else total) >> 30 else (20, "MiB")
+    amount = f"{bytes_read / (1 << shift):.1f}" + (f" of {total / (1 << shift):.1f}" if total is not None else "")
+    head, tail, name = "reading ", f": {amount} {unit}", printable(label)
     room = max(0, width - len(head) - len(tail))
     if len(name) > room:
         name = "..." + name[len(name) - room + 3 :] if room > 3 else ""

@@ -39,34 +39,36 @@ _BOOLEANS = {
 }
 
 
-def read_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, str]) -> ParsedLine:
-    """Read *words*, which follow the name of *command*.
+def read_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, str]) -> ParsedLine:
+    """Read *args*, which follow the name of *command*.
 
     Errors: `WrongUseError` (codes `unknown-option`, `missing-argument`, `wrong-use`, `given-twice`, those of
     `Option.unknown`); as `defaults_for`.
     """
-    line = parse_line(command, words, environ)
+    line = parse_line(command, args, environ)
     if line.error is not None:
         raise line.error
     return line
 
 
-def parse_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, str]) -> ParsedLine:
-    """Read *words*, which follow the name of *command*, as far as they can be read."""
-    given, others, wrong = _scan(command, words)
-    if HELP.parameter in given and not wrong:
+def parse_line(command: Subcommand, args: Sequence[str], environ: Mapping[str, str]) -> ParsedLine:
+    """Read *args*, which follow the name of *command*, as far as they can be read."""
+    parsed, others, wrong = _scan(command, args)
+    if HELP.parameter in parsed and not wrong:
         return ParsedLine({HELP.parameter: others[:1] == ["all"]}, {})
-    wrong += _twice(command, given)
+    wrong += _twice(command, parsed)
     line = ParsedLine({}, {})
     for argument in command.arguments:
         line.values[argument.parameter] = (others if argument.many else others[0]) if others else None
         if argument.required and not others:
             wrong.append(_missing(command, argument.metavar))
         others = [] if argument.many else others[1:]
-    wrong += [_missing(command, each.name) for each in command.options if each.required and each.parameter not in given]
+    wrong += [
+        _missing(command, each.name) for each in command.options if each.required and each.parameter not in parsed
+    ]
     if others:
-        what = f"unexpected argument{'s' if others[1:] else ''} ({' '.join(others)})"
-        wrong.append(WrongUseError("wrong-use", f"gpubind {command.name}: {what}"))
+        message = f"unexpected argument{'s' if others[1:] else ''} ({' '.join(others)})"
+        wrong.append(WrongUseError("wrong-use", f"gpubind {command.name}: {message}"))
     from gpubind.cli.settings import defaults_for
 
     try:
@@ -76,21 +78,21 @@ def parse_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, 
         wrong.append(error)
     for option in command.options:
         if not option.stands_for:
-            value, origin = _resolved(option, given, environ, defaults)
+            value, origin = _resolved(option, parsed, environ, defaults)
             if value is None and origin == "variable":
                 wrong.append(_not_boolean(command, option, environ))
             line.values[option.parameter], line.origins[option.parameter] = value, origin
     wrong += _unknown(command, line)
-    return line._replace(error=_with_hint(wrong[0], command, words)) if wrong else line
+    return line._replace(error=_with_hint(wrong[0], command, args)) if wrong else line
 
 
-def _twice(command: Subcommand, given: dict[str, Any]) -> Iterator[WrongUseError]:
-    """Make one of the values *given* to an option that takes one, and yield what is wrong where there are several."""
+def _twice(command: Subcommand, parsed: dict[str, Any]) -> Iterator[WrongUseError]:
+    """Make one of the values *parsed* to an option that takes one, and yield what is wrong where there are several."""
     for option in command.options:
-        values = given.get(option.parameter)
+        values = parsed.get(option.parameter)
         if option.metavar and not option.repeats and values:
             if len(values) == 1:
-                (given[option.parameter],) = values
+                (parsed[option.parameter],) = values
             else:
                 hint = _TWICE.get(option.name, "")
                 yield WrongUseError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
@@ -101,9 +103,9 @@ def _missing(command: Subcommand, name: str) -> WrongUseError:
 
 
 def _not_boolean(command: Subcommand, option: Option, environ: Mapping[str, str]) -> WrongUseError:
-    what = f"gpubind {command.name}: `{environ[option.variable]}` is not a boolean, for {option.name}"
+    message = f"gpubind {command.name}: `{environ[option.variable]}` is not a boolean, for {option.name}"
     hint = f"set {option.variable} to 1 or 0, or unset it"
-    return WrongUseError("wrong-use", what, where=f"the variable {option.variable}", hint=hint)
+    return WrongUseError("wrong-use", message, where=f"the variable {option.variable}", hint=hint)
 
 
 def _unknown(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseError]:
@@ -114,17 +116,17 @@ def _unknown(command: Subcommand, line: ParsedLine) -> Iterator[WrongUseError]:
             if value not in choices_of(each):
                 from gpubind.cli.settings import place_of
 
-                what, hint = f"unknown {each.parameter.rstrip('_')} `{value}`", one_of(choices_of(each), value)
+                message, hint = f"unknown {each.parameter.rstrip('_')} `{value}`", one_of(choices_of(each), value)
                 where = place_of(each, line.origins[each.parameter]) if isinstance(each, Option) else ""
-                yield WrongUseError(each.unknown, what, where=where, hint=hint)
+                yield WrongUseError(each.unknown, message, where=where, hint=hint)
 
 
-def _with_hint(error: GpubindError, command: Subcommand, words: Sequence[str]) -> GpubindError:
-    """Return *error* about *words*, if it has no hint, with the line that was probably meant, and where options are."""
+def _with_hint(error: GpubindError, command: Subcommand, args: Sequence[str]) -> GpubindError:
+    """Return *error* about *args*, if it has no hint, with the line that was probably meant, and where options are."""
     if isinstance(error, WrongUseError) and (error.code == "unknown-option" or not error.hint):
         from gpubind.cli.suggestions import suggestion
 
-        error.hint = suggestion((command.name, *words)) or error.hint
+        error.hint = suggestion((command.name, *args)) or error.hint
         error.hint += f"`gpubind {command.name} --help` lists the options"
     return error
 
@@ -135,40 +137,40 @@ def _all(value: Any) -> Sequence[Any]:
 
 
 def _resolved(
-    option: Option, given: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapping[str, Any]
+    option: Option, parsed: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapping[str, Any]
 ) -> tuple[Any, Origin]:
     """Return the value of *option* and its origin. The value is None for a variable that sets none."""
     name, text = option.parameter, environ.get(option.variable)
-    if name in given:
-        return given[name], "line"
+    if name in parsed:
+        return parsed[name], "line"
     if text:
         return _value_of(option, text), "variable"
     return (defaults[name], "settings") if name in defaults else (option.unset, "default")
 
 
-def requested_format(words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return the format of the document that *words* request on standard output, `json` if they name several.
+def requested_format(args: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return the format of the document that *args* request on standard output, `json` if they name several.
 
     Empty if they request none there. A line that is refused counts as far as it can be read.
     """
-    words = _command_first(words)
-    command = command_of(words[0]) if words and words[0] in MODULES else None
+    args = _command_first(args)
+    command = command_of(args[0]) if args and args[0] in MODULES else None
     if command is None or command.remote:
         return ""
-    values = parse_line(command, words[1:], environ).values
+    values = parse_line(command, args[1:], environ).values
     if any(path != "-" for path in _all(values.get("output"))):
         return ""
     formats = _all(values.get("format_"))
     return "json" if values.get("json") or "json" in formats else "".join(formats[:1])
 
 
-def _command_first(words: Sequence[str]) -> Sequence[str]:
-    """Return *words* without a `--` before the command, and `COMMAND --help` for `help COMMAND`."""
-    words = words[1:] if words[:1] == ["--"] else words
-    if words[:1] != ["help"]:
-        return words
-    named = 0 if words[1:2] in ([], ["all"]) else 1
-    return [*words[1 : 1 + named], "--help", *words[1 + named :]]
+def _command_first(args: Sequence[str]) -> Sequence[str]:
+    """Return *args* without a `--` before the command, and `COMMAND --help` for `help COMMAND`."""
+    args = args[1:] if args[:1] == ["--"] else args
+    if args[:1] != ["help"]:
+        return args
+    command_count = 0 if args[1:2] in ([], ["all"]) else 1
+    return [*args[1 : 1 + command_count], "--help", *args[1 + command_count :]]
 
 
 class _Scan(NamedTuple):
@@ -180,59 +182,59 @@ class _Scan(NamedTuple):
     wrong: list[GpubindError]
 
 
-def _scan(command: Subcommand, words: Iterable[str]) -> _Scan:
-    """Read *words* as options of *command* and others. A word that is wrong is skipped."""
-    spelled = {name: (option, on) for option in (*command.options, HELP) for name, on in option.spellings.items()}
+def _scan(command: Subcommand, args: Iterable[str]) -> _Scan:
+    """Read *args* as options of *command* and others. A word that is wrong is skipped."""
+    by_name = {name: (option, on) for option in (*command.options, HELP) for name, on in option.spellings.items()}
     scan = _Scan({}, [], [])
-    given, others = scan.given, scan.others
-    left = [*words][::-1]
-    while left:
-        word = left.pop()
-        if word == "--":
-            others += left[::-1]
+    parsed, others = scan.given, scan.others
+    remaining = [*args][::-1]
+    while remaining:
+        arg = remaining.pop()
+        if arg == "--":
+            others += remaining[::-1]
             break
-        name, attached = _parted(word)
-        if word == "-" or not word.startswith("-") or (name not in spelled and _is_sentence(word, command)):
-            others.append(word)
+        name, attached = _parted(arg)
+        if arg == "-" or not arg.startswith("-") or (name not in by_name and _is_sentence(arg, command)):
+            others.append(arg)
             if command.starts:
-                others += left[::-1]
+                others += remaining[::-1]
                 break
             continue
-        if name not in spelled:
-            near = like([known for known in spelled if known.startswith("--")], name)
-            what = f"gpubind {command.name} has no option `{name}`"
-            scan.wrong.append(WrongUseError("unknown-option", what, hint=near))
+        if name not in by_name:
+            near = like([spelling for spelling in by_name if spelling.startswith("--")], name)
+            message = f"gpubind {command.name} has no option `{name}`"
+            scan.wrong.append(WrongUseError("unknown-option", message, hint=near))
             continue
-        option, on = spelled[name]
-        if option.stands_for and not given.get(option.parameter):
-            left.append(option.stands_for)
+        option, on = by_name[name]
+        if option.stands_for and not parsed.get(option.parameter):
+            remaining.append(option.stands_for)
         if option.metavar:
-            if attached is None and not left:
-                what = f"gpubind {command.name}: option '{name}' requires an argument"
-                scan.wrong.append(WrongUseError("wrong-use", what))
+            if attached is None and not remaining:
+                message = f"gpubind {command.name}: option '{name}' requires an argument"
+                scan.wrong.append(WrongUseError("wrong-use", message))
                 break
-            given.setdefault(option.parameter, []).append(left.pop() if attached is None else attached)
+            parsed.setdefault(option.parameter, []).append(remaining.pop() if attached is None else attached)
             continue
-        given[option.parameter] = given.get(option.parameter, 0) + 1 if option.repeats else on
+        parsed[option.parameter] = parsed.get(option.parameter, 0) + 1 if option.repeats else on
         if attached is not None:
-            if word.startswith("--") or attached.startswith("-"):
-                what = f"gpubind {command.name}: option '{name}' does not take a value"
-                scan.wrong.append(WrongUseError("wrong-use", what))
+            if arg.startswith("--") or attached.startswith("-"):
+                message = f"gpubind {command.name}: option '{name}' does not take a value"
+                scan.wrong.append(WrongUseError("wrong-use", message))
                 continue
-            left.append(f"-{attached}")  # more short options in one word
+            remaining.append(f"-{attached}")  # more short options in one word
     return scan
 
 
-def _is_sentence(word: str, command: Subcommand) -> bool:
-    """Return whether *word*, which begins with a `-`, is a text: a message of a log, in quotes."""
-    return not command.starts and " " in (word.partition("=")[0] if word.startswith("--") else word)
+def _is_sentence(arg: str, command: Subcommand) -> bool:
+    """Return whether *arg*, which begins with a `-`, is a text: a message of a log, in quotes."""
+    return not command.starts and " " in (arg.partition("=")[0] if arg.startswith("--") else arg)
 
 
-def _parted(word: str) -> tuple[str, Optional[str]]:
-    """Return the name of the option in *word*, and what is attached to it."""
-    if not word.startswith("--"):
-        return word[:2], word[2:] or None
-    name, equals, attached = word.partition("=")
+def _parted(arg: str) -> tuple[str, Optional[str]]:
+    """Return the name of the option in *arg*, and what is attached to it."""
+    if not arg.startswith("--"):
+        return arg[:2], arg[2:] or None
+    name, equals, attached = arg.partition("=")
     return name, attached if equals else None
 
 
@@ -243,8 +245,8 @@ def _value_of(option: Option, text: str) -> Any:
     return _BOOLEANS.get(text.strip().lower())
 
 
-def run_line(words: Sequence[str]) -> int:
-    """Do what the command line *words* asks for, and return the exit code.
+def run_line(args: Sequence[str]) -> int:
+    """Do what the command line *args* asks for, and return the exit code.
 
     Errors: as `read_line`; `WrongUseError` (code `unknown-command`); as the command.
     """
@@ -252,13 +254,13 @@ def run_line(words: Sequence[str]) -> int:
         from gpubind.cli.typer_app import complete
 
         return complete()
-    words = _command_first(words)
-    first = words[0] if words else ""
-    if not words or first in HELP.spellings:
+    args = _command_first(args)
+    first = args[0] if args else ""
+    if not args or first in HELP.spellings:
         from gpubind.cli.help import overview, page_of
 
-        about = MODULES if words[1:2] == ["all"] else ()
-        return _show(overview(), *(page_of(command_of(name)) for name in about), to_stderr=not words)
+        about = MODULES if args[1:2] == ["all"] else ()
+        return _show(overview(), *(page_of(command_of(name)) for name in about), to_stderr=not args)
     if first in VERSION.spellings:
         from gpubind import __version__
         from gpubind.cli.output import write_document
@@ -266,9 +268,9 @@ def run_line(words: Sequence[str]) -> int:
         write_document(f"gpubind {__version__}\n", None)
         return EXIT_OK
     if first not in MODULES:
-        raise _no_command(words)
+        raise _no_command(args)
     command = command_of(first)
-    line = read_line(command, words[1:], system.environ())
+    line = read_line(command, args[1:], system.environ())
     if HELP.parameter in line.values:
         from gpubind.cli.help import page_of
 
@@ -279,11 +281,11 @@ def run_line(words: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _no_command(words: Sequence[str]) -> WrongUseError:
-    """Return the error that *words* do not begin with a command, with the line that was probably meant."""
+def _no_command(args: Sequence[str]) -> WrongUseError:
+    """Return the error that *args* do not begin with a command, with the line that was probably meant."""
     from gpubind.cli.suggestions import suggestion
 
-    line, first = suggestion(words), words[0].partition("=")[0]
+    line, first = suggestion(args), args[0].partition("=")[0]
     if not first.startswith("-"):
         hint = line.rstrip() or one_of(MODULES, first)
         return WrongUseError("unknown-command", f"unknown command `{first}`", hint=hint)

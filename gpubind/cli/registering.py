@@ -95,16 +95,16 @@ class Setup(NamedTuple):
         if not self.root:
             return path
 
-        def step(here: str, name: str) -> Union[str, Link, Missing]:
-            there = f"{here}/{name}"
-            real = self.root + there
-            known = facts(real, follow=False)
-            return Link(system.readlink(real)) if known is not None and stat.S_ISLNK(known.st_mode) else there
+        def step(directory: str, name: str) -> Union[str, Link, Missing]:
+            entry = f"{directory}/{name}"
+            host_path = self.root + entry
+            status = facts(host_path, follow=False)
+            return Link(system.readlink(host_path)) if status is not None and stat.S_ISLNK(status.st_mode) else entry
 
-        found = follow(path, "", "", step, os.path.dirname)[0]
-        if isinstance(found, Missing):
+        resolved = follow(path, "", "", step, os.path.dirname)[0]
+        if isinstance(resolved, Missing):
             raise could_not_look(self.root + path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
-        return self.root + found
+        return self.root + resolved
 
     @property
     def of(self) -> registration.Engine:
@@ -143,7 +143,7 @@ def registered(setup: Setup) -> tuple[FileChange, ...]:
     _need_trusted(setup)
     text = _LAUNCHER.format(
         header=HEADER.format(engine=setup.engine),
-        is_there=" && ".join(f"[ -e {shlex.quote(word)} ]" for word in setup.program),
+        is_there=" && ".join(f"[ -e {shlex.quote(arg)} ]" for arg in setup.program),
         own=shlex.join(setup.program),
         runtime=shlex.quote(_runtime(setup)),
         message=shlex.quote(_GONE.format(command=f"gpubind setup {setup.engine}", configuration=setup.configuration)),
@@ -184,12 +184,12 @@ def removed(setup: Setup) -> tuple[FileChange, ...]:
         after = None if before is None else setup.of.remove(before, copy, setup.launcher)
     changes = [FileChange(path, before, _restored(setup, before, after, copy))]
     if copy is not None:
-        left = None if changes[0].after == copy else copy
-        changes.append(FileChange(path + COPY, copy, left, is_copy=True))
+        copy_after = None if changes[0].after == copy else copy
+        changes.append(FileChange(path + COPY, copy, copy_after, is_copy=True))
     for file in filter(None, (setup.launcher, setup.hook)):
-        there = _read(setup, file)
-        if there is not None and registration.is_ours(there, setup.engine):
-            changes.append(FileChange(file, there, None, is_program=True))
+        content = _read(setup, file)
+        if content is not None and registration.is_ours(content, setup.engine):
+            changes.append(FileChange(file, content, None, is_program=True))
     return tuple(changes)
 
 
@@ -223,8 +223,8 @@ def _mode(setup: Setup, change: FileChange) -> Optional[int]:
     """Return the permissions of the file of *change*; None for those that it has, or that a new file gets."""
     if not change.is_copy:
         return 0o755 if change.is_program else None
-    known = facts(setup.real(change.path[: -len(COPY)]))
-    return stat.S_IMODE(known.st_mode) & 0o777 if known is not None else 0o600
+    status = facts(setup.real(change.path[: -len(COPY)]))
+    return stat.S_IMODE(status.st_mode) & 0o777 if status is not None else 0o600
 
 
 def _written(setup: Setup, path: str, text: str) -> FileChange:
@@ -254,8 +254,8 @@ def _has_hook(setup: Setup) -> bool:
 
 
 def _is_program(setup: Setup, path: str) -> bool:
-    real = setup.real(path)
-    return is_file(real) and may(real, os.X_OK)
+    host_path = setup.real(path)
+    return is_file(host_path) and may(host_path, os.X_OK)
 
 
 def _runtime(setup: Setup) -> str:
@@ -263,38 +263,38 @@ def _runtime(setup: Setup) -> str:
     names = setup.of.runtimes if setup.runtime is None else (setup.runtime,)
     is_path = names[0].startswith("/")
     places = names if is_path else tuple(f"{directory}/{name}" for name in names for directory in PROGRAM_DIRECTORIES)
-    found = next((path for path in places if _is_program(setup, path)), None)
-    if found is None:
-        what, where = f"there is no {' or '.join(names)}", ":".join(PROGRAM_DIRECTORIES)
+    runtime = next((path for path in places if _is_program(setup, path)), None)
+    if runtime is None:
+        message, where = f"there is no {' or '.join(names)}", ":".join(PROGRAM_DIRECTORIES)
         if is_path:
-            what, where = "the runtime is not a program", setup.real(names[0])
-        raise RuntimeLimitError("no-runtime", what, where=where, hint="install it, or name its path with --runtime")
-    if _is_gpubind(setup, found):
-        what, why = "the runtime that takes over is gpubind itself", "each call would start the next one without end"
+            message, where = "the runtime is not a program", setup.real(names[0])
+        raise RuntimeLimitError("no-runtime", message, where=where, hint="install it, or name its path with --runtime")
+    if _is_gpubind(setup, runtime):
+        message, why = "the runtime that takes over is gpubind itself", "each call would start the next one without end"
         hint = f"name the program that starts containers: --runtime {setup.of.runtimes[0]}"
-        raise RuntimeLimitError("no-runtime", what, where=setup.real(found), why=why, hint=hint)
-    return found
+        raise RuntimeLimitError("no-runtime", message, where=setup.real(runtime), why=why, hint=hint)
+    return runtime
 
 
 def _is_gpubind(setup: Setup, path: str) -> bool:
     """Return whether the program *path* is gpubind, or a launcher that `setup` wrote. Errors: `HostReadError`."""
-    real = setup.real(path)
+    host_path = setup.real(path)
     try:
-        head = read_beginning(real, HEAD_LIMIT)
+        head = read_beginning(host_path, HEAD_LIMIT)
     except OSError as error:
         if answer_in(error) == FORBIDDEN:
             return False  # a program that only its owner may read
-        raise could_not_look(real, error) from error
+        raise could_not_look(host_path, error) from error
     is_launcher = any(registration.is_ours(head, engine) for engine in registration.ENGINES)
-    return is_launcher or real_path(real) == real_path(setup.program[0])
+    return is_launcher or real_path(host_path) == real_path(setup.program[0])
 
 
 def _read(setup: Setup, path: str) -> Optional[bytes]:
     """Return the bytes of *path*; None without such a file."""
-    real = setup.real(path)
+    host_path = setup.real(path)
     try:
-        return read_regular(real, SIZE_LIMIT)
+        return read_regular(host_path, SIZE_LIMIT)
     except OSError as error:
         if answer_in(error) == ABSENT:
             return None
-        raise could_not_look(real, error) from error
+        raise could_not_look(host_path, error) from error

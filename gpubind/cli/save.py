@@ -34,8 +34,8 @@ def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
     wider permissions than *mode*. Errors: `OSError`, also for a link, a file or a pipe of another user that lies in
     wait.
     """
-    found = _place_of(path)
-    directory, name = os.path.dirname(found), os.path.basename(found)
+    resolved = _place_of(path)
+    directory, name = os.path.dirname(resolved), os.path.basename(resolved)
     if not name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     with system.open_directory(directory, os.O_PATH | os.O_NOFOLLOW) as place:
@@ -47,38 +47,38 @@ def write_file(path: str, data: bytes, mode: Optional[int] = None) -> None:
 def _place_of(path: str) -> str:
     """Return where *path* leads, without links; a link in a directory of open files below /proc stays."""
 
-    def step(here: str, name: str) -> Union[str, Link]:
-        there = os.path.join(here, name)
-        found = _facts(there)
-        if found is None or not stat.S_ISLNK(found.st_mode):
-            return there
-        _need_own(found, system.stat(here), _THEIR_LINK, everywhere=acts_as_root())
-        return there if here.startswith("/proc/") and here.endswith("/fd") else Link(system.readlink(there))
+    def step(directory: str, name: str) -> Union[str, Link]:
+        entry = os.path.join(directory, name)
+        status = _facts(entry)
+        if status is None or not stat.S_ISLNK(status.st_mode):
+            return entry
+        _need_own(status, system.stat(directory), _THEIR_LINK, everywhere=acts_as_root())
+        return entry if directory.startswith("/proc/") and directory.endswith("/fd") else Link(system.readlink(entry))
 
     start = "/" if path.startswith("/") else system.current_directory()
-    place, here, _ = follow(path, start, "/", step, os.path.dirname, is_directory)
+    place, reached, _ = follow(path, start, "/", step, os.path.dirname, is_directory)
     if isinstance(place, Missing):
-        number = errno.ELOOP if place == LOOP else errno.ENOTDIR if exists(here) else errno.ENOENT
+        number = errno.ELOOP if place == LOOP else errno.ENOTDIR if exists(reached) else errno.ENOENT
         raise OSError(number, os.strerror(number))
     return place
 
 
 def _write(place: OpenDirectory, name: str, data: bytes, mode: Optional[int], *, is_open: bool) -> None:
     """Write the file *name* in the directory *place*; *is_open*: it is a link to an open file."""
-    found = _facts(name, place)
-    if found is None:
+    status = _facts(name, place)
+    if status is None:
         replace(place, name, data, mode)
         return
     if not is_open:
-        _need_own(found, place.facts(), _THEIR_FILE)
+        _need_own(status, place.facts(), _THEIR_FILE)
     with place.open(name, _WRITE | (os.O_APPEND if is_open else 0), follow=is_open) as file:
-        found = file.facts()
-        if is_open or not stat.S_ISREG(found.st_mode):
+        status = file.facts()
+        if is_open or not stat.S_ISREG(status.st_mode):
             file.write(data)
             return
-        _need_own(found, place.facts(), _THEIR_FILE)
-    mode = stat.S_IMODE(found.st_mode) & 0o777 if mode is None else mode
-    replace(place, name, data, mode, owner=(found.st_uid, found.st_gid))
+        _need_own(status, place.facts(), _THEIR_FILE)
+    mode = stat.S_IMODE(status.st_mode) & 0o777 if mode is None else mode
+    replace(place, name, data, mode, owner=(status.st_uid, status.st_gid))
 
 
 def _facts(path: str, place: Optional[OpenDirectory] = None) -> Optional[os.stat_result]:
@@ -88,11 +88,11 @@ def _facts(path: str, place: Optional[OpenDirectory] = None) -> Optional[os.stat
         return None
 
 
-def _need_own(found: os.stat_result, directory: os.stat_result, why: str, *, everywhere: bool = False) -> None:
+def _need_own(status: os.stat_result, directory: os.stat_result, why: str, *, everywhere: bool = False) -> None:
     """Raise `PermissionError` for what another user put into a *directory* where everybody may write, or *everywhere*.
 
     The owner of the directory may put anything there.
     """
-    is_shared = directory.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL and found.st_uid != directory.st_uid
-    if found.st_uid != system.effective_user() and (everywhere or is_shared):
+    is_shared = directory.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL and status.st_uid != directory.st_uid
+    if status.st_uid != system.effective_user() and (everywhere or is_shared):
         raise PermissionError(errno.EACCES, why)

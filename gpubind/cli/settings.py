@@ -80,22 +80,24 @@ def _files() -> list[str]:
     return [f"{directory}/config.toml" for directory in directories if directory]
 
 
-def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
-    """Return the ignored findings by code and subject, each with the reason: those configured, then *given*.
+def ignored_findings(values: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
+    """Return the ignored findings by code and subject, each with the reason: those configured, then *values*.
 
-    *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes
+    *values* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes
     without subjects may be separated by commas.
     """
     from gpubind.rules.table import code_and_subject
 
     configured: dict[str, str] = read_settings().get("ignore", {})
     path = file_of("ignore") if configured else ""
-    found = {code_and_subject(named, f"`ignore` in {path}"): reason or path for named, reason in configured.items()}
-    for text in given:
-        for word in _words(text):
-            named, reason = _named_and_reason(word)
-            found[code_and_subject(named)] = reason or "--ignore"
-    return found
+    ignored = {
+        code_and_subject(selector, f"`ignore` in {path}"): reason or path for selector, reason in configured.items()
+    }
+    for text in values:
+        for item in _words(text):
+            selector, reason = _named_and_reason(item)
+            ignored[code_and_subject(selector)] = reason or "--ignore"
+    return ignored
 
 
 def site_severities() -> Severities:
@@ -114,7 +116,7 @@ def site_severities() -> Severities:
     for code, severity in configured.items():
         if severity not in SEVERITIES:
             raise _malformed(path, f"`severity.{code}` is `{severity}`", one_of(SEVERITIES, severity))
-    return {code_and_subject(code, f"`severity` in {path}"): (given, path) for code, given in configured.items()}
+    return {code_and_subject(code, f"`severity` in {path}"): (level, path) for code, level in configured.items()}
 
 
 def site_check() -> CheckRequest:
@@ -143,24 +145,24 @@ def _words(text: str) -> list[str]:
     """Split *text* at the commas between findings. A comma in a subject or a reason is not followed by a code."""
     from gpubind.rules.table import CODES
 
-    words: list[str] = []
+    items: list[str] = []
     for part in text.split(","):
-        if words and {*":="} & {*words[-1]} and re.split("[:=]", part)[0] not in CODES:
-            words[-1] += f",{part}"
+        if items and {*":="} & {*items[-1]} and re.split("[:=]", part)[0] not in CODES:
+            items[-1] += f",{part}"
         else:
-            words.append(part)
-    return words
+            items.append(part)
+    return items
 
 
 _CDI_DEVICE = r"[a-z0-9-]+:[\w.-]+\.[\w-]+/[\w.-]+=[^=]*"
 """A code whose subject is a CDI device, which has a `=` in its name: `cdi-conflict:nvidia.com/gpu=0`."""
 
 
-def _named_and_reason(word: str) -> tuple[str, str]:
-    """Return CODE[:SUBJECT] and the reason of *word*; the reason is empty if it has none."""
-    device = re.match(_CDI_DEVICE, word)
-    end = device.end() if device else len(word.partition("=")[0])
-    return word[:end], word[end + 1 :]
+def _named_and_reason(item: str) -> tuple[str, str]:
+    """Return CODE[:SUBJECT] and the reason of *item*; the reason is empty if it has none."""
+    device = re.match(_CDI_DEVICE, item)
+    end = device.end() if device else len(item.partition("=")[0])
+    return item[:end], item[end + 1 :]
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -28,9 +28,9 @@ def start_request(
 ) -> StartRequest:
     """Return the request that the options ask for. Errors: `UsageError` (code `host-to-start`) for a recorded host."""
     if options.host is not None and not dry_run:
-        what, hint = "--host names a record: nothing can be started there", "add --dry-run, or leave --host out"
-        raise UsageError("host-to-start", what, hint=hint)
-    report_memo(wanted=verbose > 1)
+        message, hint = "--host names a record: nothing can be started there", "add --dry-run, or leave --host out"
+        raise UsageError("host-to-start", message, hint=hint)
+    report_memo(is_requested=verbose > 1)
     return StartRequest(
         open_host=partial(open_host_of, options),
         query=query_of(options),

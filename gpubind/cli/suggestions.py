@@ -22,77 +22,77 @@ _NAMED = {"check": ("--image", "--program"), "plan": ("--image",), "record": ("-
 _VENDOR_FLAGS = {name: f"--{row.option}" for vendor, row in VENDOR_ROWS.items() for name in (vendor, row.option)}
 
 
-def suggestion(words: Sequence[str]) -> str:
-    """Return `did you mean ...? ` with the command line that *words* probably mean; empty if none is known."""
-    line = tuple(words)
+def suggestion(args: Sequence[str]) -> str:
+    """Return `did you mean ...? ` with the command line that *args* probably mean; empty if none is known."""
+    line = tuple(args)
     for step in (_a_command_first, _options_by_our_names, _words_by_name, _runtime_options_apart):
         line = step(line)
-    return "" if line == tuple(words) else f"did you mean `{shlex.join(('gpubind', *line))}`? "
+    return "" if line == tuple(args) else f"did you mean `{shlex.join(('gpubind', *line))}`? "
 
 
-def _a_command_first(words: Words) -> Words:
+def _a_command_first(args: Words) -> Words:
     """Put the command before the options, or add the one that takes such words."""
     from gpubind.runtimes.cmdline.programs import PROGRAMS
 
-    first = words[0]
+    first = args[0]
     if first in ("-v", "version"):
         return ("--version",)
     if os.path.basename(first) in PROGRAMS:
-        return ("wrap", "--", *words)
+        return ("wrap", "--", *args)
     for name in MODULES:
-        options, rest = _options(name, words) if name in words else ((), ())
-        if rest[:1] == (name,):
-            return (name, *options, *rest[1:])
-    options, rest = _options("exec", words)
-    if rest[:1] and (options or rest[0].endswith(".sif") or system.exists(rest[0])):
-        return ("run" if len(rest) == 1 else "exec", *options, *rest)
-    return ("plan", *options) if options and not rest else words
+        options, remaining = _options(name, args) if name in args else ((), ())
+        if remaining[:1] == (name,):
+            return (name, *options, *remaining[1:])
+    options, remaining = _options("exec", args)
+    if remaining[:1] and (options or remaining[0].endswith(".sif") or system.exists(remaining[0])):
+        return ("run" if len(remaining) == 1 else "exec", *options, *remaining)
+    return ("plan", *options) if options and not remaining else args
 
 
-def _options_by_our_names(words: Words) -> Words:
+def _options_by_our_names(args: Words) -> Words:
     """Spell options of other programs as gpubind does: only where the line is for no other program."""
-    if words[0] in STARTS or words[0] not in MODULES:
-        return words
-    known = _spellings(words[0])
-    ours = {name: own for name, own in _OTHER_NAMES.items() if own in known}
-    return tuple("=".join((ours.get(name, name), *value)) for name, *value in (word.split("=", 1) for word in words))
+    if args[0] in STARTS or args[0] not in MODULES:
+        return args
+    spellings = _spellings(args[0])
+    renames = {name: option for name, option in _OTHER_NAMES.items() if option in spellings}
+    return tuple("=".join((renames.get(name, name), *value)) for name, *value in (arg.split("=", 1) for arg in args))
 
 
-def _words_by_name(words: Words) -> Words:
-    """Put the option before each word that *words* give without one: `check IMAGE` is `check --image IMAGE`."""
-    command, options, others = words[0], words[:0], words[1:]
-    named: list[str] = []
-    if command not in _NAMED or _spellings(command).get(words[-1]):
-        return words
+def _words_by_name(args: Words) -> Words:
+    """Put the option before each word that *args* give without one: `check IMAGE` is `check --image IMAGE`."""
+    command, options, others = args[0], args[:0], args[1:]
+    operands: list[str] = []
+    if command not in _NAMED or _spellings(command).get(args[-1]):
+        return args
     if command == "plan" and others and others[-1] in _VENDOR_FLAGS:
         return (command, *others[:-1], _VENDOR_FLAGS[others[-1]])
     while others:
-        found, others = _options(command, others)
-        options += found
+        more_options, others = _options(command, others)
+        options += more_options
         if others[:1] and others[0].startswith("-") and others[0] != "--":
-            if len(named) > 1:
+            if len(operands) > 1:
                 break  # it is the program's
-            return words  # the next word may be its value
-        named, others = [*named, *(word for word in others[:1] if word != "--")], others[1:]
-    free = [name for name in _NAMED[command] if name not in {word.partition("=")[0] for word in options}]
-    if command == "check" and "--image" in options and any(word.endswith(".sif") for word in named):
-        free = ["--image"] * len(named)  # an image is not a program of another
-    return (command, *options, *(word for pair in zip(free, named) for word in pair)) if named else words
+            return args  # the next word may be its value
+        operands, others = [*operands, *(arg for arg in others[:1] if arg != "--")], others[1:]
+    free = [name for name in _NAMED[command] if name not in {arg.partition("=")[0] for arg in options}]
+    if command == "check" and "--image" in options and any(arg.endswith(".sif") for arg in operands):
+        free = ["--image"] * len(operands)  # an image is not a program of another
+    return (command, *options, *(arg for pair in zip(free, operands) for arg in pair)) if operands else args
 
 
-def _runtime_options_apart(words: Words) -> Words:
+def _runtime_options_apart(args: Words) -> Words:
     """Put the runtime's own options of a start after `--`, right before IMAGE.
 
     `-e A=b IMAGE` is docker's: to Apptainer, `-e` is a switch, and `A=b` would be the image.
     """
     from gpubind.runtimes import RUNTIMES
 
-    if words[0] not in STARTS:
-        return words
-    ours, _ = _options(words[0], words[1:])
-    named = [value for name, value in zip(ours, ours[1:]) if name == "--backend" and value in RUNTIMES]
-    readings = [line for runtime in (named or RUNTIMES) for line in _apart(runtime, words)]
-    return min(readings, key=lambda line: "=" in line.image, default=_Apart(words, "")).words
+    if args[0] not in STARTS:
+        return args
+    ours, _ = _options(args[0], args[1:])
+    backends = [value for name, value in zip(ours, ours[1:]) if name == "--backend" and value in RUNTIMES]
+    readings = [line for runtime in (backends or RUNTIMES) for line in _apart(runtime, args)]
+    return min(readings, key=lambda line: "=" in line.image, default=_Apart(args, "")).words
 
 
 class _Apart(NamedTuple):
@@ -102,41 +102,41 @@ class _Apart(NamedTuple):
     image: str
 
 
-def _apart(runtime: str, words: Words) -> Iterator[_Apart]:
-    """Yield *words* with the options of *runtime* apart from gpubind's; nothing if one of them is unknown."""
+def _apart(runtime: str, args: Words) -> Iterator[_Apart]:
+    """Yield *args* with the options of *runtime* apart from gpubind's; nothing if one of them is unknown."""
     ours: Words = ()
-    theirs: Words = ()
-    left = words[1:]
-    while left and left[0].startswith("-") and left[0] != "--":
-        options, rest = _options(words[0], left)
-        taken = 0 if options else _length(runtime, words[0], left)
-        if not options and not taken:
+    runtime_options: Words = ()
+    remaining = args[1:]
+    while remaining and remaining[0].startswith("-") and remaining[0] != "--":
+        options, tail = _options(args[0], remaining)
+        count = 0 if options else _length(runtime, args[0], remaining)
+        if not options and not count:
             return
-        ours, theirs, left = (*ours, *options), (*theirs, *left[:taken]), rest[taken:]
-    left = left[1:] if left[:1] == ("--",) else left
-    if theirs and left:
-        yield _Apart((words[0], *ours, "--", *theirs, *left), left[0])
+        ours, runtime_options, remaining = (*ours, *options), (*runtime_options, *remaining[:count]), tail[count:]
+    remaining = remaining[1:] if remaining[:1] == ("--",) else remaining
+    if runtime_options and remaining:
+        yield _Apart((args[0], *ours, "--", *runtime_options, *remaining), remaining[0])
 
 
-def _length(runtime: str, action: str, words: Words) -> int:
-    """Return how many of *words* the option of *runtime* has with which they begin; 0 if it is none."""
+def _length(runtime: str, action: str, args: Words) -> int:
+    """Return how many of *args* the option of *runtime* has with which they begin; 0 if it is none."""
     from gpubind.launch.wrap.command import own_options
 
-    for taken in range(1, min(3, len(words)) + 1):
+    for count in range(1, min(3, len(args)) + 1):
         with suppress(UsageError):
-            options, _ = own_options(runtime, action, (*words[:taken], "IMAGE"))
-            if len(options) == taken:
-                return taken
+            options, _ = own_options(runtime, action, (*args[:count], "IMAGE"))
+            if len(options) == count:
+                return count
     return 0
 
 
-def _options(command: str, words: Words) -> tuple[Words, Words]:
-    """Return the options of *command* with which *words* begin, and the rest."""
-    known = _spellings(command)
+def _options(command: str, args: Words) -> tuple[Words, Words]:
+    """Return the options of *command* with which *args* begin, and the rest."""
+    spellings = _spellings(command)
     at = 0
-    while at < len(words) and words[at].partition("=")[0] in known:
-        at += 1 if "=" in words[at] or not known[words[at]] else 2
-    return words[:at], words[at:]
+    while at < len(args) and args[at].partition("=")[0] in spellings:
+        at += 1 if "=" in args[at] or not spellings[args[at]] else 2
+    return args[:at], args[at:]
 
 
 def _spellings(command: str) -> dict[str, bool]:

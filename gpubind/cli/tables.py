@@ -55,13 +55,13 @@ def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour
 
 
 @contextmanager
-def counter(what: str, total: int) -> Iterator[Callable[[], None]]:
+def counter(label: str, total: int) -> Iterator[Callable[[], None]]:
     """Show on standard error how many of *total* things are done, as long as the context is."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(label, total=total)
         yield lambda: progress.advance(task)
 
 
@@ -83,20 +83,20 @@ def _widths(table: Table, width: int) -> Optional[list[int]]:
     Return None if the words have no room. rich could share out the room, but may go below the least width of a column.
     """
     indent = _indent(table)
-    whole, least = [], []
+    full, least = [], []
     for at, column in enumerate(table.columns):
         cells = [column.title, *(row[at] for row in table.rows if not isinstance(row, RowHeading))]
         more = indent if at == 0 else 0
-        whole.append(more + max(map(cell_len, cells)))
+        full.append(more + max(map(cell_len, cells)))
         words = cells if column.align_right else [word for cell in cells for word in cell.split()]
         least.append(more + max(map(cell_len, words)))
     spare = width - sum(least) - _GAP * (len(least) - 1)
     if spare < 0:
         return None
-    for at in sorted(range(len(least)), key=lambda at: whole[at] - least[at]):
-        given = min(whole[at] - least[at], spare)
-        least[at] += given
-        spare -= given
+    for at in sorted(range(len(least)), key=lambda at: full[at] - least[at]):
+        extra = min(full[at] - least[at], spare)
+        least[at] += extra
+        spare -= extra
     return least
 
 

@@ -28,8 +28,8 @@ def cdi_table(listing: CdiListing) -> Table:
     for device in listing.devices:
         file = files[device.path]
         place = file.path if device.line is None else f"{file.path}:{device.line}"
-        known = (file.format or UNKNOWN, file.version or UNKNOWN)
-        rows[file.path].append((device.name, place, *known, _state(device, file.gone)))
+        version_cells = (file.format or UNKNOWN, file.version or UNKNOWN)
+        rows[file.path].append((device.name, place, *version_cells, _state(device, file.gone)))
     return make_table(_COLUMNS, [row for path in rows for row in rows[path]])
 
 
@@ -40,8 +40,8 @@ def _state(device: ListedCdiDevice, common: tuple[str, ...]) -> str:
     count = len(common) + len(device.gone)
     if not count:
         return device.state
-    named = f"{(*common[:1], *device.gone)[0]} does" if count == 1 else f"{count} paths do"
-    return f"{device.state}: {named} not exist"
+    subject = f"{(*common[:1], *device.gone)[0]} does" if count == 1 else f"{count} paths do"
+    return f"{device.state}: {subject} not exist"
 
 
 def stale_lines(listing: CdiListing) -> str:

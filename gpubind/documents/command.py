@@ -13,11 +13,11 @@ SCHEMA = "gpubind.command/1"
 
 def render_command_json(command: Command, environ: Mapping[str, str]) -> str:
     """Return the document: the environment of *command* as its difference to *environ*, the caller's."""
-    own = command.environ
+    variables = command.environ
     members = {
         "argv": command.argv,
-        "set": {name: own[name] for name in sorted(own) if environ.get(name) != own[name]},
-        "unset": sorted(name for name in environ if name not in own),
+        "set": {name: variables[name] for name in sorted(variables) if environ.get(name) != variables[name]},
+        "unset": sorted(name for name in environ if name not in variables),
         "file": command.file,
         "changed": command.changed,
         "findings": [finding.to_dict() for finding in command.findings],

@@ -69,33 +69,33 @@ def render_text(answer: Answer, width: int, *, verbose: bool = False) -> str:
         return "\n".join(_messages_text(answer, width))
     if answer.explanation is not None:
         return _folded(render_explanation(answer.explanation), width)
-    what = "every code of a finding or an error" if answer.asked is None else "findings that mention it"
-    head = f"{what}; `gpubind explain CODE` has more:\n"
+    subject = "every code of a finding or an error" if answer.asked is None else "findings that mention it"
+    head = f"{subject}; `gpubind explain CODE` has more:\n"
     return head + _codes_text(answer.codes)
 
 
 def _log_text(answer: Answer, width: int) -> str:
     """Return what a log says: the first cause in full, then a line for each of the other messages."""
     first, *others = answer.messages
-    known = first.message
-    text = _wrapped(_FIRST[known.rank].format(line=first.line), width) + "\n" + _head(first, width)
-    text += markdown_to_text(f"\n{known.means}\n\n{known.do}\n", width)
-    if known.codes:
-        text += _wrapped(f"findings about it: {', '.join(known.codes)}", width)
-    rest: list[str] = []
-    for rank in dict.fromkeys(one.message.rank for one in others):
-        rest += [
+    message = first.message
+    text = _wrapped(_FIRST[message.rank].format(line=first.line), width) + "\n" + _head(first, width)
+    text += markdown_to_text(f"\n{message.means}\n\n{message.do}\n", width)
+    if message.codes:
+        text += _wrapped(f"findings about it: {', '.join(message.codes)}", width)
+    other_lines: list[str] = []
+    for rank in dict.fromkeys(match.message.rank for match in others):
+        other_lines += [
             _BESIDE[rank],
-            *(_cut(f"  line {one.line}: {heading(one)}", width) for one in others if one.message.rank == rank),
+            *(_cut(f"  line {match.line}: {heading(match)}", width) for match in others if match.message.rank == rank),
         ]
-    left = max(_LINES - len(text.splitlines()) - 1, 0)
-    if len(rest) > left:
-        shown = max(left - 1, 0)
-        rest = [
-            *rest[:shown],
+    room = max(_LINES - len(text.splitlines()) - 1, 0)
+    if len(other_lines) > room:
+        shown = max(room - 1, 0)
+        other_lines = [
+            *other_lines[:shown],
             _cut(f"{len(others)} other known messages are in it; `gpubind explain -v` has them all", width),
         ]
-    return text + ("\n" if rest else "") + "".join(f"{line}\n" for line in rest)
+    return text + ("\n" if other_lines else "") + "".join(f"{line}\n" for line in other_lines)
 
 
 def _cut(line: str, width: int) -> str:
@@ -103,31 +103,31 @@ def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
-def _head(found: FoundMessage, width: int) -> str:
+def _head(match: FoundMessage, width: int) -> str:
     """Return the line that was seen, and the message in full where that line is only a part of it."""
-    whole = example(found)
-    return _wrapped(heading(found), width) + (
-        "" if whole is None else _wrapped(f"in full, for example: {whole}", width)
+    full_message = example(match)
+    return _wrapped(heading(match), width) + (
+        "" if full_message is None else _wrapped(f"in full, for example: {full_message}", width)
     )
 
 
 def _messages_text(answer: Answer, width: int) -> Iterator[str]:
     """Yield each message in full, with its findings and what is so on this host."""
     is_log = len(answer.messages) > 1 or answer.asked is None
-    for found in answer.messages:
-        known = found.message
-        text = (f"line {found.line}: " if is_log else "") + _head(found, width)
-        text += markdown_to_text(f"\n{_ALONE[known.rank]}{known.means}\n\n{known.do}\n", width)
-        if known.codes:
-            text += "\nfindings about it; `gpubind explain CODE` has more:\n" + _codes_text(known.codes)
+    for match in answer.messages:
+        message = match.message
+        text = (f"line {match.line}: " if is_log else "") + _head(match, width)
+        text += markdown_to_text(f"\n{_ALONE[message.rank]}{message.means}\n\n{message.do}\n", width)
+        if message.codes:
+            text += "\nfindings about it; `gpubind explain CODE` has more:\n" + _codes_text(message.codes)
         yield text
-        if found is answer.messages[0] and answer.explanation is not None:
+        if match is answer.messages[0] and answer.explanation is not None:
             yield "on this host:\n" + _folded(render_explanation(answer.explanation), width)
 
 
 def _wrapped(line: str, width: int) -> str:
     lines = TextWrapper(width, break_long_words=False, break_on_hyphens=False).wrap(line)
-    return "".join(f"{printable(one)}\n" for one in lines)
+    return "".join(f"{printable(part)}\n" for part in lines)
 
 
 def _codes_text(some: Iterable[str]) -> str:
@@ -142,12 +142,12 @@ def render_json(answer: Answer) -> str:
     explained = answer.explanation
     messages = [
         {
-            **{name: getattr(found.message, name) for name in ("name", "message", "means", "do", "rank")},
-            "line": found.line,
-            "library": found.library,
-            "codes": found.message.codes,
+            **{name: getattr(match.message, name) for name in ("name", "message", "means", "do", "rank")},
+            "line": match.line,
+            "library": match.library,
+            "codes": match.message.codes,
         }
-        for found in answer.messages
+        for match in answer.messages
     ]
     about = answer.messages[0].message.codes if answer.messages else answer.codes
     first = {name: messages[0][name] for name in ("message", "means", "do")} if messages else None

@@ -189,11 +189,11 @@ class AnswerGroups:
 
     def groups(self) -> list[NodeGroup]:
         """Return the groups, the largest first; those that did not answer are the last."""
-        found = [
+        groups = [
             NodeGroup(tuple(sorted(nodes, key=natural_sort_key)), answer) for nodes, answer in self._groups.values()
         ]
         return sorted(
-            found, key=lambda group: (group.answer.result is None, -len(group.nodes), natural_sort_key(group.nodes[0]))
+            groups, key=lambda group: (group.answer.result is None, -len(group.nodes), natural_sort_key(group.nodes[0]))
         )
 
 
@@ -222,12 +222,16 @@ def answers_table(groups: Iterable[NodeGroup], fold: Fold) -> Table:
     listed = [(group, _cells(group)) for group in groups]
     common: dict[Row, frozenset[_Found]] = {}
     for group, cells in listed:
-        found = _found(group.answer)
-        common[cells] = common.get(cells, found) & found
+        findings = _found(group.answer)
+        common[cells] = common.get(cells, findings) & findings
     rows = []
     for group, cells in listed:
-        own = sorted(_found(group.answer) - common[cells])
-        more = "; " + shorten_list([f"{severity} {code} ({subject})" for severity, code, subject in own]) if own else ""
+        distinct = sorted(_found(group.answer) - common[cells])
+        more = (
+            "; " + shorten_list([f"{severity} {code} ({subject})" for severity, code, subject in distinct])
+            if distinct
+            else ""
+        )
         rows.append((fold(group.nodes), str(len(group.nodes)), cells[0] + more, *cells[1:]))
     return make_table((*columns, Column("driver"), Column("digest"), Column("gpubind")), rows)
 
@@ -260,17 +264,19 @@ def answer_line(answer: NodeAnswer) -> str:
     if result is None or isinstance(result, Snapshot):
         return answer.status.replace("-", " ") + (f": {answer.why}" if answer.why else "")
     worst = result.worst
-    found = list(dict.fromkeys(f"{one.code} ({one.subject})" for one in result.findings if one.severity == worst))
-    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
-    if not found and worst != "ok":
+    texts = list(
+        dict.fromkeys(f"{finding.code} ({finding.subject})" for finding in result.findings if finding.severity == worst)
+    )
+    more = [f"{len(texts) - _NAMED} more"] if len(texts) > _NAMED else []
+    if not texts and worst != "ok":
         return f"{worst}, by its verdict: no finding says so"
-    return " ".join(filter(None, (worst, ", ".join([*found[:_NAMED], *more]))))
+    return " ".join(filter(None, (worst, ", ".join([*texts[:_NAMED], *more]))))
 
 
 def comparison_of(groups: Iterable[NodeGroup]) -> Optional[Comparison]:
     """Return in what the nodes differ that have sent a snapshot; None if none has."""
-    found = [(group.answer.result, group.nodes) for group in groups if isinstance(group.answer.result, Snapshot)]
-    return compare_hosts(found) if found else None
+    snapshots = [(group.answer.result, group.nodes) for group in groups if isinstance(group.answer.result, Snapshot)]
+    return compare_hosts(snapshots) if snapshots else None
 
 
 def render_findings_of(groups: Iterable[NodeGroup], fold: Fold, *, verbose: bool = False) -> str:

@@ -56,9 +56,9 @@ class ListedGpu(NamedTuple):
 def list_gpus(inventories: Sequence[Inventory], selections: Sequence[SelectedInventory]) -> tuple[ListedGpu, ...]:
     """Return every GPU of *inventories*, marked as chosen or not by the *selections* made of them."""
     return tuple(
-        ListedGpu(gpu._replace(mig=whole.mig), gpu.mig if gpu.chosen else (), _nodes(inventory, gpu))
+        ListedGpu(gpu._replace(mig=full_gpu.mig), gpu.mig if gpu.chosen else (), _nodes(inventory, gpu))
         for inventory, selection in zip(inventories, selections)
-        for whole, gpu in zip(inventory.gpus, selection.inventory.gpus)
+        for full_gpu, gpu in zip(inventory.gpus, selection.inventory.gpus)
     )
 
 
@@ -84,8 +84,8 @@ def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
     for listed in gpus:
         gpu = listed.gpu
         name = UNKNOWN if gpu.index is None else str(gpu.index)
-        known = (gpu.model, gpu.uuid, gpu.pci, gpu.render, listed.access)
-        cells = (value or UNKNOWN for value in known)
+        fields = (gpu.model, gpu.uuid, gpu.pci, gpu.render, listed.access)
+        cells = (value or UNKNOWN for value in fields)
         row(name, gpu, *cells, _YES_NO[gpu.chosen], mode=gpu.partition or UNKNOWN)
         for part in gpu.mig:
             about = ("MIG device", part.uuid or UNKNOWN, "", "", "")

@@ -23,12 +23,12 @@ _MANIFESTS = {
 
 def links_of(plan: Plan) -> dict[str, HostPath]:
     """Return the links for *plan*: the host's file for each name of a library."""
-    found: dict[str, HostPath] = {}
+    links: dict[str, HostPath] = {}
     for mount in plan.mounts:
         if mount.kind == "library" and mount.source is not None and mount.rule != "closure":
             name = mount.target.rpartition("/")[2]
-            found[f"{_LIBRARIES_32}/{name}" if mount.capability == "compat32" else name] = mount.source
-    return dict(sorted(found.items()))
+            links[f"{_LIBRARIES_32}/{name}" if mount.capability == "compat32" else name] = mount.source
+    return dict(sorted(links.items()))
 
 
 def render_links(plan: Plan, *, verbose: bool = False) -> str:
@@ -55,7 +55,7 @@ def usage_text(plan: Plan, directory: str) -> str:
     for variable in plan.env:
         elements = (variable.value or "").split(":")
         if elements[0] == plan.libdir and variable.name != "LD_LIBRARY_PATH":
-            value = ":".join(quote(directories.get(one, one)) for one in elements)  # type: ignore[call-overload]
+            value = ":".join(quote(directories.get(element, element)) for element in elements)  # type: ignore[call-overload]
             lines.append(f"  export {variable.name}={value}")
     manifests = list(_manifests(plan))
     if manifests:

@@ -36,11 +36,11 @@ def render_lmod(prepared: PreparedStart, environ: Mapping[str, str]) -> str:
     """
     lines = [f"whatis({_lua(_title(prepared))})"]
     for change in _module_changes(prepared):
-        words = [change.name, change.value]
+        args = [change.name, change.value]
         if change.op == "append":
-            words.append(change.separator)
+            args.append(change.separator)
         function = "setenv" if change.op == "set" else "append_path"
-        lines.append(f"{function}({', '.join(map(_lua, words))})")
+        lines.append(f"{function}({', '.join(map(_lua, args))})")
     return heading(prepared.plan, "--") + _text(lines)
 
 

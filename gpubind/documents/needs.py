@@ -44,8 +44,8 @@ def render_needs_tsv(needs: ImageNeeds, reference: str) -> str:
 def render_needs_markdown(needs: ImageNeeds, reference: str) -> str:
     """Return a table for a README or a model card."""
     lines = ["| need | what | from |", "| --- | --- | --- |"]
-    for need, what, of in _rows(needs):
-        lines.append(f"| {as_text(need)} | {as_text(what)} | {as_code(of, in_table=True) if of else ''} |")
+    for need, value, of in _rows(needs):
+        lines.append(f"| {as_text(need)} | {as_text(value)} | {as_code(of, in_table=True) if of else ''} |")
     return "\n".join(lines) + "\n"
 
 
@@ -67,19 +67,19 @@ def _rows(needs: ImageNeeds) -> Iterator[Row]:
     if needs.rocm is not None:
         release, soname, by = needs.rocm
         yield "linked with ROCm", f"{release}: {soname}", by
-    for one in needs.intel:
-        yield one.name, _intel(one), one.by
+    for runtime in needs.intel:
+        yield runtime.name, _intel(runtime), runtime.by
     for name, mains in main_files_by_owner(needs.gpu_code, "the program").items():
         for files in _by_vendor(mains):
             yield f"GPU code: {name}", _code(files), _paths([file.path for file in files])
         yield from _of_parts(needs, name, mains)
     if needs.capabilities:
-        named = (name if is_sure else f"{name} if it is opened" for name, is_sure, _ in needs.capabilities)
-        yield "capabilities", ", ".join(named), ", ".join(dict.fromkeys(by for _, _, by in needs.capabilities))
+        capabilities = (name if is_sure else f"{name} if it is opened" for name, is_sure, _ in needs.capabilities)
+        yield "capabilities", ", ".join(capabilities), ", ".join(dict.fromkeys(by for _, _, by in needs.capabilities))
     for library in needs.libraries:
         yield from _library(library)
-    for own in facts.driver:
-        yield "brings a driver", f"{own.soname}: it fits one version of the kernel module only", own.path
+    for driver in facts.driver:
+        yield "brings a driver", f"{driver.soname}: it fits one version of the kernel module only", driver.path
     for name in needs.missing:
         yield "missing", name, needs.program or ""
     lacking: dict[str, list[str]] = {}
@@ -127,13 +127,13 @@ def _driver(needs: ImageNeeds) -> Iterator[Row]:
     if needs.ptx is not None and version_key(needs.ptx) > version_key(needs.driver or "0"):
         isas = (isa for file in needs.gpu_code for isa in file.gpu_code.isas)
         yield "... for PTX", f"{needs.ptx} or later", f"PTX {max(isas, key=version_key)}"
-    for one in needs.requires:
-        text = one.text[:_SHOWN]
-        if one.fault is not None:
-            yield one.name, f"malformed: {one.fault}", text
+    for requirement in needs.requires:
+        text = requirement.text[:_SHOWN]
+        if requirement.fault is not None:
+            yield requirement.name, f"malformed: {requirement.fault}", text
         else:
-            driver = f"driver {one.driver} or later" if one.driver else "depends on the GPU"
-            yield one.name, driver, text
+            driver = f"driver {requirement.driver} or later" if requirement.driver else "depends on the GPU"
+            yield requirement.name, driver, text
     for compat in facts.compat:
         serves = f"CUDA {compat.note.cuda}" if compat.note else "its CUDA"
         branches = f" with drivers {', '.join(map(str, compat.note.drivers))}" if compat.note else ""
@@ -142,15 +142,15 @@ def _driver(needs: ImageNeeds) -> Iterator[Row]:
 
 def _code(files: Sequence[CodeFile]) -> str:
     """Return the architectures of *files*; those of a few modules are by themselves, with the number of these."""
-    whole = merge_gpu_code(files)
-    shares = {arch: best_share(files, arch) for arch in whole.code}
+    merged = merge_gpu_code(files)
+    shares = {arch: best_share(files, arch) for arch in merged.code}
     enough = [arch for arch, share in shares.items() if share.is_enough or arch[-1] in "af"]
     few: dict[Share, list[str]] = {}
     for arch, share in shares.items():
         if arch not in enough:
             few.setdefault(share, []).append(arch)
     parts = [f"only {share.runs} of {share.modules} modules: {' '.join(archs)}" for share, archs in few.items()]
-    ptx = f"PTX {' '.join(whole.ptx)}" if whole.ptx else ""
+    ptx = f"PTX {' '.join(merged.ptx)}" if merged.ptx else ""
     return "; ".join(filter(None, (" ".join(enough), ptx, *parts))) or "not known"
 
 
@@ -165,9 +165,9 @@ def _by_vendor(files: Iterable[CodeFile]) -> Iterator[list[CodeFile]]:
 def _of_parts(needs: ImageNeeds, name: str, mains: Sequence[CodeFile]) -> Iterator[Row]:
     """Yield AMD's architectures of each file of framework *name* that differ from those of all *mains*."""
     of_amd = [file for file in needs.gpu_code if "amd" in file.gpu_code.vendors]
-    whole = {code for file in of_amd if file in mains for code in file.gpu_code.code}
+    main_archs = {code for file in of_amd if file in mains for code in file.gpu_code.code}
     for file in of_amd:
-        if file.framework == name and {*file.gpu_code.code} != whole:
+        if file.framework == name and {*file.gpu_code.code} != main_archs:
             yield f"... in {basename(file.path)}", _code([file]), file.path
 
 

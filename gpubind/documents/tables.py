@@ -98,7 +98,9 @@ def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
         make_table(_BINDS, _binds(bundled)),
         make_table(_BINDS, _binds(others)),
         make_table(_NODES, _nodes(plan)),
-        make_table(_VARIABLES, [(one.name, one.op, one.value or "", one.rule) for one in plan.env]),
+        make_table(
+            _VARIABLES, [(variable.name, variable.op, variable.value or "", variable.rule) for variable in plan.env]
+        ),
     ]
     return [*tables, make_table(_LEFT_OUT, _left_out(plan))] if verbose else tables
 
@@ -122,13 +124,13 @@ def bind_groups(mounts: Iterable[Mount]) -> list[BindGroup]:
         directory = place.rpartition("/")[0] + "/" if mount.kind in _GROUPED_KINDS else ""
         group = groups.setdefault((KINDS.index(mount.kind), capability, directory), {})
         group.setdefault(place[len(directory) :], []).append(mount)
-    found = []
+    sorted_groups = []
     for (kind, capability, directory), files in sorted(groups.items()):
         for_what = f" for {CAPABILITIES[capability]}" if capability >= 0 else ""
         ordered = sorted(files.items(), key=lambda item: item[1][0].target)
         title = f"{_PLURALS[KINDS[kind]]}{for_what}"
-        found.append(BindGroup(title, directory, tuple((place, tuple(same)) for place, same in ordered)))
-    return found
+        sorted_groups.append(BindGroup(title, directory, tuple((place, tuple(same)) for place, same in ordered)))
+    return sorted_groups
 
 
 def _binds(mounts: list[Mount]) -> list[Union[Row, RowHeading]]:

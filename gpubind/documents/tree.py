@@ -62,17 +62,17 @@ def render_tree_text(tree: LinkageTree) -> str:
     lines = [" -> ".join((*tree.names[:-1], f"{first.path} ({first.origin}){_more(first)}"))]
     stack: list[tuple[str, Iterator[_TreeLine], int]] = [("", iter(branches[first.path]), len(branches[first.path]))]
     while stack:  # a crafted chain is deeper than Python recurses
-        indent, rest, left = stack.pop()
-        branch = next(rest, None)
+        indent, siblings, remaining = stack.pop()
+        branch = next(siblings, None)
         if branch is None:
             continue
-        stack.append((indent, rest, left - 1))
+        stack.append((indent, siblings, remaining - 1))
         text, below = branch.text, branches.get(branch.below or "", [])
         if below and len(stack) > DEPTH_LIMIT:
             text += f" (deeper than {DEPTH_LIMIT} levels: see --format json)"
         elif below:
-            stack.append((f"{indent}{'|   ' if left > 1 else '    '}", iter(below), len(below)))
-        lines.append(f"{indent}{'|-- ' if left > 1 else '`-- '}{text}")
+            stack.append((f"{indent}{'|   ' if remaining > 1 else '    '}", iter(below), len(below)))
+        lines.append(f"{indent}{'|-- ' if remaining > 1 else '`-- '}{text}")
     return "".join(printable(line) + "\n" for line in (*lines, *_summary(tree)))
 
 
@@ -80,20 +80,20 @@ def _branches(tree: LinkageTree) -> dict[str, list[_TreeLine]]:
     """Return the lines below each file; each file is expanded below the first that needs it."""
     files = {file.path: file for file in tree.files}
     seen = {tree.files[0].path}
-    found: dict[str, list[_TreeLine]] = {}
+    branches: dict[str, list[_TreeLine]] = {}
     for file in tree.files:
-        here = found.setdefault(file.path, [])
+        lines = branches.setdefault(file.path, [])
         for use in file.uses:
             if use.path is None or use.path in seen:
-                here.append(_TreeLine(_repeated(use)))
+                lines.append(_TreeLine(_repeated(use)))
             else:
                 seen.add(use.path)
-                here.append(_TreeLine(_expanded(use.name, use, files.get(use.path)), use.path))
-    first = found[tree.files[0].path]
+                lines.append(_TreeLine(_expanded(use.name, use, files.get(use.path)), use.path))
+    first = branches[tree.files[0].path]
     for path, file in files.items():
         if path not in seen:
             first.append(_TreeLine(_expanded(path.rpartition("/")[2], None, file), path))
-    return found
+    return branches
 
 
 def _expanded(name: str, use: Optional[LinkUse], file: Optional[LinkedFile]) -> str:
@@ -147,11 +147,11 @@ def render_tree_dot(tree: LinkageTree) -> str:
         lines.append(f"  {_quoted(name)} [label={_quoted(name, _STATES[state])}, color=red, style=dashed];")
     for file in tree.files:
         for use in file.uses:
-            words = [_RULES[use.found_by]] if use.found_by is not None else []
-            words += [f"lacks {version}" for version in use.lacking]
+            labels = [_RULES[use.found_by]] if use.found_by is not None else []
+            labels += [f"lacks {version}" for version in use.lacking]
             style = ", color=red" if use.is_broken else ""
             edge = f"{_quoted(file.path)} -> {_quoted(use.path or use.name)}"
-            lines.append(f"  {edge} [label={_quoted(', '.join(words))}{style}];")
+            lines.append(f"  {edge} [label={_quoted(', '.join(labels))}{style}];")
     return "\n".join((*lines, "}")) + "\n"
 
 

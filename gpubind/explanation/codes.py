@@ -47,13 +47,13 @@ def codes() -> tuple[tuple[str, str], ...]:
     return tuple(sorted({**kinds, **{code: _kind(code) for code in finding_texts()}}.items()))
 
 
-def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return up to three of *known* and of the codes that are similar to *name*, the nearest first."""
+def near_names(name: str, known_names: Iterable[str]) -> tuple[str, ...]:
+    """Return up to three of *known_names* and of the codes that are similar to *name*, the nearest first."""
     from difflib import get_close_matches  # only where a name means nothing
 
-    every = (*(code for code, _ in codes()), *known)
-    folded = {one.lower(): one for one in reversed(every)}
-    return tuple(folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.75))
+    every = (*(code for code, _ in codes()), *known_names)
+    folded = {candidate.lower(): candidate for candidate in reversed(every)}
+    return tuple(folded[candidate] for candidate in get_close_matches(name.lower(), folded, n=3, cutoff=0.75))
 
 
 def _kind(code: str) -> str:

@@ -45,7 +45,7 @@ def explain(plan: Plan, name: str) -> Explanation:
         subjects = {}
     is_library = not subjects or any(".so" in subject for subject in subjects)
     searched = tuple(place for driver in plan.drivers for place in driver.searched) if is_library else ()
-    return Explanation(name, tuple((subject, tuple(found)) for subject, found in subjects.items()), searched)
+    return Explanation(name, tuple((subject, tuple(decisions)) for subject, decisions in subjects.items()), searched)
 
 
 def _texts(decision: Decision) -> list[str]:

@@ -75,14 +75,14 @@ def may_have_codes(text: bytes) -> bool:
 @lru_cache(maxsize=1)
 def _names() -> dict[str, tuple[int, int]]:
     """Return the family and row of each name, folded. The names of Xids are left out: kernel logs have the number."""
-    found: dict[str, tuple[int, int]] = {}
+    positions: dict[str, tuple[int, int]] = {}
     for number, family in enumerate(tables()["families"]):
         if family["name"] != "xid":
             rows = {row[0]: index for index, row in enumerate(family["codes"]) if row[0]}
-            found.update({name.lower(): (number, index) for name, index in rows.items()})
+            positions.update({name.lower(): (number, index) for name, index in rows.items()})
             for alias, name in family.get("aliases", {}).items():
-                found[alias.lower()] = (number, rows[name])
-    return found
+                positions[alias.lower()] = (number, rows[name])
+    return positions
 
 
 @lru_cache(maxsize=1)
@@ -96,9 +96,9 @@ def _squeezed() -> dict[str, bytes]:
     return {name.decode().replace("_", ""): name for name in sorted(code_words(), reverse=True)}
 
 
-def code_named(word: bytes) -> Code:
-    """Return the code whose folded name is *word*, one of `code_words`."""
-    family, index = _names()[word.decode()]
+def code_named(name: bytes) -> Code:
+    """Return the code whose folded name is *name*, one of `code_words`."""
+    family, index = _names()[name.decode()]
     chosen = tables()["families"][family]
     return _code(chosen, chosen["codes"][index])
 
@@ -110,8 +110,8 @@ def code_numbered(kind: str, text: str) -> Optional[Code]:
     PyOpenCL writes `OUT_OF_RESOURCES` for `CL_OUT_OF_RESOURCES`, C++ `ErrorDeviceLost` for `VK_ERROR_DEVICE_LOST`.
     """
     if re.match(r"[a-z_]+$", text):
-        word = _squeezed().get((kind + text).replace("_", "").replace("vkeerror", "vkerror"))
-        return None if word is None else code_named(word)
+        folded_name = _squeezed().get((kind + text).replace("_", "").replace("vkeerror", "vkerror"))
+        return None if folded_name is None else code_named(folded_name)
     number = int(text, 16 if text.lower().startswith("0x") else 10)
     for name in _NUMBERED[kind]:
         family = next(family for family in tables()["families"] if family["name"] == name)
@@ -126,8 +126,8 @@ def _code(family: dict[str, Any], row: list[Any]) -> Code:
     kind, meaning, causes = [*_own_or_of_cuda(row), ""][:3]
     shown = f"{number:#x}" if family["name"] in _HEXADECIMAL else str(number)
     is_xid = family["name"] == "xid"
-    known = f"Xid {shown}, {name}." if is_xid else f"{name} is number {shown} of {family['type']}."
-    means = f"{known if name else ''} {meaning}{_causes(causes)}".strip()
+    description = f"Xid {shown}, {name}." if is_xid else f"{name} is number {shown} of {family['type']}."
+    means = f"{description if name else ''} {meaning}{_causes(causes)}".strip()
     is_cause = is_xid and kind not in _EARLIER
     rank = _RANKS.get(kind) or ("cause" if is_cause else "general")
     title = f"Xid {number}" if is_xid else name or f"{family['title']} error {number}"
@@ -139,12 +139,16 @@ def _own_or_of_cuda(row: list[Any]) -> list[str]:
     if len(row) > 2:
         return row[2:]
     driver, runtime = tables()["families"][:2]
-    return next(other[2:] for other in (*driver["codes"], *runtime["codes"]) if other[1] == row[1] and len(other) > 2)
+    return next(
+        cuda_row[2:]
+        for cuda_row in (*driver["codes"], *runtime["codes"])
+        if cuda_row[1] == row[1] and len(cuda_row) > 2
+    )
 
 
 def _causes(letters: str) -> str:
-    named = [tables()["causes"][letter] for letter in letters]
-    return f" NVIDIA's table names as possible causes: {', '.join(named)}." if named else ""
+    causes = [tables()["causes"][letter] for letter in letters]
+    return f" NVIDIA's table names as possible causes: {', '.join(causes)}." if causes else ""
 
 
 def says_less(message: str) -> bool:
@@ -152,9 +156,9 @@ def says_less(message: str) -> bool:
     return message in tables()["general"] or message in tables()["partial"]
 
 
-def is_more_exact(word: bytes, message: str, like: Iterable[str]) -> bool:
-    """Return whether the code *word* says more than *message*, which has the phrases *like*."""
-    is_about = any(word.decode() in phrase for phrase in like)
+def is_more_exact(code_name: bytes, message: str, like: Iterable[str]) -> bool:
+    """Return whether the code *code_name* says more than *message*, which has the phrases *like*."""
+    is_about = any(code_name.decode() in phrase for phrase in like)
     return message in tables()["general"] or (message in tables()["partial"] and not is_about)
 
 
@@ -162,8 +166,8 @@ def near_codes(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the names of codes that words of *texts* are almost, the first three."""
     from difflib import get_close_matches  # only where a name means nothing
 
-    almost = [word.lower() for text in texts for word in _ALMOST.findall(text)][:_FEW]
-    near = (name for word in almost for name in get_close_matches(word, _names(), n=1, cutoff=0.85))
+    words = [word.lower() for text in texts for word in _ALMOST.findall(text)][:_FEW]
+    near = (name for word in words for name in get_close_matches(word, _names(), n=1, cutoff=0.85))
     return tuple(dict.fromkeys(_as_defined(name) for name in near))
 
 

@@ -233,8 +233,8 @@ def phrases() -> tuple[Phrase, ...]:
     forms = [form for kind in kinds for form in data[kind]]
     for kind, calls in data["calls"].items():
         forms += [f"{form.replace('*', call)}{{{kind}}}" for call in calls for form in data["call_forms"]]
-    made = [_phrase(form) for form in forms if not form.startswith("=")]
-    return (*made, *(_phrase(like, row) for row in messages() for like in row.like if not like.startswith("=")))
+    form_phrases = [_phrase(form) for form in forms if not form.startswith("=")]
+    return (*form_phrases, *(_phrase(like, row) for row in messages() for like in row.like if not like.startswith("=")))
 
 
 def _phrase(like: str, message: Optional[Message] = None) -> Phrase:
@@ -262,9 +262,9 @@ def _matches(pattern: bytes, line: bytes) -> Sequence[re.Match[bytes]]:
     compiled = _compiled(pattern[len(_NO_WORD_BEFORE) :] if is_whole else pattern)
     if compiled.search(line) is None:
         return ()
-    found = compiled.finditer(line)
-    begins = (one for one in found if not _WORD_CHARACTER.match(line[max(one.start() - 1, 0) : one.start()]))
-    return tuple(islice(begins if is_whole else found, _PLACES))
+    matches = compiled.finditer(line)
+    begins = (match for match in matches if not _WORD_CHARACTER.match(line[max(match.start() - 1, 0) : match.start()]))
+    return tuple(islice(begins if is_whole else matches, _PLACES))
 
 
 def _words_in(part: bytes, before: bool, after: bool) -> Iterator[bytes]:
@@ -282,12 +282,12 @@ def _compiled(pattern: bytes) -> re.Pattern[bytes]:
 @lru_cache(maxsize=1)
 def _by_word() -> dict[bytes, tuple[Phrase, ...]]:
     """Return the phrases by one word of each, the one that the fewest of all have."""
-    often = Counter(word for phrase in phrases() for word in phrase.words)
-    found: dict[bytes, tuple[Phrase, ...]] = {}
+    frequency = Counter(word for phrase in phrases() for word in phrase.words)
+    phrases_by_word: dict[bytes, tuple[Phrase, ...]] = {}
     for phrase in phrases():
-        word = min(sorted(phrase.words), key=lambda word: often[word])
-        found[word] = (*found.get(word, ()), phrase)
-    return found
+        word = min(sorted(phrase.words), key=lambda word: frequency[word])
+        phrases_by_word[word] = (*phrases_by_word.get(word, ()), phrase)
+    return phrases_by_word
 
 
 def search(blocks: Iterable[bytes]) -> Log:
@@ -295,7 +295,7 @@ def search(blocks: Iterable[bytes]) -> Log:
 
     The work is as much as the text. Lines that are made to cost more than others end it: the rest is only counted.
     """
-    found: dict[str, FoundMessage] = {}
+    found_messages: dict[str, FoundMessage] = {}
     complaints: deque[bytes] = deque(maxlen=_COMPLAINTS)
     budget = _Budget()
     not_searched: Optional[int] = None
@@ -312,22 +312,26 @@ def search(blocks: Iterable[bytes]) -> Log:
                 not_searched = count + number + 1
                 break
             for start, piece in _pieces(line):
-                words = frozenset(_WORD.findall(piece))
-                if not words.isdisjoint(_failure_words()[0]):
+                line_words = frozenset(_WORD.findall(piece))
+                if not line_words.isdisjoint(_failure_words()[0]):
                     complaints.append(piece[:_LINE])
-                if words.isdisjoint(codes):
-                    best = _best(piece, words, found, budget)
+                if line_words.isdisjoint(codes):
+                    best = _best(piece, line_words, found_messages, budget)
                 else:
-                    best = _best_or_code(piece, words, codes, budget)
+                    best = _best_or_code(piece, line_words, codes, budget)
                 best = best and best._replace(message=_of_vendor(best.message, piece))
-                if best is not None and best.message.name not in found:
+                if best is not None and best.message.name not in found_messages:
                     text = originals[number][start : start + 2 * _LINE].decode("utf-8", "replace")
                     library = _as_written(best.library, text)
                     matched = piece[slice(*best.span)].decode("utf-8", "replace")
-                    found[best.message.name] = FoundMessage(count + number + 1, text, best.message, library, matched)
+                    found_messages[best.message.name] = FoundMessage(
+                        count + number + 1, text, best.message, library, matched
+                    )
         count += len(originals) - 1
         is_within = not raw.endswith(b"\n")
-    ranked = sorted(found.values(), key=lambda one: (RANKS.index(one.message.rank), one.line))
+    ranked = sorted(
+        found_messages.values(), key=lambda found_message: (RANKS.index(found_message.message.rank), found_message.line)
+    )
     texts = tuple(line.decode("utf-8", "replace") for line in dict.fromkeys(complaints))
     return Log(tuple(ranked), count + is_within, texts, not_searched)
 
@@ -343,38 +347,40 @@ def _pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
         yield start, line[start : start + _LINE]
 
 
-def _best(line: bytes, words: frozenset[bytes], known: Mapping[str, FoundMessage], budget: _Budget) -> Optional[_Hit]:
-    """Return what is meant in the folded *line* of these *words*.
+def _best(
+    line: bytes, line_words: frozenset[bytes], found_messages: Mapping[str, FoundMessage], budget: _Budget
+) -> Optional[_Hit]:
+    """Return what is meant in the folded *line* of these *line_words*.
 
-    None, too, where only messages that are *known* are in question.
+    None, too, where only messages that are *found_messages* are in question.
     """
     by_word = _by_word()
-    phrases = [phrase for word in words & by_word.keys() for phrase in by_word[word] if phrase.words <= words]
-    if all(phrase.message is not None and _is_known(phrase.message, line, known) for phrase in phrases):
+    phrases = [phrase for word in line_words & by_word.keys() for phrase in by_word[word] if phrase.words <= line_words]
+    if all(phrase.message is not None and _is_known(phrase.message, line, found_messages) for phrase in phrases):
         return None
     for phrase in phrases:
         budget.spend(phrase, line)
-    hits = [hit for phrase in phrases for hit in _hits(phrase, line, words)]
+    hits = [hit for phrase in phrases for hit in _hits(phrase, line, line_words)]
     budget.left -= len(hits) ** 2 // 8  # each is compared with each
-    meant = [hit for hit in hits if not any(_is_within(hit, other) for other in hits)]
+    meant = [hit for hit in hits if not any(_is_within(hit, other_hit) for other_hit in hits)]
     return max(
         meant, key=lambda hit: (-RANKS.index(hit.message.rank), hit.weight, hit.message.name, hit.span), default=None
     )
 
 
-def _is_known(message: Message, line: bytes, known: Mapping[str, FoundMessage]) -> bool:
-    """Return whether what *message* means in *line* is *known*."""
-    if message.name in known or known.keys().isdisjoint(_replacing().get(message.name, ())):
-        return message.name in known
-    own = _instead().get((vendor_of(line), message.name))
-    return own is not None and own.name in known
+def _is_known(message: Message, line: bytes, found_messages: Mapping[str, FoundMessage]) -> bool:
+    """Return whether what *message* means in *line* is *found_messages*."""
+    if message.name in found_messages or found_messages.keys().isdisjoint(_replacing().get(message.name, ())):
+        return message.name in found_messages
+    vendor_message = _instead().get((vendor_of(line), message.name))
+    return vendor_message is not None and vendor_message.name in found_messages
 
 
 @lru_cache(maxsize=16)
 def vendor_of(line: bytes) -> Optional[Vendor]:
     """Return the vendor whose words the folded *line* has; None if it names no vendor, or several."""
-    found = {match.lastgroup for match in _vendor_pattern().finditer(line)}
-    return next((vendor for vendor in VENDOR_ROWS if {vendor} == found), None)
+    vendors = {match.lastgroup for match in _vendor_pattern().finditer(line)}
+    return next((vendor for vendor in VENDOR_ROWS if {vendor} == vendors), None)
 
 
 def vendor_of_lines(lines: Iterable[str]) -> Optional[Vendor]:
@@ -384,9 +390,12 @@ def vendor_of_lines(lines: Iterable[str]) -> Optional[Vendor]:
 
 @lru_cache(maxsize=1)
 def _vendor_pattern() -> re.Pattern[bytes]:
-    known: dict[str, list[str]] = table("messages")["vendor_words"]
-    words = {vendor: "|".join(word.replace("*", "[a-z0-9_]*") for word in words) for vendor, words in known.items()}
-    groups = "|".join(f"(?P<{vendor}>{word})" for vendor, word in words.items())
+    vendor_words: dict[str, list[str]] = table("messages")["vendor_words"]
+    patterns = {
+        vendor: "|".join(pattern.replace("*", "[a-z0-9_]*") for pattern in patterns)
+        for vendor, patterns in vendor_words.items()
+    }
+    groups = "|".join(f"(?P<{vendor}>{pattern})" for vendor, pattern in patterns.items())
     return re.compile(rf"(?<![a-z0-9_])(?:{groups})(?![a-z0-9_])".encode())
 
 
@@ -396,17 +405,20 @@ def _instead() -> dict[tuple[Optional[str], str], Message]:
     by_name = {row.name: row for row in messages()}
     tables: dict[str, dict[str, list[str]]] = table("messages")["instead"]
     return {
-        (vendor, name): by_name[own] for vendor, rows in tables.items() for own, names in rows.items() for name in names
+        (vendor, name): by_name[replacement]
+        for vendor, rows in tables.items()
+        for replacement, names in rows.items()
+        for name in names
     }
 
 
 @lru_cache(maxsize=1)
 def _replacing() -> dict[str, tuple[str, ...]]:
     """Return the messages that replace another in a vendor's lines: their names, by the name of the replaced one."""
-    found: dict[str, tuple[str, ...]] = {}
-    for (_, name), own in _instead().items():
-        found[name] = (*found.get(name, ()), own.name)
-    return found
+    replacements: dict[str, tuple[str, ...]] = {}
+    for (_, name), replacement in _instead().items():
+        replacements[name] = (*replacements.get(name, ()), replacement.name)
+    return replacements
 
 
 def _of_vendor(message: Message, line: bytes) -> Message:
@@ -416,8 +428,8 @@ def _of_vendor(message: Message, line: bytes) -> Message:
     vendor = vendor_of(line)
     if vendor is None:
         return message
-    own = _instead().get((vendor, message.name), message)
-    return own._replace(do=_OPTION.sub(vendor_option(vendor), own.do))
+    vendor_message = _instead().get((vendor, message.name), message)
+    return vendor_message._replace(do=_OPTION.sub(vendor_option(vendor), vendor_message.do))
 
 
 def vendor_option(vendor: Vendor) -> str:
@@ -425,31 +437,31 @@ def vendor_option(vendor: Vendor) -> str:
     return f"--{VENDOR_ROWS[vendor].option}"
 
 
-def _best_or_code(line: bytes, words: frozenset[bytes], codes: set[bytes], budget: _Budget) -> Optional[_Hit]:
+def _best_or_code(line: bytes, line_words: frozenset[bytes], codes: set[bytes], budget: _Budget) -> Optional[_Hit]:
     """Return what is meant in the folded *line*: the code of *codes* that it has, where no message says as much.
 
     A code of success is only meant where nothing else in the line tells of a failure. A code that is told of leaves
     *codes*: other lines with it say no more.
     """
-    hit = _best(line, words, {}, budget)
-    for word in sorted(words & codes, key=line.find):
-        code = code_named(word)
+    hit = _best(line, line_words, {}, budget)
+    for code_name in sorted(line_words & codes, key=line.find):
+        code = code_named(code_name)
         is_success = code.rank == "harmless"
         if is_success or hit is None or hit.message.rank not in _COVERING:
-            codes.discard(word)
-        is_meant = not is_success or not _says_failure(line.replace(word, b" "), words - {word})
-        if is_meant and (hit is None or is_more_exact(word, hit.message.name, hit.message.like)):
-            start = line.find(word)
-            return _Hit(_message_of(code), len(word), (start, start + len(word)), None)
+            codes.discard(code_name)
+        is_meant = not is_success or not _says_failure(line.replace(code_name, b" "), line_words - {code_name})
+        if is_meant and (hit is None or is_more_exact(code_name, hit.message.name, hit.message.like)):
+            start = line.find(code_name)
+            return _Hit(_message_of(code), len(code_name), (start, start + len(code_name)), None)
     return hit
 
 
 @lru_cache(maxsize=256)
 def _message_of(code: Code) -> Message:
     """Return the message about the name of *code*; the meaning of the code where there is none."""
-    known = next((row for row in messages() if code.name.lower() in row.like and not says_less(row.name)), None)
-    if known is not None:
-        return known
+    message = next((row for row in messages() if code.name.lower() in row.like and not says_less(row.name)), None)
+    if message is not None:
+        return message
     name = re.sub(r"[^a-z0-9]+", "-", code.name.lower())
     return Message(name, _CODES, code.name, code.means, code.do, (), (), code.rank)
 
@@ -470,9 +482,9 @@ def _is_name(pattern: bytes, words: frozenset[bytes]) -> bool:
     return not _NUMBER.search(like) and not _says_failure(like, words)
 
 
-def _says_failure(text: bytes, words: frozenset[bytes]) -> bool:
-    whole, parts = _failure_words()
-    if not words.isdisjoint(whole):
+def _says_failure(text: bytes, text_words: frozenset[bytes]) -> bool:
+    whole_words, parts = _failure_words()
+    if not text_words.isdisjoint(whole_words):
         return True
     return any(part in text for part in parts)
 
@@ -480,16 +492,16 @@ def _says_failure(text: bytes, words: frozenset[bytes]) -> bool:
 @lru_cache(maxsize=1)
 def _failure_words() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     """Return the words of failure, and those that may be a part of a word."""
-    known = [word.encode() for word in table("messages")["failure_words"]]
-    return frozenset(word for word in known if b"*" not in word), tuple(
-        word.strip(b"*") for word in known if b"*" in word
+    entries = [word.encode() for word in table("messages")["failure_words"]]
+    return frozenset(word for word in entries if b"*" not in word), tuple(
+        word.strip(b"*") for word in entries if b"*" in word
     )
 
 
-def _hits(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> Iterator[_Hit]:
-    """Yield the first places of *phrase* in the *line* of these *words*, with the message that it has there."""
+def _hits(phrase: Phrase, line: bytes, line_words: frozenset[bytes]) -> Iterator[_Hit]:
+    """Yield the first places of *phrase* in the *line* of these *line_words*, with the message that it has there."""
     matches = _matches(phrase.pattern, line)
-    for match in matches if matches and _may_match(phrase, line, words) else ():
+    for match in matches if matches and _may_match(phrase, line, line_words) else ():
         names = match.groupdict()
         message = phrase.message or _chosen(names)
         if message is not None:
@@ -497,15 +509,15 @@ def _hits(phrase: Phrase, line: bytes, words: frozenset[bytes]) -> Iterator[_Hit
             yield _Hit(message, phrase.weight, match.span(), None if library is None else library.decode())
 
 
-def _is_within(hit: _Hit, other: _Hit) -> bool:
-    """Return whether *hit* stands within the words of *other*, so that it means no more than these.
+def _is_within(hit: _Hit, other_hit: _Hit) -> bool:
+    """Return whether *hit* stands within the words of *other_hit*, so that it means no more than these.
 
     The words of a harmless message and of a warning include what their wildcards stand for.
     """
-    (start, end), (first, last) = hit.span, other.span
+    (start, end), (first, last) = hit.span, other_hit.span
     if not (first <= start and end <= last and end - start < last - first):
         return False
-    return other.message.rank in _COVERING or other.weight == last - first
+    return other_hit.message.rank in _COVERING or other_hit.weight == last - first
 
 
 def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
@@ -513,11 +525,11 @@ def _chosen(names: dict[str, Optional[bytes]]) -> Optional[Message]:
     (kind, value), *_ = ((kind, value.decode()) for kind, value in names.items() if value is not None)
     if kind == "library":
         return _about_library(value)
-    known = _by_number(kind) if kind in _KINDS else {}
-    if value in known:
-        return known[value]
+    by_number = _by_number(kind) if kind in _KINDS else {}
+    if value in by_number:
+        return by_number[value]
     code = code_numbered(kind, value)
-    return known.get("*") if code is None else _message_of(code)
+    return by_number.get("*") if code is None else _message_of(code)
 
 
 @lru_cache(maxsize=1024)
@@ -536,75 +548,87 @@ def _by_library() -> tuple[dict[str, Message], tuple[str, ...]]:
 @lru_cache(maxsize=3)
 def _by_number(kind: str) -> dict[str, Message]:
     """Return the message of each number of *kind*, the name of its placeholder: the field is its plural."""
-    return {str(one): row for row in messages() for one in getattr(row, f"{kind}s")}
+    return {str(number): row for row in messages() for number in getattr(row, f"{kind}s")}
 
 
 def _as_written(library: Optional[str], text: str) -> Optional[str]:
     """Return *library* as *text* has it, where letters may be capitals."""
-    found = re.search(re.escape(library), text, re.IGNORECASE) if library else None
-    return found.group() if found else library
+    match = re.search(re.escape(library), text, re.IGNORECASE) if library else None
+    return match.group() if match else library
 
 
 def asked_for(seen: str) -> Optional[Message]:
     """Return the message that *seen* is a name or a number of: `999`, `xid 79`, `GLIBC_2.34`."""
-    asked = folded(seen.encode("utf-8", "surrogateescape")).strip()
+    folded_text = folded(seen.encode("utf-8", "surrogateescape")).strip()
     for row in messages():
         for like in row.like:
-            if like.startswith("=") and _compiled(_phrase(like[1:]).pattern).fullmatch(asked):
+            if like.startswith("=") and _compiled(_phrase(like[1:]).pattern).fullmatch(folded_text):
                 return row
     for form in table("messages")["xid_forms"]:
-        match = _compiled(_phrase(form[1:]).pattern).fullmatch(asked) if form.startswith("=") else None
+        match = _compiled(_phrase(form[1:]).pattern).fullmatch(folded_text) if form.startswith("=") else None
         if match is not None:
             return _chosen(match.groupdict())
-    return _by_number("number").get(asked.decode("utf-8", "replace"))
+    return _by_number("number").get(folded_text.decode("utf-8", "replace"))
 
 
 def find_message(seen: str) -> tuple[FoundMessage, ...]:
     """Return the known messages of *seen*: a line of a log, a part of it, or several lines."""
-    named = asked_for(seen)
-    if named is not None:
-        return (FoundMessage(1, seen, named),)
+    message = asked_for(seen)
+    if message is not None:
+        return (FoundMessage(1, seen, message),)
     raw = seen.encode("utf-8", "surrogateescape")
     return search([raw]).found or search([b" ".join(raw.split())]).found
 
 
-def heading(found: FoundMessage) -> str:
+def heading(found_message: FoundMessage) -> str:
     """Return the line that was seen; of a long one, what is around the message. Nothing is in it that was not seen."""
-    line = " ".join(_COLOUR.sub(b"", found.text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace").split())
+    line = " ".join(
+        _COLOUR.sub(b"", found_message.text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace").split()
+    )
     if len(line) <= _HEADING:
         return line
-    words = re.findall(r"[a-z0-9_]+", found.matched)[:_SOUGHT]
-    place = re.search(r"[^A-Za-z0-9_]{1,20}".join(map(re.escape, words)), line, re.IGNORECASE) if words else None
+    matched_words = re.findall(r"[a-z0-9_]+", found_message.matched)[:_SOUGHT]
+    place = (
+        re.search(r"[^A-Za-z0-9_]{1,20}".join(map(re.escape, matched_words)), line, re.IGNORECASE)
+        if matched_words
+        else None
+    )
     start = max(place.start() - _HEADING // 4, 0) if place else 0
     cut = line[start : start + _HEADING]
     return ("..." if start else "") + cut + ("..." if start + _HEADING < len(line) else "")
 
 
-def example(found: FoundMessage) -> Optional[str]:
+def example(found_message: FoundMessage) -> Optional[str]:
     """Return the known message, with the version and the library that were seen, where what was seen is a part of it.
 
     None where the line itself says as much: the facts of an example (addresses, numbers) are not those of the line.
     None for a code: its meaning has name and number.
     """
-    if found.message.group == _CODES:
+    if found_message.message.group == _CODES:
         return None
-    known = _with_names(found)
-    seen, whole = (folded(text.encode("utf-8", "surrogateescape")).strip() for text in (found.text, known))
-    numbers = {word for word in _WORDS.findall(found.matched) if word.isdigit()}
-    is_named = seen in whole or not numbers.isdisjoint(_WORDS.findall(known)) or asked_for(found.text) is not None
-    return known if is_named and whole not in seen else None
+    known_message = _with_names(found_message)
+    seen, folded_message = (
+        folded(text.encode("utf-8", "surrogateescape")).strip() for text in (found_message.text, known_message)
+    )
+    numbers = {word for word in _WORDS.findall(found_message.matched) if word.isdigit()}
+    is_named = (
+        seen in folded_message
+        or not numbers.isdisjoint(_WORDS.findall(known_message))
+        or asked_for(found_message.text) is not None
+    )
+    return known_message if is_named and folded_message not in seen else None
 
 
-def _with_names(found: FoundMessage) -> str:
+def _with_names(found_message: FoundMessage) -> str:
     """Return the known message with the version and the library of the line that was seen."""
-    message = found.message.message
-    required = _REQUIRING.search(found.text) or _LIBRARY.search(found.text)
-    name = found.library or (required.group() if required is not None else None)
-    version = _VERSION.search(found.text)
+    message = found_message.message.message
+    required = _REQUIRING.search(found_message.text) or _LIBRARY.search(found_message.text)
+    name = found_message.library or (required.group() if required is not None else None)
+    version = _VERSION.search(found_message.text)
     for pattern, value in ((_VERSION, version.group() if version else None), (_LIBRARY, name)):
-        example = pattern.search(message)
-        if example is not None and value is not None:
-            message = message.replace(example.group(), value)
+        placeholder = pattern.search(message)
+        if placeholder is not None and value is not None:
+            message = message.replace(placeholder.group(), value)
     return message
 
 
@@ -617,38 +641,38 @@ def nearest_messages(seen: Iterable[str], count: int = 2) -> tuple[str, ...]:
     vendor = vendor_of_lines(seen)
     is_any = vendor in (None, "nvidia")
     rows = [row for row in messages() if is_any or vendor_of_lines([row.message]) == vendor]
-    known = [(row.message, [row.message, *(line for _, line, _ in row.seen)]) for row in rows]
-    sets = [(message, [_words(line) for line in lines]) for message, lines in known]
-    often: dict[bytes, float] = {}
+    message_lines = [(row.message, [row.message, *(line for _, line, _ in row.seen)]) for row in rows]
+    sets = [(message, [_words(line) for line in lines]) for message, lines in message_lines]
+    frequency: dict[bytes, float] = {}
     for _, lines in sets:
         for word in frozenset().union(*lines):
-            often[word] = often.get(word, 0) + 1
+            frequency[word] = frequency.get(word, 0) + 1
     best: dict[str, float] = {}
-    for words in map(_words, seen):
-        words = words if words & often.keys() else _similar(words, often)
-        rare = _weight(words, often)
+    for query_words in map(_words, seen):
+        query_words = query_words if query_words & frequency.keys() else _similar(query_words, frequency)
+        rare = _weight(query_words, frequency)
         for message, lines in sets:
             for line in lines:
-                common = _weight(line & words, often)
-                share = min(common / rare / 2, common / _weight(line, often)) if common else 0.0
+                common = _weight(line & query_words, frequency)
+                share = min(common / rare / 2, common / _weight(line, frequency)) if common else 0.0
                 best[message] = max(best.get(message, 0.0), share)
     ranked = sorted(best, key=lambda message: -best[message])
     return tuple(message for message in ranked[:count] if best[message] >= 0.25)
 
 
-def _weight(words: Iterable[bytes], often: Mapping[bytes, float]) -> float:
+def _weight(words: Iterable[bytes], frequency: Mapping[bytes, float]) -> float:
     """Return how rare *words* are together. Numbers do not count."""
-    return sum(1 / sqrt(often.get(word, _UNKNOWN)) for word in words if not word[:1].isdigit())
+    return sum(1 / sqrt(frequency.get(word, _UNKNOWN)) for word in words if not word[:1].isdigit())
 
 
-def _similar(words: frozenset[bytes], often: Mapping[bytes, float]) -> frozenset[bytes]:
+def _similar(words: frozenset[bytes], frequency: Mapping[bytes, float]) -> frozenset[bytes]:
     """Return the known word that is similar to the only one of *words*; *words* where there is none."""
     from difflib import get_close_matches  # only where a name means nothing
 
     name = next(iter(words), b"").decode()
     if len(words) != 1 or not 8 <= len(name) <= _LONGEST_NAME:
         return words
-    near = get_close_matches(name, [word.decode() for word in often], n=1, cutoff=0.85)
+    near = get_close_matches(name, [word.decode() for word in frequency], n=1, cutoff=0.85)
     return frozenset(word.encode() for word in near) or words
 
 

@@ -59,9 +59,9 @@ class FileBlob(Blob):
     def __init__(self, file: OpenFile, label: str) -> None:
         self.label = label
         self._file: Optional[OpenFile] = file
-        found = file.facts()
-        self._size, self._written = found.st_size, found.st_mtime_ns
-        self._key = found.st_dev, found.st_ino
+        stat_result = file.facts()
+        self._size, self._written = stat_result.st_size, stat_result.st_mtime_ns
+        self._key = stat_result.st_dev, stat_result.st_ino
 
     def __del__(self) -> None:
         self.close()
@@ -100,8 +100,8 @@ class FileBlob(Blob):
             if not more:
                 raise changed()
             data += more
-        found = file.facts()
-        if (found.st_size, found.st_mtime_ns) != (self._size, self._written):
+        stat_result = file.facts()
+        if (stat_result.st_size, stat_result.st_mtime_ns) != (self._size, self._written):
             raise changed()
         return data
 

@@ -24,14 +24,14 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
     Errors: `FormatError` (code `wide-glob`) if it would list more than `GLOB_LIMIT`
     directories; `BoundError` if the patterns of one command list more than its budget allows.
     """
-    found = tree.globs.get(pattern)
-    if found is None:
-        found = _matches(tree, pattern)
-        if found is None:
+    paths = tree.globs.get(pattern)
+    if paths is None:
+        paths = _matches(tree, pattern)
+        if paths is None:
             why = f"it matches in more than {GLOB_LIMIT} directories"
             raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", place=pattern, why=why)
-        tree.globs[pattern] = found
-    return found
+        tree.globs[pattern] = paths
+    return paths
 
 
 def glob_or_note(tree: Tree, pattern: str, place: str = "") -> tuple[RootedPath, ...]:
@@ -62,8 +62,8 @@ def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
         matches, hidden = _matcher(part), part.startswith(".")  # a hidden name has to be asked for
         names = ((head, name) for head in heads for name in tree.names(head or "/") if matches(name))
         heads = [f"{head}/{name}" for head, name in names if hidden or not name.startswith(".")]
-    found = (RootedPath(head or "/") for head in sorted(heads))
-    return tuple(path for path in found if not isinstance(tree.lstat(path), Missing))
+    paths = (RootedPath(head or "/") for head in sorted(heads))
+    return tuple(path for path in paths if not isinstance(tree.lstat(path), Missing))
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:

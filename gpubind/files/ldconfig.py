@@ -79,7 +79,7 @@ def read_ldsoconf(tree: Tree) -> ConfiguredDirectories:
         text = tree.read_text(value)
         if not isinstance(text, Missing):
             files.append(value)
-            here = value.rpartition("/")[0]
-            for line, named in reversed(parse_ldsoconf(text)[: CONFIGURED_LIMIT + 1]):
-                todo.append((line, named if named.startswith("/") else f"{here}/{named}"))
+            parent = value.rpartition("/")[0]
+            for entry_kind, entry_path in reversed(parse_ldsoconf(text)[: CONFIGURED_LIMIT + 1]):
+                todo.append((entry_kind, entry_path if entry_path.startswith("/") else f"{parent}/{entry_path}"))
     return ConfiguredDirectories(tuple(directories), tuple(files))

@@ -60,18 +60,18 @@ class LiveTree(OpenedTree):
 
     def __init__(self, root: str = "/") -> None:
         try:
-            real = answers.real_path(root)
+            real_root = answers.real_path(root)
             answers.tried(
-                lambda: system.stat(os.path.join(real, "."))
+                lambda: system.stat(os.path.join(real_root, "."))
             )  # O_PATH opens one that may not be searched, too
-            opened = answers.tried(lambda: system.open_directory(real, os.O_PATH | os.O_NOFOLLOW))
+            opened = answers.tried(lambda: system.open_directory(real_root, os.O_PATH | os.O_NOFOLLOW))
         except (OSError, ValueError) as error:
-            what = "the root cannot be read"
+            message = "the root cannot be read"
             if answers.answer_in(error) is None:
-                raise answers.could_not_look(root, error, what) from error
+                raise answers.could_not_look(root, error, message) from error
             why = "it is not a directory" if isinstance(error, NotADirectoryError) else answers.refusal(error)
-            raise HostReadError("no-root", what, where=root, why=why, hint="give a directory") from error
-        super().__init__(HostPath(real))
+            raise HostReadError("no-root", message, where=root, why=why, hint="give a directory") from error
+        super().__init__(HostPath(real_root))
         self._root = opened
         self._directories: dict[str, OpenDirectory] = {}
         descriptors = system.descriptors_limit()
@@ -97,9 +97,9 @@ class LiveTree(OpenedTree):
     @answered
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         place, name = self._place_of(path)
-        found = place.lstat(name)
-        rdev = (os.major(found.st_rdev), os.minor(found.st_rdev)) if found.st_rdev else (0, 0)
-        facts = Stat.from_lstat(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
+        stat_result = place.lstat(name)
+        rdev = (os.major(stat_result.st_rdev), os.minor(stat_result.st_rdev)) if stat_result.st_rdev else (0, 0)
+        facts = Stat.from_lstat(stat_result.st_mode, stat_result.st_uid, stat_result.st_gid, stat_result.st_size, rdev)
         return facts._replace(acl=self._acl(path)) if facts.kind in self.with_acls else facts
 
     def _acl(self, path: str) -> str:
@@ -141,10 +141,10 @@ class LiveTree(OpenedTree):
 
     @answered
     def _fact(self, path: str, fact: FileFact[Any]) -> Any:
-        found = super()._fact(path, fact)
+        result = super()._fact(path, fact)
         # A short read looks like a damaged file: a second read decides.
-        again = fact is ELF and isinstance(found, Missing) and found.why == "unreadable"
-        return super()._fact(path, fact) if again else found
+        again = fact is ELF and isinstance(result, Missing) and result.why == "unreadable"
+        return super()._fact(path, fact) if again else result
 
     def _open_file(self, path: str) -> OpenFile:
         """Open the regular file *path*, which may have been replaced since its `lstat`. Errors: `OSError`."""
@@ -156,16 +156,16 @@ class LiveTree(OpenedTree):
 
         Errors: `HostReadError` (code `unreadable-file`) for an error that is not an answer.
         """
-        found = answers.answer_in(error)
-        if found is None and (self._gives_back(error) or answers.passes(error)):
+        answer = answers.answer_in(error)
+        if answer is None and (self._gives_back(error) or answers.passes(error)):
             try:
                 return again()
             except (OSError, ValueError) as second:
-                error, found = second, answers.answer_in(second)
-        if found is None:
+                error, answer = second, answers.answer_in(second)
+        if answer is None:
             hint = "gpubind takes nothing for absent that it could not look at; try again, or look at the file system"
             raise answers.could_not_look(self.real(RootedPath(path)), error, hint=hint) from error
-        return found
+        return answer
 
     def _gives_back(self, error: Exception) -> bool:
         """Close the open directories if *error* is about too many open files; return whether there were any."""
@@ -184,11 +184,11 @@ class LiveTree(OpenedTree):
 
     def _open_directory(self, path: str) -> OpenDirectory:
         """Open the directory *path* below the nearest open one above it, and keep it open."""
-        known = path
-        while known and known not in self._directories:
-            known = known.rpartition("/")[0]
-        place = start = self._directories[known] if known else self._root
-        for name in path[len(known) + 1 :].split("/"):
+        ancestor = path
+        while ancestor and ancestor not in self._directories:
+            ancestor = ancestor.rpartition("/")[0]
+        place = start = self._directories[ancestor] if ancestor else self._root
+        for name in path[len(ancestor) + 1 :].split("/"):
             try:
                 below = place.directory(name, os.O_PATH)
             finally:
@@ -231,8 +231,8 @@ class PermittedTree(LiveTree):
 
     def _may(self, bit: int, path: str) -> bool:
         """Return whether *bit* is allowed on *path*, or *path* does not exist."""
-        found = self._lstat(path)
-        return isinstance(found, Missing) or bool(found.permission_bits(self._uid, self._groups) & bit)
+        stat = self._lstat(path)
+        return isinstance(stat, Missing) or bool(stat.permission_bits(self._uid, self._groups) & bit)
 
     def _may_search(self, directory: str) -> bool:
         """Return whether the user may enter *directory* and all directories above it, below the root."""

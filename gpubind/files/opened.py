@@ -48,8 +48,8 @@ class OpenedTree(Tree):
 
         Large copies are kept for the next question, of `COPY_LIMIT` bytes in all.
         """
-        kept = self._copies.get(path)
-        blob = kept or self.open(RootedPath(path))
+        cached_copy = self._copies.get(path)
+        blob = cached_copy or self.open(RootedPath(path))
         if isinstance(blob, Missing) or blob.quick or (blob.size or 0) > COPY_LIMIT:
             return blob
         from gpubind.files.blob import Bytes, Copy

@@ -77,8 +77,8 @@ class Layer(LiveTree):
 
     def look(self, path: str) -> Union[Stat, Missing]:
         """Return the facts of the existing *path*."""
-        found = self._lstat(path)
-        return _INEXACT if found is ABSENT else found  # it has been removed meanwhile
+        file_stat = self._lstat(path)
+        return _INEXACT if file_stat is ABSENT else file_stat  # it has been removed meanwhile
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         try:
@@ -109,22 +109,22 @@ def _is_whiteout(entry: os.DirEntry[str]) -> bool:
     """Return whether *entry* is a character device 0:0; the usual kinds are known without a look at each."""
     if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink():
         return False
-    found = entry.stat(follow_symlinks=False)
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+    stat_result = entry.stat(follow_symlinks=False)
+    return stat.S_ISCHR(stat_result.st_mode) and stat_result.st_rdev == 0
 
 
 class OverlayTree(OpenedTree):
     """The files in *layers*, the uppermost first.
 
-    *whole* returns a tree of the saved image. It is called once, at great cost, if a layer has no answer: for a file
+    *load* returns a tree of the saved image. It is called once, at great cost, if a layer has no answer: for a file
     that only the container's user may read, an attribute of overlayfs that is not supported here.
     """
 
-    def __init__(self, layers: Sequence[Layer], root: HostPath, whole: Callable[[], OpenedTree]) -> None:
+    def __init__(self, layers: Sequence[Layer], root: HostPath, load: Callable[[], OpenedTree]) -> None:
         super().__init__(root)
         self._shown: dict[str, Union[tuple[Layer, ...], Missing]] = {}
         self._layers = tuple(layers)
-        self._make_whole = whole
+        self._make_whole = load
         self._whole: Optional[OpenedTree] = None
 
     def close(self) -> None:
@@ -145,12 +145,12 @@ class OverlayTree(OpenedTree):
     def _answer(
         self,
         path: str,
-        of_layer: Callable[[Layer], Union[T, Missing]],
-        of_whole: Callable[[OpenedTree], Union[T, Missing]],
+        from_layer: Callable[[Layer], Union[T, Missing]],
+        from_full_tree: Callable[[OpenedTree], Union[T, Missing]],
     ) -> Union[T, Missing]:
         layer = self._layer_of(path)
-        found = of_layer(layer) if isinstance(layer, Layer) else layer
-        return of_whole(self._all) if _is_unknown(found) else found
+        answer = from_layer(layer) if isinstance(layer, Layer) else layer
+        return from_full_tree(self._all) if _is_unknown(answer) else answer
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         layers = self._layers_with(path)
@@ -190,17 +190,17 @@ class OverlayTree(OpenedTree):
 
     def _layers_with(self, path: str) -> Union[tuple[Layer, ...], Missing]:
         """Return the layers that provide names in the directory *path*, the uppermost first."""
-        found = self._shown.get(path)
-        if found is None:
-            above = self._layers if path == "/" else self._layers_with(dirname(path))
-            found = above if isinstance(above, Missing) else _until_hidden(path, above)
-            self._shown[path] = found
-        return found
+        layers = self._shown.get(path)
+        if layers is None:
+            parent_layers = self._layers if path == "/" else self._layers_with(dirname(path))
+            layers = parent_layers if isinstance(parent_layers, Missing) else _until_hidden(path, parent_layers)
+            self._shown[path] = layers
+        return layers
 
 
-def _is_unknown(found: object) -> bool:
-    """Return whether *found* is not an answer: neither facts nor absence."""
-    return isinstance(found, Missing) and found is not ABSENT
+def _is_unknown(result: object) -> bool:
+    """Return whether *result* is not an answer: neither facts nor absence."""
+    return isinstance(result, Missing) and result is not ABSENT
 
 
 def _until_hidden(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...], Missing]:
@@ -208,14 +208,14 @@ def _until_hidden(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...]
     seen: list[Layer] = []
     name = path.rpartition("/")[2]
     for layer in layers:
-        above = layer.scan(dirname(path)) if name else Names(frozenset(("",)), frozenset(), False)
-        if isinstance(above, Missing):
-            return above
-        if name in above.shown:
-            found = layer.look(path)
-            if isinstance(found, Missing):
-                return found
-            if found.kind != "dir":
+        parent_names = layer.scan(dirname(path)) if name else Names(frozenset(("",)), frozenset(), False)
+        if isinstance(parent_names, Missing):
+            return parent_names
+        if name in parent_names.shown:
+            file_stat = layer.look(path)
+            if isinstance(file_stat, Missing):
+                return file_stat
+            if file_stat.kind != "dir":
                 break
             seen.append(layer)
             names = layer.scan(path)
@@ -223,6 +223,6 @@ def _until_hidden(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...]
                 return names
             if names.opaque:
                 break
-        if name in above.hidden:
+        if name in parent_names.hidden:
             break
     return tuple(seen) or ABSENT

@@ -47,7 +47,7 @@ def packed(value: Any) -> Any:
     """Return *value* in a form for `marshal`: a frozen value as a tuple with its kind, a tuple as a list."""
     if not isinstance(value, tuple):
         return value
-    fields = [packed(one) for one in value]
+    fields = [packed(field) for field in value]
     kind = type(value).__name__
     return (kind, *fields) if hasattr(value, "_fields") else fields
 
@@ -59,8 +59,8 @@ def unpacked(value: Any) -> Any:
     if not isinstance(value, tuple):
         return value
     kind, *fields = value
-    made = getattr(import_module(_KINDS[kind]), kind)(*map(unpacked, fields))
-    return ABSENT if made == ABSENT else made
+    instance = getattr(import_module(_KINDS[kind]), kind)(*map(unpacked, fields))
+    return ABSENT if instance == ABSENT else instance
 
 
 def size_of(value: Any) -> int:
@@ -71,17 +71,17 @@ def size_of(value: Any) -> int:
 
 
 class RememberedTree(Tree):
-    """The files of an image, of which *known* is remembered. *whole* opens them; *keep* gets all that is known then."""
+    """The files of an image, of which *cached* is remembered. *load* opens them; *keep* gets all that is known then."""
 
     def __init__(
-        self, root: HostPath, known: Answers, whole: Callable[[], Tree], keep: Callable[[Answers], None]
+        self, root: HostPath, cached: Answers, load: Callable[[], Tree], keep: Callable[[Answers], None]
     ) -> None:
         super().__init__(root)
-        self._known = known
-        self._make_whole = whole
+        self._known = cached
+        self._make_whole = load
         self._keep = keep
         self._whole: Optional[Tree] = None
-        self._size = sum(size_of(value) for answers in known.values() for value in answers.values())
+        self._size = sum(size_of(value) for answers in cached.values() for value in answers.values())
 
     def close(self) -> None:
         """Close the files, if they are open: then something new is known, and is kept."""
@@ -131,31 +131,31 @@ class RememberedTree(Tree):
             question, about[0] if len(about) == 1 else about, lambda: getattr(self.whole, question)(*about)
         )
 
-    def _ask(self, question: str, about: Any, answer: Callable[[], Any]) -> Any:
-        known = self._known.setdefault(question, {})
-        if about in known:
-            return unpacked(known[about])
-        found = answer()
+    def _ask(self, question: str, key: Any, answer: Callable[[], Any]) -> Any:
+        answers = self._known.setdefault(question, {})
+        if key in answers:
+            return unpacked(answers[key])
+        result = answer()
         # That this user may not look there says nothing about the image.
-        if not isinstance(found, Missing) or found.why in ("absent", "unreadable"):
-            made = packed(found)
-            size = size_of(made) + size_of(about)
+        if not isinstance(result, Missing) or result.why in ("absent", "unreadable"):
+            encoded = packed(result)
+            size = size_of(encoded) + size_of(key)
             if size <= BYTES_LIMIT and self._size + size <= _WHOLE_LIMIT:
-                known[about] = made
+                answers[key] = encoded
                 self._size += size
-        return found
+        return result
 
     def _add_neighbours(self) -> None:
         """Remember also what is next to each path that was asked for: other command lines ask for it."""
-        left = NAMES_LIMIT
+        names_left = NAMES_LIMIT
         for directory in sorted({dirname(path) for path in self._known.get("_lstat", {})}):
-            found = self._stat(directory)
-            names = self._list(directory) if isinstance(found, Stat) and found.kind == "dir" else ABSENT
-            if isinstance(names, Missing) or len(names) > left:
+            stat = self._stat(directory)
+            names = self._list(directory) if isinstance(stat, Stat) and stat.kind == "dir" else ABSENT
+            if isinstance(names, Missing) or len(names) > names_left:
                 continue
-            left -= len(names)
+            names_left -= len(names)
             for name in sorted(names):
                 path = join(directory, name)
-                found = self._lstat(path)
-                if isinstance(found, Stat) and found.kind == "link":
+                stat = self._lstat(path)
+                if isinstance(stat, Stat) and stat.kind == "link":
                     self._readlink(path)

@@ -86,21 +86,21 @@ class Tree:
 
     def lstat(self, path: str) -> Union[Stat, Missing]:
         """Return the facts of *path*; a link at its end is not followed."""
-        here = self._without_links_above(path)
-        return here if isinstance(here, Missing) else self._stat(here)
+        resolved = self._without_links_above(path)
+        return resolved if isinstance(resolved, Missing) else self._stat(resolved)
 
     def stat(self, path: str) -> Union[Stat, Missing]:
         """Return the facts of *path*, with every link followed."""
-        here = self.resolve(path)
-        return here if isinstance(here, Missing) else self._stat(here)
+        resolved = self.resolve(path)
+        return resolved if isinstance(resolved, Missing) else self._stat(resolved)
 
     def find(self, path: str) -> Union[ResolvedFile, Missing]:
         """Return the resolved path of *path*, and its facts."""
-        here = self.resolve(path)
-        if isinstance(here, Missing):
-            return here
-        found = self._stat(here)
-        return found if isinstance(found, Missing) else ResolvedFile(here, found)
+        resolved = self.resolve(path)
+        if isinstance(resolved, Missing):
+            return resolved
+        stat = self._stat(resolved)
+        return stat if isinstance(stat, Missing) else ResolvedFile(resolved, stat)
 
     def has(self, path: str) -> bool:
         """Return whether *path* surely exists, with links followed."""
@@ -108,37 +108,37 @@ class Tree:
 
     def lacks(self, path: str) -> bool:
         """Return whether *path* surely does not exist. A forbidden path is neither there nor absent."""
-        found = self.stat(path)
-        return isinstance(found, Missing) and found.why == "absent"
+        stat = self.stat(path)
+        return isinstance(stat, Missing) and stat.why == "absent"
 
     def readlink(self, path: str) -> Union[str, Missing]:
         """Return the target of the link *path*, as written; ABSENT if *path* is not a link."""
-        here = self._without_links_above(path)
-        if isinstance(here, Missing):
-            return here
-        found = self._stat(here)
-        if isinstance(found, Missing):
-            return found
-        return self._readlink(here) if found.kind == "link" else ABSENT
+        resolved = self._without_links_above(path)
+        if isinstance(resolved, Missing):
+            return resolved
+        stat = self._stat(resolved)
+        if isinstance(stat, Missing):
+            return stat
+        return self._readlink(resolved) if stat.kind == "link" else ABSENT
 
     def list(self, path: str) -> Union[tuple[str, ...], Missing]:
         """Return the names in directory *path*, sorted; ABSENT if it is not a directory."""
-        here = self.resolve(path)
-        if isinstance(here, Missing):
-            return here
-        answer = self._listings.get(here)
+        resolved = self.resolve(path)
+        if isinstance(resolved, Missing):
+            return resolved
+        answer = self._listings.get(resolved)
         if answer is None:
-            found = self._stat(here)
-            if isinstance(found, Missing):
-                answer = found
-            elif found.kind != "dir":
+            stat = self._stat(resolved)
+            if isinstance(stat, Missing):
+                answer = stat
+            elif stat.kind != "dir":
                 answer = ABSENT
             else:
-                names = self._list(here)
+                names = self._list(resolved)
                 if not isinstance(names, Missing):
                     spend("texts", sum(map(len, names)))
                 answer = names if isinstance(names, Missing) else tuple(sorted(names))
-            self._listings[here] = answer
+            self._listings[resolved] = answer
         return answer
 
     def names(self, path: str) -> tuple[str, ...]:
@@ -157,18 +157,18 @@ class Tree:
 
     def read(self, path: str, limit: int = TEXT_LIMIT) -> Union[bytes, Missing]:
         """Return the bytes of the regular file *path*; a file longer than *limit* is `unreadable`."""
-        here = self._regular(path)
-        if isinstance(here, Missing):
-            return here
-        data = self._read(here, limit)
-        if isinstance(data, Missing) and data.why == "unreadable" and here.startswith(ATTRIBUTES):
+        resolved = self._regular(path)
+        if isinstance(resolved, Missing):
+            return resolved
+        data = self._read(resolved, limit)
+        if isinstance(data, Missing) and data.why == "unreadable" and resolved.startswith(ATTRIBUTES):
             self.unseen[path] = data.detail
         return data
 
     def head(self, path: str, size: int) -> Union[bytes, Missing]:
         """Return the first *size* bytes of the regular file *path*; fewer only if it has no more."""
-        here = self._regular(path)
-        return here if isinstance(here, Missing) else self._head(here, size)
+        resolved = self._regular(path)
+        return resolved if isinstance(resolved, Missing) else self._head(resolved, size)
 
     def read_text(self, path: str) -> Union[str, Missing]:
         """As `read`, decoded; bytes that are not UTF-8 become surrogate escapes."""
@@ -182,16 +182,16 @@ class Tree:
 
     def fact(self, path: str, fact: FileFact[T]) -> Union[T, Missing]:
         """Return the *fact* of the regular file *path*; `unreadable` if the file is damaged, or not of that kind."""
-        here = self._regular(path)
-        if isinstance(here, Missing):
-            return here
-        known = self._facts.setdefault(fact.name, {})
-        answer: Union[T, Missing, None] = known.get(here)
+        resolved = self._regular(path)
+        if isinstance(resolved, Missing):
+            return resolved
+        cached = self._facts.setdefault(fact.name, {})
+        answer: Union[T, Missing, None] = cached.get(resolved)
         if answer is None:
-            answer = self._fact(here, fact)
+            answer = self._fact(resolved, fact)
             spend("facts", fact.unreadable if isinstance(answer, Missing) else fact.cost(answer))
             if fact.is_kept:
-                known[here] = answer
+                cached[resolved] = answer
         return answer
 
     def ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
@@ -204,10 +204,10 @@ class Tree:
 
     def is_stub(self, path: str) -> bool:
         """Return whether *path* is a stub of libcuda or NVML, or a small file in a directory called `stubs`."""
-        found = self.find(path)
-        if isinstance(found, Missing) or found.stat.kind != "file" or found.stat.size > STUB_LIMIT:
+        file = self.find(path)
+        if isinstance(file, Missing) or file.stat.kind != "file" or file.stat.size > STUB_LIMIT:
             return False
-        return "/stubs/" in found.path or self.fact(found.path, STUB) is True
+        return "/stubs/" in file.path or self.fact(file.path, STUB) is True
 
     # Subclasses answer for an absolute, normal *path* no parent of which is a link.
 
@@ -247,11 +247,11 @@ class Tree:
         return parent if isinstance(parent, Missing) else RootedPath(parent.rstrip("/") + "/" + name)
 
     def _regular(self, path: str) -> Union[RootedPath, Missing]:
-        found = self.find(path)
-        if isinstance(found, Missing):
-            return found
-        kind = found.stat.kind
-        return found.path if kind == "file" else Missing("unreadable", f"{noun_of(kind)}, not a regular file")
+        file = self.find(path)
+        if isinstance(file, Missing):
+            return file
+        kind = file.stat.kind
+        return file.path if kind == "file" else Missing("unreadable", f"{noun_of(kind)}, not a regular file")
 
     def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
         """Return where *path* leads from the resolved directory *at*; *depth* is that of links in links.
@@ -268,16 +268,16 @@ class Tree:
             if name == "..":
                 at = RootedPath(dirname(at))
                 continue
-            here = RootedPath(f"{at}/{name}" if at != "/" else f"/{name}")
-            found = stats.get(here)
-            if found is None:
+            entry_path = RootedPath(f"{at}/{name}" if at != "/" else f"/{name}")
+            stat = stats.get(entry_path)
+            if stat is None:
                 spend("lookups")
-                found = stats[here] = self._lstat(here)
-            if isinstance(found, Missing):
-                return found
-            if found.kind == "link":
+                stat = stats[entry_path] = self._lstat(entry_path)
+            if isinstance(stat, Missing):
+                return stat
+            if stat.kind == "link":
                 links += 1
-                target = self._readlink(here)
+                target = self._readlink(entry_path)
                 if links > LINKS_LIMIT:
                     return LOOP
                 if isinstance(target, Missing):
@@ -293,10 +293,10 @@ class Tree:
                             return directory
                         at, target = directory, name
                 todo.extend(target.split("/")[::-1])
-            elif found.kind != "dir" and todo:
+            elif stat.kind != "dir" and todo:
                 return ABSENT  # a file instead of a directory
             else:
-                at = here
+                at = entry_path
         return at
 
     def _directory(self, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
@@ -306,8 +306,8 @@ class Tree:
             answer = self._resolved[path] = self._walk(RootedPath("/"), path, depth)
         if isinstance(answer, Missing):
             return answer
-        found = self._stat(answer)
-        return answer if not isinstance(found, Missing) and found.kind == "dir" else ABSENT
+        stat = self._stat(answer)
+        return answer if not isinstance(stat, Missing) and stat.kind == "dir" else ABSENT
 
 
 class FactsTree(Tree):

@@ -32,8 +32,10 @@ def driver_stores(tree: Tree) -> Stores:
     In use is the one with the most files of the same name and size in /usr/lib/wsl/lib. NVIDIA's own tools ask Windows.
     """
     names = tree.names(WSL_DRIVERS)
-    own = [name for name in names if name.startswith(STORE)]
-    stores = _with_libcuda(tree, own) or _with_libcuda(tree, [name for name in names if name not in own])
+    nvidia_names = [name for name in names if name.startswith(STORE)]
+    stores = _with_libcuda(tree, nvidia_names) or _with_libcuda(
+        tree, [name for name in names if name not in nvidia_names]
+    )
     if len(stores) < 2:
         return Stores(stores)
     copies = {name: _size(tree, f"{WSL_LIBRARIES}/{name}") for name in tree.names(WSL_LIBRARIES)}
@@ -51,5 +53,5 @@ def _with_libcuda(tree: Tree, names: list[str]) -> tuple[str, ...]:
 
 
 def _size(tree: Tree, path: str) -> int:
-    found = tree.stat(path)
-    return 0 if isinstance(found, Missing) else found.size
+    stat = tree.stat(path)
+    return 0 if isinstance(stat, Missing) else stat.size

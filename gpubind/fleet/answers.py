@@ -74,8 +74,8 @@ class EngineCommand(NamedTuple):
     """The file that each reads from standard input: gpubind as one file."""
 
 
-def command_on_nodes(words: Iterable[str], nonce: str, timeout_s: int, *, is_sent: bool) -> tuple[str, ...]:
-    """Return the command that runs gpubind with *words* on a node, and prints its answer as one line.
+def command_on_nodes(args: Iterable[str], nonce: str, timeout_s: int, *, is_sent: bool) -> tuple[str, ...]:
+    """Return the command that runs gpubind with *args* on a node, and prints its answer as one line.
 
     The line begins and ends with *nonce*, which nothing else that runs there knows. Soon after *timeout_s*, when it is
     no longer waited for, it ends there, too. *is_sent*: gpubind comes by standard input, and lies in a private
@@ -87,7 +87,7 @@ def command_on_nodes(words: Iterable[str], nonce: str, timeout_s: int, *, is_sen
         .replace("LIMIT", str(ANSWER_LIMIT))
         .replace("TIME", str(timeout_s + _KILL_AFTER_S))
     )
-    return ("sh", "-c", (_BOOTSTRAP if is_sent else "") + script, nonce, *words)
+    return ("sh", "-c", (_BOOTSTRAP if is_sent else "") + script, nonce, *args)
 
 
 def new_nonce() -> str:
@@ -201,8 +201,8 @@ class AnswerCollector:
     def _complete(self, node: str, output: _Output) -> NodeAnswer:
         # Each part is looked for once: a node may print a beginning a hundred thousand times.
         begun = bytes(output.text).partition(self._begin)[2].partition(self._end)[0]
-        name, _, rest = begun.partition(self._document)
-        body, _, last = rest.rpartition(b',"exit":')
+        name, _, payload = begun.partition(self._document)
+        body, _, last = payload.rpartition(b',"exit":')
         if not last.endswith(b",") or b'"' in name:
             return NodeAnswer(node, "garbled", None, self._excerpt(output.text))
         if _STATUS.fullmatch(last[:-1]) is None or int(last[:-1]) > _MOST:
@@ -234,9 +234,9 @@ def _crash_reason(status: int, error: bytes) -> str:
         return f"gpubind was killed by signal {status - 128}"
     if status == _NOT_FOUND:
         return "gpubind is not in the node's PATH (with --bootstrap: python3)"
-    what = f"gpubind ended with status {status}"
+    reason = f"gpubind ended with status {status}"
     message = _error_line(error)
-    return f"{what}: {message}" if message else what
+    return f"{reason}: {message}" if message else reason
 
 
 def _error_line(error: bytes) -> str:

@@ -84,11 +84,11 @@ def _bootstrap_file(request: FleetRequest) -> Iterator[Optional[str]]:
         return
     from zipfile import ZIP_DEFLATED, ZipFile
 
-    with system.named_temporary_file(".pyz") as sources, ZipFile(_running_zipapp()) as own:
+    with system.named_temporary_file(".pyz") as sources, ZipFile(_running_zipapp()) as zipapp:
         with ZipFile(sources, "w", ZIP_DEFLATED) as archive:
-            for member in own.infolist():
+            for member in zipapp.infolist():
                 if not member.filename.startswith("bytecode/"):
-                    archive.writestr(member, own.read(member))
+                    archive.writestr(member, zipapp.read(member))
         sources.flush()
         yield sources.name
 

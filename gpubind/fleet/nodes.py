@@ -47,15 +47,15 @@ def _parsed(text: str) -> tuple[str, ...]:
     if sum(max(0, span) for span in spans) > _NODES_LIMIT:
         raise _bad_nodes_error(text, f"more than {_NODES_LIMIT} nodes")
     try:
-        found = NodeSet(text)
-        number = len(found)  # a product of ranges is counted, and not made
+        node_set = NodeSet(text)
+        number = len(node_set)  # a product of ranges is counted, and not made
     except (NodeSetException, GroupResolverError, ValueError, RecursionError) as error:
         raise _bad_nodes_error(text, str(error)) from error
     except OverflowError as error:
         raise _bad_nodes_error(text, f"more than {_NODES_LIMIT} nodes") from error
     if not 0 < number <= _NODES_LIMIT:
         raise _bad_nodes_error(text, f"more than {_NODES_LIMIT} nodes" if number else "there is no node in it")
-    names = tuple(map(str, found))
+    names = tuple(map(str, node_set))
     wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
     if wrong is not None:
         raise _bad_nodes_error(text, f"`{wrong[:200]}` is not the name of a node")

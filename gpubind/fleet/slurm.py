@@ -197,8 +197,8 @@ def _ask_batch(
 ) -> None:
     """Ask *nodes* within *job*, again without those that a step does not reach: each has an answer, or a reason."""
     deadline = time.monotonic() + call.request.timeout_s
-    asked = set(nodes)
-    while waiting := [node for node in listener.waiting if node in asked]:
+    batch_nodes = set(nodes)
+    while waiting := [node for node in listener.waiting if node in batch_nodes]:
         left_s = max(0.0, deadline - time.monotonic())
         step = _SrunStep(waiting, listener)
         is_late = False
@@ -219,7 +219,7 @@ def _ask_batch(
                 listener.finish_node(node, None, f"no answer within {call.request.timeout_s:g} s", "timed-out")
             else:
                 listener.finish_node(
-                    node, None, _last_error([one for one in step.errors if node in one] or step.errors)
+                    node, None, _last_error([message for message in step.errors if node in message] or step.errors)
                 )
 
 
@@ -249,8 +249,8 @@ class _SrunStep:
             listen(srun, argv, "`srun`", timeout_s, environ, self._receive, reads=reads, patience_s=_END_S)
 
     def _receive(self, is_error: bool, chunk: bytes) -> None:
-        *lines, rest = (self._rest[is_error] + chunk).split(b"\n")
-        self._rest[is_error] = rest[:_LINE_LIMIT]
+        *lines, partial_line = (self._rest[is_error] + chunk).split(b"\n")
+        self._rest[is_error] = partial_line[:_LINE_LIMIT]
         for line in lines:
             match = _LABELLED.fullmatch(line)
             number = int(match.group(1)[:9]) if match is not None else len(self.nodes)

@@ -132,10 +132,10 @@ class Host:
 
     def __repr__(self) -> str:
         roots = {"driver root": self.driver.root, "dev root": self.dev.root}
-        told = [f"{name} {root!r}" for name, root in roots.items() if root != "/"]
+        details = [f"{name} {root!r}" for name, root in roots.items() if root != "/"]
         if self.is_closed:
-            told.append("closed")
-        return f"<{', '.join((f'{type(self).__name__} {self.label!r}: {self.uname.machine}', *told))}>"
+            details.append("closed")
+        return f"<{', '.join((f'{type(self).__name__} {self.label!r}: {self.uname.machine}', *details))}>"
 
     @property
     def is_closed(self) -> bool:
@@ -164,9 +164,9 @@ class Host:
 
     def copy(self: _AnyHost) -> _AnyHost:
         """Return this host, to be changed."""
-        other = object.__new__(type(self))  # the module `copy` loads `weakref`
-        other.__dict__.update(self.__dict__)
-        return other
+        clone = object.__new__(type(self))  # the module `copy` loads `weakref`
+        clone.__dict__.update(self.__dict__)
+        return clone
 
     @property
     def lenient(self) -> Host:
@@ -227,12 +227,17 @@ def dev_root_assumed(host: Host) -> Iterator[Finding]:
         yield finding("dev-root-assumed", subject=host.driver.root, where=f"{host.driver.root.rstrip('/')}/dev")
 
 
-def trust_finding(one: Untrusted) -> Finding:
-    """Return the finding about *one*."""
-    severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
-    case = "secret" if one.is_secret else one.kind
+def trust_finding(untrusted: Untrusted) -> Finding:
+    """Return the finding about *untrusted*."""
+    severity: Severity = "note" if untrusted.kind in ("cache", "programs") else "warning"
+    case = "secret" if untrusted.is_secret else untrusted.kind
     return finding(
-        "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
+        "writable-by-others",
+        subject=untrusted.path,
+        case=case,
+        severity=severity,
+        part=untrusted.part,
+        variable=untrusted.variable,
     )
 
 

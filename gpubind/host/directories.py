@@ -57,10 +57,10 @@ def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Unt
     they name, and must be able to read it: the answer quotes it.
     """
     values = {name: environ.get(name, "") for name in PATH_VARIABLES}
-    named = [(n, path) for n, value in values.items() for path in (value.split() if n in _LISTS else [value]) if path]
-    if not named or not acts_as_root():
+    paths = [(n, path) for n, value in values.items() for path in (value.split() if n in _LISTS else [value]) if path]
+    if not paths or not acts_as_root():
         return
-    for name, path in named:
+    for name, path in paths:
         places = dict.fromkeys(("", *(root.rstrip("/") for root in roots))) if PATH_VARIABLES[name] else ("",)
         ignored = (distrusted(name, path, place) for place in places)
         yield from islice(filter(None, ignored), 1)
@@ -88,12 +88,14 @@ def untrusted(
     configured = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_places(name, environ)]
     caches = (xdg_directory(environ, "XDG_CACHE_HOME", ".cache"), environ.get("TMPDIR", ""))
     programs = environ.get("PATH", "").split(":")
-    found: list[tuple[Literal["file", "cache", "programs", "named"], str]] = [("file", path) for path in configured]
-    found += [("cache", path) for path in caches] + [("programs", path) for path in programs]
+    candidates: list[tuple[Literal["file", "cache", "programs", "named"], str]] = [
+        ("file", path) for path in configured
+    ]
+    candidates += [("cache", path) for path in caches] + [("programs", path) for path in programs]
     roots = tuple(roots)
     inside = [f"{root.rstrip('/')}{path}" for root in roots for path in below]
-    found += [("named", path) for path in (*roots, *inside, *map(_absolute, files))]
-    for kind, path in dict.fromkeys(found):
+    candidates += [("named", path) for path in (*roots, *inside, *map(_absolute, files))]
+    for kind, path in dict.fromkeys(candidates):
         part = writable_by_others(path) if path.startswith("/") and (exists(path) or kind == "cache") else None
         if part is not None:
             yield Untrusted(kind, path, part)

@@ -44,7 +44,7 @@ class LiveHost(Host):
         self.local: Tree = next(trees, None) or LiveTree("/")
         self.task = environ
         self._ignored = tuple(untrusted_variables(self._environ, self.driver.root, self.dev.root))
-        ignored = {one.variable for one in self._ignored}
+        ignored = {entry.variable for entry in self._ignored}
         variables = plan_variables(self._environ)
         self.environ = {name: value for name, value in variables.items() if name not in ignored}
         uname = system.uname()

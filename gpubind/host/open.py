@@ -36,8 +36,8 @@ def open_host(
             os.fspath(root) if root is not None else "/", os.fspath(dev_root) if dev_root is not None else None, environ
         )
     if root is not None or dev_root is not None:
-        what = "--root and --dev-root cannot be used with --host"
-        raise UsageError("host-with-root", what, why="a record has the roots that it was made with")
+        message = "--root and --dev-root cannot be used with --host"
+        raise UsageError("host-with-root", message, why="a record has the roots that it was made with")
     host = os.fspath(host)
     from gpubind.host.record import SIZE_LIMIT, parse_record
     from gpubind.host.recorded import RecordedHost
@@ -51,9 +51,9 @@ def open_host(
         return RecordedHost(parse_record(read_file(host, SIZE_LIMIT)), os.path.basename(host), environ)
 
 
-def host_name(given: str, hostname: Optional[str] = None) -> str:
-    """Return the name of the host *given* on a command line: its *hostname*, else that of its file, without `.json`."""
-    return hostname or os.path.basename(given.rstrip("/")).rpartition(".json")[0] or given
+def host_name(host: str, hostname: Optional[str] = None) -> str:
+    """Return the name of the host *host* on a command line: its *hostname*, else that of its file, without `.json`."""
+    return hostname or os.path.basename(host.rstrip("/")).rpartition(".json")[0] or host
 
 
 def read_listfile(path: str) -> ListFile:

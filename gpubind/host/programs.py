@@ -62,12 +62,12 @@ def _answer(program: str, argv: tuple[str, ...], timeout_s: float) -> Union[RunR
     import time
 
     budget = current()
-    left = timeout_s if budget is None else min(timeout_s, budget.left("milliseconds") / 1000)
-    if left <= 0:
+    left_s = timeout_s if budget is None else min(timeout_s, budget.left("milliseconds") / 1000)
+    if left_s <= 0:
         return Missing("unreadable", f"`{argv[0]}` is not asked: helper programs took all the time that they may")
     started = time.monotonic()
     try:
-        status, *texts = ask(program, argv, f"`{argv[0]}`", left, ENVIRON)
+        status, *texts = ask(program, argv, f"`{argv[0]}`", left_s, ENVIRON)
     except OSError as error:
         return Missing("unreadable", reason(error))
     finally:

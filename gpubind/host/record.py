@@ -157,17 +157,17 @@ def _dump_entry(entry: RecordedEntry) -> Any:
         return None if entry.stat.why == "absent" else {"missing": entry.stat}
     if entry.link is not None:
         return entry.link
-    found = entry.stat
+    stat = entry.stat
     out: dict[str, Any] = {}
-    if found.kind != "file":
-        out["type"] = found.kind
-    if found.mode != _DEFAULT_MODES.get(found.kind):
-        out["mode"] = f"{found.mode:04o}"
-    out.update((key, value) for key in ("uid", "gid", "size") if (value := getattr(found, key)))
-    if found.kind in ("char", "block"):
-        out["rdev"] = [found.major, found.minor]
-    if found.acl:
-        out["acl"] = found.acl
+    if stat.kind != "file":
+        out["type"] = stat.kind
+    if stat.mode != _DEFAULT_MODES.get(stat.kind):
+        out["mode"] = f"{stat.mode:04o}"
+    out.update((key, value) for key in ("uid", "gid", "size") if (value := getattr(stat, key)))
+    if stat.kind in ("char", "block"):
+        out["rdev"] = [stat.major, stat.minor]
+    if stat.acl:
+        out["acl"] = stat.acl
     if isinstance(entry.body, Missing):
         out["unread"] = entry.body
     elif entry.body is not None:

@@ -83,16 +83,16 @@ class RecordedTree(FactsTree):
 
     def _of(self, path: str, part: Callable[[RecordedEntry], Union[T, Missing, None]]) -> Union[T, Missing]:
         entry = self._entry(path)
-        found = entry if isinstance(entry, Missing) else part(entry)
-        return self._unrecorded(path) if found is None else found
+        value = entry if isinstance(entry, Missing) else part(entry)
+        return self._unrecorded(path) if value is None else value
 
     def _unrecorded(self, path: str) -> Missing:
-        what = f"the record `{self._label}` does not cover this path"
+        message = f"the record `{self._label}` does not cover this path"
         if self._is_lenient:
-            return Missing("unrecorded", what)
+            return Missing("unrecorded", message)
         raise NotRecordedError(
             "not-recorded",
-            what,
+            message,
             where=path,
             why="it was made by a survey that did not look there",
             hint="record the host again, with the same --library-path, --cdi-dir and --list, or plan on the host",
@@ -111,8 +111,8 @@ class RecordedHost(Host):
         self.dev: Tree = self.driver if record.dev is None else RecordedTree(record.dev, label)
         self.task = environ
         self.hostname = record.hostname
-        given = record.environ if environ is None else plan_variables(environ)
-        of_task = {name: value for name, value in given.items() if name not in SEARCHED}
+        variables = record.environ if environ is None else plan_variables(environ)
+        of_task = {name: value for name, value in variables.items() if name not in SEARCHED}
         self.environ = {**of_task, **{name: record.environ[name] for name in SEARCHED if name in record.environ}}
         self.uname = Uname(record.release, record.machine)
         self.identity = Identity(record.euid, record.groups)

@@ -42,14 +42,14 @@ class Redaction:
             "": {name for text in texts for name in _SERIAL.findall(text) if re.search("[0-9]", name)},
         }
         self._kinds = {name.lower(): kind for kind, names in kinds.items() for name in sorted(names)}
-        words = {name: _EDGES.format(re.escape(name)) for name in self._kinds if len(name) > 1}
-        safe = [name for name, word in words.items() if not re.search(word, common, re.IGNORECASE)]
+        regexes = {name: _EDGES.format(re.escape(name)) for name in self._kinds if len(name) > 1}
+        safe = [name for name, regex in regexes.items() if not re.search(regex, common, re.IGNORECASE)]
         safe.sort(key=lambda name: (-len(name), name))
         alternatives = {
             "uuid": rf"\b{_UUID}\b",
             "gpu": rf"\bGPU-(?!{_UUID}\b)[0-9a-f][0-9a-f-]*\b",
             "unique": r"(?<=unique_id )[0-9]+",
-            "name": "|".join((_IN_A_HOME, *(words[name] for name in safe))),
+            "name": "|".join((_IN_A_HOME, *(regexes[name] for name in safe))),
         }
         pattern = "|".join(f"(?P<{kind}>{alternative})" for kind, alternative in alternatives.items())
         self._pattern = re.compile(pattern, re.IGNORECASE)
@@ -62,9 +62,9 @@ class Redaction:
 
     def record(self, record: Record) -> Record:
         """Return *record* with stand-ins, always for its machine."""
-        made: Record = self.of(record)
+        redacted: Record = self.of(record)
         name = record.hostname
-        return made if name is None else made._replace(hostname=self._numbered("h", name))
+        return redacted if name is None else redacted._replace(hostname=self._numbered("h", name))
 
     def of(self, value: Any) -> Any:
         """Return *value*, of NamedTuples and others, with stand-ins in all of its strings and bytes."""
@@ -100,10 +100,10 @@ class Redaction:
         digits = name[4:].lower()
         if len(digits) == 16 and "-" not in digits:
             return f"{name[:4]}{self._number('unique', str(int(digits, 16))):016x}"
-        known = [uuid for uuid in self._uuids if uuid.startswith(digits)]
-        if not known:
+        uuids = [uuid for uuid in self._uuids if uuid.startswith(digits)]
+        if not uuids:
             return name
-        return f"{name[:4]}{self._number('uuid', known[0]):08x}" if len(known) == 1 else f"{name[:4]}0000000"
+        return f"{name[:4]}{self._number('uuid', uuids[0]):08x}" if len(uuids) == 1 else f"{name[:4]}0000000"
 
     def _number(self, kind: str, name: str) -> int:
         return self._numbers.setdefault((kind, name), 1 + sum(1 for of, _ in self._numbers if of == kind))

@@ -69,16 +69,16 @@ def _paths(kind: str) -> tuple[str, ...]:
 
 
 def _each(pattern: str) -> list[str]:
-    head, brace, rest = pattern.partition("{")
-    words, _, tail = rest.partition("}")
-    return [head + word + end for word in words.split(",") for end in _each(tail)] if brace else [pattern]
+    head, brace, braced = pattern.partition("{")
+    choices, _, tail = braced.partition("}")
+    return [head + choice + end for choice in choices.split(",") for end in _each(tail)] if brace else [pattern]
 
 
 def _data(libraries: tuple[str, ...]) -> Iterator[str]:
     """Yield the directories of a driver's data that belong to *libraries*, directories."""
     for place in layouts.DRIVER_DATA_PREFIXES:
-        for standard, own in layouts.data_prefix_pairs(place, libraries):
-            yield f"{own}{place[len(standard) :]}".rstrip("/")
+        for standard, actual in layouts.data_prefix_pairs(place, libraries):
+            yield f"{actual}{place[len(standard) :]}".rstrip("/")
 
 
 def look_around(host: SurveyedHost) -> None:
@@ -114,8 +114,8 @@ class _Survey:
             self.list(path.rpartition("/")[0] or "/")
             self.tree.look_at(path, text=True)
         cached = self._cached_directories()
-        known = _library_places(self.tree, host.uname.machine)
-        libraries = (*known, *cached, *configured.directories)
+        known_directories = _library_places(self.tree, host.uname.machine)
+        libraries = (*known_directories, *cached, *configured.directories)
         for directory in dict.fromkeys(libraries):
             for sub in _BELOW_LIBRARIES:
                 self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")
@@ -127,7 +127,7 @@ class _Survey:
         self.list("/dev/char")
         self.list("/etc/apparmor.d")
         self._pci_devices()
-        for directory in dict.fromkeys((*_paths("whole"), *_data(known))):
+        for directory in dict.fromkeys((*_paths("whole"), *_data(known_directories))):
             self.walk(directory)  # names without a relation to GPUs are recorded without facts
         mps = host.variable(MPS_PIPE_DIRECTORY)
         if mps.startswith("/"):
@@ -137,8 +137,8 @@ class _Survey:
                 self.list(f"/sys/class/drm/{name}/device/drm", all_facts=True)
         releases = [f"/opt/{name}" for name in self.list("/opt") if name.startswith("rocm")]
         releases += [f"/opt/rocm/{name}" for name in self.list("/opt/rocm") if name.startswith("core")]
-        asked = host.variable(ROCM_PATH)
-        for directory in (*releases, *((asked,) if asked.startswith("/") else ())):
+        rocm_path = host.variable(ROCM_PATH)
+        for directory in (*releases, *((rocm_path,) if rocm_path.startswith("/") else ())):
             for sub in _BELOW_ROCM:
                 self.list(f"{directory}/{sub}", all_facts=True)
         self.list(layouts.WSL_DRIVERS)
@@ -173,14 +173,16 @@ class _Survey:
         cache = read_ldcache(self.tree)
         todo = [f"{path.rstrip('/')}/{name}" for path in sorted(self.listed) for name in self.listed[path]]
         todo = [path for path in todo if _USERSPACE_NAME.match(path.rpartition("/")[2])]
-        asked: set[str] = set()
+        seen_sonames: set[str] = set()
         for path in todo:  # grows on the way
             elf = self.tree.elf(path)
             for soname in () if isinstance(elf, Missing) else elf.needed:
-                if soname in asked or "/" in soname or len(asked) > _DEPENDENCIES_LIMIT:
+                if soname in seen_sonames or "/" in soname or len(seen_sonames) > _DEPENDENCIES_LIMIT:
                     continue
-                asked.add(soname)
-                places = [f"{there.rstrip('/')}/{soname}" for there, names in self.listed.items() if soname in names]
+                seen_sonames.add(soname)
+                places = [
+                    f"{directory.rstrip('/')}/{soname}" for directory, names in self.listed.items() if soname in names
+                ]
                 if isinstance(cache, LdCache):
                     places += [entry.path for entry in cache.entries_named(soname) if entry.path[:1] == "/"]
                 for place in dict.fromkeys(places):
@@ -200,16 +202,16 @@ class _Survey:
         """Record *directory* and everything below it."""
         for name in self.list(directory, all_facts=directory.startswith(self._all_facts)):
             path = f"{directory}/{name}"
-            found = self.tree.lstat(path)
-            if not isinstance(found, Missing) and found.kind == "dir" and depth < DEPTH_LIMIT:
+            stat = self.tree.lstat(path)
+            if not isinstance(stat, Missing) and stat.kind == "dir" and depth < DEPTH_LIMIT:
                 self.walk(path, depth + 1)
 
     def list(self, directory: str, all_facts: bool = False) -> tuple[str, ...]:
         """Record the names in *directory*, with facts of some or of all, and return them."""
-        real = self.tree.resolve(directory)
+        resolved = self.tree.resolve(directory)
         names = self.tree.names(directory)
-        if not isinstance(real, Missing) and names:
-            self.listed[real] = names
+        if not isinstance(resolved, Missing) and names:
+            self.listed[resolved] = names
         for name in names if all_facts else ():
             self.tree.look_at(f"{directory.rstrip('/')}/{name}")
         return names

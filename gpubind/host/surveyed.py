@@ -72,17 +72,17 @@ class _Kept:
 
     def directories(self) -> dict[str, record.RecordedDirectory]:
         """Return the answers by directory. In a listed directory, absent names are left out."""
-        made = {}
+        directories = {}
         for path in sorted({*self.entries, *self.listings}):
             names, entries = self.listings.get(path), self.entries.get(path, {})
             if names is None or isinstance(names, Missing):
-                made[path] = record.RecordedDirectory(entries, (), names or False)
+                directories[path] = record.RecordedDirectory(entries, (), names or False)
                 continue
-            there = frozenset(names)
-            entries = {name: entry for name, entry in entries.items() if name in there or entry.stat != ABSENT}
+            listed_names = frozenset(names)
+            entries = {name: entry for name, entry in entries.items() if name in listed_names or entry.stat != ABSENT}
             others = tuple(name for name in names if name not in entries)
-            made[path] = record.RecordedDirectory(entries, others, True)
-        return made
+            directories[path] = record.RecordedDirectory(entries, others, True)
+        return directories
 
 
 def is_in_a_home(path: str) -> bool:
@@ -91,21 +91,21 @@ def is_in_a_home(path: str) -> bool:
 
 
 class SurveyedTree(FactsTree):
-    """*tree*, which records its answers in *kept*."""
+    """*tree*, which records its answers in *answers*."""
 
-    def __init__(self, tree: Tree, kept: _Kept) -> None:
+    def __init__(self, tree: Tree, answers: _Kept) -> None:
         super().__init__(tree.root)
         self._tree = tree
-        self._kept = kept
+        self._kept = answers
 
     @cached_property
     def lenient(self) -> Tree:
         lenient = self._tree.lenient
         if lenient is self._tree:
             return self
-        made = SurveyedTree(lenient, self._kept)
-        made.unseen = self.unseen
-        return made
+        lenient_tree = SurveyedTree(lenient, self._kept)
+        lenient_tree.unseen = self.unseen
+        return lenient_tree
 
     def recorded(self) -> record.RecordedRoot:
         """Return the answers so far."""
@@ -116,19 +116,19 @@ class SurveyedTree(FactsTree):
 
         *text*, *elf*: whether it is one, whatever its name.
         """
-        found = self.find(path)
-        if isinstance(found, Missing) or found.stat.kind != "file":
+        file = self.find(path)
+        if isinstance(file, Missing) or file.stat.kind != "file":
             return
-        real, name = found.path, found.path.rpartition("/")[2]
-        if text or _TEXT_NAME.search(name) or real.startswith(("/proc/driver/", "/sys/module/")):
-            self.read(real)
+        resolved, name = file.path, file.path.rpartition("/")[2]
+        if text or _TEXT_NAME.search(name) or resolved.startswith(("/proc/driver/", "/sys/module/")):
+            self.read(resolved)
             return
-        if not _ELF_NAME.search(name) and not found.stat.mode & 0o111:
+        if not _ELF_NAME.search(name) and not file.stat.mode & 0o111:
             return
-        if isinstance(self.ident(real), ElfIdent) and (elf or GPU_NAME.search(name) or "nvidia" in real):
-            self.elf(real)
+        if isinstance(self.ident(resolved), ElfIdent) and (elf or GPU_NAME.search(name) or "nvidia" in resolved):
+            self.elf(resolved)
         if name.startswith(STUB_PREFIXES):
-            self.is_stub(real)
+            self.is_stub(resolved)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         return self._entry(path).stat
@@ -162,22 +162,22 @@ class SurveyedTree(FactsTree):
     def _recorded_fact(self, path: str, fact: FileFact[Any]) -> Any:
         if fact is STUB:
             return self._keep(path, fact.name, self._tree.fact(path, fact) is True)
-        known = getattr(self._entry(path), fact.name)
-        if known is None:
+        value = getattr(self._entry(path), fact.name)
+        if value is None:
             if fact is ELF:
                 self.ident(path)
-            known = self._keep(path, fact.name, self._tree.fact(path, fact))
-        return known
+            value = self._keep(path, fact.name, self._tree.fact(path, fact))
+        return value
 
     def _entry(self, path: str) -> record.RecordedEntry:
         entry = self._kept.entry(path)
         if entry is None:
-            found = self._tree.lstat(path)
-            entry = record.RecordedEntry(found)
-            if isinstance(found, Stat) and found.kind == "link":
+            stat = self._tree.lstat(path)
+            entry = record.RecordedEntry(stat)
+            if isinstance(stat, Stat) and stat.kind == "link":
                 target = self._tree.readlink(path)
                 entry = record.RecordedEntry(LINK, link=target if isinstance(target, str) else "")
-            if not _is_unrecorded(found):
+            if not _is_unrecorded(stat):
                 self._kept.add(path, entry)
         return entry
 
@@ -216,10 +216,10 @@ class SurveyedTree(FactsTree):
         dev, gids = self._tree.lenient, set()
         for directory in ("/dev", "/dev/accel", "/dev/dri", "/dev/nvidia-caps", "/dev/nvgpu/igpu0"):
             for name in dev.names(directory):
-                found = dev.stat(f"{directory}/{name}")
+                stat = dev.stat(f"{directory}/{name}")
                 is_gpus = directory != "/dev" or name.startswith(("kfd", "hl", "dxg")) or GPU_NAME.search(name)
-                if not isinstance(found, Missing) and is_gpus:
-                    gids.add(b"%d" % found.gid)
+                if not isinstance(stat, Missing) and is_gpus:
+                    gids.add(b"%d" % stat.gid)
         lines = [line.split(b":") for line in body.split(b"\n")]
         return b"".join(b"%s:x:%s:\n" % (line[0], line[2]) for line in lines if len(line) > 2 and line[2] in gids)
 
@@ -229,13 +229,13 @@ def _is_unrecorded(answer: object) -> bool:
 
 
 def _lines(
-    body: Union[bytes, Missing], wanted: re.Pattern[bytes], within: Optional[bytes] = None
+    body: Union[bytes, Missing], pattern: re.Pattern[bytes], within: Optional[bytes] = None
 ) -> Union[bytes, Missing]:
-    """Return the lines of *body* that match *wanted*; with *within*, only those before it."""
+    """Return the lines of *body* that match *pattern*; with *within*, only those before it."""
     if isinstance(body, Missing):
         return body
     text = body if within is None else body.partition(within)[0]
-    return b"".join(line + b"\n" for line in text.split(b"\n") if wanted.match(line))
+    return b"".join(line + b"\n" for line in text.split(b"\n") if pattern.match(line))
 
 
 def _has_driver(host: Host, directory: str) -> bool:

@@ -46,8 +46,8 @@ def image_of(bundle: Bundle, label: str) -> Image:
     except HostReadError as error:
         if isinstance(error, UnseenError):
             raise
-        what = "the root file system of the bundle cannot be read"
+        message = "the root file system of the bundle cannot be read"
         hint = f"root.path of {BUNDLE_CONFIG} names it"
-        raise HostReadError("no-image", what, where=root, why=error.why, hint=hint) from error
+        raise HostReadError("no-image", message, where=root, why=error.why, hint=hint) from error
     image = closed_on_error(tree, lambda: read_image(tree, label, "bundle", bundle.variables))
     return image._replace(bundle=bundle)

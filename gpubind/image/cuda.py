@@ -44,10 +44,10 @@ def read_cuda(tree: Tree, variable: Optional[str], path: str, find: FindLibrary)
     return newest_first((*_of_image(tree, variable), *cuda_below(tree, prefixes_of(tree, path), find)))
 
 
-def newest_first(found: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
-    """Return *found*, the newest first; of equal versions of one origin, the first."""
+def newest_first(versions: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
+    """Return *versions*, the newest first; of equal versions of one origin, the first."""
     first: dict[tuple[tuple[int, ...], str], ImageCuda] = {}
-    for cuda in found:
+    for cuda in versions:
         first.setdefault((version_key(cuda.version)[:2], cuda.origin), cuda)
     return tuple(sorted(first.values(), key=lambda cuda: version_key(cuda.version)[:2], reverse=True))
 
@@ -84,8 +84,8 @@ def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
 
 def frameworks_in(tree: Tree, packages: Iterable[str]) -> Iterator[tuple[Framework, str]]:
     """Yield the frameworks in the directories *packages*, each with its directory."""
-    known = frameworks()
-    return ((known[name], directory) for directory in packages for name in tree.names(directory) if name in known)
+    by_name = frameworks()
+    return ((by_name[name], directory) for directory in packages for name in tree.names(directory) if name in by_name)
 
 
 def framework_libraries(tree: Tree, packages: str, framework: Framework) -> dict[str, Optional[str]]:
@@ -95,9 +95,9 @@ def framework_libraries(tree: Tree, packages: str, framework: Framework) -> dict
     """
     patterns = [(module, pattern) for module, patterns in framework.imports.items() for pattern in patterns]
     every = (*patterns, *((None, pattern) for pattern in framework.libraries))
-    found = {path: module for module, pattern in every for path in glob_below(tree, packages, pattern)}
-    opened = opened_of(tree, packages, framework, found)
-    return found if opened is None else {path: found[path] for path in opened}
+    modules_by_path = {path: module for module, pattern in every for path in glob_below(tree, packages, pattern)}
+    opened = opened_of(tree, packages, framework, modules_by_path)
+    return modules_by_path if opened is None else {path: modules_by_path[path] for path in opened}
 
 
 def opened_of(tree: Tree, packages: str, framework: Framework, paths: Iterable[str]) -> Optional[tuple[str, ...]]:
@@ -111,12 +111,12 @@ def opened_of(tree: Tree, packages: str, framework: Framework, paths: Iterable[s
         match = re.search(built, version_file, re.MULTILINE)
         if match is None:
             continue
-        wanted, versions = version_key(match.group(1)), dict[tuple[int, ...], str]()
+        target_version, versions = version_key(match.group(1)), dict[tuple[int, ...], str]()
         for path in paths:
             of_name = re.search(name, path)
-            if of_name and (int(of_name.group(1)),) == wanted[:1]:
+            if of_name and (int(of_name.group(1)),) == target_version[:1]:
                 versions[version_key(".".join(of_name.groups()))] = path
-        older = [version for version in versions if version <= wanted]
+        older = [version for version in versions if version <= target_version]
         best = max(older) if older else min(versions, default=None)
         return () if best is None else (versions[best],)
     return None
@@ -131,9 +131,9 @@ def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:
 
 def directories_for(framework: Framework, packages: str, wheels: Iterable[str]) -> tuple[str, ...]:
     """Return where *framework* in the directory *packages* finds libraries besides its own RPATH."""
-    own = (place if place.startswith("/") else f"{packages}/{place}" for place in framework.beside)
+    own_directories = (place if place.startswith("/") else f"{packages}/{place}" for place in framework.beside)
     # Of conda's Python, everything that it opens sees its own libraries.
-    return (*own, *wheels, dirname(dirname(packages)))
+    return (*own_directories, *wheels, dirname(dirname(packages)))
 
 
 def wheel_directory_of(tree: Tree, path: str, soname: str) -> Optional[str]:
@@ -187,8 +187,8 @@ def _toolkit(tree: Tree) -> Optional[str]:
         return version
     if version := version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version "):
         return version
-    real = tree.resolve("/usr/local/cuda")
-    match = None if isinstance(real, Missing) else re.fullmatch(r".*/cuda-([0-9]{1,3}\.[0-9]{1,3})", real)
+    real_path = tree.resolve("/usr/local/cuda")
+    match = None if isinstance(real_path, Missing) else re.fullmatch(r".*/cuda-([0-9]{1,3}\.[0-9]{1,3})", real_path)
     return match.group(1) if match else None
 
 
@@ -221,10 +221,10 @@ def _built_for(tree: Tree, packages: str, framework: Framework) -> Optional[Imag
 
 def glob_below(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
     """Yield the paths below *directory* that match *pattern*, whose components may have a `*`."""
-    head, _, rest = pattern.partition("/")
+    head, _, tail = pattern.partition("/")
     for name in tree.names(directory):
         if fnmatchcase(name, head):
-            yield from glob_below(tree, f"{directory}/{name}", rest) if rest else (f"{directory}/{name}",)
+            yield from glob_below(tree, f"{directory}/{name}", tail) if tail else (f"{directory}/{name}",)
 
 
 def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
@@ -240,9 +240,9 @@ def _unique_directories(tree: Tree, directories: Iterable[str]) -> Iterator[str]
     """Yield the *directories* that exist, up to the limit, without links to one of them."""
     seen: dict[str, None] = {}
     for directory in directories:
-        real = tree.resolve(directory)
-        if not isinstance(real, Missing) and real not in seen:
-            seen[real] = None
+        real_path = tree.resolve(directory)
+        if not isinstance(real_path, Missing) and real_path not in seen:
+            seen[real_path] = None
             yield directory
         if len(seen) >= DIRECTORIES_LIMIT:
             return

@@ -79,11 +79,11 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         raise bad_name(store, reference)
     inspected = _run_store_command(store, ("image", "inspect", name), reference)
     with in_file(f"{store} image inspect {name}"):
-        found = parse_inspected(inspected)
+        metadata = parse_inspected(inspected)
 
     def whole() -> Tree:
         cannot_sign(f"the image was read in the store of {store}")
-        layers, saved = _layers(found.layers), partial(_saved, store, name, reference, arch)
+        layers, saved = _layers(metadata.layers), partial(_saved, store, name, reference, arch)
         return OverlayTree(layers, HostPath(reference), partial(_later, saved)) if layers else saved()
 
     def keep(key: str, answers: Answers) -> None:
@@ -92,26 +92,26 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
             if _run_store_command(store, ("image", "inspect", name), reference) == inspected:
                 keep_content(key, answers)
 
-    key = _key(store, found, arch)
+    key = _key(store, metadata, arch)
     if key is None:
         tree = whole()
     else:
-        known = known_content(key)
-        opened = None if known else whole()
-        tree = RememberedTree(HostPath(reference), known, lambda: opened or _later(whole), partial(keep, key))
-    return closed_on_error(tree, lambda: read_image(tree, reference, store, parse_env_lines(found.env)))
+        cached_answers = known_content(key)
+        opened = None if cached_answers else whole()
+        tree = RememberedTree(HostPath(reference), cached_answers, lambda: opened or _later(whole), partial(keep, key))
+    return closed_on_error(tree, lambda: read_image(tree, reference, store, parse_env_lines(metadata.env)))
 
 
-def _key(store: Store, found: InspectedImage, arch: Architecture) -> Optional[str]:
+def _key(store: Store, metadata: InspectedImage, arch: Architecture) -> Optional[str]:
     """Return the name under which the content of an image is remembered; None where the store names no content.
 
     Another store, which may lie about its images, has other names.
     """
     program = find_program(store)
-    if not (found.id and found.parts) or isinstance(program, Missing) or not is_on():
+    if not (metadata.id and metadata.parts) or isinstance(program, Missing) or not is_on():
         return None
     of_store = (store, program, sorted(obeyed_environ(VARIABLES).items()))
-    return content_name(repr((of_store, arch.name, found.id, found.arch, found.parts)))
+    return content_name(repr((of_store, arch.name, metadata.id, metadata.arch, metadata.parts)))
 
 
 def _later(make: Callable[[], T]) -> T:
@@ -141,8 +141,8 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Opene
     from gpubind.image.oci import archive_tree
 
     with system.temporary_file() as file:
-        words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
-        _run_store_command(store, words, reference, file)
+        args = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
+        _run_store_command(store, args, reference, file)
         blob = FileBlob(system.same_file(file, reference), reference)
     return closed_on_error(blob, lambda: archive_tree(blob, HostPath(reference), store, None, arch))[0]
 
@@ -154,8 +154,8 @@ def _run_store_command(store: Store, args: tuple[str, ...], reference: str, into
     """
     program = find_program(store)
     if isinstance(program, Missing):
-        what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
-        raise HostReadError("no-image-store", what, where=reference, why=program.detail)
+        message = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
+        raise HostReadError("no-image-store", message, where=reference, why=program.detail)
     answer = _answer(program, store, args, reference, QUERY_TIMEOUT_S if into is None else _SAVE_TIMEOUT_S, into)
     if isinstance(answer, bytes):
         return answer
@@ -174,13 +174,17 @@ def why_silent(store: Store) -> Optional[str]:
 def cdi_directories_of_daemon(store: Store) -> tuple[str, ...]:
     """Return where the daemon of *store* looks for CDI specs; nothing if it reads none, or does not answer."""
     program = find_program(store)
-    words = ("info", "--format", "{{json .CDISpecDirs}}")
-    answer = "" if isinstance(program, Missing) else _answer(program, store, words, store, _VERSION_S)
+    args = ("info", "--format", "{{json .CDISpecDirs}}")
+    answer = "" if isinstance(program, Missing) else _answer(program, store, args, store, _VERSION_S)
     try:
-        found = parse_json(answer, DOCUMENT_LIMIT, _INFO) if isinstance(answer, bytes) else []
+        directories = parse_json(answer, DOCUMENT_LIMIT, _INFO) if isinstance(answer, bytes) else []
     except FormatError:
         return ()
-    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+    return (
+        tuple(directory for directory in directories if isinstance(directory, str))
+        if isinstance(directories, list)
+        else ()
+    )
 
 
 def _answer(

@@ -29,22 +29,22 @@ def read_environment(tree: Tree) -> Exports:
     from gpubind.formats.text.shell import Exports, parse_exports
 
     exports = Exports({"PATH": None})
-    files, left = 0, BYTES_LIMIT
+    files, bytes_left = 0, BYTES_LIMIT
     for name in tree.names(ENVIRONMENT_DIRECTORY):
         path = f"{ENVIRONMENT_DIRECTORY}/{name}"
-        found = tree.stat(path)
-        if not name.endswith(".sh") or name in _SINGULARITY_FILES or isinstance(found, Missing) or found.kind != "file":
+        entry = tree.stat(path)
+        if not name.endswith(".sh") or name in _SINGULARITY_FILES or isinstance(entry, Missing) or entry.kind != "file":
             continue
         if name == "90-environment.sh" and exports.env.get("PATH", "") is None:
             exports = exports.with_value("PATH", DEFAULT_PATH)
-        files, left = files + 1, left - found.size
-        if files > FILES_LIMIT or left < 0:
+        files, bytes_left = files + 1, bytes_left - entry.size
+        if files > FILES_LIMIT or bytes_left < 0:
             return exports.with_all_unknown()
         text = tree.read_text(path)
         exports = exports.with_all_unknown() if isinstance(text, Missing) else parse_exports(text, exports)
-        own = exports.env.get("PATH")
-        if name in DOCKER_FILES and own is not None:
-            directories = own.split(":") if own else []
+        search_path = exports.env.get("PATH")
+        if name in DOCKER_FILES and search_path is not None:
+            directories = search_path.split(":") if search_path else []
             more = (directory for directory in DEFAULT_PATH.split(":") if directory not in directories)
             exports = exports.with_value("PATH", ":".join([*directories, *more]))
     return exports

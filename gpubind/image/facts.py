@@ -50,11 +50,11 @@ class Image(NamedTuple):
     def __repr__(self) -> str:
         facts = self.facts
         libc = facts.libc_family if facts.libc_version is None else f"glibc {facts.libc_version}"
-        told = [facts.kind, facts.arch or "of unknown architecture", "no C library" if libc == "none" else libc]
-        told += [f"{name} {version}" for name, version in (("CUDA", facts.cuda), ("ROCm", facts.rocm)) if version]
+        parts = [facts.kind, facts.arch or "of unknown architecture", "no C library" if libc == "none" else libc]
+        parts += [f"{name} {version}" for name, version in (("CUDA", facts.cuda), ("ROCm", facts.rocm)) if version]
         if self.is_closed:
-            told.append("closed")
-        return f"<Image {facts.label!r}: {', '.join(told)}>"
+            parts.append("closed")
+        return f"<Image {facts.label!r}: {', '.join(parts)}>"
 
     def __enter__(self) -> Image:
         return self
@@ -83,7 +83,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     names = tree.list("/")
     any_loader = Loader(tree)
     if any_loader.glibc is None:
-        any_loader = Loader(tree, more=own_prefixes(tree))
+        any_loader = Loader(tree, extra_directories=own_prefixes(tree))
     family, version, arch = _libc(tree, any_loader)
     is_closed = isinstance(names, Missing) and names.why == "forbidden"
     forbidden = "/" if is_closed else any_loader.forbidden_directory if family == "none" else None
@@ -163,25 +163,29 @@ def _shell(tree: Tree) -> Optional[str]:
 
 def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
     """Return the driver's library at *path*; None for a stub, a file of a compat package or an empty mount point."""
-    found = tree.find(path) if path.startswith("/") else ABSENT
-    if isinstance(found, Missing) or found.stat.kind != "file" or not found.stat.size:
+    file = tree.find(path) if path.startswith("/") else ABSENT
+    if isinstance(file, Missing) or file.stat.kind != "file" or not file.stat.size:
         return None
-    real = found.path
-    return None if "/compat/" in real or tree.is_stub(real) else ImageLibrary(soname, real, driver_version_of(real))
+    real_path = file.path
+    return (
+        None
+        if "/compat/" in real_path or tree.is_stub(real_path)
+        else ImageLibrary(soname, real_path, driver_version_of(real_path))
+    )
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
     """Yield each compat libcuda that is libcuda.so.1 in its directory."""
     paths = [path for pattern in _COMPAT_PATTERNS for path in glob_or_note(tree, pattern)]
-    for real in dict.fromkeys(tree.resolve(path) for path in paths[:COMPAT_LIMIT]):
-        if isinstance(real, Missing):
+    for real_path in dict.fromkeys(tree.resolve(path) for path in paths[:COMPAT_LIMIT]):
+        if isinstance(real_path, Missing):
             continue
-        directory = real.rpartition("/")[0]
-        if "compat" not in directory.split("/") or tree.resolve(f"{directory}/libcuda.so.1") != real:
+        directory = real_path.rpartition("/")[0]
+        if "compat" not in directory.split("/") or tree.resolve(f"{directory}/libcuda.so.1") != real_path:
             continue  # a link to a directory with other libraries
-        elf = ABSENT if tree.is_stub(real) else tree.elf(real)
+        elf = ABSENT if tree.is_stub(real_path) else tree.elf(real_path)
         if not isinstance(elf, Missing):
-            yield ImageLibrary("libcuda.so.1", real, driver_version_of(real), elf.cuda_note)
+            yield ImageLibrary("libcuda.so.1", real_path, driver_version_of(real_path), elf.cuda_note)
 
 
 def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
@@ -189,7 +193,7 @@ def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
     for directory in dict.fromkeys(split_library_path(library_path)):
         if directory.startswith("/.singularity.d/libs"):
             return None
-        real = tree.resolve(f"{directory}/libcuda.so.1") if directory.startswith("/") else ABSENT
-        if not isinstance(real, Missing) and isinstance(tree.ident(real), ElfIdent):
-            return real
+        real_path = tree.resolve(f"{directory}/libcuda.so.1") if directory.startswith("/") else ABSENT
+        if not isinstance(real_path, Missing) and isinstance(tree.ident(real_path), ElfIdent):
+            return real_path
     return None

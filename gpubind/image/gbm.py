@@ -26,9 +26,9 @@ def backend_directories(image: Image) -> tuple[str, ...]:
     """Return the directories in which the copies of libgbm in *image* look for backends without GBM_BACKENDS_PATH."""
     env = image.facts.env
     prefixes = prefixes_of(image.tree, env.get("PATH", ""))
-    own = (path.rstrip("/") for path in split_library_path(env.get("LD_LIBRARY_PATH", "")))
+    search_path = (path.rstrip("/") for path in split_library_path(env.get("LD_LIBRARY_PATH", "")))
     below = (f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))
-    return tuple(dict.fromkeys(_read(image.tree, dict.fromkeys((*own, *image.loader.directories, *below)))))
+    return tuple(dict.fromkeys(_read(image.tree, dict.fromkeys((*search_path, *image.loader.directories, *below)))))
 
 
 def _read(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
@@ -39,6 +39,6 @@ def _read(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
             continue
         constants = tree.fact(path, CONSTANTS)
         built = () if isinstance(constants, Missing) else _BUILT_WITH.findall(constants)
-        for one in [found.decode("utf-8", "replace") for found in built] or [f"{directory}/gbm"]:
-            if _PLAIN.fullmatch(one):
-                yield one
+        for backend_directory in [raw_path.decode("utf-8", "replace") for raw_path in built] or [f"{directory}/gbm"]:
+            if _PLAIN.fullmatch(backend_directory):
+                yield backend_directory

@@ -52,18 +52,18 @@ def gpu_code_of(tree: Tree, packages: Iterable[str]) -> tuple[CodeFile, ...]:
     Then that of the libraries of all other packages. Files without any are left out. Of several paths that lead to one
     file, the first is reported.
     """
-    directories, found = tuple(packages), dict[str, CodeFile]()
+    directories, code_files = tuple(packages), dict[str, CodeFile]()
     for place in (*_in_packages(tree, directories), *_elsewhere(tree), *_others(tree, directories)):
-        real = tree.resolve(place.path)
-        if isinstance(real, Missing) or real in found:
+        real_path = tree.resolve(place.path)
+        if isinstance(real_path, Missing) or real_path in code_files:
             continue
-        is_last = len(found) == FILES_LIMIT
+        is_last = len(code_files) == FILES_LIMIT
         why = f"only {FILES_LIMIT} files are read" if is_last else place.unread
         code = code_in(tree, place.path) if why is None else GpuCode(unread=why)
-        found[real] = CodeFile(place.path, place.framework, place.is_main, code)
+        code_files[real_path] = CodeFile(place.path, place.framework, place.is_main, code)
         if is_last:
             break
-    return tuple(one for one in found.values() if one.gpu_code)
+    return tuple(code_file for code_file in code_files.values() if code_file.gpu_code)
 
 
 def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...]:
@@ -82,8 +82,10 @@ def gpu_code_of_program(paths: Sequence[str], tree: Tree) -> tuple[CodeFile, ...
 
 def _owner(path: str) -> Optional[str]:
     """Return the framework of which *path* is a main library: by its whole path, else by its name."""
-    elsewhere = ((pattern, one.name) for one in system_frameworks() for pattern in one.code)
-    mains = ((f"*/{basename(pattern)}", one.name) for one in frameworks().values() for pattern in one.code)
+    elsewhere = ((pattern, framework.name) for framework in system_frameworks() for pattern in framework.code)
+    mains = (
+        (f"*/{basename(pattern)}", framework.name) for framework in frameworks().values() for pattern in framework.code
+    )
     return next((name for pattern, name in (*elsewhere, *mains) if fnmatchcase(path, pattern)), None)
 
 
@@ -105,16 +107,16 @@ def code_in(tree: Tree, path: str) -> GpuCode:
 
 def with_code(tree: Tree, every: Sequence[ImageCuda], files: Iterable[CodeFile]) -> tuple[ImageCuda, ...]:
     """Return *every* CUDA and those of *files* in *tree*, the newest first: by their PTX, else by what they need."""
-    found = [*every]
+    cuda_versions = [*every]
     for file in files:
         versions = [cuda for isa in file.gpu_code.isas if (cuda := cuda_of_isa(isa))]
         if not versions and "nvidia" in file.gpu_code.vendors:
             elf = tree.elf(file.path)
             needed = () if isinstance(elf, Missing) else elf.needed
             versions = [cuda for name in needed if (cuda := cuda_of_library(name))]
-        found += [ImageCuda(max(versions, key=version_key), "code", file.path)] if versions else ()
-    exact = {cuda.version.partition(".")[0] for cuda in found if "." in cuda.version}
-    return newest_first(cuda for cuda in found if cuda.origin != "code" or cuda.version not in exact)
+        cuda_versions += [ImageCuda(max(versions, key=version_key), "code", file.path)] if versions else ()
+    exact = {cuda.version.partition(".")[0] for cuda in cuda_versions if "." in cuda.version}
+    return newest_first(cuda for cuda in cuda_versions if cuda.origin != "code" or cuda.version not in exact)
 
 
 def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_CodePath]:
@@ -129,9 +131,9 @@ def _in_packages(tree: Tree, packages: Iterable[str]) -> Iterator[_CodePath]:
 def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_CodePath]:
     """Yield the largest libraries of the packages that are not in data/cuda.json, and not of NVIDIA's own."""
     listed = (pattern for one in frameworks().values() for pattern in (*one.code, *one.more_code))
-    known = {*frameworks(), *(pattern.partition("/")[0] for pattern in listed), "nvidia"}
-    is_known = lru_cache(maxsize=None)(lambda top: any(fnmatchcase(top, one) for one in known))
-    found: list[tuple[int, str, str]] = []
+    known_patterns = {*frameworks(), *(pattern.partition("/")[0] for pattern in listed), "nvidia"}
+    is_known = lru_cache(maxsize=None)(lambda top: any(fnmatchcase(top, one) for one in known_patterns))
+    libraries: list[tuple[int, str, str]] = []
     room = RECORD_LIMIT
     for directory in packages:
         for name in tree.names(directory):
@@ -146,12 +148,12 @@ def _others(tree: Tree, packages: Sequence[str]) -> Iterator[_CodePath]:
             for match in _LIBRARY.finditer(data):
                 path, size = match.group(1).decode("utf-8", "surrogateescape"), int(match.group(2))
                 if size >= LEAST_SIZE and path[:1] not in "/." and not is_known(path.partition("/")[0]):
-                    found.append((-size, f"{directory}/{path}", package))
-    for _, path, package in sorted(found)[:LIBRARIES_LIMIT]:
+                    libraries.append((-size, f"{directory}/{path}", package))
+    for _, path, package in sorted(libraries)[:LIBRARIES_LIMIT]:
         yield _CodePath(path, package, True)
-    left = len(found) - LIBRARIES_LIMIT
-    if left > 0:
-        why = f"{LIBRARIES_LIMIT} libraries of packages are examined, not the {left} smallest"
+    omitted_count = len(libraries) - LIBRARIES_LIMIT
+    if omitted_count > 0:
+        why = f"{LIBRARIES_LIMIT} libraries of packages are examined, not the {omitted_count} smallest"
         yield _CodePath(packages[0], None, False, why)
 
 

@@ -43,12 +43,12 @@ def members_with_ident(blob: Blob) -> Iterator[Member]:
         yield member._replace(ident=_ident(blob.read_at(member.data, _IDENT_SIZE))) if may_be_elf else member
 
 
-def collect_members(found: Iterable[Member]) -> list[Member]:
-    """Return all of *found*. Errors: as `members_with_ident`."""
+def collect_members(layer_members: Iterable[Member]) -> list[Member]:
+    """Return all of *layer_members*. Errors: as `members_with_ident`."""
     listing = []
-    for one in found:
-        spend("texts", len(one.header.name) + len(one.header.link))
-        listing.append(one)
+    for member in layer_members:
+        spend("texts", len(member.header.name) + len(member.header.link))
+        listing.append(member)
     return listing
 
 
@@ -107,13 +107,13 @@ class LayerIndex:
         self._steps = 0
         self._parents: dict[str, Optional[Directory]] = {}
 
-    def add(self, blob: Blob, found: Iterable[Member]) -> None:
-        """Add the layer in *blob*, with the members *found*, over the others.
+    def add(self, blob: Blob, layer_members: Iterable[Member]) -> None:
+        """Add the layer in *blob*, with the members *layer_members*, over the others.
 
-        Errors: `FormatError` (`image-bomb`), and those of *found*.
+        Errors: `FormatError` (`image-bomb`), and those of *layer_members*.
         """
         self.blobs.append(blob)
-        for member in found:
+        for member in layer_members:
             header = member.header
             self._count_steps(header.name.count("/") + header.link.count("/"))
             if header.kind is None or len(header.name) > _PATH_LIMIT or len(header.link) > _PATH_LIMIT:
@@ -191,14 +191,14 @@ class LayerIndex:
 
     def _prune(self, directory: Directory) -> None:
         """Remove the entries below *directory* that are not of this layer."""
-        found: list[tuple[Directory, str, Entry]] = []
+        entries: list[tuple[Directory, str, Entry]] = []
         todo = [directory]
         while todo:
             parent = todo.pop()
-            found += [(parent, name, child) for name, child in parent.children.items()]
+            entries += [(parent, name, child) for name, child in parent.children.items()]
             todo += [child for child in parent.children.values() if isinstance(child, Directory)]
-        self._steps += 2 * len(found)
-        for parent, name, child in reversed(found):  # the deepest first: a directory stays for what is left in it
+        self._steps += 2 * len(entries)
+        for parent, name, child in reversed(entries):  # the deepest first: a directory stays for what is left in it
             self._remove(parent, name, child)
 
     def _remove(self, parent: Directory, name: str, entry: Entry) -> None:
@@ -220,12 +220,12 @@ class LayerIndex:
             return self._parents[path]
         step = self._make if make else self._find
         at = follow(path, self.root, self.root, step, lambda here: here.parent, self._is_directory)[0]
-        found = at if isinstance(at, Directory) else None
-        if found is not None or make:
+        directory = at if isinstance(at, Directory) else None
+        if directory is not None or make:
             if len(self._parents) > _PARENTS_KEPT:
                 self._parents.clear()
-            self._parents[path] = found
-        return found
+            self._parents[path] = directory
+        return directory
 
     def _is_directory(self, _: Directory) -> bool:
         """Count a name on the way; what it is looked for in is always a directory."""
@@ -241,13 +241,13 @@ class LayerIndex:
 
     def _make(self, parent: Directory, name: str) -> Union[Directory, Link, Missing]:
         """Return the directory or link *name* in *parent*; a directory takes the place of a file, or of nothing."""
-        found = self._find(parent, name)
-        if not isinstance(found, Missing) or len(name) > NAME_LIMIT:
-            return found
+        existing = self._find(parent, name)
+        if not isinstance(existing, Missing) or len(name) > NAME_LIMIT:
+            return existing
         spend("entries")
-        made = Directory(self._layer, parent)
-        self._replace_entry(parent, name, made)
-        return made
+        directory = Directory(self._layer, parent)
+        self._replace_entry(parent, name, directory)
+        return directory
 
     def _count_steps(self, steps: int) -> None:
         self._steps += steps
@@ -299,30 +299,30 @@ class NeighbourCache:
             self._keep(path.rpartition("/")[0] or "/", entry)
         return self._kept[entry.source, entry.offset]
 
-    def _keep(self, directory: str, asked: Entry) -> None:
+    def _keep(self, directory: str, requested: Entry) -> None:
         if self._size > _KEPT_LIMIT // 2 or len(self._kept) > FILES_LIMIT // 2:
             self._kept.clear()
             self._size = 0
         blobs = self._layers.blobs
-        if blobs[asked.source].place:
+        if blobs[requested.source].place:
             layers = {number for number, blob in enumerate(blobs) if blob.place}
         else:
-            layers = {asked.source}
+            layers = {requested.source}
         directories = (directory,) if layers <= self._read_layers else (directory, *_COMMON_DIRECTORIES)
         self._read_layers |= layers
         near = (entry for each in directories for entry in self._files(each, layers))
-        wanted = {(entry.source, entry.offset): entry for entry in (*near, asked)}
-        for entry in sorted(wanted.values(), key=lambda entry: (blobs[entry.source].place, entry.offset)):
+        entries = {(entry.source, entry.offset): entry for entry in (*near, requested)}
+        for entry in sorted(entries.values(), key=lambda entry: (blobs[entry.source].place, entry.offset)):
             is_full = self._size + entry.stat.size > _KEPT_LIMIT or len(self._kept) >= FILES_LIMIT
-            if entry is asked or not (is_full or (entry.source, entry.offset) in self._kept):
+            if entry is requested or not (is_full or (entry.source, entry.offset) in self._kept):
                 data = blobs[entry.source].read_at(entry.offset, entry.stat.size)
                 self._kept[entry.source, entry.offset] = data
                 self._size += len(data)
 
     def _files(self, directory: str, layers: Collection[int]) -> Iterator[Entry]:
         """Yield the files of *directory* in *layers* that a command may read."""
-        found = self._layers.find(directory)
-        for entry in found.children.values() if isinstance(found, Directory) else ():
+        parent = self._layers.find(directory)
+        for entry in parent.children.values() if isinstance(parent, Directory) else ():
             limit = TEXT_LIMIT if entry.ident is None else ELF_LIMIT
             if (
                 entry.stat.kind == "file"

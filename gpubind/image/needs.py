@@ -148,19 +148,19 @@ class ImageNeeds(NamedTuple):
     @property
     def capabilities(self) -> tuple[tuple[Capability, bool, str], ...]:
         """Return each capability of the driver that is used, whether surely, and by what."""
-        found: dict[Capability, tuple[bool, str]] = {}
+        evidence: dict[Capability, tuple[bool, str]] = {}
         facts = self.facts
         if self.cuda or any(code.gpu_code.modules for code in self.gpu_code):
-            found["compute"] = True, f"CUDA {self.cuda[0].version}" if self.cuda else "GPU code"
-        asked = facts.env.get(CAPS_VARIABLE, "")
-        for one in CAPABILITIES:
-            if one in asked.split(","):
-                found.setdefault(one, (True, CAPS_VARIABLE))
+            evidence["compute"] = True, f"CUDA {self.cuda[0].version}" if self.cuda else "GPU code"
+        requested = facts.env.get(CAPS_VARIABLE, "")
+        for capability in CAPABILITIES:
+            if capability in requested.split(","):
+                evidence.setdefault(capability, (True, CAPS_VARIABLE))
         for sure in ("linked", "opened"):
             for library in self.libraries:
                 if library.use == sure and library.vendor != "amd":
-                    found.setdefault(library.capability, (sure == "linked", library.name))
-        return tuple((one, *found[one]) for one in CAPABILITIES if one in found)
+                    evidence.setdefault(library.capability, (sure == "linked", library.name))
+        return tuple((capability, *evidence[capability]) for capability in CAPABILITIES if capability in evidence)
 
     @property
     def because_of_ptx(self) -> str:
@@ -171,8 +171,8 @@ class ImageNeeds(NamedTuple):
     @property
     def is_for_gpus(self) -> bool:
         """Return whether anything in it uses a GPU."""
-        own = self.cuda or self.facts.rocm or self.facts.rocm_runtime or self.rocm
-        return bool(own or self.gpu_code or self.libraries or self.requires or self.intel)
+        toolkit = self.cuda or self.facts.rocm or self.facts.rocm_runtime or self.rocm
+        return bool(toolkit or self.gpu_code or self.libraries or self.requires or self.intel)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members of the document `gpubind.needs/1`."""
@@ -223,28 +223,28 @@ class _NeedsCollector:
 
     def inspect(self, path: str) -> None:
         """Look into the file *path*, once: what it is linked with, and which libraries it names."""
-        real = self.tree.resolve(path)
-        if isinstance(real, Missing) or real in self._seen:
+        real_path = self.tree.resolve(path)
+        if isinstance(real_path, Missing) or real_path in self._seen:
             return
         if len(self._seen) == FILES_LIMIT:
             self.unread.setdefault("/", f"more than {FILES_LIMIT} files may use a driver")
             return
-        self._seen.add(real)
-        elf = self.tree.elf(real)
+        self._seen.add(real_path)
+        elf = self.tree.elf(real_path)
         if not isinstance(elf, Missing):
             self._linked(path, elf)
         elif elf.why == "forbidden" or (elf.why == "unreadable" and "not an ELF file" not in elf.detail):
             self.unread[path] = elf.detail or elf.why
-        named = self.tree.fact(real, NAMED_LIBRARIES)
-        if isinstance(named, Missing):
+        named_libraries = self.tree.fact(real_path, NAMED_LIBRARIES)
+        if isinstance(named_libraries, Missing):
             if not isinstance(elf, Missing):
-                self.unread[path] = named.detail or named.why
+                self.unread[path] = named_libraries.detail or named_libraries.why
             return
-        if named.unread:
-            self.unread[path] = named.unread
-        if named.nccl:
-            self.nccl[real] = named.nccl
-        for name in named.names:
+        if named_libraries.unread:
+            self.unread[path] = named_libraries.unread
+        if named_libraries.nccl:
+            self.nccl[real_path] = named_libraries.nccl
+        for name in named_libraries.names:
             self.opened.setdefault(name, path)
             self.use(name, "opened", path)
 
@@ -289,8 +289,8 @@ class _NeedsCollector:
     @property
     def rocm(self) -> Optional[tuple[str, str, str]]:
         """Return the newest release of ROCm that a file is linked with, the library that tells, and the file."""
-        found = ((release, name, path) for name, path in self._rocms.items() if (release := release_with([name])))
-        return max(found, key=lambda one: (version_key(one[0]), one[1].startswith("libamdhip64")), default=None)
+        releases = ((release, name, path) for name, path in self._rocms.items() if (release := release_with([name])))
+        return max(releases, key=lambda one: (version_key(one[0]), one[1].startswith("libamdhip64")), default=None)
 
     def newest(self, prefix: str) -> Optional[str]:
         return newest(self._needs, prefix)
@@ -314,30 +314,30 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
     Errors: `HostReadError` (code `program-not-found`) for a program that the image does not have, or that does not run.
     """
     facts = image.facts
-    looked, places = _NeedsCollector(image), _LibraryPaths(image)
+    collector, places = _NeedsCollector(image), _LibraryPaths(image)
     code: tuple[CodeFile, ...] = ()
     missing: tuple[str, ...] = ()
     is_for_all = program is None
     if program is not None:
         closure, missing, is_for_all = _closure(image, program)
         for path in closure:
-            looked.inspect(path)
+            collector.inspect(path)
         code = gpu_code_of_program(closure, image.tree)
     if is_for_all:
         code = (*code, *read_gpu_code(image))
-        _inspect_image(looked, places)
+        _inspect_image(collector, places)
     for file in code:
         if isinstance(image.tree.list(file.path), Missing):
-            looked.inspect(file.path)
-    fabric = tuple(_fabric(looked, places)) if is_for_all else ()
-    intel = tuple(_intel(looked, places, code)) if is_for_all else ()
+            collector.inspect(file.path)
+    fabric = tuple(_fabric(collector, places)) if is_for_all else ()
+    intel = tuple(_intel(collector, places, code)) if is_for_all else ()
     cuda = with_code(image.tree, facts.every_cuda, code)
     native, oldest = _drivers_of_cuda(needed_cuda(cuda))
     only_ptx = _only_ptx(code)
     compiles = _driver_of_ptx(
         file for name, files in main_files_by_owner(code).items() if name in only_ptx for file in files
     )
-    unread = {one.path: one.gpu_code.unread for one in code if one.gpu_code.unread}
+    unread = {code_file.path: code_file.gpu_code.unread for code_file in code if code_file.gpu_code.unread}
     return ImageNeeds(
         facts=facts,
         program=program,
@@ -348,15 +348,15 @@ def read_needs(image: Image, program: Optional[str] = None) -> ImageNeeds:
         only_ptx=only_ptx,
         requires=tuple(_requirements(facts.env)),
         gpu_code=code,
-        glibc=looked.newest("GLIBC"),
-        libstdcxx=looked.newest("GLIBCXX"),
-        libraries=tuple(looked.libraries),
+        glibc=collector.newest("GLIBC"),
+        libstdcxx=collector.newest("GLIBCXX"),
+        libraries=tuple(collector.libraries),
         missing=missing,
         lacking=tuple(_lacking(image, places.packages, code)) if is_for_all else (),
-        rocm=looked.rocm,
+        rocm=collector.rocm,
         intel=intel,
         fabric=fabric,
-        unread=tuple(sorted({**image.tree.unseen, **looked.unread, **unread}.items())),
+        unread=tuple(sorted({**image.tree.unseen, **collector.unread, **unread}.items())),
     )
 
 
@@ -365,13 +365,13 @@ def drivers_libraries(image: Image, tree: Tree, program: str, linked: Iterable[s
 
     The result has also the libraries that files of *linked* use, if those files usually open a driver.
     """
-    looked = _NeedsCollector(image, tree)
-    looked.inspect(program)
+    collector = _NeedsCollector(image, tree)
+    collector.inspect(program)
     patterns = tuple(basename(pattern) for pattern in table("needs")["openers"])
     for path in linked:
         if any(fnmatchcase(basename(path), pattern) for pattern in patterns):
-            looked.inspect(path)
-    return tuple(looked.libraries)
+            collector.inspect(path)
+    return tuple(collector.libraries)
 
 
 def opened_by(name: str) -> tuple[str, ...]:
@@ -395,8 +395,8 @@ def _closure(image: Image, program: str) -> tuple[tuple[str, ...], tuple[str, ..
     closure = container.closure(chain.file.path)
     if closure is None:
         return (chain.file.path,), (), is_python(chain.file)
-    missing = (one.name for one in closure.missing if _vendor_and_capability(one.name) is None)
-    files = tuple(here.file.path for here in closure.objects)
+    missing = (failure.name for failure in closure.missing if _vendor_and_capability(failure.name) is None)
+    files = tuple(loaded_object.file.path for loaded_object in closure.objects)
     return files, tuple(sorted(set(missing))), is_python(chain.file)
 
 
@@ -410,13 +410,13 @@ def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) ->
         return
     container = _container(image)
     wheels = [wheel for packages in places for wheel in wheel_directories(tree, packages)]
-    found: dict[str, str] = {}
+    missing: dict[str, str] = {}
     for framework, packages in frameworks_in(tree, places):
         directories = directories_for(framework, packages, wheels)
         for library in framework_libraries(tree, packages, framework):
             for failure in container.load_beside(library, directories).failures:
                 if failure.kind == "missing" and _vendor_and_capability(failure.name) is None:
-                    found.setdefault(failure.name, library)
+                    missing.setdefault(failure.name, library)
     directories = (*beside(places), *wheels)
     for vendor, is_theirs in NEEDED_BY_CODE:
         for path in (file.path for file in code if vendor in file.gpu_code.vendors):
@@ -426,8 +426,8 @@ def _lacking(image: Image, places: tuple[str, ...], code: Iterable[CodeFile]) ->
                     and is_theirs(failure.name)
                     and _vendor_and_capability(failure.name) is None
                 ):
-                    found.setdefault(failure.name, path)
-    yield from sorted(found.items())
+                    missing.setdefault(failure.name, path)
+    yield from sorted(missing.items())
 
 
 def beside(places: Iterable[str]) -> Iterator[str]:
@@ -440,28 +440,30 @@ def _container(image: Image) -> Container:
     return Container(image.loader, image.tree, (), (), image.facts.env.get("LD_LIBRARY_PATH", ""))
 
 
-def _inspect_image(looked: _NeedsCollector, places: _LibraryPaths) -> None:
+def _inspect_image(collector: _NeedsCollector, places: _LibraryPaths) -> None:
     """Look into what usually opens a driver, and into the frameworks' libraries."""
     for pattern in table("needs")["openers"]:
         for path in places.paths_of_pattern(pattern):
-            looked.inspect(path)
-    for framework, directory in frameworks_in(looked.tree, places.packages):
-        code = (path for pattern in framework.code for path in glob_below(looked.tree, directory, pattern))
-        for path in (*framework_libraries(looked.tree, directory, framework), *code):
-            looked.inspect(path)
+            collector.inspect(path)
+    for framework, directory in frameworks_in(collector.tree, places.packages):
+        code = (path for pattern in framework.code for path in glob_below(collector.tree, directory, pattern))
+        for path in (*framework_libraries(collector.tree, directory, framework), *code):
+            collector.inspect(path)
     for directory in places.packages:
         for module, library in table("needs")["modules"].items():
-            if looked.tree.has(f"{directory}/{module}"):
-                looked.use(library, "opened", f"{directory}/{module}")
+            if collector.tree.has(f"{directory}/{module}"):
+                collector.use(library, "opened", f"{directory}/{module}")
 
 
 class _LibraryPaths:
     """Where libraries are in an image, for the patterns of data/needs.json."""
 
     def __init__(self, image: Image) -> None:
-        own = split_library_path(image.facts.env.get("LD_LIBRARY_PATH", ""))
+        search_path = split_library_path(image.facts.env.get("LD_LIBRARY_PATH", ""))
         self.tree = image.tree
-        self.libraries = tuple(dict.fromkeys((*(p for p in own if p.startswith("/")), *image.loader.directories)))
+        self.libraries = tuple(
+            dict.fromkeys((*(p for p in search_path if p.startswith("/")), *image.loader.directories))
+        )
         self.packages = packages_of(image.tree, image.facts.env.get("PATH", ""))
 
     def paths_of_pattern(self, pattern: str) -> Iterator[str]:
@@ -471,8 +473,8 @@ class _LibraryPaths:
             return
         below = self.packages if pattern.startswith(_SITE) else self.libraries
         for directory in below:
-            found = glob_below(self.tree, directory, pattern.removeprefix(_SITE))
-            yield from islice(found, FILES_LIMIT + 1)  # one more than is looked at, to say so
+            paths = glob_below(self.tree, directory, pattern.removeprefix(_SITE))
+            yield from islice(paths, FILES_LIMIT + 1)  # one more than is looked at, to say so
 
 
 def read_intel(image: Image, code: Iterable[CodeFile]) -> tuple[IntelRuntime, ...]:
@@ -480,7 +482,7 @@ def read_intel(image: Image, code: Iterable[CodeFile]) -> tuple[IntelRuntime, ..
     return tuple(_intel(_NeedsCollector(image), _LibraryPaths(image), code))
 
 
-def _intel(looked: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
+def _intel(collector: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFile]) -> Iterator[IntelRuntime]:
     """Yield each way in which the image may use Intel's GPUs, and its driver for that; look into what does.
 
     Files with *code* for them use Level Zero, which SYCL prefers.
@@ -491,7 +493,7 @@ def _intel(looked: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFi
         users = [path for pattern in row["users"] for path in places.paths_of_pattern(pattern)]
         users += of_code if row["name"] == LEVEL_ZERO else ()
         for path in users:
-            looked.inspect(path)
+            collector.inspect(path)
         driver = next(drivers, None)
         by = next(iter(users), driver)
         if by is not None:
@@ -499,9 +501,9 @@ def _intel(looked: _NeedsCollector, places: _LibraryPaths, code: Iterable[CodeFi
             yield IntelRuntime(row["name"], by, driver, synapse and synapse.release)
 
 
-def _fabric(looked: _NeedsCollector, places: _LibraryPaths) -> Iterator[Fabric]:
+def _fabric(collector: _NeedsCollector, places: _LibraryPaths) -> Iterator[Fabric]:
     """Yield the libraries for RDMA and communication, each file once; and those that are only opened by name."""
-    tree = looked.tree
+    tree = collector.tree
     for row in table("needs")["fabric"]:
         seen: dict[str, str] = {}
         for pattern in row["files"]:
@@ -509,11 +511,13 @@ def _fabric(looked: _NeedsCollector, places: _LibraryPaths) -> Iterator[Fabric]:
                 at = tree.resolve(path)
                 if not isinstance(at, Missing):
                     seen.setdefault(at, path)
-        for real, path in list(seen.items())[:FILES_LIMIT]:
-            looked.inspect(path)
-            match = _VERSION.search(real)
-            yield Fabric(row["name"], looked.nccl.get(real) or (match.group(1) if match else None), path, row["host"])
-        opener = next((looked.opened[name] for name in row["files"] if name in looked.opened), None)
+        for real_path, path in list(seen.items())[:FILES_LIMIT]:
+            collector.inspect(path)
+            match = _VERSION.search(real_path)
+            yield Fabric(
+                row["name"], collector.nccl.get(real_path) or (match.group(1) if match else None), path, row["host"]
+            )
+        opener = next((collector.opened[name] for name in row["files"] if name in collector.opened), None)
         if not seen and opener is not None:
             yield Fabric(row["name"], None, opener, row["host"], is_there=False)
 
@@ -526,8 +530,8 @@ def _drivers_of_cuda(cuda: Optional[str]) -> tuple[Optional[str], Optional[str]]
 
 def _only_ptx(code: Iterable[CodeFile]) -> tuple[str, ...]:
     """Return the frameworks, or the program, whose files have PTX for NVIDIA's GPUs, and no machine code."""
-    whole = {name: merge_gpu_code(files) for name, files in main_files_by_owner(code).items() if files[0].is_main}
-    return tuple(name for name, one in whole.items() if one.isas and not one.code and not one.unread)
+    by_owner = {name: merge_gpu_code(files) for name, files in main_files_by_owner(code).items() if files[0].is_main}
+    return tuple(name for name, merged in by_owner.items() if merged.isas and not merged.code and not merged.unread)
 
 
 def _driver_of_ptx(code: Iterable[CodeFile]) -> Optional[str]:

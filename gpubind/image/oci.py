@@ -51,8 +51,8 @@ class OciLayout:
 
     def has(self, path: str) -> bool:
         """Return whether there is a regular file *path*."""
-        found = self.tree.find("/" + path)
-        return not isinstance(found, Missing) and found.stat.kind == "file"
+        entry = self.tree.find("/" + path)
+        return not isinstance(entry, Missing) and entry.stat.kind == "file"
 
     def read_document(self, path: str, parse: Callable[[bytes], T], expected: Optional[oci.OciDescriptor] = None) -> T:
         """Return the document *path*. Errors: `FormatError` (`bad-oci`) if it is missing, too large or not *wanted*."""
@@ -67,13 +67,13 @@ class OciLayout:
 
     def layer(self, path: str, expected: Optional[oci.OciDescriptor]) -> Blob:
         """Return the layer *path*, unread. Errors: as `parsed`. `Verified.finish` checks its digest."""
-        found = self.tree.find("/" + path)
-        if isinstance(found, Missing) or found.stat.kind != "file":
-            why = str(found) if isinstance(found, Missing) else "it is not a regular file"
+        entry = self.tree.find("/" + path)
+        if isinstance(entry, Missing) or entry.stat.kind != "file":
+            why = str(entry) if isinstance(entry, Missing) else "it is not a regular file"
             raise oci.damaged(why, path).in_file(self.label)
         if expected is not None:
-            self._measured(path, found.stat.size, expected.size)
-        blob = self.tree.open(found.path, f"{self.label}: {path}")
+            self._measured(path, entry.stat.size, expected.size)
+        blob = self.tree.open(entry.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
             raise oci.damaged(str(blob), path).in_file(self.label)
         self._layers.append(blob)
@@ -100,8 +100,8 @@ def open_archive(
 
     Errors: as `archive_tree`.
     """
-    tree, env, found = archive_tree(blob, root, kind, tag, arch)
-    return read_image(tree, label, found, env)
+    tree, env, image_kind = archive_tree(blob, root, kind, tag, arch)
+    return read_image(tree, label, image_kind, env)
 
 
 def archive_tree(
@@ -121,10 +121,10 @@ def archive_tree(
     blobs = OciLayout(LayeredTree(index, root, near=False), blob.label)  # its files are layers
     is_docker, is_oci = blobs.has("manifest.json"), blobs.has("index.json")
     if kind is None and not is_docker and not is_oci:
-        what = "an archive that holds no image"
+        message = "an archive that holds no image"
         why = "neither manifest.json nor index.json is in it"
         hint = "an image is saved by `docker save` or `podman save`, not by `docker export`"
-        raise FormatError("unknown-image", what, where=blob.label, why=why, hint=hint)
+        raise FormatError("unknown-image", message, where=blob.label, why=why, hint=hint)
     if kind in ("docker-archive", "podman", "docker") or (kind is None and is_docker):
         images = blobs.read_document("manifest.json", oci.parse_docker_manifest)
         image = _find_tagged(images, [image.tags for image in images], tag, blobs.label)
@@ -175,14 +175,14 @@ def _layered_tree(
     if len(layers) > LAYERS_LIMIT:
         raise oci.damaged(f"{len(layers)} layers", "layers").in_file(blobs.label)
     index = LayerIndex()
-    opened = {path: blobs.layer(path, wanted) for path, wanted in layers}
+    opened = {path: blobs.layer(path, descriptor) for path, descriptor in layers}
     unread = iter(sorted(opened, key=lambda path: opened[path].place))
     read: dict[str, tuple[Blob, Iterable[Member]]] = {}
     for path, _ in layers:
         while path not in read:
             following = next(unread, path)  # a layer that comes twice is read twice
-            plain, found = _read_layer(opened[following])
-            read[following] = plain, found if following == path else collect_members(found)
+            plain, layer_members = _read_layer(opened[following])
+            read[following] = plain, layer_members if following == path else collect_members(layer_members)
         index.add(*read.pop(path))
     return LayeredTree(index, root)
 
@@ -209,7 +209,7 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Member]]:
 
 def _manifests(blobs: OciLayout, descriptors: Sequence[oci.OciDescriptor]) -> list[oci.OciDescriptor]:
     """Return the manifests in *descriptors* and their indexes, in order."""
-    found = []
+    manifests = []
     todo = [(descriptor, 0) for descriptor in reversed(descriptors)]
     opened = 0
     while todo:
@@ -221,8 +221,8 @@ def _manifests(blobs: OciLayout, descriptors: Sequence[oci.OciDescriptor]) -> li
             inner = blobs.read_document(descriptor.path, oci.parse_oci_index, descriptor)
             todo.extend((item, depth + 1) for item in reversed(inner))
         elif descriptor.media_type in (*oci.MANIFEST_TYPES, ""):
-            found.append(descriptor)
-    return found
+            manifests.append(descriptor)
+    return manifests
 
 
 def _choose_platform(manifests: Sequence[oci.OciDescriptor], arch: Architecture, label: str) -> oci.OciDescriptor:
@@ -238,11 +238,11 @@ def _find_tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Opti
     """Return the image with *tag*; without a tag the only one."""
     if not images:
         raise oci.damaged("no image is in it", "byte 0").in_file(label)
-    known = [name for names in tags for name in names]
+    known_tags = [name for names in tags for name in names]
     if tag is None:
         if len(images) == 1:
             return images[0]
-        shown = ", ".join(known[:_TAGS_SHOWN]) + (", ..." if len(known) > _TAGS_SHOWN else "")
+        shown = ", ".join(known_tags[:_TAGS_SHOWN]) + (", ..." if len(known_tags) > _TAGS_SHOWN else "")
         hint = "name one: `docker-archive:FILE:TAG`, `oci-archive:FILE:TAG` or `oci:DIRECTORY:TAG`"
         why = f"it has {len(images)}: {shown or 'without tags'}"
         raise UsageError("several-images", "which image is meant?", where=label, why=why, hint=hint)
@@ -251,7 +251,7 @@ def _find_tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Opti
         spellings = (full for name in names for full in (name, re.sub(":latest$", "", name)))
         if any(full == tag or full.endswith((f"/{tag}", f":{tag}")) for full in spellings):
             return image
-    why = f"it has {', '.join(known[:_TAGS_SHOWN])}" if known else "its images have no tags"
+    why = f"it has {', '.join(known_tags[:_TAGS_SHOWN])}" if known_tags else "its images have no tags"
     raise UsageError("no-such-tag", f"no image is tagged `{tag}`", where=label, why=why)
 
 

@@ -94,7 +94,7 @@ class OpenImages:
 
     def has_raised(self, error: GpubindError) -> bool:
         """Return whether *error* is that of an image."""
-        return any(error is one for one in self._errors.values())
+        return any(error is raised for raised in self._errors.values())
 
     def _close_oldest(self) -> None:
         self._images.pop(next(iter(self._images))).close()
@@ -106,13 +106,13 @@ def _open_root(reference: ImageReference, machine: Optional[str] = None) -> Imag
     Errors: as `open_image`.
     """
     image = open_reference(reference, machine)
-    found = next((name for name in ENVIRONMENTS if image.tree.has(f"/{name}")), None)
-    if found is None or image.facts.libc_family != "none":
+    marker = next((name for name in ENVIRONMENTS if image.tree.has(f"/{name}")), None)
+    if marker is None or image.facts.libc_family != "none":
         return image
     image.close()
-    why = f"it has {found} and no C library: its programs run with the C library of an image, or of this machine"
+    why = f"it has {marker} and no C library: its programs run with the C library of an image, or of this machine"
     hint = "give the image that it runs in, `--image IMAGE --program ENV/bin/python`; for this machine `--image /`"
-    raise FormatError("unknown-image", f"this is {ENVIRONMENTS[found]}", where=reference.text, why=why, hint=hint)
+    raise FormatError("unknown-image", f"this is {ENVIRONMENTS[marker]}", where=reference.text, why=why, hint=hint)
 
 
 def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:
@@ -194,15 +194,15 @@ def _read_file(
     raise FormatError("unknown-image", "this is not an image", where=label, why=why, hint=hint)
 
 
-def _path_and_tag(rest: str) -> tuple[str, Optional[str]]:
+def _path_and_tag(file_and_tag: str) -> tuple[str, Optional[str]]:
     """`FILE:TAG`: both may have colons; the longest that exists is the file."""
-    path, tag = rest, ""
+    path, tag = file_and_tag, ""
     while not lexists(path) and ":" in path:
         path, _, more = path.rpartition(":")
         tag = f"{more}:{tag}" if tag else more
     if lexists(path):
         return path, tag or None
-    return rest, None
+    return file_and_tag, None
 
 
 def _unpulled(image: ImageReference) -> UsageError:

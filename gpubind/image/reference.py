@@ -112,8 +112,8 @@ def parse_reference(text: str, runtime: Optional[Starter] = None) -> ImageRefere
         hint = f"use --backend {store}"
         if runtime.store is not None:
             hint += f"; an image that is itself called `{store}` is `{runtime.store}:{text}`"
-        what = f"the image is in {store}'s store, and {runtime.title} does not start it from there"
-        raise UsageError("other-store", what, where=text, why=f"the backend is {runtime.name}", hint=hint)
+        message = f"the image is in {store}'s store, and {runtime.title} does not start it from there"
+        raise UsageError("other-store", message, where=text, why=f"the backend is {runtime.name}", hint=hint)
     return ImageReference(text, "reference", prefix, name, store)
 
 

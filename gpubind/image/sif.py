@@ -48,8 +48,8 @@ def _unsupported(label: str, descriptors: tuple[sif.SifDescriptor, ...]) -> Host
         why, hint = "it is an OCI-SIF, with layers in OCI blobs", "`singularity pull --no-oci` makes a plain SIF"
     elif len(descriptors) == 1 and descriptors[0].primary:
         why = f"its primary partition is {descriptors[0].file_system}"
-    what = "this kind of SIF file cannot be looked at"
-    return HostReadError("unsupported-image", what, where=label, why=why, hint=hint)
+    message = "this kind of SIF file cannot be looked at"
+    return HostReadError("unsupported-image", message, where=label, why=why, hint=hint)
 
 
 class SquashfsTree(OpenedTree):
@@ -67,10 +67,10 @@ class SquashfsTree(OpenedTree):
             superblock = _superblock(blob)
             unpack = _unpacker(superblock.compression, blob.label)
             self._image = squashfs.Squashfs(superblock, blob.read_at, unpack)
-            found = self._image.inode(superblock.root)
-            if found.kind != "dir":
+            root_inode = self._image.inode(superblock.root)
+            if root_inode.kind != "dir":
                 raise squashfs.damaged("the root is not a directory", "byte 32")
-        self._inodes = {"/": found}
+        self._inodes = {"/": root_inode}
         """Of what was looked at. A tree asks about a path after the directory that it is in."""
         self._names: dict[str, dict[str, int]] = {}
 

@@ -50,8 +50,8 @@ def is_synapses(name: str) -> bool:
 def read_synapse(tree: Tree, packages: Iterable[str]) -> Optional[Synapse]:
     """Return the SynapseAI of the image *tree*, whose Python has its packages in *packages*; None if it has none."""
     library = next((f"{HOME}/{name}" for name in tree.names(HOME) if name.startswith(_LIBRARY)), None)
-    found = (*(_installed(tree) if library else ()), *_of_packages(tree, packages))
-    return found[0] if found else Synapse(None, library) if library else None
+    candidates = (*(_installed(tree) if library else ()), *_of_packages(tree, packages))
+    return candidates[0] if candidates else Synapse(None, library) if library else None
 
 
 def _installed(tree: Tree) -> Iterator[Synapse]:

@@ -41,31 +41,31 @@ class GpuArch(NamedTuple):
 def architectures(host: Host, gpus: Iterable[Gpu]) -> tuple[GpuArch, ...]:
     """Return the architecture of each of *gpus*; *host* is a lenient one."""
     every = tuple(gpus)
-    nvidias = [gpu for gpu in every if gpu.vendor == "nvidia"]
-    return (*_nvidias(host, nvidias), *_amds(host, every), *_intels(host, every))
+    nvidia_gpus = [gpu for gpu in every if gpu.vendor == "nvidia"]
+    return (*_nvidias(host, nvidia_gpus), *_amds(host, every), *_intels(host, every))
 
 
 def _nvidias(host: Host, gpus: list[Gpu]) -> Iterator[GpuArch]:
-    found = {gpu: compute_capability(host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") or "") for gpu in gpus}
-    if None in found.values():
-        told = query_capabilities(host)
-        found = {gpu: known or told.get(gpu.pci or "") for gpu, known in found.items()}
-    for gpu, capability in found.items():
+    capabilities = {gpu: compute_capability(host.dev.text(f"{PCI_DEVICES}/{gpu.pci}/device") or "") for gpu in gpus}
+    if None in capabilities.values():
+        smi_capabilities = query_capabilities(host)
+        capabilities = {gpu: value or smi_capabilities.get(gpu.pci or "") for gpu, value in capabilities.items()}
+    for gpu, capability in capabilities.items():
         yield GpuArch(gpu, arch_of_capability(capability or ""))
 
 
 def _amds(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
-    of_amd = [gpu for gpu in gpus if gpu.vendor == "amd"]
-    processors = read_processors(host) if of_amd else {}
-    for gpu in of_amd:
+    amd_gpus = [gpu for gpu in gpus if gpu.vendor == "amd"]
+    processors = read_processors(host) if amd_gpus else {}
+    for gpu in amd_gpus:
         yield GpuArch(gpu, processors.get(gpu.minor))
 
 
 def _intels(host: Host, gpus: Iterable[Gpu]) -> Iterator[GpuArch]:
     """Yield Intel's GPUs that are in the table: code for them is usually compiled when it is loaded."""
-    of_intel = [gpu for gpu in gpus if gpu.vendor == "intel"]
-    if of_intel:
+    intel_gpus = [gpu for gpu in gpus if gpu.vendor == "intel"]
+    if intel_gpus:
         from gpubind.inventory.intel.devices import platform  # few hosts have such a device
 
-        known = ((gpu, platform(host, gpu.pci or "")) for gpu in of_intel)
-        yield from (GpuArch(gpu, _INTELS.get(name, name)) for gpu, name in known if name is not None)
+        platforms = ((gpu, platform(host, gpu.pci or "")) for gpu in intel_gpus)
+        yield from (GpuArch(gpu, _INTELS.get(name, name)) for gpu, name in platforms if name is not None)

@@ -99,17 +99,23 @@ class Claim(NamedTuple):
         return self.decision("left-out", "host-only", self.host_only_reason or "", path=path, step=step)
 
     def file(
-        self, tree: Tree, found: ResolvedFile, *, kind: FileRole, found_by: str, capability: Optional[Capability] = None
+        self,
+        tree: Tree,
+        resolved: ResolvedFile,
+        *,
+        kind: FileRole,
+        found_by: str,
+        capability: Optional[Capability] = None,
     ) -> HostFile:
-        """Return *found* as the file that is claimed; the caller adds the fields of its kind."""
+        """Return *resolved* as the file that is claimed; the caller adds the fields of its kind."""
         return HostFile(
             vendor=self.vendor,
             kind=kind,
-            path=found.path,
+            path=resolved.path,
             target=self.target,
             capability=capability,
-            size=found.stat.size,
-            source=tree.real(found.path),
+            size=resolved.stat.size,
+            source=tree.real(resolved.path),
             named_by=self.source,
             named_at=self.location,
             found_by=found_by,
@@ -117,13 +123,13 @@ class Claim(NamedTuple):
         )
 
     def to_file(
-        self, tree: Tree, found: ResolvedFile, *, found_by: str, capability: Optional[Capability] = None
+        self, tree: Tree, resolved: ResolvedFile, *, found_by: str, capability: Optional[Capability] = None
     ) -> Outcome:
-        """Return *found* as a file that is bound as it is, or a Decision: a device node cannot be."""
-        kind = _BINDABLE.get(found.stat.kind)
+        """Return *resolved* as a file that is bound as it is, or a Decision: a device node cannot be."""
+        kind = _BINDABLE.get(resolved.stat.kind)
         if kind is None:
-            return self.rejected("special-file", noun_of(found.stat.kind), found_by)
-        return self.file(tree, found, kind=kind, found_by=found_by, capability=capability)
+            return self.rejected("special-file", noun_of(resolved.stat.kind), found_by)
+        return self.file(tree, resolved, kind=kind, found_by=found_by, capability=capability)
 
 
 def is_clean(path: str) -> bool:
@@ -132,11 +138,11 @@ def is_clean(path: str) -> bool:
     return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
 
 
-def partition_outcomes(answers: Iterable[Outcome]) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
-    """Return the files among *answers*, and the Decisions."""
-    answers = tuple(answers)
-    files = tuple(answer for answer in answers if isinstance(answer, HostFile))
-    return files, tuple(answer for answer in answers if isinstance(answer, Decision))
+def partition_outcomes(outcomes: Iterable[Outcome]) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
+    """Return the files among *outcomes*, and the Decisions."""
+    outcomes = tuple(outcomes)
+    files = tuple(outcome for outcome in outcomes if isinstance(outcome, HostFile))
+    return files, tuple(outcome for outcome in outcomes if isinstance(outcome, Decision))
 
 
 class SourceResult(NamedTuple):

@@ -31,23 +31,23 @@ def foreign_interpreter(tree: Tree, program: RootedPath) -> Optional[str]:
 
 def interpreter_directories(tree: Tree, files: Iterable[HostFile]) -> Iterator[HostFile]:
     """Yield the directory of the loader and the C library that a program among *files* needs, for each capability."""
-    made = set()
+    seen = set()
     for file in files:
         interpreter = foreign_interpreter(tree, file.path) if file.kind == "binary" and file.group is None else None
         directory = dirname(interpreter or "")
-        if interpreter is None or not is_clean(directory) or (directory, file.capability) in made:
+        if interpreter is None or not is_clean(directory) or (directory, file.capability) in seen:
             continue
-        made.add((directory, file.capability))
-        found = tree.lenient.find(directory)
-        if not isinstance(found, ResolvedFile) or not UNBINDABLE_DIRECTORIES.isdisjoint((directory, found.path)):
+        seen.add((directory, file.capability))
+        resolved = tree.lenient.find(directory)
+        if not isinstance(resolved, ResolvedFile) or not UNBINDABLE_DIRECTORIES.isdisjoint((directory, resolved.path)):
             continue
-        if found.stat.kind == "dir" and tree.lenient.has(f"{directory}/{LIBC}"):
+        if resolved.stat.kind == "dir" and tree.lenient.has(f"{directory}/{LIBC}"):
             yield file._replace(
                 kind="directory",
-                path=found.path,
+                path=resolved.path,
                 target=ContainerPath(directory),
                 size=0,
-                source=tree.real(found.path),
+                source=tree.real(resolved.path),
                 named_at=f"the loader of {file.name}",
                 found_by=interpreter,
                 names=(),

@@ -51,18 +51,18 @@ class NameTable:
         return capability_of(section, None)
 
     def claims(
-        self, by: str, vendor: Vendor = "nvidia", *, outside: bool = False, group: Optional[FileGroup] = None
+        self, source: str, vendor: Vendor = "nvidia", *, not_in_list: bool = False, group: Optional[FileGroup] = None
     ) -> tuple[Claim, ...]:
         """Return what the entries claim, in the order of their lines."""
         return tuple(
             Claim(
                 kind=_KINDS[entry.kind],
                 name=entry.text,
-                source=by,
+                source=source,
                 location=f"{self.label}:{entry.line}",
                 vendor=vendor,
                 section=entry.section,
-                not_in_list=outside,
+                not_in_list=not_in_list,
                 group=group,
             )
             for entry in self._entries

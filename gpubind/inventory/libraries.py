@@ -107,17 +107,19 @@ def _without_second_files(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
     Such a file is in the directory of the one that has its soname as name, with the same size: it is one more name.
     """
     bearers = {(f.path, f.arch): f for f in files if f.soname in f.names and f.path.endswith(f"/{f.soname}")}
-    kept = []
+    kept_files = []
     for file in files:
         directory, _, name = file.path.rpartition("/")
-        beside = RootedPath(f"{directory}/{file.soname}"), file.arch
-        bearer = bearers.get(beside)
+        key = RootedPath(f"{directory}/{file.soname}"), file.arch
+        bearer = bearers.get(key)
         if bearer is None or bearer.path == file.path or bearer.size != file.size:
-            kept.append(file)
+            kept_files.append(file)
         else:
             names = {*bearer.names, *file.names, *(() if driver_version_of(name) else (name,))}
-            bearers[beside] = bearer._replace(names=tuple(sorted(names)), version=bearer.version or file.version)
-    return tuple(bearers[f.path, f.arch] if f.soname in f.names and (f.path, f.arch) in bearers else f for f in kept)
+            bearers[key] = bearer._replace(names=tuple(sorted(names)), version=bearer.version or file.version)
+    return tuple(
+        bearers[f.path, f.arch] if f.soname in f.names and (f.path, f.arch) in bearers else f for f in kept_files
+    )
 
 
 class _LibraryChooser:
@@ -197,18 +199,18 @@ def _neutral_group(search: Search, candidate: Candidate) -> Union[FileGroup, Lit
 def _library(search: Search, wins: list[_ChosenName]) -> HostFile:
     """Return the file of *wins*, which are names of one file."""
     first = wins[0]
-    real = first.accepted.path
-    own_name = real.rpartition("/")[2]
+    path = first.accepted.path
+    own_name = path.rpartition("/")[2]
     names = {win.candidate.name for win in wins}
     in_cache = {win.candidate.name for win in wins if win.candidate.found_by == LD_CACHE}
-    soname = _soname(search, real, own_name, names, in_cache)
+    soname = _soname(search, path, own_name, names, in_cache)
     if soname:
         names.add(soname)
         # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
         names -= {own_name} - {soname}
-    found = ResolvedFile(real, first.accepted.stat)
+    resolved = ResolvedFile(path, first.accepted.stat)
     file = first.claim.file(
-        search.tree, found, kind="library", found_by=first.candidate.found_by, capability=first.capability
+        search.tree, resolved, kind="library", found_by=first.candidate.found_by, capability=first.capability
     )
     return file._replace(
         names=tuple(sorted(names)),
@@ -220,17 +222,17 @@ def _library(search: Search, wins: list[_ChosenName]) -> HostFile:
     )
 
 
-def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in_cache: set[str]) -> Optional[str]:
+def _soname(search: Search, path: RootedPath, own_name: str, names: set[str], in_cache: set[str]) -> Optional[str]:
     """Return DT_SONAME, from the names where they contain it: the ELF file is only read where they do not."""
-    for known in (in_cache, names):
-        majors = sorted(name for name in known if _MAJOR_ONLY.search(name) and "libGLX_indirect" not in name)
+    for candidates in (in_cache, names):
+        majors = sorted(name for name in candidates if _MAJOR_ONLY.search(name) and "libGLX_indirect" not in name)
         if majors:
             return majors[0]
     if own_name in in_cache:
         return own_name
     if own_name not in names:
         return None  # a second name only, such as GBM's backend
-    facts = search.tree.elf(real)
+    facts = search.tree.elf(path)
     soname = None if isinstance(facts, Missing) else facts.soname
     # A soname decides where the file lands: only one that belongs to the file's own name is used, so that nothing can
     # claim to be the C library, or hold what no file name should.
@@ -239,10 +241,12 @@ def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in
     return soname if soname.startswith(library_stem(own_name)) else own_name
 
 
-def unmatched_claims(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
+def unmatched_claims(claims: Iterable[Claim], libraries: Libraries) -> list[Decision]:
     """Return an `absent` Decision for each of *claims* on a library that no name on this host matches."""
-    seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
-    seen |= {file.path.rpartition("/")[2] for file in found.files}
+    seen = {decision.subject for decision in libraries.decisions} | {
+        name for file in libraries.files for name in file.names
+    }
+    seen |= {file.path.rpartition("/")[2] for file in libraries.files}
     by_stem: dict[str, list[str]] = {}
     for name in seen:
         if ".so" in name:
@@ -258,9 +262,9 @@ def unmatched_claims(claims: Iterable[Claim], found: Libraries) -> list[Decision
 
 def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
     """Return *files*, each with its names in `ALIASES`; no other file keeps such a name."""
-    own = [file for file in files if file.vendor == "nvidia"]
-    owners = {(alias, f.arch): f.path for alias, target in ALIASES for f in own if target in f.names}
-    given = {(f.path, f.arch, name) for f in files for name in f.names}
+    nvidia_files = [file for file in files if file.vendor == "nvidia"]
+    owners = {(alias, f.arch): f.path for alias, target in ALIASES for f in nvidia_files if target in f.names}
+    existing_names = {(f.path, f.arch, name) for f in files for name in f.names}
     result: list[HostFile] = []
     for file in files:
         names = set(file.names)
@@ -268,7 +272,7 @@ def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
             owner = owners.get((alias, file.arch))
             if owner and owner != file.path:
                 names.discard(alias)
-            elif owner and target in names and (owner, file.arch, alias) not in given:
+            elif owner and target in names and (owner, file.arch, alias) not in existing_names:
                 names.add(alias)
         if names:
             result.append(file._replace(names=tuple(sorted(names))))

@@ -67,49 +67,49 @@ def locate(
     listed = _follow_paths(search, claims)
     in_force = [claim for claim in claims if not claim.not_in_list and claim.host_only_reason is None]
     candidates: list[tuple[Candidate, Claim]] = []
-    answers: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for claim in in_force:
         if claim.kind == "program":
-            answers.append(find_program(search, table, claim))
+            outcomes.append(find_program(search, table, claim))
         elif claim.kind in ("path", "own-path"):
             libraries_named = _library_candidates(search.tree, claim.name) if claim.kind == "path" else []
             candidates += [(candidate, claim) for candidate in libraries_named]
-            answers += [] if libraries_named else _find_files(search, table, claim)
+            outcomes += [] if libraries_named else _find_files(search, table, claim)
     by_name = ClaimsByName(claims)
     names, unreached = _claims_on_names(search, by_name.stems, listed.libraries)
     by_name = ClaimsByName((*names, *claims)) if names else by_name
-    found = find_libraries(search, table, by_name, (*candidates, *unreached))
-    libraries = _with_links(with_aliases(found.files), listed.libraries)
-    located, refused = partition_outcomes(answers)
+    found_libraries = find_libraries(search, table, by_name, (*candidates, *unreached))
+    libraries = _with_links(with_aliases(found_libraries.files), listed.libraries)
+    located, refused = partition_outcomes(outcomes)
     files: dict[str, HostFile] = {}
     for file in located:
         files.setdefault(file.target or file.names[0], file)
-    decisions = [*found.decisions, *refused]
-    decisions += unmatched_claims((claim for claim in in_force if claim.kind == "library"), found)
+    decisions = [*found_libraries.decisions, *refused]
+    decisions += unmatched_claims((claim for claim in in_force if claim.kind == "library"), found_libraries)
     decisions += _host_only_decisions(search, claims, (*libraries, *files.values()))
     by_source = {search.tree.real(path): claim for path, claim in listed.others.items()}
-    named = [
+    sourced = [
         file._replace(named_by=by_source[file.source].source, named_at=by_source[file.source].location)
         if file.source in by_source
         else file
         for file in (*files.values(), *existing_files)
     ]
-    others, left_out = partition_outcomes(
-        _others(search, table, listed, named, (*earlier_decisions, *decisions), nodes)
+    more, skipped = partition_outcomes(_others(search, table, listed, sourced, (*earlier_decisions, *decisions), nodes))
+    loaders = interpreter_directories(search.tree, (*sourced, *more))
+    return LocatedFiles(
+        libraries, (*sourced, *more, *loaders), tuple(decisions), (*listed.decisions, *skipped), found_libraries
     )
-    loaders = interpreter_directories(search.tree, (*named, *others))
-    return LocatedFiles(libraries, (*named, *others, *loaders), tuple(decisions), (*listed.decisions, *left_out), found)
 
 
-def _host_only_decisions(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> Iterable[Decision]:
+def _host_only_decisions(search: Search, claims: Iterable[Claim], files: Iterable[HostFile]) -> Iterable[Decision]:
     """Return a Decision for each file of the driver that stays on the host."""
-    known = {file.path for file in taken}
+    taken_paths = {file.path for file in files}
     decisions: dict[RootedPath, Decision] = {}
     for claim in claims:
         for path in glob(search.tree, claim.name) if claim.kind == "path" and claim.host_only_reason else ():
-            real = search.tree.resolve(path)
-            if isinstance(real, str) and real not in known:
-                decisions.setdefault(real, claim._replace(name=path).left_on_host(real, "name"))
+            resolved = search.tree.resolve(path)
+            if isinstance(resolved, str) and resolved not in taken_paths:
+                decisions.setdefault(resolved, claim._replace(name=path).left_on_host(resolved, "name"))
     return decisions.values()
 
 
@@ -132,19 +132,19 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _ListedPaths:
         if claim.kind not in ("library-file", "file", "device"):
             continue
         tree = search.host.dev if claim.kind == "device" else search.tree
-        real = tree.lenient.resolve(claim.name)
-        if isinstance(real, Missing):
-            detail = f"{claim.source} names it, but it leads nowhere" if real.why == "absent" else None
-            decisions.append(claim.unreadable(real, detail=detail))
+        resolved = tree.lenient.resolve(claim.name)
+        if isinstance(resolved, Missing):
+            detail = f"{claim.source} names it, but it leads nowhere" if resolved.why == "absent" else None
+            decisions.append(claim.unreadable(resolved, detail=detail))
         elif claim.host_only_reason is not None:
-            decisions.append(claim.left_on_host(real))
+            decisions.append(claim.left_on_host(resolved))
         elif claim.kind == "device":
             devices[claim.name] = claim
         elif claim.kind == "file":
-            others[real] = claim
+            others[resolved] = claim
         else:
-            before = libraries.get(real, claim)
-            libraries[real] = before._replace(
+            before = libraries.get(resolved, claim)
+            libraries[resolved] = before._replace(
                 extra_names=tuple(dict.fromkeys((*before.extra_names, *claim.extra_names)))
             )
     return _ListedPaths(libraries, others, devices, tuple(decisions))
@@ -179,12 +179,12 @@ def _claims_on_names(
 def _with_links(libraries: Iterable[HostFile], listed: dict[RootedPath, Claim]) -> tuple[HostFile, ...]:
     """Return *libraries* with the further names that claims give them and that no other has."""
     files = tuple(libraries)
-    known = {name for file in files for name in file.names}
+    taken_names = {name for file in files for name in file.names}
     result = []
     for file in files:
         links = listed[file.path].extra_names if file.path in listed else ()
-        more = [name for name in links if name not in known]
-        known.update(more)
+        more = [name for name in links if name not in taken_names]
+        taken_names.update(more)
         result.append(file._replace(names=tuple(sorted({*file.names, *more}))) if more else file)
     return tuple(result)
 
@@ -198,21 +198,21 @@ def _others(
     nodes: Iterable[str],
 ) -> list[Outcome]:
     """Return the files and Decisions of *listed*, libraries excepted, that no other claim is about."""
-    known: set[Optional[str]] = {*nodes, *(file.target for file in files)}
+    handled: set[Optional[str]] = {*nodes, *(file.target for file in files)}
     for decision in decisions:
-        known |= {decision.subject, decision.path}
+        handled |= {decision.subject, decision.path}
     sources = {file.source for file in files}
     programs = {file.names[0]: file.path for file in files if file.kind == "binary"}
-    answers: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for path, claim in listed.others.items():
-        if search.tree.real(path) not in sources and path not in known:
-            answers.append(_other(search, table, claim, path, programs))
+        if search.tree.real(path) not in sources and path not in handled:
+            outcomes.append(_other(search, table, claim, path, programs))
     for device, claim in listed.devices.items():
-        found = search.host.dev.find(device)
-        if device not in known and not isinstance(found, Missing) and found.stat.kind != "dir":
+        resolved = search.host.dev.find(device)
+        if device not in handled and not isinstance(resolved, Missing) and resolved.stat.kind != "dir":
             detail = f"{claim.source} names it, nobody else does"
-            answers.append(claim.decision("left-out", "unknown-device", detail, path=device))
-    return answers
+            outcomes.append(claim.decision("left-out", "unknown-device", detail, path=device))
+    return outcomes
 
 
 def _other(
@@ -222,15 +222,15 @@ def _other(
     tree, name = search.tree, basename(path)
     claim = claim._replace(name=path, target=claim.target or ContainerPath(path))
     capability = table.capability(claim)
-    found = tree.find(path)
-    if isinstance(found, Missing):
-        return claim.rejected("unreadable", str(found), path)
+    resolved = tree.find(path)
+    if isinstance(resolved, Missing):
+        return claim.rejected("unreadable", str(resolved), path)
     if "/firmware/" in path:
         return claim._replace(host_only_reason="firmware: the kernel reads it, not a process").left_on_host(path)
-    if found.stat.kind != "file" or found.stat.mode & 0o111 == 0:
-        return claim.to_file(tree, found, found_by=path, capability=capability)
+    if resolved.stat.kind != "file" or resolved.stat.mode & 0o111 == 0:
+        return claim.to_file(tree, resolved, found_by=path, capability=capability)
     claim = claim._replace(name=name, target=None)
-    file = _program_file(search, claim, found, path, capability)
+    file = _program_file(search, claim, resolved, path, capability)
     if isinstance(file, HostFile) and name in programs:
         return claim.decision("left-out", "shadowed", f"{programs[name]} comes first", path=path)
     return file
@@ -242,25 +242,25 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Outcome:
         return claim.rejected("relative-path", "a relative path would depend on the current directory")
     tree = search.tree.lenient
     for directory in search.programs:
-        found = tree.find(f"{directory.rstrip('/')}/{claim.name}")
-        if isinstance(found, Missing) or found.stat.kind != "file":
+        resolved = tree.find(f"{directory.rstrip('/')}/{claim.name}")
+        if isinstance(resolved, Missing) or resolved.stat.kind != "file":
             continue
-        if claim.group in USERSPACES and not isinstance(tree.ident(found.path), ElfIdent):
+        if claim.group in USERSPACES and not isinstance(tree.ident(resolved.path), ElfIdent):
             # Scripts need Python and modules in their directory.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
-            return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
-        return _program_file(search, claim, found, directory, table.capability(claim))
+            return claim.decision("left-out", "script", detail, path=resolved.path, found_by=directory, step="name")
+        return _program_file(search, claim, resolved, directory, table.capability(claim))
     return claim.absent("in none of the program directories")
 
 
 def _program_file(
-    search: Search, claim: Claim, found: ResolvedFile, found_by: str, capability: Optional[Capability]
+    search: Search, claim: Claim, resolved: ResolvedFile, found_by: str, capability: Optional[Capability]
 ) -> Outcome:
-    """Return *found* as the program that *claim* names, if it is for this machine; a script is for any."""
-    ident = search.tree.ident(found.path)
+    """Return *resolved* as the program that *claim* names, if it is for this machine; a script is for any."""
+    ident = search.tree.ident(resolved.path)
     if isinstance(ident, ElfIdent) and ident.arch != search.arch:
-        return claim.rejected("wrong-machine", f"{ident.arch}; this host is {search.arch}", found.path)
-    file = claim.file(search.tree, found, kind="binary", found_by=found_by, capability=capability)
+        return claim.rejected("wrong-machine", f"{ident.arch}; this host is {search.arch}", resolved.path)
+    file = claim.file(search.tree, resolved, kind="binary", found_by=found_by, capability=capability)
     return file._replace(names=(claim.name,), arch=search.arch)
 
 
@@ -271,9 +271,9 @@ def _find_files(search: Search, table: NameTable, claim: Claim) -> list[Outcome]
         return [claim.rejected("unclean-path", why, claim.name)]
     places = _paths_by_target(search, claim)
     if not places:
-        found = search.tree.lenient.lstat(claim.name)
-        if isinstance(found, Missing) and found.why == "forbidden":
-            return [claim.unreadable(found)]
+        stat = search.tree.lenient.lstat(claim.name)
+        if isinstance(stat, Missing) and stat.why == "forbidden":
+            return [claim.unreadable(stat)]
         return [claim.absent("nothing matches" if set(claim.name) & set("*?[") else "it is not there")]
     capability = table.capability(claim)
     return [
@@ -287,10 +287,10 @@ def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
     name = claim.name
     places: dict[str, str] = {}
     passed = (_PASSTHROUGH_PREFIXES,) if claim.kind == "own-path" else ()
-    for standard, own in (*data_prefix_pairs(name, search.libcuda_directories), *passed):
-        tree = search.tree if own == standard else search.tree.lenient
-        for path in glob(tree, own + name[len(standard) :]):
-            places.setdefault(standard + path[len(own) :], path)
+    for standard, host_prefix in (*data_prefix_pairs(name, search.libcuda_directories), *passed):
+        tree = search.tree if host_prefix == standard else search.tree.lenient
+        for path in glob(tree, host_prefix + name[len(standard) :]):
+            places.setdefault(standard + path[len(host_prefix) :], path)
     # A file next to the libraries may have a link at the other of the two places: a second bind would be a second GPU.
     if not places and not glob(search.tree.lenient, name.replace("/usr/share/", "/etc/", 1)):  # the top of a .run
         tops = (
@@ -307,23 +307,23 @@ def _paths_by_target(search: Search, claim: Claim) -> dict[str, str]:
 
 def _file(search: Search, claim: Claim, path: str, capability: Optional[Capability]) -> Outcome:
     """Return *path* as a file to be bound at the place that *claim* names."""
-    found = search.tree.find(path)
-    if isinstance(found, Missing):
-        return claim.unreadable(found, path)
+    resolved = search.tree.find(path)
+    if isinstance(resolved, Missing):
+        return claim.unreadable(resolved, path)
     carried = driver_version_of(path)
     if carried and search.version and carried != search.version:
         detail = f"its name carries {carried}, the driver is {search.version}"
         return claim.rejected("other-driver-version", detail, path)
-    if found.stat.kind == "dir" and claim.name in UNBINDABLE_DIRECTORIES:
+    if resolved.stat.kind == "dir" and claim.name in UNBINDABLE_DIRECTORIES:
         return claim.rejected("system-directory", "binding it would hide the container's own", path)
-    file = claim.to_file(search.tree, found, found_by=path, capability=capability)
+    file = claim.to_file(search.tree, resolved, found_by=path, capability=capability)
     if isinstance(file, Decision):
         return file
     is_listed_directory = file.kind == "directory" and claim.kind == "own-path"
     file = file._replace(version=carried, options=READ_ONLY_OPTIONS if is_listed_directory else None)
     if file.kind != "file" or not path.endswith((".json", ".icd")):
         return file._replace(group=None)  # data is the host's in any case; manifests go with the libraries
-    content = search.tree.read(found.path)
+    content = search.tree.read(resolved.path)
     if isinstance(content, Missing):
         return claim.rejected("unreadable", str(content), path)
     try:
@@ -340,9 +340,13 @@ def _library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
         return []
     for path in glob(tree, pattern):
         directory, _, name = path.rpartition("/")
-        real, stem = tree.resolve(path), library_stem(name)
-        others = [other for other in tree.names(directory or "/") if other != name and other.startswith(stem)]
-        same = (other for other in others if tree.resolve(f"{directory}/{other}") == real)
-        places = ((one, RootedPath(f"{directory}/{one}")) for one in (name, *same))
-        candidates += [Candidate(one, place, directory or "/") for one, place in places]
+        resolved, stem = tree.resolve(path), library_stem(name)
+        others = [
+            other_name
+            for other_name in tree.names(directory or "/")
+            if other_name != name and other_name.startswith(stem)
+        ]
+        same = (other_name for other_name in others if tree.resolve(f"{directory}/{other_name}") == resolved)
+        places = ((file_name, RootedPath(f"{directory}/{file_name}")) for file_name in (name, *same))
+        candidates += [Candidate(file_name, place, directory or "/") for file_name, place in places]
     return candidates

@@ -38,28 +38,28 @@ def needed_files(
     for needed in host_closure(search.tree, search.arch, capabilities, search.preferred_directories):
         if needed.name in names:
             continue
-        at = f"needed by {needed.wanted_by.rpartition('/')[2]}"
-        claim = Claim("library-name", needed.name, "closure", at, vendor, group=group)
-        found = needed.path and search.tree.find(needed.path)
-        if not isinstance(found, ResolvedFile):
+        location = f"needed by {needed.wanted_by.rpartition('/')[2]}"
+        claim = Claim("library-name", needed.name, "closure", location, vendor, group=group)
+        resolved = needed.path and search.tree.find(needed.path)
+        if not isinstance(resolved, ResolvedFile):
             detail = "this host has no such library; the image may have one"
             decisions.append(claim.absent(detail))
-        elif search.other_release(found.path):
-            decisions.append(claim.rejected("other-rocm", "of another ROCm than the one that serves", found.path))
-        elif found.path in more:  # one file under two names
-            before = more[found.path]
-            more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
+        elif search.other_release(resolved.path):
+            decisions.append(claim.rejected("other-rocm", "of another ROCm than the one that serves", resolved.path))
+        elif resolved.path in more:  # one file under two names
+            before = more[resolved.path]
+            more[resolved.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
         else:
             file = claim.file(
                 search.tree,
-                found,
+                resolved,
                 kind="library",
                 found_by=needed.found_by,
                 capability=_capability(needed, capabilities, request),
             )
-            elf = search.tree.elf(found.path)
+            elf = search.tree.elf(resolved.path)
             soname = needed.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
-            more[found.path] = file._replace(names=(needed.name,), arch=search.arch, soname=soname)
+            more[resolved.path] = file._replace(names=(needed.name,), arch=search.arch, soname=soname)
     return tuple(more.values()), decisions
 
 

@@ -93,32 +93,32 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iter
 
 def _is_groups(host: Host, path: RootedPath) -> bool:
     """Return whether a member of its group may read and write the node *path*."""
-    found = host.dev.find(path)
-    if isinstance(found, Missing):
+    resolved = host.dev.find(path)
+    if isinstance(resolved, Missing):
         return False
     return any(
-        (tag, number) == ("group", found.stat.gid) and bits & 6 == 6 for tag, number, bits in found.stat.rights()
+        (tag, number) == ("group", resolved.stat.gid) and bits & 6 == 6 for tag, number, bits in resolved.stat.rights()
     )
 
 
 def is_forbidden(host: Host, path: RootedPath, access: str) -> bool:
     """Return whether the kernel forbids to use the node *path*, of which mode and access control list allow more."""
-    found = host.dev.find(path)
-    granted = "none" if isinstance(found, Missing) else host.granted(found.stat)
+    resolved = host.dev.find(path)
+    granted = "none" if isinstance(resolved, Missing) else host.granted(resolved.stat)
     return any(right in granted and right not in access for right in "rw")
 
 
 def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:
     """Return the node at *source*, to be named as *claim* is; the caller adds the GPU and the capability."""
-    found = host.dev.find(source)
-    if isinstance(found, Missing):
-        return claim.unreadable(found, source)
-    facts = found.stat
+    resolved = host.dev.find(source)
+    if isinstance(resolved, Missing):
+        return claim.unreadable(resolved, source)
+    facts = resolved.stat
     if facts.kind not in ("char", "block"):
         return claim.rejected("no-device", f"{noun_of(facts.kind)}, not a device node", source)
     return DeviceNode(
         vendor=claim.vendor,
-        source=host.dev.real(found.path),
+        source=host.dev.real(resolved.path),
         target=ContainerPath(claim.name),
         type="c" if facts.kind == "char" else "b",
         major=facts.major,
@@ -127,7 +127,7 @@ def read_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> 
         uid=facts.uid,
         gid=facts.gid,
         group=groups.get(facts.gid),
-        access=host.access(found),
+        access=host.access(resolved),
         gpu=None,
         capability=None,
     )
@@ -145,10 +145,12 @@ def hidden_gpus(devices: Devices) -> tuple[int, ...]:
     requested them yet. A GPU whose node is unknown is not hidden.
     """
     nodes = {node.target: node for node in devices.nodes}
-    known = [(gpu, nodes.get(ContainerPath(gpu.node))) for gpu in devices.gpus if gpu.node is not None]
-    if all(node is None for _, node in known):
+    gpu_nodes = [(gpu, nodes.get(ContainerPath(gpu.node))) for gpu in devices.gpus if gpu.node is not None]
+    if all(node is None for _, node in gpu_nodes):
         return ()
-    return tuple(gpu.index for gpu, node in known if gpu.index is not None and (node is None or node.access != "rw"))
+    return tuple(
+        gpu.index for gpu, node in gpu_nodes if gpu.index is not None and (node is None or node.access != "rw")
+    )
 
 
 def hides_some(devices: Devices) -> bool:
@@ -302,4 +304,4 @@ def driver_kind(host: Host, kernel_version: Optional[str] = None) -> DriverKind:
 def natural_sort_key(name: str) -> list[tuple[int, str]]:
     """Return a sort key with digits as numbers, so that nvidia10 comes after nvidia9."""
     parts = re.split(r"([0-9]+)", name)  # every second one is a number, of any length
-    return [(len(number := part.lstrip("0")), number) if at % 2 else (-1, part) for at, part in enumerate(parts)]
+    return [(len(number := part.lstrip("0")), number) if index % 2 else (-1, part) for index, part in enumerate(parts)]

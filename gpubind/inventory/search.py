@@ -95,8 +95,10 @@ class Search:
         self.excluded_directories = others
         on_path = (directory for directory in host.variable("PATH").split(":") if directory.startswith("/"))
         self.libcuda_directories = beside
-        own = (place for directory in beside for place in program_directories_of(directory))
-        near = tuple(place for place in own if place not in STANDARD_PROGRAMS and self.tree.lenient.names(place))
+        program_directories = (place for directory in beside for place in program_directories_of(directory))
+        near = tuple(
+            place for place in program_directories if place not in STANDARD_PROGRAMS and self.tree.lenient.names(place)
+        )
         self.programs = tuple(dict.fromkeys((*(STANDARD_PROGRAMS if near else ()), *near, *programs, *on_path)))
         self.version = version
         self.is_windows = is_windows
@@ -140,44 +142,44 @@ class Search:
             return Rejected(
                 "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
             )
-        found = self.tree.find(candidate.path)
-        if isinstance(found, Missing):
-            if found.why == "absent":
+        resolved = self.tree.find(candidate.path)
+        if isinstance(resolved, Missing):
+            if resolved.why == "absent":
                 return Rejected("dangling", f"{candidate.found_by} names it, but it leads nowhere")
-            return Rejected(f"path-{found.why}", str(found))
-        real = found.path
-        if (candidate.name.startswith(STUB_PREFIXES) or "/stubs/" in real) and self.tree.is_stub(real):
-            return Rejected("stub", "a stand-in from the CUDA toolkit, for linking programs only; no driver", real)
-        answer = self._judged.get(real)
+            return Rejected(f"path-{resolved.why}", str(resolved))
+        real_path = resolved.path
+        if (candidate.name.startswith(STUB_PREFIXES) or "/stubs/" in real_path) and self.tree.is_stub(real_path):
+            return Rejected("stub", "a stand-in from the CUDA toolkit, for linking programs only; no driver", real_path)
+        answer = self._judged.get(real_path)
         if answer is None:
-            answer = self._judged[real] = self._judge_file(*found)
+            answer = self._judged[real_path] = self._judge_file(*resolved)
         return answer
 
-    def _judge_file(self, real: RootedPath, stat: Stat) -> Union[Accepted, Rejected]:
-        ident = self.tree.ident(real)
+    def _judge_file(self, real_path: RootedPath, stat: Stat) -> Union[Accepted, Rejected]:
+        ident = self.tree.ident(real_path)
         if isinstance(ident, Missing):
-            return Rejected("unreadable", str(ident), real)
+            return Rejected("unreadable", str(ident), real_path)
         if isinstance(ident, NotElf):
-            return Rejected(ident.rule, ident.detail, real)
+            return Rejected(ident.rule, ident.detail, real_path)
         arch = ident.arch
         if arch not in (self.arch, self.arch32):
-            return Rejected("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real)
-        name = real.rpartition("/")[2]
+            return Rejected("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real_path)
+        name = real_path.rpartition("/")[2]
         version = driver_version_of(name)
         # Before the version: it has another one, and is not a second driver.
-        if "/compat/" in real and name.startswith("libcuda.so"):
-            return Rejected("cuda-compat", "a forward-compatibility library, not the driver's", real)
+        if "/compat/" in real_path and name.startswith("libcuda.so"):
+            return Rejected("cuda-compat", "a forward-compatibility library, not the driver's", real_path)
         if version and (self.version or self.is_windows) and version != self.version:
             driver = self.version or "that of Windows"
-            return Rejected("other-driver-version", f"its name carries {version}, the driver is {driver}", real)
-        other = self.other_release(real)
-        if other:
-            return Rejected("other-rocm", f"of {other}, and another ROCm serves", real)
-        return Accepted(real, stat, arch, version)
+            return Rejected("other-driver-version", f"its name carries {version}, the driver is {driver}", real_path)
+        release = self.other_release(real_path)
+        if release:
+            return Rejected("other-rocm", f"of {release}, and another ROCm serves", real_path)
+        return Accepted(real_path, stat, arch, version)
 
-    def other_release(self, real: RootedPath) -> Optional[RootedPath]:
-        """Return the directory of another release than the one that serves, if *real* lies in one."""
-        return next((path for path in self.excluded_directories if real.startswith(path + "/")), None)
+    def other_release(self, real_path: RootedPath) -> Optional[RootedPath]:
+        """Return the directory of another release than the one that serves, if *real_path* lies in one."""
+        return next((path for path in self.excluded_directories if real_path.startswith(path + "/")), None)
 
 
 def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
@@ -204,8 +206,8 @@ _ID = re.compile(r"^ID=[\"']?([a-z0-9._-]+)", re.MULTILINE)
 
 def os_release_id(tree: Tree) -> str:
     """Return the system's ID in os-release(5): `debian`; empty if it says none."""
-    found = _ID.search(tree.lenient.text("/etc/os-release") or "")
-    return "" if found is None else found.group(1)
+    match = _ID.search(tree.lenient.text("/etc/os-release") or "")
+    return "" if match is None else match.group(1)
 
 
 def ldconfig_command(root: str) -> str:
@@ -222,6 +224,12 @@ def existing_directories(
 
     A lenient *tree* is for known ones: an older record does not cover what later versions know.
     """
-    there = (directory.rstrip("/") for directory in directories if tree.has(directory))
-    found = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in there for sub in below)
-    return tuple(dict.fromkeys(one.path for one in found if isinstance(one, ResolvedFile) and one.stat.kind == "dir"))
+    existing = (directory.rstrip("/") for directory in directories if tree.has(directory))
+    candidates = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in existing for sub in below)
+    return tuple(
+        dict.fromkeys(
+            candidate.path
+            for candidate in candidates
+            if isinstance(candidate, ResolvedFile) and candidate.stat.kind == "dir"
+        )
+    )

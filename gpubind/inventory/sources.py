@@ -71,9 +71,9 @@ def _completed_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inv
     serving = None if isinstance(choice, PassedOver) or not choice.driver else driver_claims(host, choice)
     if serving is None or isinstance(serving, PassedOver):
         return inventory
-    found = nvidia.read_inventory(host, request, None, serving)
-    if not nvidia.has_libcuda(found.files):
+    cdi_inventory = nvidia.read_inventory(host, request, None, serving)
+    if not nvidia.has_libcuda(cdi_inventory.files):
         return inventory
     before = inventory.source
     passed = PassedOver(before.served, "no-libcuda", "it finds no libcuda.so.1 of this driver")
-    return found._replace(source=found.source._replace(passed_over=(*before.passed_over, passed)))
+    return cdi_inventory._replace(source=cdi_inventory.source._replace(passed_over=(*before.passed_over, passed)))

@@ -31,25 +31,25 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
     its kernel driver, which many distributions ship, and the graphics of Intel's processors.
     Errors: those of the vendors; `NothingToBindError` only if no vendor has anything.
     """
-    named = bool(request.vendors)
-    asked: Iterable[Vendor] = request.vendors or sorted(
+    is_explicit = bool(request.vendors)
+    vendors: Iterable[Vendor] = request.vendors or sorted(
         VENDORS, key=lambda vendor: VENDOR_ROWS[vendor].waits and not _is_used_beside(host, vendor)
     )
-    if request.cdi_devices and not named:
-        asked = ["nvidia"]  # the devices name their vendors
+    if request.cdi_devices and not is_explicit:
+        vendors = ["nvidia"]  # the devices name their vendors
     inventories: list[Inventory] = []
     errors: list[tuple[Vendor, NothingToBindError]] = []
-    for vendor in asked:
-        if inventories and not named and not _is_used_beside(host, vendor):
+    for vendor in vendors:
+        if inventories and not is_explicit and not _is_used_beside(host, vendor):
             continue
         try:
-            found = _function(VENDOR_ROWS[vendor].inventory)(host, request, listfile)
-            inventories += [found] if isinstance(found, Inventory) else found
+            result = _function(VENDOR_ROWS[vendor].inventory)(host, request, listfile)
+            inventories += [result] if isinstance(result, Inventory) else result
         except NothingToBindError as error:
             errors.append((vendor, error))
     if not inventories:
         raise errors[0][1] if len(errors) == 1 else _merge_errors([error for _, error in errors])
-    findings = [nothing_to_bind_finding(error, vendor) for vendor, error in errors if named]
+    findings = [nothing_to_bind_finding(error, vendor) for vendor, error in errors if is_explicit]
     return HostInventories(tuple(inventories), tuple(findings))
 
 
@@ -63,8 +63,8 @@ def _is_used_beside(host: Host, vendor: Vendor) -> bool:
 def _function(name: str) -> Callable[..., Any]:
     """Return the function that a row names. Most hosts have the GPUs of one vendor: no other's code is loaded."""
     module, _, function = name.partition(":")
-    made: Callable[..., Any] = getattr(import_module(module), function)
-    return made
+    loaded_function: Callable[..., Any] = getattr(import_module(module), function)
+    return loaded_function
 
 
 def nothing_to_bind_finding(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:

@@ -32,13 +32,13 @@ def begin(
     arguments: tuple[str, ...],
     environ: Mapping[str, str],
     host: Host,
-    own: Mapping[str, str] = _NO_OPTIONS,
+    global_options: Mapping[str, str] = _NO_OPTIONS,
     *,
     allow_writable: bool = False,
 ) -> Start:
     """Return a start by *runtime* on *host*, with the facts of this machine.
 
-    *program* is the path of its program; None if it must not be run. *arguments* are the user's options for it, *own*
+    *program* is the path of its program; None if it must not be run. *arguments* are the user's options for it, *global_options*
     those before its subcommand. *environ* is the caller's environment. *allow_writable*: as of `UserOptions`.
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
@@ -50,20 +50,20 @@ def begin(
         site = _site(runtime)
     options = runtime.user_option_values(arguments, environ)
     _need_whole(runtime.parse_user_options(arguments))
-    here = _working_directory(environ)
+    cwd = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
-    nodes = (tree.real(path) for named in runtime.extra_nodes for path in glob(tree, named)) if tree else ()
+    nodes = (tree.real(path) for pattern in runtime.extra_nodes for path in glob(tree, pattern)) if tree else ()
     caller = CallerFacts(
         environ=environ,
         home=_home(),
-        working_directory=here,
-        directories=frozenset(path for path in (environ.get("HOME"), here) if path and is_directory(path)),
+        working_directory=cwd,
+        directories=frozenset(path for path in (environ.get("HOME"), cwd) if path and is_directory(path)),
         uid=system.effective_user() if is_here else None,
         is_root=host.identity.euid == 0 and (not is_live or acts_as_root()),
         has_terminal=is_here and all(map(system.is_terminal, (0, 1, 2))),
         on_host=is_live,
     )
-    known = RuntimeFacts(
+    runtime_facts = RuntimeFacts(
         version=version,
         site_config=site or {},
         texts=texts_of(runtime, environ, host),
@@ -72,10 +72,10 @@ def begin(
         files=tuple(HostPath(path) for path in runtime.extra_files if not is_live or exists(path)),
         inits=tuple(HostPath(path) for path in runtime.init_programs if may(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(exists, runtime.required_tools(environ)))) if is_here else None,
-        remote=remote_of(runtime, environ, own) if is_live else None,
+        remote=remote_of(runtime, environ, global_options) if is_live else None,
         has_selinux=is_here and _text_if_there("/sys/fs/selinux/enforce") == "1",
     )
-    return Start(runtime, caller, known, UserOptions(arguments, options, values, unread, allow_writable))
+    return Start(runtime, caller, runtime_facts, UserOptions(arguments, options, values, unread, allow_writable))
 
 
 def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
@@ -85,9 +85,11 @@ def _site(runtime: Runtime) -> Optional[Mapping[str, tuple[str, ...]]]:
     return runtime.parse_site(_text(read_file(runtime.site_config_path, TEXT_LIMIT)))
 
 
-def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = _NO_OPTIONS) -> Optional[str]:
-    """Return what sends *runtime* to another machine's daemon; None if nothing does. *own*: as for `begin`."""
-    return runtime.remote_daemon(environ, _text_if_there, own)
+def remote_of(
+    runtime: Runtime, environ: Mapping[str, str], global_options: Mapping[str, str] = _NO_OPTIONS
+) -> Optional[str]:
+    """Return what sends *runtime* to another machine's daemon; None if nothing does. *global_options*: as for `begin`."""
+    return runtime.remote_daemon(environ, _text_if_there, global_options)
 
 
 def texts_of(runtime: Runtime, environ: Mapping[str, str], host: Host) -> Mapping[str, str]:
@@ -122,8 +124,8 @@ def _read_env_files(
     values: dict[str, Optional[str]] = {}
     unread = False
     for path in paths:
-        found = facts(path)
-        if found is not None and not (stat.S_ISREG(found.st_mode) and found.st_size <= TEXT_LIMIT):
+        file_facts = facts(path)
+        if file_facts is not None and not (stat.S_ISREG(file_facts.st_mode) and file_facts.st_size <= TEXT_LIMIT):
             values, unread = {}, True
         else:
             values.update(runtime.read_env_file(_text(read_file(path, TEXT_LIMIT)), environ))
@@ -133,13 +135,13 @@ def _read_env_files(
 def _need_whole(line: ParsedCommandLine) -> None:
     """Errors: `UsageError` for a --backend-arg with which the program would misread the arguments after it."""
     if line.error is not None:
-        what = f"`{line.argv[line.error.position]}` of --backend-arg lacks its value"
+        problem = f"`{line.argv[line.error.position]}` of --backend-arg lacks its value"
         hint = "give the value in the same argument, --backend-arg=--bind=/a:/b, or in one more --backend-arg after it"
-        raise UsageError("incomplete-argument", what, hint=hint)
-    left = [line.argv[at] for at in line.operand_indexes] or line.argv[line.insert_index :]  # a lone `--`, too
-    if left and not line.skipped_errors:
-        what = f"`{left[0]}` of --backend-arg is not an option: the program would take it for the image"
-        raise UsageError("incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD follow them")
+        raise UsageError("incomplete-argument", problem, hint=hint)
+    operands = [line.argv[at] for at in line.operand_indexes] or line.argv[line.insert_index :]  # a lone `--`, too
+    if operands and not line.skipped_errors:
+        problem = f"`{operands[0]}` of --backend-arg is not an option: the program would take it for the image"
+        raise UsageError("incomplete-argument", problem, hint="--backend-arg is for options; IMAGE and CMD follow them")
 
 
 def _text(data: bytes) -> str:
@@ -160,10 +162,10 @@ def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
     PWD may be stale: Slurm does not change it for a job that starts in another directory.
     """
     try:
-        here = system.current_directory()
+        cwd = system.current_directory()
     except OSError as error:
         if answer_in(error) is None:
             raise could_not_look("the working directory", error) from error
         return None
-    named = environ.get("PWD", "")
-    return named if named.startswith("/") and real_path(named) == here else here
+    pwd = environ.get("PWD", "")
+    return pwd if pwd.startswith("/") and real_path(pwd) == cwd else cwd

@@ -49,13 +49,13 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
     path = find_program(name, environ)
     if path is None:
         ignored = next(programs_in_path(name, environ), None)
-        what, where, why = f"`{name}` is not in PATH", environ.get("PATH", ""), ""
+        problem, where, why = f"`{name}` is not in PATH", environ.get("PATH", ""), ""
         hint = f"install {name}, load its module, or start the image with another runtime: gpubind exec --backend"
         if ignored is not None:
-            what, where = f"`{name}` is not started as root", ignored
+            problem, where = f"`{name}` is not started as root", ignored
             why = "users other than root could change the program, or a directory above it"
             hint = f"if you trust them: `gpubind wrap -- {ignored} ...`; otherwise let only root write there"
-        raise RuntimeLimitError("no-runtime", what, where=where, why=why, hint=hint)
+        raise RuntimeLimitError("no-runtime", problem, where=where, why=why, hint=hint)
     return path
 
 
@@ -66,7 +66,7 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
     """
     from gpubind.machine.answers import is_file, may
 
-    unseen, found = None, False
+    unseen, has_file = None, False
     for directory in environ.get("PATH", os.defpath).split(":"):
         path = f"{directory}/{name}"
         try:
@@ -74,10 +74,10 @@ def programs_in_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
         except UnseenError as error:
             unseen = unseen or error
             continue
-        found = found or is_there
+        has_file = has_file or is_there
         if is_there and may(path, os.X_OK):
             yield path
-    if unseen is not None and not found:
+    if unseen is not None and not has_file:
         raise unseen
 
 
@@ -114,11 +114,11 @@ def run_in_front(
     cannot_sign(f"`{argv[0]}` was run")
     try:
         output, messages = subprocess.PIPE if keeps_output else 2, subprocess.DEVNULL if is_silent else None
-        done = subprocess.run(tuple(argv), stdout=output, stderr=messages, env=environ, check=False)
+        completed = subprocess.run(tuple(argv), stdout=output, stderr=messages, env=environ, check=False)
     except OSError as error:
         why = error.strerror or str(error)
         raise StartError("not-started", f"`{argv[0]}` cannot be started", where=argv[0], why=why) from error
-    return done.returncode, done.stdout or b""
+    return completed.returncode, completed.stdout or b""
 
 
 def callers_environ() -> Mapping[str, str]:
@@ -150,15 +150,15 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
         raise StartError("not-started", f"`{argv[0]}` cannot be started", where=path, why=why) from error
 
 
-def execute_line(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
+def execute_line(argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """Replace this process by a command line of the user's, which is found as by a shell.
 
     Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
     """
-    name = words[0]
+    name = argv[0]
     program, files = named(name, environ, system.is_file, lambda path: system.access(path, os.X_OK))
     if program is None:
-        code, what = ("not-executable", "may not be executed") if files else ("no-such-command", "is not there")
+        code, problem = ("not-executable", "may not be executed") if files else ("no-such-command", "is not there")
         where = files[0] if files else name if "/" in name else environ.get("PATH", "")
-        raise CommandError(code, f"`{name}` {what}", found=bool(files), where=where)
-    execute(words, environ, program)
+        raise CommandError(code, f"`{name}` {problem}", found=bool(files), where=where)
+    execute(argv, environ, program)

@@ -49,10 +49,12 @@ def for_each_start(
     if start.restarts is None or not plan.mounts:
         return prepared
     is_fit = not has_nodes and not request.elsewhere and "cdi-spec-dir" not in request.own
-    found = _devices(prepared) if is_fit else "gpubind uses none for such a line"
-    if not isinstance(found, str):
-        return prepared._replace(arguments=start.runtime.by_device(found, plan, start))
-    request.report(Notice("note", "cdi-device", f"no CDI device takes the place of paths: {found}", is_detail=True))
+    devices_or_reason = _devices(prepared) if is_fit else "gpubind uses none for such a line"
+    if not isinstance(devices_or_reason, str):
+        return prepared._replace(arguments=start.runtime.by_device(devices_or_reason, plan, start))
+    request.report(
+        Notice("note", "cdi-device", f"no CDI device takes the place of paths: {devices_or_reason}", is_detail=True)
+    )
     return prepared
 
 
@@ -109,8 +111,8 @@ def _names(registry: Registry, plan: Plan, vendor: Vendor) -> tuple[str, ...]:
     names = []
     for gpu in (gpu for gpu in gpus if gpu.chosen):
         its_own = (str(node.source) for node in plan.devices if node.gpu == gpu.index and node.vendor == vendor)
-        wanted = {source for source in its_own if pattern.fullmatch(source)}
-        name = next((name for name, its in nodes.items() if wanted and its == wanted), None)
+        gpu_nodes = {source for source in its_own if pattern.fullmatch(source)}
+        name = next((name for name, its in nodes.items() if gpu_nodes and its == gpu_nodes), None)
         if name is None:
             return ()
         names.append(name)
@@ -126,9 +128,9 @@ def _is_fit(loaded: LoadedSpec, preflight: Preflight, engine: str) -> bool:
     if release is None or VERSIONS.index(loaded.spec.version) > VERSIONS.index(release.reads):
         return False
     sources = {mount.host_path for edits in loaded.edits for mount in edits.mounts}
-    named = plan.request.caps if plan.request.caps_named else ()
-    wanted = (m for m in plan.mounts if m.required or (m.capability in (named or ()) and m.soname != _OPENCL))
+    caps = plan.request.caps if plan.request.caps_named else ()
+    required = (m for m in plan.mounts if m.required or (m.capability in (caps or ()) and m.soname != _OPENCL))
     hooks = (hook.path for edits in loaded.edits for hook in edits.hooks)
     version = next((planned.driver.kernel_version for planned in plan.drivers), None)
     is_stale = stale_findings(preflight.host, [loaded], version, plan.gpus, "warning")
-    return not is_stale and all(m.source in sources for m in wanted) and not missing_paths(preflight.host, hooks)
+    return not is_stale and all(m.source in sources for m in required) and not missing_paths(preflight.host, hooks)

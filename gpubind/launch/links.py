@@ -33,7 +33,7 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
     """
     cannot_sign("a directory is written")
     parent, name = os.path.split(system.absolute(directory))
-    own = f".{name}.{_digest(links)}"
+    hidden_name = f".{name}.{_digest(links)}"
     try:
         if not directory:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -41,13 +41,13 @@ def put_links(links: Mapping[str, HostPath], directory: str) -> bool:
             raise PermissionError(errno.EACCES, "users other than root could change what is there")
         with _one_at_a_time(parent):
             before = _current(parent, name)
-            if before == own:
+            if before == hidden_name:
                 return False
-            if not system.exists(f"{parent}/{own}", follow=False):
-                _make(links, f"{parent}/{own}")
-            elif _links_in(f"{parent}/{own}") != links:
-                raise _other(f"{parent}/{own}")
-            _point(parent, name, own, is_empty=before == "")
+            if not system.exists(f"{parent}/{hidden_name}", follow=False):
+                _make(links, f"{parent}/{hidden_name}")
+            elif _links_in(f"{parent}/{hidden_name}") != links:
+                raise _other(f"{parent}/{hidden_name}")
+            _point(parent, name, hidden_name, is_empty=before == "")
             if before:
                 _remove(f"{parent}/{before}")
     except OSError as error:
@@ -82,8 +82,8 @@ def _current(parent: str, name: str) -> Optional[str]:
     target = system.readlink(path) if kind == stat.S_IFLNK else ""
     if not re.fullmatch(rf"{re.escape(f'.{name}.')}[0-9a-f]{{{_LENGTH}}}", target):
         raise _other(path)
-    there = _links_in(f"{parent}/{target}")
-    if there is None or not target.endswith(_digest(there)):
+    links = _links_in(f"{parent}/{target}")
+    if links is None or not target.endswith(_digest(links)):
         raise _other(path)
     return target
 
@@ -102,22 +102,22 @@ def _links_in(directory: str) -> Optional[dict[str, HostPath]]:
 
     Errors: `OSError`.
     """
-    found: dict[str, HostPath] = {}
-    here = system.lstat(directory)
-    if here.st_uid != system.effective_user() or here.st_mode & 0o022 or not stat.S_ISDIR(here.st_mode):
+    links: dict[str, HostPath] = {}
+    facts = system.lstat(directory)
+    if facts.st_uid != system.effective_user() or facts.st_mode & 0o022 or not stat.S_ISDIR(facts.st_mode):
         return None
-    rest = [""]
-    for below in rest:  # grows
+    subdirectories = [""]
+    for below in subdirectories:  # grows
         for name in system.listdir(f"{directory}/{below}"):
             path = f"{below}{name}"
             kind = stat.S_IFMT(system.lstat(f"{directory}/{path}").st_mode)
             if kind == stat.S_IFDIR and not below:
-                rest.append(f"{path}/")
+                subdirectories.append(f"{path}/")
             elif kind != stat.S_IFLNK:
                 return None
             else:
-                found[path] = HostPath(system.readlink(f"{directory}/{path}"))
-    return found
+                links[path] = HostPath(system.readlink(f"{directory}/{path}"))
+    return links
 
 
 def _make(links: Mapping[str, HostPath], directory: str) -> None:
@@ -138,10 +138,10 @@ def _make(links: Mapping[str, HostPath], directory: str) -> None:
         raise
 
 
-def _point(parent: str, name: str, own: str, *, is_empty: bool) -> None:
-    """Make *name* a link to *own*; *is_empty*: it is an empty directory, which goes first."""
-    part = f"{parent}/{own}.{system.random_name()}.part"
-    system.symlink(own, part)
+def _point(parent: str, name: str, target: str, *, is_empty: bool) -> None:
+    """Make *name* a link to *target*; *is_empty*: it is an empty directory, which goes first."""
+    part = f"{parent}/{target}.{system.random_name()}.part"
+    system.symlink(target, part)
     try:
         if is_empty:
             system.rmdir(f"{parent}/{name}")

@@ -69,22 +69,22 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
     With --cleanenv the caller's variables stay outside.
     """
     facts = image.facts if image is not None else None
-    images = {*facts.env, *facts.undecided} if facts is not None else set[str]()
+    image_variables = {*facts.env, *facts.undecided} if facts is not None else set[str]()
     if host.local is None:
         return host
     if start.is_entered or any(start.runtime.hides_caller_variable(start, name) for name in GPU_VARIABLES):
         return without_choice(host)
-    if images.intersection(LIBRARY_VARIABLES):
+    if image_variables.intersection(LIBRARY_VARIABLES):
         return without_choice(host)
-    theirs = images.intersection(ZE_VARIABLES)
-    return without_choice(host, theirs) if theirs else host
+    ze_names = image_variables.intersection(ZE_VARIABLES)
+    return without_choice(host, ze_names) if ze_names else host
 
 
 def without_choice(host: Host, names: Container[str] = GPU_VARIABLES) -> Host:
     """Return *host* without the caller's variables *names*, which choose GPUs."""
-    other = host.copy()
-    other.environ = {name: value for name, value in host.environ.items() if name not in names}
-    return other
+    copy = host.copy()
+    copy.environ = {name: value for name, value in host.environ.items() if name not in names}
+    return copy
 
 
 class Files(NamedTuple):
@@ -154,8 +154,8 @@ def plan_start(
     Errors: as `plan_host`; `UsageError` (code `like-in-words`) for the plan of another program.
     """
     if query.request.like is not None:
-        what = f"{query.option_name('like')} shows what a program would bind, and starts no container"
-        raise UsageError("like-in-words", what, hint="leave it out")
+        problem = f"{query.option_name('like')} shows what a program would bind, and starts no container"
+        raise UsageError("like-in-words", problem, hint="leave it out")
     host = host_for(host, start, image)
     start = in_image(start, image)
     query = query._replace(request=_requested(host, query.request, start))
@@ -164,10 +164,10 @@ def plan_start(
 
 def _requested(host: Host, request: Request, start: Start) -> Request:
     """Return *request* with what the runtime's own GPU flag would do here besides, by its site and the user."""
-    named = (RootedPath(path) for path in start.runtime.site_library_path(start))
-    there = tuple(path for path in named if host.driver.has(path))
+    paths = (RootedPath(path) for path in start.runtime.site_library_path(start))
+    existing_paths = tuple(path for path in paths if host.driver.has(path))
     caps = CAPABILITIES if request.caps is None and start.runtime.wants_compat32(start) else request.caps
-    return request._replace(caps=caps, library_path=(*request.library_path, *there))
+    return request._replace(caps=caps, library_path=(*request.library_path, *existing_paths))
 
 
 def with_words(
@@ -178,11 +178,11 @@ def with_words(
     stage = staged(plan, start, files)
     if host.local is None and start.bundle is not None:
         start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
-    words = (start.runtime.arguments_in_line if in_line else start.runtime.arguments)(plan, start, stage)
-    if words is None:
-        what = "the format edits the configuration of an image, and no image is named"
-        raise UsageError("format-without-image", what, hint=f"give --image: {start.runtime.image_hint}")
-    return PreparedStart(words, start, host, plan, image, in_line and start.runtime.inserts_into_line)
+    arguments = (start.runtime.arguments_in_line if in_line else start.runtime.arguments)(plan, start, stage)
+    if arguments is None:
+        problem = "the format edits the configuration of an image, and no image is named"
+        raise UsageError("format-without-image", problem, hint=f"give --image: {start.runtime.image_hint}")
+    return PreparedStart(arguments, start, host, plan, image, in_line and start.runtime.inserts_into_line)
 
 
 def in_image(start: Start, image: Optional[Image]) -> Start:
@@ -221,7 +221,7 @@ def _need_gpu(plan: Plan) -> None:
 
 def preflight_on(
     host: Host,
-    asked: Union[PlanQuery, Plan],
+    plan_or_query: Union[PlanQuery, Plan],
     image: Optional[Image] = None,
     runtime: Optional[Runtime] = None,
     arguments: tuple[str, ...] = (),
@@ -233,21 +233,21 @@ def preflight_on(
 ) -> Preflight:
     """Return what the rules inspect of a start by *runtime* on *host*, which may lack it. Nothing is written.
 
-    *asked* is the plan, or the request for one. Errors: as `plan_host`; `UsageError` (code `other-host`).
+    *plan_or_query* is the plan, or the request for one. Errors: as `plan_host`; `UsageError` (code `other-host`).
     """
     from gpubind.rules.preflight import preflight
 
-    if isinstance(asked, Plan):
-        _need_its_host(host, asked)
+    if isinstance(plan_or_query, Plan):
+        _need_its_host(host, plan_or_query)
     start = None
-    if runtime is not None and asked.request.like is None:
+    if runtime is not None and plan_or_query.request.like is None:
         start = start_on(host, runtime, arguments, allow_writable=allow_writable)
-    if isinstance(asked, Plan):
-        plan = asked
+    if isinstance(plan_or_query, Plan):
+        plan = plan_or_query
     elif start is not None:
-        host, plan = plan_start(host, asked, start, image, or_empty=True)
+        host, plan = plan_start(host, plan_or_query, start, image, or_empty=True)
     else:
-        plan = plan_or_empty(host, asked, image)
+        plan = plan_or_empty(host, plan_or_query, image)
     name, own_mounts, stage = runtime.name if runtime is not None else None, None, NO_STAGE
     if start is not None:
         start = _asked(in_image(start, image), image)
@@ -294,8 +294,8 @@ def _need_its_host(host: Host, plan: Plan) -> None:
     for mount in plan.mounts:
         path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
         if path is not None and host.lenient.driver.lacks(path):
-            what, why = "the plan was made for another host, or before this host changed", "it does not exist here"
-            raise UsageError("other-host", what, where=path, why=why, hint="plan again on this host")
+            problem, why = "the plan was made for another host, or before this host changed", "it does not exist here"
+            raise UsageError("other-host", problem, where=path, why=why, hint="plan again on this host")
 
 
 def _usual_mounts(plan: Plan, host: Host) -> Optional[OwnMounts]:

@@ -48,16 +48,16 @@ def install_shims(
     """
     for name in names:
         if name not in PROGRAMS:
-            known = f"give a name, not a path: {os.path.basename(name)}" if "/" in name else one_of(PROGRAMS, name)
-            raise UsageError("unknown-backend", f"wrap reads no command lines of `{name}`", hint=known)
+            name_hint = f"give a name, not a path: {os.path.basename(name)}" if "/" in name else one_of(PROGRAMS, name)
+            raise UsageError("unknown-backend", f"wrap reads no command lines of `{name}`", hint=name_hint)
     directory = _in_path(directory)
-    found = {name: _real(name, environ) for name in names or WITH_GPU_FLAGS}
-    there = {name: path for name, path in found.items() if path is not None}
-    missing = ", ".join(name for name in found if name not in there)
-    if missing and (names or not there):
+    paths = {name: _real(name, environ) for name in names or WITH_GPU_FLAGS}
+    programs = {name: path for name, path in paths.items() if path is not None}
+    missing = ", ".join(name for name in paths if name not in programs)
+    if missing and (names or not programs):
         hint = f"install it, or name other programs: gpubind install-shims {shlex.quote(directory)} PROGRAM..."
         raise RuntimeLimitError("no-runtime", f"{missing}: not in PATH", where=environ.get("PATH", ""), hint=hint)
-    for name in there:
+    for name in programs:
         _need_own(f"{directory}/{name}")
     cannot_sign("files are written")
     try:
@@ -65,11 +65,11 @@ def install_shims(
         if not is_obeyed(directory):
             raise PermissionError(errno.EACCES, "users other than root could change it")
         with system.open_directory(directory) as place:
-            for name, program in there.items():
+            for name, program in programs.items():
                 replace(place, name, _text(program, gpubind, directory), 0o755)
     except OSError as error:
         raise _unwritable(directory, error) from error
-    return tuple(_shim(f"{directory}/{name}", program, environ) for name, program in there.items())
+    return tuple(_shim(f"{directory}/{name}", program, environ) for name, program in programs.items())
 
 
 def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -95,14 +95,14 @@ def remove_shims(directory: str, names: Sequence[str]) -> tuple[str, ...]:
 def _in_path(directory: str) -> str:
     """Return the absolute path of *directory*. Errors: `UsageError` (`wrong-use`) for one that PATH cannot name."""
     path = system.absolute(directory)
-    what = "DIR is empty" if not directory else ""
+    problem = "DIR is empty" if not directory else ""
     if ":" in path:
-        what = "the directory has a colon in its path, and PATH separates directories by colons"
+        problem = "the directory has a colon in its path, and PATH separates directories by colons"
     elif "\n" in path:
-        what = "the directory has a newline in its path"
-    if what:
+        problem = "the directory has a newline in its path"
+    if problem:
         hint = "give a directory that can be put into PATH: gpubind install-shims ~/gpubind-bin"
-        raise UsageError("wrong-use", what, where=directory, hint=hint)
+        raise UsageError("wrong-use", problem, where=directory, hint=hint)
     return path
 
 
@@ -117,14 +117,14 @@ def _shim(path: str, program: str, environ: Mapping[str, str]) -> Shim:
 
 
 def _text(program: str, gpubind: Sequence[str], directory: str) -> bytes:
-    real, own = shlex.quote(program), shlex.join(gpubind)
-    wrapped = f'[ -x {shlex.quote(gpubind[0])} ] && exec {own} wrap -- {real} "$@"'
-    words = PROGRAMS[os.path.basename(program)].start_words  # without one of them, no line waits for Python
-    starts = " | ".join(f'*" {word} "*' for word in words)
+    quoted_program, gpubind_command = shlex.quote(program), shlex.join(gpubind)
+    wrapped = f'[ -x {shlex.quote(gpubind[0])} ] && exec {gpubind_command} wrap -- {quoted_program} "$@"'
+    start_words = PROGRAMS[os.path.basename(program)].start_words  # without one of them, no line waits for Python
+    starts = " | ".join(f'*" {start_word} "*' for start_word in start_words)
     lines = (
         f"gpubind install-shims --remove {shlex.quote(directory)}",
-        f'case " $* " in {starts}) {wrapped} ;; esac' if words else wrapped,
-        f'exec {real} "$@"',
+        f'case " $* " in {starts}) {wrapped} ;; esac' if start_words else wrapped,
+        f'exec {quoted_program} "$@"',
     )
     return _HEAD + "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 

@@ -58,8 +58,8 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
     except OSError as error:
         why = error.strerror or str(error)
         hint = "name a directory that is yours, that stays, that only you may write to, and that everybody may enter"
-        what = "there is no place for generated files"
-        raise OutputError("unwritable-file", what, where=directory, why=why, hint=hint) from error
+        problem = "there is no place for generated files"
+        raise OutputError("unwritable-file", problem, where=directory, why=why, hint=hint) from error
 
 
 def _need_lasting(directory: str) -> None:
@@ -72,8 +72,8 @@ def _need_lasting(directory: str) -> None:
 def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
     """Write *content* as the only file, *name*, of a directory. Return the directory. Errors: as `stage`."""
     data = content.encode("utf-8", "surrogateescape")
-    own = sha256(data).hexdigest()
-    file = _in_first_place(lambda place: put_file(f"{place}/{own}", name, data, 0o700), environ)
+    digest = sha256(data).hexdigest()
+    file = _in_first_place(lambda place: put_file(f"{place}/{digest}", name, data, 0o700), environ)
     return HostPath(os.path.dirname(file))
 
 
@@ -114,7 +114,7 @@ def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
 
 def _skeleton_of(path: str) -> list[str]:
     """Return the places in the skeleton *path*; none if it has anything but empty files."""
-    found, directories = [], [path]
+    paths, directories = [], [path]
     for directory in directories:  # grows
         for name in system.listdir(directory):
             file = f"{directory}/{name}"
@@ -124,8 +124,8 @@ def _skeleton_of(path: str) -> list[str]:
             elif not stat.S_ISREG(facts.st_mode) or facts.st_size:
                 return []
             else:
-                found.append(file[len(path) :])
-    return sorted(found)
+                paths.append(file[len(path) :])
+    return sorted(paths)
 
 
 def _in_first_place(put: Callable[[str], str], environ: Mapping[str, str]) -> HostPath:

@@ -40,10 +40,10 @@ def make_command(request: StartRequest, action: Action, line: StartLine) -> Comm
             request, runtime, runtime.name, line.image, lambda target: _planned(request, action, line, target)
         )
     except UNSEEN as error:
-        need_own_flag(request, error, has_one=bool(runtime.gpu_flags))
+        need_own_flag(request, error, has_gpu_flag=bool(runtime.gpu_flags))
         program = runtime.name if request.dry_run else need_program(runtime.name, request.environ)
-        words = (*request.arguments, *_own_flags(request, runtime), line.image.word, *argv)
-        command = Command((program, action, *words), request.environ)
+        args = (*request.arguments, *_own_flags(request, runtime), line.image.word, *argv)
+        command = Command((program, action, *args), request.environ)
     has_command(argv, is_looked_at=request.check or runtime.limits.hides_missing_command)
     return command
 
@@ -58,7 +58,7 @@ def written(command: Command) -> tuple[str, ...]:
     if command.file is None:
         return command.argv
     place = stage_alone(command.file.name, command.file.content, command.environ)
-    return tuple(place if word == STAGED_DIRECTORY else word for word in command.argv)
+    return tuple(place if arg == STAGED_DIRECTORY else arg for arg in command.argv)
 
 
 def _planned(request: StartRequest, action: Action, line: StartLine, target: StartTarget) -> Command:
@@ -67,7 +67,7 @@ def _planned(request: StartRequest, action: Action, line: StartLine, target: Sta
     token = "ID" if request.dry_run else system.token()
     call = StartCall(target.program, action, line.image.word, line.argv, token, system.is_terminal(0))
     command = prepared.start.runtime.start_command(call, prepared.start, prepared.arguments)
-    if not request.dry_run and any(token in word for word in command.argv):
+    if not request.dry_run and any(token in arg for arg in command.argv):
         cannot_sign("the container has a name for this start only")
     inspect_start(request, target, prepared, line.argv[0] if action == "exec" else None)
     return command
@@ -103,10 +103,10 @@ def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool =
         require_gpu=request.require_gpu,
         in_line=in_line,
     )
-    plan, words = prepared.plan, prepared.arguments
+    plan, arguments = prepared.plan, prepared.arguments
     if not (plan.drivers or request.check):
-        plan = plan._replace(findings=tuple(one._replace(severity="warning") for one in plan.findings))
-    return prepared._replace(plan=plan, arguments=words._replace(options=(*words.options, *target.options)))
+        plan = plan._replace(findings=tuple(finding._replace(severity="warning") for finding in plan.findings))
+    return prepared._replace(plan=plan, arguments=arguments._replace(options=(*arguments.options, *target.options)))
 
 
 def inspect_start(request: StartRequest, target: StartTarget, prepared: PreparedStart, program: Optional[str]) -> None:
@@ -115,7 +115,7 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
     Errors: `CheckError` (code `check-failed`); `CommandError` for a program that the image lacks, if the exit code of
     the runtime would not tell.
     """
-    plan, words, image = prepared.plan, prepared.arguments, prepared.image
+    plan, arguments, image = prepared.plan, prepared.arguments, prepared.image
     # Only the user knows the files of a container that the user's own line makes.
     hides = target.runtime.limits.hides_missing_command and not prepared.includes_user_options
     if request.check:
@@ -126,12 +126,12 @@ def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared
     if image is not None and (hides or request.report is not ignore):
         from gpubind.rules.image.image import order_findings
 
-        found = preflight_of(prepared, target.runtime, program if hides else None)
-        missing, order = _missing_command(found) if hides else None, order_findings(found)
+        preflight = preflight_of(prepared, target.runtime, program if hides else None)
+        missing, order = _missing_command(preflight) if hides else None, order_findings(preflight)
     if missing is None or not plan.drivers:
-        for one in (*plan.findings, *words.findings, *order):
-            if not (target.is_unknown and one.code == "image-unknown"):
-                request.report(one)
+        for finding in (*plan.findings, *arguments.findings, *order):
+            if not (target.is_unknown and finding.code == "image-unknown"):
+                request.report(finding)
     if missing is not None:
         raise missing
 
@@ -148,16 +148,16 @@ def preflight_of(prepared: PreparedStart, runtime: Runtime, program: Optional[st
         start=prepared.start,
         program=program,
         own_mounts=prepared.start.runtime.base_mounts(prepared.plan, prepared.start),
-        words=prepared.arguments,
+        arguments=prepared.arguments,
     )
 
 
-def need_own_flag(request: StartRequest, error: GpubindError, *, has_one: bool) -> None:
+def need_own_flag(request: StartRequest, error: GpubindError, *, has_gpu_flag: bool) -> None:
     """Report that the runtime starts with its own GPU flag, because *error* keeps gpubind from inspecting the host.
 
     Errors: *error*, where it has none, or where the user asks for more than that flag gives.
     """
-    if request.check or request.require_gpu or request.elsewhere or request.names_gpu or not has_one:
+    if request.check or request.require_gpu or request.elsewhere or request.names_gpu or not has_gpu_flag:
         raise error
     why = ": ".join(filter(None, (error.where, error.why)))
     text = f"{why}; started without a plan, with the runtime's own GPU flag"
@@ -175,18 +175,18 @@ def _own_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
     return tuple(runtime.gpu_flags[vendor] for vendor in vendors if vendor in runtime.gpu_flags)[:1]
 
 
-def _need_no_error(request: StartRequest, found: Preflight) -> None:
+def _need_no_error(request: StartRequest, preflight: Preflight) -> None:
     """Report the findings of the check. Errors: `CheckError` (code `check-failed`) for an error that is not ignored."""
     from gpubind.documents.check.report import folded
     from gpubind.rules.outcome import report_of
     from gpubind.rules.table import check
 
-    outcome = report_of(found.plan, check(found), request.reasons, severities=request.severities)
+    outcome = report_of(preflight.plan, check(preflight), request.reasons, severities=request.severities)
     for finding in folded(outcome.findings):
         request.report(finding)
     for finding, was, by in outcome.changed:
-        what = f"{finding.subject}: {finding.severity}, it was {was} ({by})"
-        request.report(Notice("changed", finding.code, what, is_detail=True))
+        text = f"{finding.subject}: {finding.severity}, it was {was} ({by})"
+        request.report(Notice("changed", finding.code, text, is_detail=True))
     for finding, reason in outcome.ignored:
         request.report(Notice("ignored", finding.code, f"{finding.what} ({reason})"))
     errors = [finding for finding in outcome.findings if finding.severity == "error"]
@@ -200,27 +200,27 @@ def _need_no_error(request: StartRequest, found: Preflight) -> None:
         )
 
 
-def _missing_command(found: Preflight) -> Optional[CommandError]:
+def _missing_command(preflight: Preflight) -> Optional[CommandError]:
     """Return the error, 127 or 126, that a shell would report for the program; None where not all could be seen."""
     from gpubind.loader.execve import first_program, is_undecided, nearest_program
     from gpubind.rules.preflight import search_path
 
-    if not found.has_program:
+    if not preflight.has_program:
         return None
-    chain, container = found.chain, found.container
+    chain, container = preflight.chain, preflight.container
     if len(chain.names) > 1 or container.unseen:
         return None
     kind = chain.stop.kind if chain.stop is not None else None
     name = chain.names[0]
-    where = search_path(found.image, found.plan, found.own_mounts)
+    where = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     if kind not in ("missing", "mode", "directory", "special") or is_undecided(container, name, where):
         return None
-    code, what, hint = "not-executable", "is not a program", "look with `gpubind shell`"
+    code, problem, hint = "not-executable", "is not a program", "look with `gpubind shell`"
     if kind == "missing":
-        code, what = "no-such-command", "is not in the image"
+        code, problem = "no-such-command", "is not in the image"
         if first_program(container, name, where):
             hint = "give the arguments without quotes around all of them"
         else:
             hint = nearest_program(container, name, where) + hint
     where = "" if "/" in name else where
-    return CommandError(code, f"`{name}` {what}", found=kind != "missing", where=where, hint=hint)
+    return CommandError(code, f"`{name}` {problem}", found=kind != "missing", where=where, hint=hint)

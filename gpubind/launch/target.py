@@ -81,9 +81,9 @@ class StartRequest(NamedTuple):
     @property
     def demands_plan(self) -> bool:
         """Whether a line that would work without a plan is not to start without one."""
-        asked = self.query.request
-        has_gpus = asked.gpus is not None and asked.gpus.strip().lower() != "none"
-        return self.check or self.require_gpu or has_gpus or bool(asked.cdi_devices)
+        request = self.query.request
+        has_gpus = request.gpus is not None and request.gpus.strip().lower() != "none"
+        return self.check or self.require_gpu or has_gpus or bool(request.cdi_devices)
 
 
 class StartTarget(NamedTuple):
@@ -183,10 +183,10 @@ def with_target(
             if target.image is None or request.check or not (is_blind or isinstance(error, BoundError)):
                 raise
             renew(1 if is_blind else TIMES_LIMIT)
-            made = make(target._replace(image=None) if is_blind else target)
+            result = make(target._replace(image=None) if is_blind else target)
             if is_blind:
                 request.report(error)
-            return made
+            return result
 
 
 def _can_be_blind(runtime: Runtime) -> bool:
@@ -326,19 +326,19 @@ def need_kind(opened: Image, image: ImageReference, runtime: Runtime) -> None:
     """Errors: `HostReadError` (code `no-image`) for an image of a kind that *runtime* does not start by its path."""
     kind = opened.facts.kind
     if opened.bundle is None and runtime.image_forms == ("bundle",):
-        what = f"{runtime.title} starts only OCI bundles, and this is not one"
-        raise HostReadError("no-image", what, where=image.text, hint=runtime.image_hint)
+        problem = f"{runtime.title} starts only OCI bundles, and this is not one"
+        raise HostReadError("no-image", problem, where=image.text, hint=runtime.image_hint)
     if opened.bundle is not None and "bundle" not in runtime.image_forms:
         hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
         raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image.text, hint=hint)
     if kind in _PREFIXES and "layout" in runtime.image_forms:
-        what = f"{runtime.title} starts this only with a prefix that says what it is"
-        raise HostReadError("no-image", what, where=image.text, hint=f"`{_PREFIXES[kind]}:{image.text}`")
+        problem = f"{runtime.title} starts this only with a prefix that says what it is"
+        raise HostReadError("no-image", problem, where=image.text, hint=f"`{_PREFIXES[kind]}:{image.text}`")
     if image.form == "directory" and kind != "directory":
         raise _no_such_form(image, runtime)
 
 
 def _no_such_form(image: ImageReference, runtime: Runtime) -> HostReadError:
     only = [_FORMS[form] for form in runtime.image_forms if form in _FORMS]
-    what = f"{runtime.title} starts only {' and '.join(only)}"
-    return HostReadError("no-image", what, where=image.text, hint=runtime.image_hint)
+    problem = f"{runtime.title} starts only {' and '.join(only)}"
+    return HostReadError("no-image", problem, where=image.text, hint=runtime.image_hint)

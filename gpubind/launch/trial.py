@@ -71,12 +71,12 @@ def need_to_try(image: Optional[str], *, is_recorded: bool, is_like: bool = Fals
     if image is None:
         raise UsageError("try-without-image", "--try needs --image: it starts a container")
     if is_recorded:
-        what, why = "a recorded host cannot be tried", "nothing can be started on it"
-        raise UsageError("host-to-start", what, why=why, hint="leave --try out, or check on the host itself")
+        problem, why = "a recorded host cannot be tried", "nothing can be started on it"
+        raise UsageError("host-to-start", problem, why=why, hint="leave --try out, or check on the host itself")
     if is_like or user is not None:
-        what = "--try starts what `gpubind exec` would start for you"
+        problem = "--try starts what `gpubind exec` would start for you"
         hint = f"leave out {'--like' if is_like else '--as-user, and try as that user'}"
-        raise UsageError("not-to-try", what, hint=hint)
+        raise UsageError("not-to-try", problem, hint=hint)
     return image
 
 
@@ -87,66 +87,66 @@ def read_trial(image: str, backend: Optional[str], environ: Mapping[str, str]) -
     return read_start("exec", (image, SHELL), backend or "auto", environ)
 
 
-def try_start(found: Preflight, image: ImageReference) -> Trial:
-    """Return what was seen in a container of *found*, whose image the runtime knows as *image*.
+def try_start(preflight: Preflight, image: ImageReference) -> Trial:
+    """Return what was seen in a container of *preflight*, whose image the runtime knows as *image*.
 
     Errors: `RuntimeLimitError` for a runtime that is missing, or cannot express the plan; `HostReadError` for an image
     in a form that it does not start; `OutputError`.
     """
-    start = found.start
-    assert found.has_image
+    start = preflight.start
+    assert preflight.has_image
     assert start is not None
     need_form(image, start.runtime)
     if image.is_local_file:
-        need_kind(found.image, image, start.runtime)
-    if found.limit is not None:
-        raise found.limit
+        need_kind(preflight.image, image, start.runtime)
+    if preflight.limit is not None:
+        raise preflight.limit
     cannot_sign("a container was started")
     runtime = start.runtime
     program = need_program(runtime.name, start.caller.environ)
-    asked = predictions(found, check(found))
-    if not asked:
+    predicted = predictions(preflight, check(preflight))
+    if not predicted:
         return Trial(runtime.name)
     start = start._replace(caller=start.caller._replace(has_terminal=False))
-    prepared = with_words(found.host, found.plan, start, found.image, Files())
-    has_shell = not found.container.failures(SHELL)
+    prepared = with_words(preflight.host, preflight.plan, start, preflight.image, Files())
+    has_shell = not preflight.container.failures(SHELL)
     tried: list[TrialOutcome] = []
-    left, failure = len(asked), None
-    for several in per_start(asked, has_shell=has_shell):
-        answers, failure = _answers(prepared, program, image.word, several, has_shell=has_shell)
+    remaining, failure = len(predicted), None
+    for batch in per_start(predicted, has_shell=has_shell):
+        answers, failure = _answers(prepared, program, image.word, batch, has_shell=has_shell)
         tried += answers
-        left -= len(several)
+        remaining -= len(batch)
         if failure is not None:
             break
-    return Trial(runtime.name, tuple(tried), left, failure)
+    return Trial(runtime.name, tuple(tried), remaining, failure)
 
 
-def per_start(asked: Sequence[Prediction], *, has_shell: bool) -> Iterator[tuple[Prediction, ...]]:
+def per_start(predicted: Sequence[Prediction], *, has_shell: bool) -> Iterator[tuple[Prediction, ...]]:
     """Yield what each start asks: as much as a script takes, or one for each where there is no shell."""
     if not has_shell:
-        yield from [(one,) for one in asked if one.kind != "program"][:STARTS_LIMIT]
+        yield from [(prediction,) for prediction in predicted if prediction.kind != "program"][:STARTS_LIMIT]
         return
-    several: list[Prediction] = []
+    batch: list[Prediction] = []
     size = 0
-    for one in asked:
-        more = len(join(one.words)) * 2
-        if several and size + more > SCRIPT_LIMIT:
-            yield tuple(several)
-            several, size = [], 0
-        several.append(one)
+    for prediction in predicted:
+        more = len(join(prediction.words)) * 2
+        if batch and size + more > SCRIPT_LIMIT:
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(prediction)
         size += more
-    yield tuple(several)
+    yield tuple(batch)
 
 
 def _answers(
-    prepared: PreparedStart, program: str, image: str, asked: tuple[Prediction, ...], *, has_shell: bool
+    prepared: PreparedStart, program: str, image: str, batch: tuple[Prediction, ...], *, has_shell: bool
 ) -> tuple[list[TrialOutcome], Optional[str]]:
-    """Return the answers to *asked* that one container gave; and why not all, if so."""
+    """Return the answers to *batch* that one container gave; and why not all, if so."""
     nonce = system.random_name()
-    words = (SHELL, "-c", script(asked, nonce)) if has_shell else asked[0].words
+    args = (SHELL, "-c", script(batch, nonce)) if has_shell else batch[0].words
     token = system.token()
     runtime = prepared.start.runtime
-    command = runtime.start_command(StartCall(program, "exec", image, words, token), prepared.start, prepared.arguments)
+    command = runtime.start_command(StartCall(program, "exec", image, args, token), prepared.start, prepared.arguments)
     try:
         argv = written(command)
         status, *printed = ask(argv[0], argv, runtime.name, _TIME_S, command.environ)
@@ -154,14 +154,14 @@ def _answers(
         return [], reason(error)
     out, err = (text.decode("utf-8", "surrogateescape") for text in printed)
     if has_shell:
-        given, is_whole = parse_answers(out, nonce)
-        tried = [answered(one, *given[at]) for at, one in enumerate(asked) if at in given]
+        answers, is_whole = parse_answers(out, nonce)
+        tried = [answered(prediction, *answers[at]) for at, prediction in enumerate(batch) if at in answers]
         return tried, None if is_whole else _last_words(err or out, status)
-    is_answer = status == 0 or any(message in err for message in _REFUSALS) or asked[0].kind == "driver"
+    is_answer = status == 0 or any(message in err for message in _REFUSALS) or batch[0].kind == "driver"
     if not is_answer:
         return [], _last_words(err or out, status)
-    said = out.strip() or err if asked[0].kind == "driver" else err
-    return [answered(asked[0], status, said.strip()[:WORDS_LIMIT])], None
+    answer = out.strip() or err if batch[0].kind == "driver" else err
+    return [answered(batch[0], status, answer.strip()[:WORDS_LIMIT])], None
 
 
 def _last_words(text: str, status: int) -> str:
@@ -169,9 +169,9 @@ def _last_words(text: str, status: int) -> str:
     return (lines[-1][:_REASON_LIMIT] if lines else "it said nothing") + f" (exit status {status})"
 
 
-def script(asked: Sequence[Prediction], nonce: str) -> str:
-    """Return the POSIX shell script that asks all of *asked*, and begins each answer with *nonce*."""
-    lines = [f"{one.kind} {at} {join(one.words)}\n" for at, one in enumerate(asked)]
+def script(batch: Sequence[Prediction], nonce: str) -> str:
+    """Return the POSIX shell script that asks all of *batch*, and begins each answer with *nonce*."""
+    lines = [f"{prediction.kind} {at} {join(prediction.words)}\n" for at, prediction in enumerate(batch)]
     return f"n={nonce}\n{_FUNCTIONS}{''.join(lines)}printf '\\n%s end\\n' \"$n\"\n"
 
 
@@ -182,12 +182,12 @@ def parse_answers(text: str, nonce: str) -> tuple[dict[int, tuple[Optional[int],
     program prints by chance is none. The image's shell has the nonce in its script, and /proc shows it to the programs
     that it starts: an image that was made to lie can answer for all of them.
     """
-    given: dict[int, tuple[Optional[int], str]] = {}
+    answers: dict[int, tuple[Optional[int], str]] = {}
     parts = text.replace("\r\n", "\n").split(f"\n{nonce} ")
     is_whole = parts[-1].startswith("end\n") and len(parts) > 1
     for part in parts[1:]:
         match = _ANSWER.match(part)
         if match is not None:
             status = None if match[2] == "none" else int(match[2])
-            given.setdefault(int(match[1]), (status, part[match.end() :].strip()[:WORDS_LIMIT]))
-    return given, is_whole
+            answers.setdefault(int(match[1]), (status, part[match.end() :].strip()[:WORDS_LIMIT]))
+    return answers, is_whole

@@ -40,24 +40,24 @@ def host_closure(
     """
     roots = tuple(dict.fromkeys(roots))
     container = Container(Loader(tree, arch), tree, (), (), ":".join(first))
-    found: dict[str, Dependency] = {}
+    dependencies: dict[str, Dependency] = {}
     for root in roots:
         closure = container.closure(root)
         if closure is None:
             continue
-        asking: dict[str, str] = {}
-        for here in closure.objects:
-            for name in () if is_glibc_file(here.elf.soname or "") else here.elf.needed:
-                asking.setdefault(name, here.file.at)
-        for name, asker in asking.items():
-            known = closure.names.get(name)
-            path = known.file.at if known is not None else None
+        consumers: dict[str, str] = {}
+        for loaded in closure.objects:
+            for name in () if is_glibc_file(loaded.elf.soname or "") else loaded.elf.needed:
+                consumers.setdefault(name, loaded.file.at)
+        for name, consumer in consumers.items():
+            provider = closure.names.get(name)
+            path = provider.file.at if provider is not None else None
             if is_glibc_file(name) or path in roots:
                 continue
-            before = found.get(name)
-            if before is not None:
-                found[name] = before._replace(needed_by=(*before.needed_by, root))
+            earlier = dependencies.get(name)
+            if earlier is not None:
+                dependencies[name] = earlier._replace(needed_by=(*earlier.needed_by, root))
             else:
-                place = known.file.path if known is not None else ""
-                found[name] = Dependency(name, path, place, (root,), asker)
-    return tuple(found[name] for name in sorted(found))
+                place = provider.file.path if provider is not None else ""
+                dependencies[name] = Dependency(name, path, place, (root,), consumer)
+    return tuple(dependencies[name] for name in sorted(dependencies))

@@ -68,8 +68,8 @@ class Closure(NamedTuple):
 class Container:
     """The files of a container: an image, over it the mounts of the user, the site and the runtime, then the plan's.
 
-    *mounts* come from *host*, the tree of the driver root; *env* changes LD_LIBRARY_PATH, *own* is the image's value of
-    it. The sources of *own_mounts* are in *local*, the tree of this machine. *cpu* reads the processor, if it is known.
+    *mounts* come from *host*, the tree of the driver root; *env* changes LD_LIBRARY_PATH, *image_library_path* is the image's value of
+    it. The sources of *user_mounts* are in *local*, the tree of this machine. *cpu* reads the processor, if it is known.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class Container:
         host: Tree,
         mounts: Iterable[Mount],
         env: Iterable[EnvVar],
-        own: str,
-        own_mounts: OwnMounts = NOTHING,
+        image_library_path: str,
+        user_mounts: OwnMounts = NOTHING,
         local: Optional[Tree] = None,
         cpu: Callable[[], Optional[Cpu]] = lambda: None,
     ) -> None:
         self.image = image
         self.host = host
-        self.working_directory = own_mounts.working_directory
-        binds, unseen = _bound(own_mounts.binds, local)
-        self.unseen = (*own_mounts.unseen, *unseen)
+        self.working_directory = user_mounts.working_directory
+        binds, unseen = _bound(user_mounts.binds, local)
+        self.unseen = (*user_mounts.unseen, *unseen)
         """Mounts that cannot be read, each in a few words."""
-        self.users_path = self._elements(_values(own_mounts.env, "LD_LIBRARY_PATH", ("set", "prepend")))
+        self.users_path = self._elements(_values(user_mounts.env, "LD_LIBRARY_PATH", ("set", "prepend")))
         """Directories that the user puts first in LD_LIBRARY_PATH."""
-        self.library_path = self._library_path(env, own, own_mounts.env)
+        self.library_path = self._library_path(env, image_library_path, user_mounts.env)
         self.preloaded = tuple(
-            part for v in _values(own_mounts.env, "LD_PRELOAD") for part in re.split("[ :]", v) if part
+            part for v in _values(user_mounts.env, "LD_PRELOAD") for part in re.split("[ :]", v) if part
         )
         covers = (*binds, *(_planned(mount, host) for mount in mounts))
         self._namespace = Namespace(image.tree, covers)
@@ -161,32 +161,32 @@ class Container:
         facts = None if first is None else first.elf
         return None if first is None or facts is None else self._closure(first, facts)
 
-    def _glibc(self, own: Glibc) -> Glibc:
-        """Return the glibc that programs get: the plan's where it is bound over the image's *own*."""
-        there = self.locate(own.path)
-        facts = there.elf if there is not None and there.mount is not None else None
+    def _glibc(self, glibc: Glibc) -> Glibc:
+        """Return the glibc that programs get: the plan's where it is bound over the image's *glibc*."""
+        file = self.locate(glibc.path)
+        facts = file.elf if file is not None and file.mount is not None else None
         version = None if facts is None else newest(facts.version_definitions, "GLIBC")
-        return own if there is None or version is None else Glibc(there.at, version, own.arch)
+        return glibc if file is None or version is None else Glibc(file.at, version, glibc.arch)
 
-    def _library_path(self, env: Iterable[EnvVar], own: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
+    def _library_path(self, env: Iterable[EnvVar], image_library_path: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
         """Return the directories of LD_LIBRARY_PATH: the user's, the plan's, the image's own."""
         env, users = tuple(env), tuple(users)
         if any(variable.name == "LD_LIBRARY_PATH" and variable.op == "unset" for variable in users):
             return ()
         before = _values(env, "LD_LIBRARY_PATH", ("set", "prepend"))
         after = (*_values(env, "LD_LIBRARY_PATH", ("append",)), *_values(users, "LD_LIBRARY_PATH", ("append",)))
-        images = [own] if own else []
+        images = [image_library_path] if image_library_path else []
         return tuple(dict.fromkeys((*self.users_path, *self._elements((*before, *images, *after)))))
 
     def _elements(self, values: Iterable[str]) -> tuple[str, ...]:
         """Return the directories in *values* of LD_LIBRARY_PATH; an empty element is the working directory."""
-        found = []
+        directories = []
         for part in (part for value in values for part in split_library_path(value)):
             if part.startswith("/"):
-                found.append(part)
+                directories.append(part)
             elif self.working_directory is not None:
-                found.append(normpath(f"{self.working_directory}/{part}"))
-        return tuple(found)
+                directories.append(normpath(f"{self.working_directory}/{part}"))
+        return tuple(directories)
 
     def _has_directory(self, path: str) -> Optional[bool]:
         """Return whether absolute *path* is a directory; None if that is unknown."""
@@ -199,10 +199,10 @@ class Container:
             return Loaded((first,), (Failure("unreadable", first.path, None, first.path, why_not(first)),))
         closure = self._closure(first, facts, beside)
         failures = list(closure.missing)
-        for here in closure.objects if closure.musl is None else ():
-            failures += _missing_versions(here, closure.names)
+        for loaded in closure.objects if closure.musl is None else ():
+            failures += _missing_versions(loaded, closure.names)
         failures += self._refused_stacks(closure)
-        return Loaded(tuple(here.file for here in closure.objects), tuple(failures))
+        return Loaded(tuple(loaded.file for loaded in closure.objects), tuple(failures))
 
     def _refused_stacks(self, closure: Closure) -> Iterator[Failure]:
         """Yield the libraries that dlopen refuses because they need an executable stack.
@@ -213,10 +213,10 @@ class Container:
         is_program = closure.objects[0].elf.interpreter is not None
         if is_program or glibc is None or version_key(glibc) < _NO_EXECUTABLE_STACKS_SINCE:
             return
-        for here in closure.objects:
-            if here.elf.executable_stack:
-                path = here.file.path
-                yield Failure("stack", here.elf.soname or basename(path), None, path)
+        for loaded in closure.objects:
+            if loaded.elf.executable_stack:
+                path = loaded.file.path
+                yield Failure("stack", loaded.elf.soname or basename(path), None, path)
 
     def _closure(self, first: Located, facts: ElfFacts, beside: tuple[str, ...] = ()) -> Closure:
         # $ORIGIN of a program is its directory with links followed.
@@ -226,30 +226,32 @@ class Container:
         last = None if musl is None else system_directories(musl, self.tree)
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
-        for name, here in self._preloads(objects[0], beside):
-            soname = here.elf.soname or basename(name)
+        for name, loaded in self._preloads(objects[0], beside):
+            soname = loaded.elf.soname or basename(name)
             if soname not in names:
-                objects.append(here)
-                names[soname] = names[basename(name)] = here
-        for here in objects:  # grows on the way: breadth first
-            inherited = here.rpaths if musl is None else (*here.runpath, *here.rpaths)
-            for name in here.elf.needed:
+                objects.append(loaded)
+                names[soname] = names[basename(name)] = loaded
+        for loaded in objects:  # grows on the way: breadth first
+            inherited = loaded.rpaths if musl is None else (*loaded.runpath, *loaded.rpaths)
+            for name in loaded.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT or len(missing) >= MISSING_LIMIT:
                     continue
                 if musl is not None and is_own(name):
                     continue
-                found = self._search.find(name, here, last)
-                elf = found.file.elf if isinstance(found, Hit) else None
-                if isinstance(found, Failure) or elf is None:
+                result = self._search.find(name, loaded, last)
+                elf = result.file.elf if isinstance(result, Hit) else None
+                if isinstance(result, Failure) or elf is None:
                     names[name] = None
-                    missing.append(found if isinstance(found, Failure) else refused(name, here.file.path, found.file))
+                    missing.append(
+                        result if isinstance(result, Failure) else refused(name, loaded.file.path, result.file)
+                    )
                     continue
-                known = names.get(elf.soname or name)
-                if known is None:
-                    path, by = found.file.path, (found.rule, here.file.path)
-                    known = self._mapped(found.file, elf, dirname(path), beside, inherited, by)
-                    objects.append(known)
-                names[name] = names[elf.soname or name] = known
+                provider = names.get(elf.soname or name)
+                if provider is None:
+                    path, by = result.file.path, (result.rule, loaded.file.path)
+                    provider = self._mapped(result.file, elf, dirname(path), beside, inherited, by)
+                    objects.append(provider)
+                names[name] = names[elf.soname or name] = provider
         return Closure(tuple(objects), MappingProxyType(names), tuple(missing), musl)
 
     def _musl(self, first: ElfFacts) -> Optional[str]:
@@ -268,8 +270,8 @@ class Container:
     ) -> Object:
         """Return *file* with its search paths: DT_RPATH is ignored if there is a DT_RUNPATH."""
         runpath = self._search.directories(elf.runpath, origin, elf.ident.arch)
-        own = () if elf.runpath is not None else self._search.directories(elf.rpath, origin, elf.ident.arch)
-        return Object(file, elf, (*own, *inherited), (*runpath, *beside), *by)
+        rpath = () if elf.runpath is not None else self._search.directories(elf.rpath, origin, elf.ident.arch)
+        return Object(file, elf, (*rpath, *inherited), (*runpath, *beside), *by)
 
     def _preloads(self, program: Object, beside: tuple[str, ...]) -> Iterator[tuple[str, Object]]:
         """Yield the libraries of LD_PRELOAD; missing ones are ignored."""
@@ -281,12 +283,12 @@ class Container:
                 yield name, self._mapped(hit.file, elf, dirname(hit.file.path), beside)
 
 
-def _missing_versions(here: Object, names: Mapping[str, Optional[Object]]) -> Iterator[Failure]:
-    for need in here.elf.version_needs:
+def _missing_versions(loaded: Object, names: Mapping[str, Optional[Object]]) -> Iterator[Failure]:
+    for need in loaded.elf.version_needs:
         provider = names.get(need.library)
         if provider is not None:
             for version in lacking(need.versions, provider.elf.version_definitions):
-                yield Failure("version", version, provider.file.path, here.file.path)
+                yield Failure("version", version, provider.file.path, loaded.file.path)
 
 
 def _values(env: Iterable[EnvVar], name: str, ops: tuple[str, ...] = ("set", "prepend", "append")) -> tuple[str, ...]:
@@ -304,9 +306,9 @@ def _bound(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover
     covers, unseen = [], []
     for bind in binds:
         source = None if local is None else local.rooted(bind.source)
-        found = Missing("unreadable") if local is None or source is None else local.stat(source)
-        if not isinstance(found, Missing):
-            covers.append(Cover(bind.target, local, source or "", found.kind == "dir", None, bind))
-        elif found.why != "absent":  # the runtime skips a missing source, or does not start
+        source_stat = Missing("unreadable") if local is None or source is None else local.stat(source)
+        if not isinstance(source_stat, Missing):
+            covers.append(Cover(bind.target, local, source or "", source_stat.kind == "dir", None, bind))
+        elif source_stat.why != "absent":  # the runtime skips a missing source, or does not start
             unseen.append(f"{bind.source}, bound to {bind.target}")
     return covers, unseen

@@ -59,13 +59,13 @@ class Caller(NamedTuple):
 
     def may_execute(self, file: Located) -> bool:
         """Return whether the caller may execute *file*, by its mode."""
-        found = file.tree.stat(file.at)
-        if isinstance(found, Missing):
+        file_stat = file.tree.stat(file.at)
+        if isinstance(file_stat, Missing):
             return False
         is_images = file.mount is None and file.bind is None
         if self.euid in (None, 0) or (is_images and not self.modes_count):
-            return bool(found.mode & 0o111)
-        return bool(found.permission_bits(self.euid, self.groups) & 1)
+            return bool(file_stat.mode & 0o111)
+        return bool(file_stat.permission_bits(self.euid, self.groups) & 1)
 
     def runs(self, arch: str, image: Optional[str]) -> bool:
         """Return whether the kernel runs programs for *arch*, in an image for *image*."""
@@ -78,8 +78,8 @@ def is_library(file: Located) -> bool:
     """Return whether *file* is only for dlopen: it has no interpreter and is named as a library. Of a damaged file only
     the name decides.
     """
-    elf, named = file.elf, _LIBRARY_NAME.search(file.path) is not None
-    return named if elf is None else elf.interpreter is None and (named or elf.soname is not None)
+    elf, has_library_name = file.elf, _LIBRARY_NAME.search(file.path) is not None
+    return has_library_name if elf is None else elf.interpreter is None and (has_library_name or elf.soname is not None)
 
 
 def library(container: Container, name: str, file: Located) -> Chain:
@@ -124,18 +124,18 @@ def started_by_env(argument: str) -> Optional[str]:
 
 def nearest_program(container: Container, name: str, path: str) -> str:
     """Return "did you mean ...?" for the missing program *name*; empty if no program is like it."""
-    found = container.find(name) if "/" not in name and _LIBRARY_NAME.search(name) else None
-    if found is not None:
-        return f"did you mean `{found.path}`? "
-    own, directories = basename(name), [place for place in path.split(":") if place.startswith("/")]
-    below = [f"{above}/{there}" for above in ("/opt", "/usr/local") for there in container.tree.names(above)]
+    library_file = container.find(name) if "/" not in name and _LIBRARY_NAME.search(name) else None
+    if library_file is not None:
+        return f"did you mean `{library_file.path}`? "
+    base_name, directories = basename(name), [place for place in path.split(":") if place.startswith("/")]
+    below = [f"{above}/{entry}" for above in ("/opt", "/usr/local") for entry in container.tree.names(above)]
     usual = (f"{place}{end}" for place in ("/app", "/opt", *below[:_PLACES_LIMIT]) for end in ("", "/bin"))
     for place in dict.fromkeys((*directories, *usual)):
-        if container.locate(f"{place}/{own}"):
-            return f"did you mean `{place}/{own}`? "
+        if container.locate(f"{place}/{base_name}"):
+            return f"did you mean `{place}/{base_name}`? "
     at = container.absolute(name)
-    looked = directories if "/" not in name else [] if at is None else [dirname(at)]
-    return like(dict.fromkeys(there for place in looked for there in container.tree.names(place)), own)
+    searched = directories if "/" not in name else [] if at is None else [dirname(at)]
+    return like(dict.fromkeys(entry for place in searched for entry in container.tree.names(place)), base_name)
 
 
 def first_program(container: Container, name: str, path: str) -> Optional[str]:
@@ -196,10 +196,10 @@ def _find(container: Container, name: str, path: str, caller: Caller) -> Optiona
         return container.locate(name)
     first = None
     for directory in path.split(":"):
-        found = container.locate(f"{directory or '.'}/{name}")
-        if found is not None and caller.may_execute(found):
-            return found
-        first = first or found
+        file = container.locate(f"{directory or '.'}/{name}")
+        if file is not None and caller.may_execute(file):
+            return file
+        first = first or file
     return first
 
 

@@ -146,17 +146,17 @@ def _first_undefined(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = F
     """
     for need in elf.version_needs:
         has = defined(need.library) or frozenset()
-        wanted = lacking(need.versions, has)
-        if not wanted:
+        undefined = lacking(need.versions, has)
+        if not undefined:
             continue
         rule: Literal["libc", "dependency"] = "libc"
         if of_userspace and not is_glibc_file(need.library):
             rule = "dependency"
-        prefix = prefix_of(wanted[0])
+        prefix = prefix_of(undefined[0])
         if prefix is None:
-            return Unfit(rule, need.library, wanted[0])
-        own = newest(has, prefix)
-        return Unfit(rule, need.library, f"{prefix}_{newest(wanted, prefix)}", own and f"{prefix}_{own}")
+            return Unfit(rule, need.library, undefined[0])
+        available = newest(has, prefix)
+        return Unfit(rule, need.library, f"{prefix}_{newest(undefined, prefix)}", available and f"{prefix}_{available}")
     return None
 
 
@@ -172,9 +172,9 @@ def _own_groups(image: Loader) -> Iterable[FileGroup]:
 
 def _own_runtime(userspace: Userspace, image: Loader, container: Container, facts: ImageFacts) -> Optional[RootedPath]:
     """Return where the image has its own *userspace*; None if it has none."""
-    found = next(filter(None, map(container.find, userspace.runtime_libraries)), None)
-    if found is not None:
-        return found.at
+    file = next(filter(None, map(container.find, userspace.runtime_libraries)), None)
+    if file is not None:
+        return file.at
     if not userspace.runtime_patterns:
         return facts.rocm_runtime
     patterns = [
@@ -223,15 +223,15 @@ def _with_userspace(
     from gpubind.loader.container import Container  # only where a user space is asked for
 
     container = Container(image, image.tree, (), (), fit.facts.env.get("LD_LIBRARY_PATH", ""))
-    own = _own_runtime(userspace, image, container, fit.facts)
-    if own is not None:
-        fit = fit._replace(own_userspaces={**fit.own_userspaces, userspace.group: own})
+    image_runtime = _own_runtime(userspace, image, container, fit.facts)
+    if image_runtime is not None:
+        fit = fit._replace(own_userspaces={**fit.own_userspaces, userspace.group: image_runtime})
     elif is_for_video(image, userspace):
         fit = fit._replace(for_video=(*fit.for_video, userspace.group))
-    if own is None and has_one(image, userspace.others) and not has_one(image, userspace.users):
+    if image_runtime is None and has_one(image, userspace.others) and not has_one(image, userspace.users):
         fit = fit._replace(for_others=(*fit.for_others, userspace.group))
     unfit = dict(fit.unfit)
-    kept: dict[RootedPath, _NeededFile] = {}
+    candidates: dict[RootedPath, _NeededFile] = {}
     for file in files:
         if file.kind not in ("library", "binary"):
             continue
@@ -240,87 +240,100 @@ def _with_userspace(
         if reason is not None:
             unfit[file.path] = reason
         elif not isinstance(elf, Missing):
-            kept[file.path] = _NeededFile(file, elf, forced and file.named_by != "closure")
+            candidates[file.path] = _NeededFile(file, elf, forced and file.named_by != "closure")
     newer = {name: host.lenient.elf(file.path) for file in libc if not file.compat32 for name in file.names}
     defined = _definitions(container, {name: elf for name, elf in newer.items() if not isinstance(elf, Missing)})
-    return _settled(kept, unfit, defined, fit, {name: file for file in files for name in file.names})
+    return _settled(candidates, unfit, defined, fit, {name: file for file in files for name in file.names})
 
 
 def _settled(
-    kept: dict[RootedPath, _NeededFile],
+    candidates: dict[RootedPath, _NeededFile],
     unfit: dict[RootedPath, Unfit],
     defined: _Defined,
     fit: ImageFit,
     files_of: Mapping[str, HostFile],
 ) -> ImageFit:
-    """Return *fit* with the side of each of *kept*; *unfit* do not load, *files_of* are all files by their names."""
+    """Return *fit* with the side of each of *candidates*; *unfit* do not load, *files_of* are all files by their names."""
     conflicts: list[Conflict] = []
     unneeded: dict[RootedPath, Theirs] = {}
     while True:  # fewer files at each turn: it ends
-        theirs, found = _sides(kept, defined)
-        ours = {path: here for path, here in kept.items() if path not in theirs}
-        hosts = {name: here for here in ours.values() if here.file.kind == "library" for name in here.file.names}
+        image_side, soname_conflicts = _sides(candidates, defined)
+        ours = {path: candidate for path, candidate in candidates.items() if path not in image_side}
+        hosts = {
+            name: candidate
+            for candidate in ours.values()
+            if candidate.file.kind == "library"
+            for name in candidate.file.names
+        }
         reached = _reached(ours.values(), hosts)
         orphans = [path for path in ours if path not in reached]
-        reasons = {path: _refused(here, hosts, defined, unfit, files_of) for path, here in ours.items()}
+        reasons = {path: _refused(candidate, hosts, defined, unfit, files_of) for path, candidate in ours.items()}
         refused = {path: reason for path, reason in reasons.items() if reason is not None}
         # A soname is contested only by files that fail for no other reason.
-        gone = {
-            path: reason for path, reason in refused.items() if reason.wanted is None or reason.library not in found
+        removed = {
+            path: reason
+            for path, reason in refused.items()
+            if reason.wanted is None or reason.library not in soname_conflicts
         }
-        if not gone and not orphans:
+        if not removed and not orphans:
             contested = [reason.library for reason in refused.values()]
-            conflicts += [conflict for soname, conflict in found.items() if soname in contested]
-            gone = refused
-        if not gone and not orphans:
-            theirs = {**fit.theirs, **unneeded, **theirs}
-            return fit._replace(unfit=unfit, theirs=theirs, conflicts=(*fit.conflicts, *conflicts))
-        unfit.update(gone)
-        unneeded.update((path, "unneeded") for path in orphans if path not in gone)
-        kept = {path: here for path, here in kept.items() if path not in unfit and path not in unneeded}
+            conflicts += [conflict for soname, conflict in soname_conflicts.items() if soname in contested]
+            removed = refused
+        if not removed and not orphans:
+            image_side = {**fit.theirs, **unneeded, **image_side}
+            return fit._replace(unfit=unfit, theirs=image_side, conflicts=(*fit.conflicts, *conflicts))
+        unfit.update(removed)
+        unneeded.update((path, "unneeded") for path in orphans if path not in removed)
+        candidates = {
+            path: candidate for path, candidate in candidates.items() if path not in unfit and path not in unneeded
+        }
 
 
 def _definitions(container: Container, newer: Mapping[str, ElfFacts]) -> _Defined:
-    known: dict[str, Optional[frozenset[str]]] = {
+    definitions: dict[str, Optional[frozenset[str]]] = {
         name: frozenset(elf.version_definitions) for name, elf in newer.items()
     }
 
     def defined(name: str) -> Optional[frozenset[str]]:
-        if name not in known:
-            found = container.find(name)
-            own = None if found is None else found.elf
-            known[name] = None if own is None else frozenset(own.version_definitions)
-        return known[name]
+        if name not in definitions:
+            file = container.find(name)
+            facts = None if file is None else file.elf
+            definitions[name] = None if facts is None else frozenset(facts.version_definitions)
+        return definitions[name]
 
     return defined
 
 
 def _sides(
-    kept: Mapping[RootedPath, _NeededFile], defined: _Defined
+    candidates: Mapping[RootedPath, _NeededFile], defined: _Defined
 ) -> tuple[dict[RootedPath, Theirs], dict[str, Conflict]]:
-    """Return which of *kept* are the image's, and why; and the sonames of which neither copy serves everybody.
+    """Return which of *candidates* are the image's, and why; and the sonames of which neither copy serves everybody.
 
     What the image's own libraries need is the image's business: with each that is the image's, others may become so.
     """
-    theirs: dict[RootedPath, Theirs] = {}
+    image_side: dict[RootedPath, Theirs] = {}
     while True:
-        consumers = [here for path, here in kept.items() if path not in theirs]
-        libraries = [here for here in consumers if here.file.kind == "library"]
-        sides = {here.file.path: _side(here, consumers, defined) for here in libraries}
+        consumers = [candidate for path, candidate in candidates.items() if path not in image_side]
+        libraries = [candidate for candidate in consumers if candidate.file.kind == "library"]
+        sides = {candidate.file.path: _side(candidate, consumers, defined) for candidate in libraries}
         complete: dict[RootedPath, Theirs] = {path: side for path, side in sides.items() if side == "complete"}
         if not complete:
-            found = {side.soname: side for side in sides.values() if isinstance(side, Conflict)}
-            contested = {here.file.path: found[here.file.name] for here in libraries if here.file.name in found}
-            return {**theirs, **contested}, found
-        theirs.update(complete)
+            conflicts = {side.soname: side for side in sides.values() if isinstance(side, Conflict)}
+            contested = {
+                candidate.file.path: conflicts[candidate.file.name]
+                for candidate in libraries
+                if candidate.file.name in conflicts
+            }
+            return {**image_side, **contested}, conflicts
+        image_side.update(complete)
 
 
 def _reached(ours: Iterable[_NeededFile], hosts: Mapping[str, _NeededFile]) -> frozenset[RootedPath]:
     """Return what of the host's is named by itself, or needed by what is."""
-    todo = [here for here in ours if here.file.named_by != "closure"]
-    reached = {here.file.path for here in todo}
-    for here in todo:  # grows on the way
-        for name in here.elf.needed:
+    todo = [candidate for candidate in ours if candidate.file.named_by != "closure"]
+    reached = {candidate.file.path for candidate in todo}
+    for candidate in todo:  # grows on the way
+        for name in candidate.elf.needed:
             needed = hosts.get(name)
             if needed is not None and needed.file.path not in reached:
                 reached.add(needed.file.path)
@@ -328,45 +341,45 @@ def _reached(ours: Iterable[_NeededFile], hosts: Mapping[str, _NeededFile]) -> f
     return frozenset(reached)
 
 
-def _side(here: _NeededFile, consumers: Iterable[_NeededFile], defined: _Defined) -> Optional[Theirs]:
+def _side(candidate: _NeededFile, consumers: Iterable[_NeededFile], defined: _Defined) -> Optional[Theirs]:
     """Return why a library is the image's; None if it is the host's."""
-    soname = here.file.name
+    soname = candidate.file.name
     has = defined(soname)
-    if has is None or here.forced:
+    if has is None or candidate.forced:
         return None
     lacks = [
-        (version, other.file)
-        for other in consumers
-        for need in other.elf.version_needs
+        (version, consumer.file)
+        for consumer in consumers
+        for need in consumer.elf.version_needs
         if need.library == soname
         for version in lacking(need.versions, has)
     ]
     if not lacks:
         return "complete"
-    lost = sorted(has - frozenset(here.elf.version_definitions))
-    if not lost:
+    undefined_in_host = sorted(has - frozenset(candidate.elf.version_definitions))
+    if not undefined_in_host:
         return None
     version, file = lacks[0]
-    return Conflict(soname, version, file.name, lost[-1])
+    return Conflict(soname, version, file.name, undefined_in_host[-1])
 
 
 def _refused(
-    here: _NeededFile,
+    candidate: _NeededFile,
     hosts: Mapping[str, _NeededFile],
     defined: _Defined,
     unfit: Mapping[RootedPath, Unfit],
     files_of: Mapping[str, HostFile],
 ) -> Optional[Unfit]:
-    """Return why *here* cannot be loaded with *hosts* of the host, and the image's for all else; None if it can."""
+    """Return why *candidate* cannot be loaded with *hosts* of the host, and the image's for all else; None if it can."""
 
     def provided(name: str) -> Optional[frozenset[str]]:
         provider = hosts.get(name)
         return defined(name) if provider is None else frozenset(provider.elf.version_definitions)
 
-    lack = _first_undefined(here.elf, provided, of_userspace=True)
+    lack = _first_undefined(candidate.elf, provided, of_userspace=True)
     if lack is not None:
         return lack
-    for name in here.elf.needed:
+    for name in candidate.elf.needed:
         # The loader of the program is there already, whatever it is called.
         if name not in hosts and not name.startswith("ld") and defined(name) is None:
             file = files_of.get(name)

@@ -55,11 +55,11 @@ _Replaced = tuple[str, FileRole, RootedPath, RootedPath]
 
 def family(loader: Loader) -> Family:
     """Return the resolved files of the loader and the libraries of the glibc of one architecture, by name."""
-    found: dict[str, dict[RootedPath, None]] = {}
+    paths_by_name: dict[str, dict[RootedPath, None]] = {}
     for name, path, ident in _members(loader):
         if isinstance(path, str) and isinstance(ident, ElfIdent) and ident.arch == loader.arch:
-            found.setdefault(name, {})[path] = None
-    return {name: tuple(found[name]) for name in sorted(found)}
+            paths_by_name.setdefault(name, {})[path] = None
+    return {name: tuple(paths_by_name[name]) for name in sorted(paths_by_name)}
 
 
 def unrecorded(loader: Loader) -> tuple[str, ...]:
@@ -69,30 +69,32 @@ def unrecorded(loader: Loader) -> tuple[str, ...]:
 
 
 def parts(
-    host: Loader, image: Loader, ours: Family, theirs: Family, version: str, *, is_companion: bool = False
+    host: Loader, image: Loader, host_files: Family, image_files: Family, version: str, *, is_companion: bool = False
 ) -> tuple[HostFile, ...]:
     """Return the files of the host's glibc of that *version*, each with its place in the image, by target.
 
     *is_companion*: both are for 32-bit programs, and programs and modules of the 64-bit glibc are replaced already.
     """
-    made = {
-        target: _file(host, version, name, "library", ours[name][0], target)
-        for name in ours
-        for target in theirs.get(name, ())
+    files_by_target = {
+        target: _file(host, version, name, "library", host_files[name][0], target)
+        for name in host_files
+        for target in image_files.get(name, ())
     }
-    others = (*_modules(host, image, ours), *(() if is_companion else _programs(host, image)))
-    made.update((target, _file(host, version, name, kind, path, target)) for name, kind, path, target in others)
-    more = (
-        _file(host, version, name, "library", ours[name][0])
-        for name in ours
-        if name not in theirs and name.startswith("lib") and not name.startswith("libnss_")
+    others = (*_modules(host, image, host_files), *(() if is_companion else _programs(host, image)))
+    files_by_target.update(
+        (target, _file(host, version, name, kind, path, target)) for name, kind, path, target in others
     )
-    return (*(made[target] for target in sorted(made)), *more)
+    more = (
+        _file(host, version, name, "library", host_files[name][0])
+        for name in host_files
+        if name not in image_files and name.startswith("lib") and not name.startswith("libnss_")
+    )
+    return (*(files_by_target[target] for target in sorted(files_by_target)), *more)
 
 
-def lacks(ours: Family, theirs: Family) -> tuple[str, ...]:
+def lacks(host_files: Family, image_files: Family) -> tuple[str, ...]:
     """Return the members that the image's programs need and the host lacks: without them nothing is replaced."""
-    return tuple(name for name in theirs if name not in ours and (name in CORE_LIBRARIES or is_loader(name)))
+    return tuple(name for name in image_files if name not in host_files and (name in CORE_LIBRARIES or is_loader(name)))
 
 
 def _members(
@@ -115,34 +117,37 @@ def _directories(loader: Loader) -> Iterator[str]:
             yield f"{directory}/{LEVELS}/{level}"
 
 
-def _modules(host: Loader, image: Loader, ours: Family) -> Iterator[_Replaced]:
+def _modules(host: Loader, image: Loader, host_files: Family) -> Iterator[_Replaced]:
     """Yield the modules that glibc loads by path: the directory of converters between encodings, sotruss's module."""
     tree = host.tree.lenient
-    for directory in dict.fromkeys(path.rpartition("/")[0] for path in ours.get(LIBC, ())):
+    for directory in dict.fromkeys(path.rpartition("/")[0] for path in host_files.get(LIBC, ())):
         for place in dict.fromkeys((directory, f"/usr{directory}")):
-            here, there = tree.find(f"{place}/{GCONV_DIRECTORY}"), image.tree.find(f"{place}/{GCONV_DIRECTORY}")
+            host_gconv, image_gconv = (
+                tree.find(f"{place}/{GCONV_DIRECTORY}"),
+                image.tree.find(f"{place}/{GCONV_DIRECTORY}"),
+            )
             if (
-                isinstance(here, ResolvedFile)
-                and isinstance(there, ResolvedFile)
-                and here.stat.kind == there.stat.kind == "dir"
+                isinstance(host_gconv, ResolvedFile)
+                and isinstance(image_gconv, ResolvedFile)
+                and host_gconv.stat.kind == image_gconv.stat.kind == "dir"
             ):
-                yield GCONV_DIRECTORY, "directory", here.path, there.path
-            module, own = tree.find(f"{place}/{SOTRUSS_MODULE}"), image.tree.find(f"{place}/{SOTRUSS_MODULE}")
-            if isinstance(module, ResolvedFile) and isinstance(own, ResolvedFile):
-                yield "sotruss-lib.so", "library", module.path, own.path
+                yield GCONV_DIRECTORY, "directory", host_gconv.path, image_gconv.path
+            module, image_module = tree.find(f"{place}/{SOTRUSS_MODULE}"), image.tree.find(f"{place}/{SOTRUSS_MODULE}")
+            if isinstance(module, ResolvedFile) and isinstance(image_module, ResolvedFile):
+                yield "sotruss-lib.so", "library", module.path, image_module.path
 
 
 def _programs(host: Loader, image: Loader) -> Iterator[_Replaced]:
     """Yield the programs of glibc that both have; a link to busybox or coreutils is not one."""
     for name in PROGRAMS:
-        own = []
+        paths = []
         for tree in (host.tree.lenient, image.tree.lenient):
             places = (tree.find(f"{directory}/{name}") for directory in _PROGRAM_DIRECTORIES)
-            found = next((at for at in places if isinstance(at, ResolvedFile)), None)
-            if found is not None and found.stat.kind == "file" and found.path.rpartition("/")[2] == name:
-                own.append(found.path)
-        if len(own) == 2:
-            yield name, "binary", own[0], own[1]
+            file = next((at for at in places if isinstance(at, ResolvedFile)), None)
+            if file is not None and file.stat.kind == "file" and file.path.rpartition("/")[2] == name:
+                paths.append(file.path)
+        if len(paths) == 2:
+            yield name, "binary", paths[0], paths[1]
 
 
 def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFit, request: Request) -> ImageFit:
@@ -173,50 +178,50 @@ def _is_needed(file: HostFile, request: Request) -> bool:
 
 def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> Optional[Bridge]:
     """Return the host's glibc if it is newer than the image's, for the same machine."""
-    arch, own = fit.facts.arch, image.glibc
-    ours = Loader(host.lenient, arch)
-    if own is None or arch is None:
+    arch, image_glibc = fit.facts.arch, image.glibc
+    host_loader = Loader(host.lenient, arch)
+    if image_glibc is None or arch is None:
         return None
-    unknown = unrecorded(ours)
-    if ours.glibc is None and not unknown:
-        return Bridge("", (), ("absent", "")) if ours.of(None).glibc is None else None
-    if ours.glibc is not None and version_key(ours.glibc.version) <= version_key(own.version):
+    unknown = unrecorded(host_loader)
+    if host_loader.glibc is None and not unknown:
+        return Bridge("", (), ("absent", "")) if host_loader.of(None).glibc is None else None
+    if host_loader.glibc is not None and version_key(host_loader.glibc.version) <= version_key(image_glibc.version):
         return None
-    bridge = Bridge("" if ours.glibc is None else ours.glibc.version, ())
-    if ours.glibc is None or unknown:
+    bridge = Bridge("" if host_loader.glibc is None else host_loader.glibc.version, ())
+    if host_loader.glibc is None or unknown:
         return bridge._replace(refused=("unrecorded", ", ".join(unknown)))
-    families = family(ours), family(image)
+    families = family(host_loader), family(image)
     missing = lacks(*families)
     if missing:
         return bridge._replace(refused=("lacks", ", ".join(missing)))
-    tokens = library_token(ours.glibc.path), library_token(own.path)
+    tokens = library_token(host_loader.glibc.path), library_token(image_glibc.path)
     if tokens[0] != tokens[1] and not image.tree.has("/etc/ld.so.cache"):
         return bridge._replace(refused=("directories", f"{tokens[0]} and {tokens[1]}"))
-    found = [*parts(ours, image, *families, bridge.version)]
+    replacements = [*parts(host_loader, image, *families, bridge.version)]
     arch32 = architecture(arch).compat32
     if arch32 is not None and any(file.compat32 for file in files):
-        both = ours.of(arch32), image.of(arch32)
-        families = family(both[0]), family(both[1])
-        if all(loader.glibc is not None for loader in both) and not lacks(*families):
-            more = parts(*both, *families, bridge.version, is_companion=True)
-            found += [file._replace(compat32=True) for file in more]
-    shared = next((file.target for file in found if (file.target or "").startswith(_SHARED)), None)
+        loaders32 = host_loader.of(arch32), image.of(arch32)
+        families = family(loaders32[0]), family(loaders32[1])
+        if all(loader.glibc is not None for loader in loaders32) and not lacks(*families):
+            more = parts(*loaders32, *families, bridge.version, is_companion=True)
+            replacements += [file._replace(compat32=True) for file in more]
+    shared = next((file.target for file in replacements if (file.target or "").startswith(_SHARED)), None)
     if shared is not None:
         return bridge._replace(refused=("shared", shared))
-    return bridge._replace(files=tuple(found))
+    return bridge._replace(files=tuple(replacements))
 
 
 def _file(
     host: Loader, version: str, name: str, kind: FileRole, path: RootedPath, target: Optional[RootedPath] = None
 ) -> HostFile:
     """Return a file that a container gets: over the image's at *target*, or with the libraries of the plan."""
-    found = host.tree.lenient.stat(path)
+    file_stat = host.tree.lenient.stat(path)
     is_library = kind == "library"
     return HostFile(
         vendor="other",
         kind="directory" if kind == "directory" else "file" if target else "library",
         path=path,
-        size=found.size if not isinstance(found, Missing) and found.kind == "file" else 0,
+        size=file_stat.size if not isinstance(file_stat, Missing) and file_stat.kind == "file" else 0,
         source=host.tree.real(path),
         named_by="libc",
         named_at=f"glibc {version}",

@@ -64,26 +64,32 @@ class LinkedFile(NamedTuple):
     """The host's file that is mounted there, if one is."""
 
 
-def linked_files(container: Container, paths: Iterable[str], own: Origin = "image") -> tuple[LinkedFile, ...]:
+def linked_files(
+    container: Container, paths: Iterable[str], default_origin: Origin = "image"
+) -> tuple[LinkedFile, ...]:
     """Return the files at *paths* that the loader maps, and everything that they are linked with, each once.
 
-    *own* is the origin of files that are not mounted.
+    *default_origin* is the origin of files that are not mounted.
     """
-    found: dict[str, LinkedFile] = {}
+    linked: dict[str, LinkedFile] = {}
     for path in paths:
-        faults = {one.needed_by: one.message for one in container.failures(path) if one.kind in ("unreadable", "stack")}
+        faults = {
+            failure.needed_by: failure.message
+            for failure in container.failures(path)
+            if failure.kind in ("unreadable", "stack")
+        }
         closure = container.closure(path)
         if closure is None:
             if path in faults:
-                found[path] = LinkedFile(path, "plan", (), faults[path])
+                linked[path] = LinkedFile(path, "plan", (), faults[path])
             continue
         resolve = _in_closure(closure)
-        for here in closure.objects:
-            origin, source = _origin(here, own)
-            uses = _uses(here.elf, partial(resolve, here))
-            file = LinkedFile(here.file.path, origin, uses, faults.get(here.file.path), source)
-            found[file.path] = _worse(found.get(file.path), file)
-    return tuple(found.values())
+        for loaded in closure.objects:
+            origin, source = _origin(loaded, default_origin)
+            uses = _uses(loaded.elf, partial(resolve, loaded))
+            file = LinkedFile(loaded.file.path, origin, uses, faults.get(loaded.file.path), source)
+            linked[file.path] = _worse(linked.get(file.path), file)
+    return tuple(linked.values())
 
 
 def linked_in_plan(tree: Tree, mounts: Iterable[Mount]) -> tuple[LinkedFile, ...]:
@@ -100,10 +106,10 @@ def linked_outside(container: Container, tree: Tree, path: RootedPath) -> Linked
     """Return the file *path* of *tree*, which the container does not have, as if it had."""
 
     def resolve(name: str) -> _Found:
-        found = container.find(name)
-        if found is None:
+        file = container.find(name)
+        if file is None:
             return LinkUse(name, None, "missing"), None
-        return LinkUse(name, found.path), found.elf
+        return LinkUse(name, file.path), file.elf
 
     return LinkedFile(path, "left-out", _uses(_facts(tree, tree.real(path)), resolve))
 
@@ -113,11 +119,11 @@ def _facts(tree: Tree, source: Optional[str]) -> Optional[ElfFacts]:
     return None if at is None else or_none(tree.elf(at))
 
 
-def _origin(here: Object, own: Origin) -> tuple[Origin, Optional[str]]:
-    """Return whose file *here* is, and the host's file that is mounted for it."""
-    if here.file.mount is not None:
-        return "plan", here.file.mount.source
-    return ("user", here.file.at) if here.file.bind is not None else (own, None)
+def _origin(loaded: Object, default_origin: Origin) -> tuple[Origin, Optional[str]]:
+    """Return whose file *loaded* is, and the host's file that is mounted for it."""
+    if loaded.file.mount is not None:
+        return "plan", loaded.file.mount.source
+    return ("user", loaded.file.at) if loaded.file.bind is not None else (default_origin, None)
 
 
 def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[LinkUse, ...]:
@@ -135,16 +141,16 @@ def _uses(elf: Optional[ElfFacts], resolve: Callable[[str], _Found]) -> tuple[Li
 
 def _in_closure(closure: Closure) -> Callable[[Object, str], _Found]:
     """Return what tells which file an object of *closure* gets for a name."""
-    faults = {one.name: one.message for one in closure.missing if one.why != "absent"}
+    faults = {failure.name: failure.message for failure in closure.missing if failure.why != "absent"}
     interpreter = basename(closure.objects[0].elf.interpreter or "")
 
-    def resolve(here: Object, name: str) -> _Found:
-        found = closure.names.get(name)
-        if found is None:
+    def resolve(consumer: Object, name: str) -> _Found:
+        provider = closure.names.get(name)
+        if provider is None:
             state: State = "missing" if name in closure.names else "unknown"
             return LinkUse(name, None, state, fault=faults.get(name)), None
-        rule = found.found_by if found.needed_by == here.file.path else None
-        return LinkUse(name, found.file.path, found_by="interpreter" if name == interpreter else rule), found.elf
+        rule = provider.found_by if provider.needed_by == consumer.file.path else None
+        return LinkUse(name, provider.file.path, found_by="interpreter" if name == interpreter else rule), provider.elf
 
     return resolve
 

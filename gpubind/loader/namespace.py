@@ -109,7 +109,7 @@ class Namespace:
         place, path = self._follow(self._root, cover.target)
         path = path if isinstance(place, Missing) else place.path
         if cover.directory:
-            self._covers = {at: other for at, other in self._covers.items() if not at.startswith(f"{path}/")}
+            self._covers = {at: earlier for at, earlier in self._covers.items() if not at.startswith(f"{path}/")}
             self._needed = {above: None for at in self._covers for above in _above(at)}
         if not path:
             self._root = _entered(cover, "", self._root)
@@ -117,48 +117,50 @@ class Namespace:
         self._covers[path] = cover
         self._needed.update(dict.fromkeys(_above(path)))
 
-    def _follow(self, here: Place, path: str) -> tuple[Union[Place, Missing], str]:
-        """Return what *path* leads to from *here*; and where that is, or would be if it were there."""
-        found, at, rest = follow(path, here, self._root, self._step, self._parent, lambda here: here.kind == "dir")
-        return found, normpath("/".join((at.path, *rest))) if rest else at.path
+    def _follow(self, current: Place, path: str) -> tuple[Union[Place, Missing], str]:
+        """Return what *path* leads to from *current*; and where that is, or would be if it were there."""
+        entry, at, missing_names = follow(
+            path, current, self._root, self._step, self._parent, lambda current: current.kind == "dir"
+        )
+        return entry, normpath("/".join((at.path, *missing_names))) if missing_names else at.path
 
-    def _parent(self, here: Place) -> Place:
-        found = self._follow(self._root, dirname(here.path))[0]  # link-free, and gone through before
-        return self._root if isinstance(found, Missing) else found
+    def _parent(self, entry: Place) -> Place:
+        parent = self._follow(self._root, dirname(entry.path))[0]  # link-free, and gone through before
+        return self._root if isinstance(parent, Missing) else parent
 
-    def _step(self, here: Place, name: str) -> Union[Place, Link, Missing]:
-        """Return what *name* is in directory *here*."""
-        path = f"{here.path}/{name}"
+    def _step(self, directory: Place, name: str) -> Union[Place, Link, Missing]:
+        """Return what *name* is in directory *directory*."""
+        path = f"{directory.path}/{name}"
         cover = self._covers.get(path)
         if cover is not None:
             return _entered(cover, path)
-        found: Union[Place, Link, Missing] = ABSENT
-        if here.tree is not None:
-            found = _inside(here, here.tree, path, name)
-        if isinstance(found, Missing) and path in self._needed:
+        entry: Union[Place, Link, Missing] = ABSENT
+        if directory.tree is not None:
+            entry = _inside(directory, directory.tree, path, name)
+        if isinstance(entry, Missing) and path in self._needed:
             return Place(path, "dir", None, RootedPath("/"), None)
-        return found
+        return entry
 
 
-def _inside(here: Place, tree: Tree, path: str, name: str) -> Union[Place, Link, Missing]:
-    at = RootedPath(f"{here.at.rstrip('/')}/{name}")
-    found = tree.lstat(at)
-    if isinstance(found, Missing):
-        return found
-    if found.kind == "link":
+def _inside(directory: Place, tree: Tree, path: str, name: str) -> Union[Place, Link, Missing]:
+    at = RootedPath(f"{directory.at.rstrip('/')}/{name}")
+    file_stat = tree.lstat(at)
+    if isinstance(file_stat, Missing):
+        return file_stat
+    if file_stat.kind == "link":
         target = tree.readlink(at) or ABSENT
         return target if isinstance(target, Missing) else Link(target)
-    return Place(path, found.kind, tree, at, here.cover)
+    return Place(path, file_stat.kind, tree, at, directory.cover)
 
 
-def _entered(cover: Cover, path: str, otherwise: Optional[Place] = None) -> Place:
-    """Return the mount *cover* at *path*; *otherwise* where its source cannot be looked at."""
-    unknown = otherwise or Place(path, "dir" if cover.directory else "file", None, RootedPath("/"), cover)
+def _entered(cover: Cover, path: str, fallback: Optional[Place] = None) -> Place:
+    """Return the mount *cover* at *path*; *fallback* where its source cannot be looked at."""
+    unknown = fallback or Place(path, "dir" if cover.directory else "file", None, RootedPath("/"), cover)
     if cover.tree is None:
         return unknown
     tree = cover.tree.lenient  # a record may have no list of a directory that is bound
-    found = tree.find(cover.source)
-    return unknown if isinstance(found, Missing) else Place(path, found.stat.kind, tree, found.path, cover)
+    resolved = tree.find(cover.source)
+    return unknown if isinstance(resolved, Missing) else Place(path, resolved.stat.kind, tree, resolved.path, cover)
 
 
 def _above(path: str) -> Iterator[str]:
@@ -177,23 +179,27 @@ class MountedTree(Tree):
         self._namespace = namespace
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        found = self._namespace.entry(path)
-        if isinstance(found, Link):
-            return Stat("link", 0o777, 0, 0, len(found.target))
-        if isinstance(found, Missing):
-            return found
-        return Stat(found.kind, 0o755, 0, 0, 0) if found.tree is None else found.tree.lenient.lstat(found.at)
+        stat_result = self._namespace.entry(path)
+        if isinstance(stat_result, Link):
+            return Stat("link", 0o777, 0, 0, len(stat_result.target))
+        if isinstance(stat_result, Missing):
+            return stat_result
+        return (
+            Stat(stat_result.kind, 0o755, 0, 0, 0)
+            if stat_result.tree is None
+            else stat_result.tree.lenient.lstat(stat_result.at)
+        )
 
     def _readlink(self, path: str) -> Union[str, Missing]:
-        found = self._namespace.entry(path)
-        return found.target if isinstance(found, Link) else ABSENT
+        ns_entry = self._namespace.entry(path)
+        return ns_entry.target if isinstance(ns_entry, Link) else ABSENT
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        found = self._namespace.look(path)
-        if isinstance(found, Missing):
-            return found
-        names = () if found.tree is None else found.tree.lenient.list(found.at)
-        mounted = self._namespace.mounted_in(found.path)
+        ns_entry = self._namespace.look(path)
+        if isinstance(ns_entry, Missing):
+            return ns_entry
+        names = () if ns_entry.tree is None else ns_entry.tree.lenient.list(ns_entry.at)
+        mounted = self._namespace.mounted_in(ns_entry.path)
         return tuple(dict.fromkeys((*(() if isinstance(names, Missing) else names), *mounted))) or names
 
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
@@ -205,8 +211,8 @@ class MountedTree(Tree):
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         return self._ask(path, lambda tree, at: tree.head(at, size))
 
-    def _ask(self, path: str, question: Callable[[Tree, str], Union[T, Missing]]) -> Union[T, Missing]:
-        found = self._namespace.look(path)
-        if isinstance(found, Missing):
-            return found
-        return ABSENT if found.tree is None else question(found.tree.lenient, found.at)
+    def _ask(self, path: str, operation: Callable[[Tree, str], Union[T, Missing]]) -> Union[T, Missing]:
+        ns_entry = self._namespace.look(path)
+        if isinstance(ns_entry, Missing):
+            return ns_entry
+        return ABSENT if ns_entry.tree is None else operation(ns_entry.tree.lenient, ns_entry.at)

@@ -38,8 +38,8 @@ def is_python(file: Located) -> bool:
 
 def imports_of(tree: Tree, file: Located, env: Mapping[str, str]) -> Imports:
     """Return the directories from which *file* imports, in the container of *tree*, with the variables *env*."""
-    found = _environment(tree, file.path)
-    prefixes, own_only = found if found is not None else (_installed(file, env), False)
+    environment = _environment(tree, file.path)
+    prefixes, own_only = environment if environment is not None else (_installed(file, env), False)
     version = _version(tree, file, prefixes)
     places = [place for place in env.get("PYTHONPATH", "").split(":") if place.startswith("/")]
     if version and not own_only and not env.get("PYTHONNOUSERSITE"):  # of `pip install --user`
@@ -47,9 +47,9 @@ def imports_of(tree: Tree, file: Located, env: Mapping[str, str]) -> Imports:
         places += [f"{base}/lib/python{version}/site-packages"] if base.startswith("/") else []
     for prefix in prefixes:
         places += site_packages(tree, prefix, version)
-    there = dict.fromkeys(place for place in map(normpath, places) if tree.names(place))
-    more = dict.fromkeys(named for place in there for named in _named_by_pth(tree, place))
-    return Imports(file.path, prefixes, tuple({**there, **more}))
+    directories = dict.fromkeys(place for place in map(normpath, places) if tree.names(place))
+    more = dict.fromkeys(path for place in directories for path in _named_by_pth(tree, place))
+    return Imports(file.path, prefixes, tuple({**directories, **more}))
 
 
 def site_packages(tree: Tree, prefix: str, version: Optional[str] = None) -> Iterator[str]:
@@ -75,9 +75,11 @@ def _environment(tree: Tree, path: str) -> Optional[tuple[tuple[str, ...], bool]
 
 def _installed(file: Located, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the prefixes of an interpreter outside a virtual environment."""
-    given = env.get("PYTHONHOME", "").split(":")[0]
+    python_home = env.get("PYTHONHOME", "").split(":")[0]
     paths = (file.path, file.real)
-    prefixes = [given] if given else [dirname(dirname(path)) for path in paths if basename(dirname(path)) == "bin"]
+    prefixes = (
+        [python_home] if python_home else [dirname(dirname(path)) for path in paths if basename(dirname(path)) == "bin"]
+    )
     return tuple(dict.fromkeys(more for prefix in prefixes for more in _of_prefix(prefix)))
 
 
@@ -92,8 +94,8 @@ def _version(tree: Tree, file: Located, prefixes: tuple[str, ...]) -> Optional[s
     if match and match.group(1):
         return f"3.{match.group(1)}"
     names = (name for prefix in prefixes for name in tree.names(f"{prefix}/lib"))
-    found = {match.group(1) for name in names if (match := re.fullmatch(r"python(3\.[0-9]{1,3})t?", name))}
-    return found.pop() if len(found) == 1 else None
+    versions = {match.group(1) for name in names if (match := re.fullmatch(r"python(3\.[0-9]{1,3})t?", name))}
+    return versions.pop() if len(versions) == 1 else None
 
 
 def _named_by_pth(tree: Tree, packages: str) -> Iterator[str]:

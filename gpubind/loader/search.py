@@ -135,21 +135,25 @@ class Loader:
     """The loader of *tree* for programs of one architecture, or of any."""
 
     def __init__(
-        self, tree: Tree, arch: Optional[str] = None, beside: Optional[Loader] = None, more: tuple[str, ...] = ()
+        self,
+        tree: Tree,
+        arch: Optional[str] = None,
+        sibling: Optional[Loader] = None,
+        extra_directories: tuple[str, ...] = (),
     ) -> None:
-        """Make the loader, which searches directories *more* last; *beside* is that of another architecture, with the
+        """Make the loader, which searches directories *extra_directories* last; *sibling* is that of another architecture, with the
         same cache and configuration.
         """
         self.tree = tree
         self.arch = arch
-        self._all: dict[Optional[str], Loader] = {} if beside is None else beside._all
+        self._all: dict[Optional[str], Loader] = {} if sibling is None else sibling._all
         self._all[arch] = self
-        cache = read_ldcache(tree) if beside is None else beside._cache
+        cache = read_ldcache(tree) if sibling is None else sibling._cache
         self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
-        self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if beside is None else beside._configured
-        self._more: tuple[str, ...] = more if beside is None else beside._more
-        every = (*self._configured, *_multiarch(tree), *_DEFAULT_DIRECTORIES, *more)
-        directories = _existing(tree, every) if beside is None else beside.directories
+        self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if sibling is None else sibling._configured
+        self._more: tuple[str, ...] = extra_directories if sibling is None else sibling._more
+        every = (*self._configured, *_multiarch(tree), *_DEFAULT_DIRECTORIES, *extra_directories)
+        directories = _existing(tree, every) if sibling is None else sibling.directories
         if arch is not None and architecture(arch).bits == 32:
             directories = _existing(tree, (*directories, *_DEFAULT_DIRECTORIES_32))
         self.directories: tuple[RootedPath, ...] = directories
@@ -170,8 +174,8 @@ class Loader:
     def forbidden_directory(self) -> Optional[str]:
         """The first directory in which a C library may be and may not be read; None if there is none."""
         places = (*_DEFAULT_DIRECTORIES, *self.directories)
-        found = ((place, self.tree.ident(f"{place}/{LIBC}")) for place in places)
-        return next((at for at, ident in found if isinstance(ident, Missing) and ident.why == "forbidden"), None)
+        idents = ((place, self.tree.ident(f"{place}/{LIBC}")) for place in places)
+        return next((at for at, ident in idents if isinstance(ident, Missing) and ident.why == "forbidden"), None)
 
     def find(self, soname: str) -> Optional[RootedPath]:
         """Return the resolved file that the loader opens for *soname*; None if there is none for this architecture."""
@@ -303,40 +307,40 @@ class LibrarySearch:
 
     def _usable(self, path: str, consumer: Optional[Object]) -> tuple[Optional[Located], bool]:
         """Return the file at *path*, None if the loader skips it, as one for another machine; and whether it is ELF."""
-        found = self._locate(path) if path.startswith("/") else None
-        if found is None:
+        file = self._locate(path) if path.startswith("/") else None
+        if file is None:
             return None, False
-        ident = found.tree.ident(found.at)
+        ident = file.tree.ident(file.at)
         if not isinstance(ident, ElfIdent):
-            return found if isinstance(ident, NotElf) and not self._distrusts_cache else None, False
+            return file if isinstance(ident, NotElf) and not self._distrusts_cache else None, False
         if consumer is None:
             is_like = self._loader.arch in (None, ident.arch)
         else:
             like = consumer.elf.ident
             is_like = (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order)
-        return found if is_like else None, True
+        return file if is_like else None, True
 
     def _there(self, directories: tuple[str, ...]) -> tuple[str, ...]:
         """Return the *directories* that may exist, once for all names: a search path may have thousands."""
-        found = self._existing.get(directories)
-        if found is None:
-            found = tuple(path for path in directories if path[:1] != "/" or self._has_directory(path) is not False)
-            self._existing[directories] = found
-        return found
+        existing = self._existing.get(directories)
+        if existing is None:
+            existing = tuple(path for path in directories if path[:1] != "/" or self._has_directory(path) is not False)
+            self._existing[directories] = existing
+        return existing
 
     def directories(self, search_path: Optional[str], origin: str, arch: str) -> tuple[str, ...]:
         """Return the directories of a DT_RPATH or DT_RUNPATH, for each value that $PLATFORM may have.
 
         A directory with a token for which the loader has no value is ignored.
         """
-        found: list[str] = []
+        directories: list[str] = []
         for part in search_path.split(":") if search_path else ():
             parts = [part]
             for token in dict.fromkeys(match[1] or match[2] for match in _TOKEN.finditer(part)):
                 values = self._values(token, origin, arch)
-                parts = [_TOKEN.sub(_replacing(token, value), here) for here in parts for value in values]
-            found += (part for part in parts if part.startswith("/"))
-        return tuple(found)
+                parts = [_TOKEN.sub(_replacing(token, value), text) for text in parts for value in values]
+            directories += (part for part in parts if part.startswith("/"))
+        return tuple(directories)
 
     def glibc_version(self, arch: str) -> Optional[str]:
         """Return the version of the container's glibc for *arch*; None if it has none."""
@@ -344,8 +348,8 @@ class LibrarySearch:
         return None if glibc is None else glibc.version
 
     def _glibc(self, arch: Optional[str]) -> Optional[Glibc]:
-        own = self._loader.of(arch).glibc
-        return None if own is None else self._in_place_of(own)
+        glibc = self._loader.of(arch).glibc
+        return None if glibc is None else self._in_place_of(glibc)
 
     def _values(self, token: str, origin: str, arch: str) -> tuple[str, ...]:
         """Return the values that *token* may have; empty if the loader has none."""
@@ -369,9 +373,9 @@ class LibrarySearch:
         if names is None:
             glibc = self.glibc_version(arch)
             firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
-            there = any(self._has_directory(f"{directory}/{first}") for first in firsts)
+            has_any = any(self._has_directory(f"{directory}/{first}") for first in firsts)
             # Most images have none: then the processor is not read.
-            every = hwcaps_subdirectories(arch, glibc, self._cpu) if there else ()
+            every = hwcaps_subdirectories(arch, glibc, self._cpu) if has_any else ()
             names = tuple(name for name in every if self._has_directory(f"{directory}/{name}"))
             self._below[directory, arch] = names
         return names
@@ -430,8 +434,8 @@ def own_prefixes(tree: Tree) -> tuple[str, ...]:
 
     Source: alpine-pkg-glibc `APKBUILD`, with /usr/glibc-compat; nixpkgs `pkgs/build-support/docker`.
     """
-    found = (tree.resolve(path) for base in ("/lib64", "/lib") for path in glob(tree, f"{base}/{LOADERS}"))
-    usual = [path.rpartition("/")[0] for path in found if not isinstance(path, Missing)]
+    loader_paths = (tree.resolve(path) for base in ("/lib64", "/lib") for path in glob(tree, f"{base}/{LOADERS}"))
+    usual = [path.rpartition("/")[0] for path in loader_paths if not isinstance(path, Missing)]
     stored = [path for store in STORES for path in glob(tree, f"{store}/*-glibc-*/lib")]
     newest_first = sorted(stored, key=lambda path: path.partition("-glibc-")[2], reverse=True)
     return (*usual, *newest_first[:_STORED_LIMIT])

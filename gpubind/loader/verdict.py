@@ -123,5 +123,5 @@ class ImageFit(NamedTuple):
 
 def lacking(versions: Iterable[str], defined: Iterable[str]) -> tuple[str, ...]:
     """Return those of *versions* that are not *defined*; a library that defines none satisfies everybody."""
-    known = frozenset(defined)
-    return tuple([version for version in versions if version not in known]) if known else ()
+    definitions = frozenset(defined)
+    return tuple([version for version in versions if version not in definitions]) if definitions else ()

@@ -39,13 +39,15 @@ def answer_in(error: Exception) -> Optional[Missing]:
     return ANSWERS.get(error.errno or 0) if isinstance(error, OSError) else ABSENT
 
 
-def could_not_look(path: str, error: Exception, what: str = "a file cannot be read", hint: str = "") -> HostReadError:
+def could_not_look(
+    path: str, error: Exception, message: str = "a file cannot be read", hint: str = ""
+) -> HostReadError:
     """Return the error that ends the command, for *error* about *path*, which must be readable."""
     kind = HostReadError
     if answer_in(error) is None:
         kind = UnseenError
         cannot_sign(f"nobody could look at {path}")
-    return kind("unreadable-file", what, where=path, why=reason(error), hint=hint)
+    return kind("unreadable-file", message, where=path, why=reason(error), hint=hint)
 
 
 def reason(error: Exception) -> str:
@@ -68,14 +70,14 @@ def changed() -> OSError:
     return OSError(errno.ESTALE, CHANGED)
 
 
-def tried(question: Callable[[], T]) -> T:
-    """Return what *question* gives, at the second try if the first meets a passing error. Errors: its own."""
+def tried(query: Callable[[], T]) -> T:
+    """Return what *query* gives, at the second try if the first meets a passing error. Errors: its own."""
     try:
-        return question()
+        return query()
     except OSError as error:
         if not passes(error):
             raise
-        return question()
+        return query()
 
 
 def passes(error: Exception) -> bool:
@@ -141,14 +143,14 @@ def lexists(path: str) -> bool:
 
 def is_file(path: str) -> bool:
     """Return `os.path.isfile`. Errors: as `facts`."""
-    found = facts(path)
-    return found is not None and stat.S_ISREG(found.st_mode)
+    stat_result = facts(path)
+    return stat_result is not None and stat.S_ISREG(stat_result.st_mode)
 
 
 def is_directory(path: str) -> bool:
     """Return `os.path.isdir`. Errors: as `facts`."""
-    found = facts(path)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    stat_result = facts(path)
+    return stat_result is not None and stat.S_ISDIR(stat_result.st_mode)
 
 
 def may(path: str, mode: int, *, effective: bool = False) -> bool:
@@ -168,13 +170,13 @@ def real_path(path: str) -> str:
     """
     if not path:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    real = system.real_path(path)
+    resolved = system.real_path(path)
     at = ""
-    for name in real.split("/")[1:]:
+    for name in resolved.split("/")[1:]:
         at = f"{at}/{name}"
-        found = facts(at, follow=False)
-        if found is None:
+        stat_result = facts(at, follow=False)
+        if stat_result is None:
             break
-        if stat.S_ISLNK(found.st_mode) and exists(at):
+        if stat.S_ISLNK(stat_result.st_mode) and exists(at):
             raise could_not_look(at, changed())
-    return real
+    return resolved

@@ -60,10 +60,10 @@ class Budget:
 
     def take(self, name: str, amount: int) -> bool:
         """Spend *amount*; False, and nothing is spent, if there is not as much."""
-        left = self._left[name] - amount
-        if left < 0:
+        remaining = self._left[name] - amount
+        if remaining < 0:
             return False
-        self._left[name] = left
+        self._left[name] = remaining
         return True
 
     def grant(self, file: object, size: int) -> None:
@@ -93,11 +93,11 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def tell(what: str, done: int = 0, whole: Optional[int] = None) -> None:
-    """Report that *done* bytes of *what* are read, of *whole*. An empty *what* clears the progress line."""
+def tell(label: str, bytes_done: int = 0, bytes_total: Optional[int] = None) -> None:
+    """Report that *bytes_done* bytes of *label* are read, of *bytes_total*. An empty *label* clears the progress line."""
     watcher = _watcher.get()
     if watcher is not None:
-        watcher(what, done, whole)
+        watcher(label, bytes_done, bytes_total)
 
 
 @contextmanager

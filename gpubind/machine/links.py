@@ -21,13 +21,13 @@ class Link(NamedTuple):
 
 def follow(
     path: str,
-    here: T,
+    current: T,
     root: T,
     step: Callable[[T, str], Union[T, Link, Missing]],
     up: Callable[[T], T],
     is_directory: Callable[[T], bool] = lambda here: True,
 ) -> tuple[Union[T, Missing], T, list[str]]:
-    """Return what *path* leads to from *here*; where the way ends, and the names that are left there.
+    """Return what *path* leads to from *current*; where the way ends, and the names that are left there.
 
     *step* returns what a name is in a directory, *up* the directory above. Absolute links start at *root*.
     """
@@ -35,22 +35,22 @@ def follow(
     links = 0
     while todo:
         name = todo.pop()
-        if not is_directory(here):
-            return ABSENT, here, [name, *reversed(todo)]
+        if not is_directory(current):
+            return ABSENT, current, [name, *reversed(todo)]
         if name in ("", "."):
             continue
         if name == "..":
-            here = up(here)
+            current = up(current)
             continue
-        found = step(here, name)
-        if isinstance(found, Link):
+        result = step(current, name)
+        if isinstance(result, Link):
             links += 1
             if links <= LINKS_LIMIT:
-                here = root if found.target.startswith("/") else here
-                todo.extend(found.target.split("/")[::-1])
+                current = root if result.target.startswith("/") else current
+                todo.extend(result.target.split("/")[::-1])
                 continue
-            found = LOOP
-        if isinstance(found, Missing):
-            return found, here, [name, *reversed(todo)]
-        here = found
-    return here, here, []
+            result = LOOP
+        if isinstance(result, Missing):
+            return result, current, [name, *reversed(todo)]
+        current = result
+    return current, current, []

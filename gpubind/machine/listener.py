@@ -39,14 +39,14 @@ def asked_program(path: str) -> None:
 
 
 def printed_by(
-    program: str, words: tuple[str, ...], passed: tuple[str, ...], added: tuple[tuple[str, str], ...], text: bytes
+    program: str, argv: tuple[str, ...], passed: tuple[str, ...], added: tuple[tuple[str, str], ...], text: bytes
 ) -> None:
-    """Report that *program* printed *text* for *words*, and would print the same again until something changes.
+    """Report that *program* printed *text* for *argv*, and would print the same again until something changes.
 
     It got the caller's variables *passed*, and those *added*.
     """
     if recorder is not None:
-        recorder.output((program, words, passed, added), text)
+        recorder.output((program, argv, passed, added), text)
 
 
 def why_not_served() -> Optional[str]:

@@ -121,18 +121,18 @@ class Process:
         """Its exit status, or the negative number of the signal that killed it; None while it runs."""
         self._outputs: dict[int, bool] = {}
         """The open ends of its outputs, and whether each is its standard error."""
-        theirs: list[int] = []
+        child_ends: list[int] = []
         try:
             for is_error, file in ((False, into), (True, None)):
-                theirs.append(self._pipe(is_error) if file is None else _copy(file.fileno()))
+                child_ends.append(self._pipe(is_error) if file is None else _copy(file.fileno()))
             if reads is not None:
-                theirs.append(_copy(reads.fileno()))
-            self.pid = _spawn(program, argv, environ, *theirs)
+                child_ends.append(_copy(reads.fileno()))
+            self.pid = _spawn(program, argv, environ, *child_ends)
         except BaseException:
             self._close_outputs()
             raise
         finally:
-            for end in theirs:
+            for end in child_ends:
                 os.close(end)
 
     def _pipe(self, is_error: bool) -> int:
@@ -147,15 +147,15 @@ class Process:
         """Yield whether it is an error, and the chunk that it prints, until both outputs end, or *deadline*."""
         import select
 
-        poll, left = select.poll(), dict(self._outputs)
-        for output in left:
+        poll, open_outputs = select.poll(), dict(self._outputs)
+        for output in open_outputs:
             poll.register(output, select.POLLIN)
-        while left and (left_s := deadline - time.monotonic()) > 0:
+        while open_outputs and (left_s := deadline - time.monotonic()) > 0:
             for output, _ in poll.poll(1000 * min(left_s, _WAIT_S)):
                 chunk = os.read(output, 65536)
                 if not chunk:
                     poll.unregister(output)
-                    del left[output]
+                    del open_outputs[output]
                 yield self._outputs[output], chunk
             meanwhile()
 
@@ -232,20 +232,20 @@ def _spawn(
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
     """Hold back the signals that interrupt, until the end: a process that has no name yet would be left running."""
-    came: list[int] = []
-    held = {}
+    pending: list[int] = []
+    handlers = {}
     for number in (SIGINT, SIGTERM, SIGHUP):
         handler = getsignal(number)
         if callable(handler):
             try:
-                signal(number, lambda one, _: came.append(one))
+                signal(number, lambda signum, _: pending.append(signum))
             except ValueError:  # not the main thread, and others are not interrupted
                 break
-            held[number] = handler
+            handlers[number] = handler
     try:
         yield
     finally:
-        for number, handler in held.items():
+        for number, handler in handlers.items():
             signal(number, handler)
-        for one in came:
-            raise_signal(one)
+        for signum in pending:
+            raise_signal(signum)

@@ -125,39 +125,39 @@ def real_path(path: Path) -> str:
     return _followed("/", path if path.startswith("/") else f"{os.getcwd()}/{path}", {})[0]
 
 
-def _followed(here: str, rest: str, known: dict[str, Optional[str]]) -> tuple[str, bool]:
-    """Return where *rest* leads from the directory *here*, and whether no link leads back to itself.
+def _followed(directory: str, path: str, targets: dict[str, Optional[str]]) -> tuple[str, bool]:
+    """Return where *path* leads from the directory *directory*, and whether no link leads back to itself.
 
-    *known*: where each link leads; None for those on the way.
+    *targets*: where each link leads; None for those on the way.
     """
-    here = "/" if rest.startswith("/") else here
-    names = rest.split("/")[::-1]
+    directory = "/" if path.startswith("/") else directory
+    names = path.split("/")[::-1]
     while names:
         name = names.pop()
         if name in ("", "."):
             continue
         if name == "..":
-            here = os.path.dirname(here)
+            directory = os.path.dirname(directory)
             continue
-        there = os.path.join(here, name)
+        entry = os.path.join(directory, name)
         try:
-            is_link = _stat.S_ISLNK(lstat(there).st_mode)
+            is_link = _stat.S_ISLNK(lstat(entry).st_mode)
         except OSError:
             is_link = False
         if not is_link:
-            here = there
+            directory = entry
             continue
-        target = known.get(there)
+        target = targets.get(entry)
         if target is None:
-            is_whole = there not in known and len(known) < _LINKS_LIMIT
+            is_whole = entry not in targets and len(targets) < _LINKS_LIMIT
             if is_whole:
-                known[there] = None
-                target, is_whole = _followed(here, readlink(there), known)
+                targets[entry] = None
+                target, is_whole = _followed(directory, readlink(entry), targets)
             if not is_whole:
-                return os.path.normpath(os.path.join(target or there, *names[::-1])), False
-            known[there] = target
-        here = target or here
-    return here, True
+                return os.path.normpath(os.path.join(target or entry, *names[::-1])), False
+            targets[entry] = target
+        directory = target or directory
+    return directory, True
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o777) -> OpenFile:
@@ -249,9 +249,9 @@ class OpenFile(Opened):
 
     def write(self, data: bytes) -> None:
         """Write all of *data*, however often that takes."""
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self.descriptor, rest) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(self.descriptor, remaining) :]
 
     def set_owner(self, uid: int, gid: int) -> None:
         _changes(self.path)
@@ -427,8 +427,8 @@ def user_called(name: str) -> tuple[int, tuple[int, ...]]:
     listener.cannot_sign("a user is asked about")
     import pwd
 
-    found = pwd.getpwnam(name)
-    return found.pw_uid, tuple(sorted({found.pw_gid, *os.getgrouplist(name, found.pw_gid)}))
+    account = pwd.getpwnam(name)
+    return account.pw_uid, tuple(sorted({account.pw_gid, *os.getgrouplist(name, account.pw_gid)}))
 
 
 def effective_user() -> int:

@@ -49,8 +49,8 @@ def is_obeyed(path: str) -> bool:
 def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
     """Return the variables *names* of this process; as root, without paths that others could change."""
     environ = system.environ()
-    found = {name: environ[name] for name in names if name in environ}
-    return {name: value for name, value in found.items() if not value.startswith("/") or is_obeyed(value)}
+    variables = {name: environ[name] for name in names if name in environ}
+    return {name: value for name, value in variables.items() if not value.startswith("/") or is_obeyed(value)}
 
 
 def writable_by_others(path: str, root: str = "", *, within: bool = False) -> Optional[str]:
@@ -59,14 +59,16 @@ def writable_by_others(path: str, root: str = "", *, within: bool = False) -> Op
     *within*: files in *path* will be used, so that it must not be a sticky directory either.
     """
     parts = _parts(path, root)
-    for part, found in parts:
-        if found is None or found.st_uid != 0:
+    for part, stat_result in parts:
+        if stat_result is None or stat_result.st_uid != 0:
             return part
         # In a sticky directory users may only rename and remove their own files.
-        if _is_open_to_all(found) and not (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX):
+        if _is_open_to_all(stat_result) and not (
+            stat.S_ISDIR(stat_result.st_mode) and stat_result.st_mode & stat.S_ISVTX
+        ):
             return part
-    end, found = parts[-1]
-    return end if within and found is not None and _is_open_to_all(found) else None
+    end, stat_result = parts[-1]
+    return end if within and stat_result is not None and _is_open_to_all(stat_result) else None
 
 
 def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
@@ -74,12 +76,12 @@ def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
 
     A user who sets a variable of root's command, as by `sudo -E`, reads the answer, but maybe not the file.
     """
-    found: Optional[os.stat_result] = None
+    stat_result: Optional[os.stat_result] = None
     part = path
-    for part, found in _parts(path, root):
-        if found is None or (stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_IXOTH):
+    for part, stat_result in _parts(path, root):
+        if stat_result is None or (stat.S_ISDIR(stat_result.st_mode) and not stat_result.st_mode & stat.S_IXOTH):
             return part
-    return part if found is not None and not found.st_mode & stat.S_IROTH else None
+    return part if stat_result is not None and not stat_result.st_mode & stat.S_IROTH else None
 
 
 def why_not_lasting(path: str) -> Optional[str]:
@@ -87,28 +89,28 @@ def why_not_lasting(path: str) -> Optional[str]:
 
     Only root may change it, what is above it, and add to it, unlike /tmp; all users may enter it.
     """
-    for part, found in _parts(path):
-        if found is None or found.st_uid != 0 or _is_open_to_all(found):
+    for part, stat_result in _parts(path):
+        if stat_result is None or stat_result.st_uid != 0 or _is_open_to_all(stat_result):
             return f"users other than root may write to {part}"
-        if stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_IXOTH:
+        if stat.S_ISDIR(stat_result.st_mode) and not stat_result.st_mode & stat.S_IXOTH:
             return f"not everybody may enter {part}"
     return None
 
 
-def _is_open_to_all(found: os.stat_result) -> bool:
+def _is_open_to_all(stat_result: os.stat_result) -> bool:
     """Return whether others may write to it; the mode of a link has no meaning."""
-    return bool(found.st_mode & _OTHERS_MAY_WRITE) and not stat.S_ISLNK(found.st_mode)
+    return bool(stat_result.st_mode & _OTHERS_MAY_WRITE) and not stat.S_ISLNK(stat_result.st_mode)
 
 
-def _true_facts(path: str, found: os.stat_result, known: set[int]) -> Optional[os.stat_result]:
-    """Return the facts of *path*, which were *found* before; None if they may be what a user likes.
+def _true_facts(path: str, stat_result: os.stat_result, trusted_devices: set[int]) -> Optional[os.stat_result]:
+    """Return the facts of *path*, which were *stat_result* before; None if they may be what a user likes.
 
-    *known*: devices whose owners are true, to which that of *path* is added. Without /proc no other is true.
+    *trusted_devices*: devices whose owners are true, to which that of *path* is added. Without /proc no other is true.
     Errors: `HostReadError` (code `unreadable-file`).
     """
-    noted("device", path, (found.st_dev,))
-    if found.st_dev in known:
-        return found
+    noted("device", path, (stat_result.st_dev,))
+    if stat_result.st_dev in trusted_devices:
+        return stat_result
     try:
         now, is_true = tried(lambda: with_owner(path))
     except OSError as error:
@@ -117,11 +119,11 @@ def _true_facts(path: str, found: os.stat_result, known: set[int]) -> Optional[o
         noted("owner", path, error.errno)
         return None
     noted("owner", path, (is_true,))
-    if now.st_dev != found.st_dev:
+    if now.st_dev != stat_result.st_dev:
         raise could_not_look(path, changed())
     if not is_true:
         return None
-    known.add(now.st_dev)
+    trusted_devices.add(now.st_dev)
     return now
 
 
@@ -132,24 +134,24 @@ def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result
     process whose root directory is *root*.
     """
     parts: list[tuple[str, Optional[os.stat_result]]] = _parts(root) if root else [("/", system.lstat("/"))]
-    known = {system.lstat("/").st_dev}
+    trusted_devices = {system.lstat("/").st_dev}
     top = parts[-1]
 
     def step(at: str, name: str) -> Union[str, Link, Missing]:
-        here = f"{at}/{name}"
-        real = root + here
+        entry_path = f"{at}/{name}"
+        full_path = root + entry_path
         try:
-            found = tried(lambda: system.lstat(real))
-            target = tried(lambda: system.readlink(real)) if stat.S_ISLNK(found.st_mode) else None
+            stat_result = tried(lambda: system.lstat(full_path))
+            target = tried(lambda: system.readlink(full_path)) if stat.S_ISLNK(stat_result.st_mode) else None
         except (OSError, ValueError) as error:
             answer = answer_in(error)
             if answer is None:
-                raise could_not_look(real, error) from error
+                raise could_not_look(full_path, error) from error
             if answer != ABSENT:
-                parts.append((real, None))
+                parts.append((full_path, None))
             return answer
-        parts.append((real, _true_facts(real, found, known)))
-        return here if target is None else Link(target)
+        parts.append((full_path, _true_facts(full_path, stat_result, trusted_devices)))
+        return entry_path if target is None else Link(target)
 
     def up(at: str) -> str:
         above = at.rpartition("/")[0]

@@ -61,9 +61,9 @@ def put(directory: str, name: str, data: bytes, mode: int) -> str:
 def _open_ours(path: str) -> OpenDirectory:
     """Return *path*, opened, so that it cannot be exchanged any more. Errors: `OSError`."""
     place = system.open_directory(path, os.O_RDONLY | os.O_NOFOLLOW)
-    found = place.facts()
+    stat_result = place.facts()
     # A directory in /tmp may have been made by another user, as a trap.
-    if found.st_uid != system.effective_user() or found.st_mode & 0o022:
+    if stat_result.st_uid != system.effective_user() or stat_result.st_mode & 0o022:
         place.close()
         raise PermissionError(errno.EACCES, "it belongs to another user, or others may write to it")
     return place
@@ -83,8 +83,8 @@ def _part(
     try:
         with file:
             file.write(data)
-            found = file.facts()
-            if owner is not None and owner != (found.st_uid, found.st_gid):
+            stat_result = file.facts()
+            if owner is not None and owner != (stat_result.st_uid, stat_result.st_gid):
                 file.set_owner(*owner)
             if mode is not None:
                 file.set_mode(mode)
@@ -110,9 +110,9 @@ def _holds(place: OpenDirectory, name: str, data: bytes) -> bool:
     """Return whether *name* is a regular file with *data* that only the caller can change."""
     try:
         with place.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) as file:
-            found = file.facts()
-            is_ours = found.st_uid == system.effective_user() and not found.st_mode & 0o022
-            is_whole = stat.S_ISREG(found.st_mode) and found.st_size == len(data)
+            stat_result = file.facts()
+            is_ours = stat_result.st_uid == system.effective_user() and not stat_result.st_mode & 0o022
+            is_whole = stat.S_ISREG(stat_result.st_mode) and stat_result.st_size == len(data)
             return is_ours and is_whole and read_up_to(len(data), file) == data
     except OSError:
         return False

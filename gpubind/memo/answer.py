@@ -49,12 +49,12 @@ def is_on() -> bool:
     return is_on and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
 
 
-def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that a memo for *words* may have: one for each beginning of them, and last the one for all.
+def memo_keys(args: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that a memo for *args* may have: one for each beginning of them, and last the one for all.
 
     Return none for a command that has no memos, or where they are turned off.
     """
-    if not words or words[0] not in COMMANDS or not is_on():
+    if not args or args[0] not in COMMANDS or not is_on():
         return ()
     try:
         facts = (
@@ -69,15 +69,15 @@ def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
         return ()
     hashed = digest(marshal.dumps(facts, 2))
     names = []
-    for number, word in enumerate(words):
-        hashed = digest(hashed + word.encode("utf-8", "surrogateescape"))
-        if number < WORDS_LIMIT or number == len(words) - 1:
+    for number, arg in enumerate(args):
+        hashed = digest(hashed + arg.encode("utf-8", "surrogateescape"))
+        if number < WORDS_LIMIT or number == len(args) - 1:
             names.append(hashed.hex())
     return tuple(names)
 
 
-def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinished]:
-    """Answer *words* by a memo, and return the exit code; another program that takes over does not return.
+def serve(args: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinished]:
+    """Answer *args* by a memo, and return the exit code; another program that takes over does not return.
 
     Return the reason as a text if no memo serves.
     """
@@ -89,13 +89,13 @@ def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfini
     try:
         for number, key in enumerate(keys):
             memo = read_memo(place, key, secret)
-            rest = tuple(words[number + 1 :]) if number < WORDS_LIMIT else ()
+            trailing_args = tuple(args[number + 1 :]) if number < WORDS_LIMIT else ()
             # A memo of a whole line is for that line only; one of its beginning is for any command after it.
-            if memo is None or (rest if memo["rest"] is None else rest[:1] in ((), ("--",))):
+            if memo is None or (trailing_args if memo["rest"] is None else trailing_args[:1] in ((), ("--",))):
                 continue
             changed = first_change(memo["trace"])
             if changed is None:
-                return _answer(memo, rest)
+                return _answer(memo, trailing_args)
             why = f"changed: {changed}"
     finally:
         posix.close(place)
@@ -122,7 +122,7 @@ def become(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> NoRe
     os.execve(path, argv, environ)
 
 
-def _answer(memo: dict[str, Any], rest: tuple[str, ...]) -> Union[int, Unfinished]:
+def _answer(memo: dict[str, Any], trailing_args: tuple[str, ...]) -> Union[int, Unfinished]:
     """Give the answer of *memo*: print what was printed, then exit or become the program that takes over."""
     try:
         for text in (*(["memo: served\n"] if memo["verbose"] else []), *memo["printed"]):
@@ -134,7 +134,7 @@ def _answer(memo: dict[str, Any], rest: tuple[str, ...]) -> Union[int, Unfinishe
     path, argv, unset, variables = memo["become"]
     environ = {name: value for name, value in os.environ.items() if name not in unset}
     environ.update(variables)
-    start = path, (*argv, *rest), environ
+    start = path, (*argv, *trailing_args), environ
     try:
         become(*start)
     except OSError as error:
@@ -169,7 +169,7 @@ def _code() -> tuple[Any, ...]:
     from gpubind import __version__
 
     try:
-        found = posix.stat(os.path.dirname(__file__))
+        stat_result = posix.stat(os.path.dirname(__file__))
     except OSError:  # in a zip file
         return __version__, __file__
-    return __version__, __file__, found.st_dev, found.st_ino
+    return __version__, __file__, stat_result.st_dev, stat_result.st_ino

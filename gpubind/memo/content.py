@@ -32,18 +32,18 @@ def known_content(name: str) -> dict[str, Any]:
             return {}
         with contextlib.suppress(OSError):
             posix.utime(name, dir_fd=place)  # the oldest are removed first
-        known: dict[str, Any] = memo["known"]
-        return known
+        content: dict[str, Any] = memo["known"]
+        return content
     finally:
         posix.close(place)
 
 
-def keep_content(name: str, known: dict[str, Any]) -> None:
-    """Remember *known* under *name*, with what another command has remembered meanwhile. Errors: `OSError`."""
+def keep_content(name: str, content: dict[str, Any]) -> None:
+    """Remember *content* under *name*, with what another command has remembered meanwhile. Errors: `OSError`."""
     trace = Trace()
     note_modules(trace, with_packages=False)  # what others unpack is the same in each of their versions
     if trace.refused is not None:
         return
     others = known_content(name)
-    merged = {kind: {**others.get(kind, {}), **known.get(kind, {})} for kind in {**others, **known}}
-    write(name, {"trace": {kind: asked for kind, asked in trace.questions.items() if asked}, "known": merged})
+    merged = {kind: {**others.get(kind, {}), **content.get(kind, {})} for kind in {**others, **content}}
+    write(name, {"trace": {kind: answers for kind, answers in trace.questions.items() if answers}, "known": merged})

@@ -63,9 +63,9 @@ def open_directory(path: str, others: int = 0o077) -> Optional[int]:
     except (OSError, ValueError):
         return None
     try:
-        found = posix.fstat(place)
+        stat_result = posix.fstat(place)
         above = {*_above(path), *_above(posix.readlink(f"{OWN_FILES}/{place}"))}  # as it is named, and as it is
-        if found.st_uid == os.geteuid() and not found.st_mode & others and all(map(is_closed, above)):
+        if stat_result.st_uid == os.geteuid() and not stat_result.st_mode & others and all(map(is_closed, above)):
             return place
     except OSError:
         pass
@@ -86,12 +86,12 @@ def is_closed(directory: str) -> bool:
     A group with only its user, by the convention of equal numbers, is that user.
     """
     try:
-        found = posix.stat(directory)
+        stat_result = posix.stat(directory)
     except OSError:
         return False
     me = os.geteuid()
-    others = 0o002 if found.st_gid == found.st_uid == me != 0 else 0o022
-    return stat.S_ISDIR(found.st_mode) and found.st_uid in (0, me) and not found.st_mode & others
+    others = 0o002 if stat_result.st_gid == stat_result.st_uid == me != 0 else 0o022
+    return stat.S_ISDIR(stat_result.st_mode) and stat_result.st_uid in (0, me) and not stat_result.st_mode & others
 
 
 def open_place() -> Optional[tuple[int, bytes]]:
@@ -127,13 +127,13 @@ def _read(place: int, name: str, limit: int) -> Optional[bytes]:
     except OSError:
         return None
     try:
-        found = posix.fstat(file)
-        mine = found.st_uid == os.geteuid() and not found.st_mode & 0o077
-        if not stat.S_ISREG(found.st_mode) or not mine or found.st_size > limit:
+        stat_result = posix.fstat(file)
+        mine = stat_result.st_uid == os.geteuid() and not stat_result.st_mode & 0o077
+        if not stat.S_ISREG(stat_result.st_mode) or not mine or stat_result.st_size > limit:
             return None
         data = b""
-        while len(data) < found.st_size:
-            more = posix.read(file, found.st_size - len(data))
+        while len(data) < stat_result.st_size:
+            more = posix.read(file, stat_result.st_size - len(data))
             if not more:
                 break
             data += more

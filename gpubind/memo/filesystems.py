@@ -164,15 +164,15 @@ def _inode_of(directory: str, name: str) -> Optional[tuple[Question, ...]]:
 
 def _layers(options: str) -> list[str]:
     """Return the layers of an overlay. Source: Documentation/filesystems/overlayfs.rst."""
-    named = [option.partition("=") for option in re.split(r"(?<!\\),", _unescaped(options))]
-    lower = [value for name, _, value in named if name == "lowerdir"]
-    single = [value for name, _, value in named if name in ("lowerdir+", "datadir+", "upperdir")]
+    pairs = [option.partition("=") for option in re.split(r"(?<!\\),", _unescaped(options))]
+    lower = [value for name, _, value in pairs if name == "lowerdir"]
+    single = [value for name, _, value in pairs if name in ("lowerdir+", "datadir+", "upperdir")]
     several = [layer for value in lower for layer in re.split(r"(?<!\\)::?", value)]
     return [re.sub(r"\\(.)", r"\1", layer) for layer in (*several, *single)]
 
 
-def is_young(found: os.stat_result, now: int, trust: Trust) -> bool:
+def is_young(stat_result: os.stat_result, now: int, trust: Trust) -> bool:
     """Return whether a file was written so shortly before *now* that another write would have the same times."""
-    last = max(found.st_ctime_ns, found.st_mtime_ns if found.st_mtime_ns <= now else 0)
-    step = SKEW_NS if trust == "opened" else YOUNG_NS if found.st_ctime_ns % 1_000_000_000 else _COARSE_NS
+    last = max(stat_result.st_ctime_ns, stat_result.st_mtime_ns if stat_result.st_mtime_ns <= now else 0)
+    step = SKEW_NS if trust == "opened" else YOUNG_NS if stat_result.st_ctime_ns % 1_000_000_000 else _COARSE_NS
     return last > now - step

@@ -46,17 +46,17 @@ def hash_of(value: Optional[str]) -> Optional[bytes]:
     return value if value is None else digest(value.encode("utf-8", "surrogateescape"))
 
 
-def facts(found: os.stat_result) -> tuple[int, ...]:
+def facts(stat_result: os.stat_result) -> tuple[int, ...]:
     """Return the type, owner, permissions and size of a file; no times, and no size of a directory."""
-    size = 0 if stat.S_ISDIR(found.st_mode) else found.st_size
-    return found.st_mode, found.st_uid, found.st_gid, found.st_rdev, size
+    size = 0 if stat.S_ISDIR(stat_result.st_mode) else stat_result.st_size
+    return stat_result.st_mode, stat_result.st_uid, stat_result.st_gid, stat_result.st_rdev, size
 
 
-def signature(found: os.stat_result) -> tuple[int, ...]:
+def signature(stat_result: os.stat_result) -> tuple[int, ...]:
     """Return values that change whenever a file is written or replaced."""
     return (
-        *(found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid),
-        *(found.st_size, found.st_mtime_ns, found.st_ctime_ns),
+        *(stat_result.st_dev, stat_result.st_ino, stat_result.st_mode, stat_result.st_uid, stat_result.st_gid),
+        *(stat_result.st_size, stat_result.st_mtime_ns, stat_result.st_ctime_ns),
     )
 
 
@@ -81,10 +81,10 @@ def first_change(trace: dict[str, Any]) -> Optional[str]:
 
 def _need_there(file: int, path: str) -> None:
     """Errors: `OSError` unless the opened *file* is at *path* itself: else a link on the way was followed."""
-    wanted = path
+    expected = path
     if path.startswith(_OWN):
-        wanted = f"/proc/{posix.readlink(_OWN[:-1])}/{path[len(_OWN) :]}"
-    if posix.readlink(f"{OWN_FILES}/{file}") != wanted:
+        expected = f"/proc/{posix.readlink(_OWN[:-1])}/{path[len(_OWN) :]}"
+    if posix.readlink(f"{OWN_FILES}/{file}") != expected:
         raise OSError(_ELSEWHERE, "a link leads elsewhere")
 
 
@@ -125,11 +125,11 @@ def _content(path: str) -> tuple[Any, ...]:
     """Return the hash and the permissions of a file; nothing if it is too large."""
     file = _open(path)
     try:
-        found, data = posix.fstat(file), b""
+        stat_result, data = posix.fstat(file), b""
         while len(data) <= TEXT_LIMIT:
             more = posix.read(file, TEXT_LIMIT)
             if not more:
-                return (digest(data), found.st_mode, found.st_uid, found.st_gid)
+                return (digest(data), stat_result.st_mode, stat_result.st_uid, stat_result.st_gid)
             data += more
         return ()
     finally:
@@ -197,7 +197,7 @@ def _output(question: tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[s
     from _signal import SIGKILL, SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]  # `signal` is slow
     from select import POLLIN, poll
 
-    program, words, passed, added = question
+    program, argv, passed, added = question
     environ = {name: os.environ[name] for name in passed if name in os.environ}
     environ.update(added)
     read, write = posix.pipe()
@@ -208,7 +208,7 @@ def _output(question: tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[s
                 (os.POSIX_SPAWN_DUP2, write, 1),
                 (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             ]
-            child = posix.posix_spawn(program, words, environ, file_actions=actions, setsigdef=(SIGPIPE, SIGXFSZ))
+            child = posix.posix_spawn(program, argv, environ, file_actions=actions, setsigdef=(SIGPIPE, SIGXFSZ))
         finally:
             posix.close(write)
         data, waiting, is_whole = b"", poll(), False

@@ -31,7 +31,7 @@ _SIGNATURES: dict[str, Callable[[Any], Any]] = {
 class Recorder(Trace):
     """The questions of one command, and its answer so far. A context manager: within it, everything is recorded."""
 
-    def __init__(self, done: Callable[[int], None]) -> None:
+    def __init__(self, on_finish: Callable[[int], None]) -> None:
         super().__init__()
         self.printed: list[Union[str, bytes]] = []
         self.why = ""
@@ -41,7 +41,7 @@ class Recorder(Trace):
         """The words at the end of the line that are the command in the container; None if there are none."""
         self.looks_at_program = False
         self.become: Optional[tuple[str, tuple[str, ...], Any]] = None
-        self._done = done
+        self._done = on_finish
 
     def __enter__(self) -> Recorder:
         listener.recorder = self

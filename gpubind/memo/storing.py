@@ -27,43 +27,43 @@ FILES_LIMIT = 256
 BYTES_LIMIT = 32 << 20
 
 
-def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) -> int:
-    """Run the command line *words*, and keep what it answers under one of *keys*. *why* no memo served."""
+def run_and_keep(main: Main, args: list[str], keys: tuple[str, ...], why: str) -> int:
+    """Run the command line *args*, and keep what it answers under one of *keys*. *why* no memo served."""
 
     def done(status: int) -> None:
         with contextlib.suppress(Exception):  # a full disk, say: the answer is right nevertheless
-            why_not = keep(recorder, words, keys, status)
+            why_not = keep(recorder, args, keys, status)
             if why_not is not None and recorder.verbose:
                 sys.stderr.write(f"memo: not kept: {why_not.encode('unicode_escape').decode()}\n")
 
     try:
         recorder = Recorder(done)
     except OSError:
-        return main(words, None)
+        return main(args, None)
     recorder.why = why
-    status = main(words, recorder)
+    status = main(args, recorder)
     if status in (0, 1) and any(isinstance(text, bytes) for text in recorder.printed):
         recorder.finish(status)
     return status
 
 
-def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: int) -> Optional[str]:
+def keep(recorder: Recorder, args: list[str], keys: tuple[str, ...], status: int) -> Optional[str]:
     """Write the answer; return the reason if it cannot be kept."""
-    memo = _memo_of(recorder, words, status)
+    memo = _memo_of(recorder, args, status)
     if isinstance(memo, str):
         return memo
-    number = len(words) - (len(_free(recorder, words) or ()))
+    number = len(args) - (len(_free(recorder, args) or ()))
     if number > len(keys):
         return "too many words"
     return write(keys[number - 1] if number <= WORDS_LIMIT else keys[-1], memo)
 
 
-def _memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str, Any], str]:
+def _memo_of(recorder: Recorder, args: list[str], status: int) -> Union[dict[str, Any], str]:
     """Return the answer as a memo, or the reason why it cannot be kept."""
     if recorder.refused:
         return str(recorder.refused)
     become = None
-    free = _free(recorder, words)
+    free = _free(recorder, args)
     if recorder.become is not None:
         path, argv, environ = recorder.become
         change = _change(recorder, environ)
@@ -89,13 +89,13 @@ def _memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[st
     }
 
 
-def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
-    """Return the end of *words* that the answer does not depend on: the command, without a program that was checked."""
+def _free(recorder: Recorder, args: list[str]) -> Optional[tuple[str, ...]]:
+    """Return the end of *args* that the answer does not depend on: the command, without a program that was checked."""
     command = recorder.command
-    if recorder.become is None or not command or tuple(words[-len(command) :]) != command:
+    if recorder.become is None or not command or tuple(args[-len(command) :]) != command:
         return None
     free: tuple[str, ...] = command[1:] if recorder.looks_at_program else command
-    if not free or free[0] == "--" or len(words) - len(free) > WORDS_LIMIT:
+    if not free or free[0] == "--" or len(args) - len(free) > WORDS_LIMIT:
         return None
     return free
 
@@ -107,9 +107,9 @@ def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...],
     """
     if not isinstance(environ, CallersEnviron):
         return None
-    callers, left = recorder.callers, environ.plain()
-    unset = tuple(sorted(name for name in environ.changed_names if name not in left))
-    values = {name: left[name] for name in sorted(environ.changed_names) if name in left}
+    callers, variables = recorder.callers, environ.plain()
+    unset = tuple(sorted(name for name in environ.changed_names if name not in variables))
+    values = {name: variables[name] for name in sorted(environ.changed_names) if name in variables}
     return unset, {name: value for name, value in values.items() if value != callers.get(name)}
 
 
@@ -124,16 +124,16 @@ def note_modules(recorder: Trace, *, with_packages: bool = True) -> None:
         recorder.refuse("gpubind's own data could not be read")
     for path in (*filter(None, names), *map(os.path.abspath, (*READ, *sys.path))):
         try:
-            found = posix.stat(path)
+            stat_result = posix.stat(path)
         except OSError as error:
             if not path.endswith(".py"):  # one in a zip file, which is in sys.path
                 recorder.note("written", path, error.errno)
             continue
-        if not with_packages and stat.S_ISDIR(found.st_mode):
+        if not with_packages and stat.S_ISDIR(stat_result.st_mode):
             continue
-        if is_young(found, began, recorder.trust(path, found.st_dev)):
+        if is_young(stat_result, began, recorder.trust(path, stat_result.st_dev)):
             recorder.refuse(f"gpubind was changed while it ran: {path}")
-        recorder.written(path, found)
+        recorder.written(path, stat_result)
 
 
 def _began_ns() -> int:
@@ -225,7 +225,9 @@ def _is_there(path: str) -> bool:
 
 def _drop_oldest(place: int) -> None:
     with posix.scandir(place) as entries:
-        files = sorted((one.stat(follow_symlinks=False).st_mtime_ns, one.name, one.stat().st_size) for one in entries)
+        files = sorted(
+            (entry.stat(follow_symlinks=False).st_mtime_ns, entry.name, entry.stat().st_size) for entry in entries
+        )
     total = sum(size for _, _, size in files)
     count = len(files)
     for _, name, size in files:

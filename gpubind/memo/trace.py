@@ -76,8 +76,8 @@ class Trace:
     def note(self, kind: str, question: Any, answer: Any) -> None:
         if type(answer) is int:  # the number of an error
             self.failed(answer, question, _MORE_ANSWERS.get(kind, ()))
-        known = self.questions[kind].setdefault(question, answer)
-        if known != answer:
+        previous = self.questions[kind].setdefault(question, answer)
+        if previous != answer:
             self.refuse(f"changed meanwhile: {question}")
 
     def failed(self, number: Optional[int], question: Any, answers: tuple[int, ...] = ()) -> None:
@@ -126,27 +126,27 @@ class Trace:
             return
         now = time.time_ns()
         try:
-            found = posix.stat(path)
+            stat_result = posix.stat(path)
         except OSError as error:
             self.note("stat", path, error.errno or 0)
             return
-        if stat.S_ISDIR(found.st_mode):
-            self.note("stat", path, facts(found))
+        if stat.S_ISDIR(stat_result.st_mode):
+            self.note("stat", path, facts(stat_result))
             return
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(stat_result.st_mode):
             self.refuse(f"no regular file: {path}")
             return
-        trust = self.trust(path, found.st_dev)
-        young = is_young(found, now, trust)
-        if trust == "none" or (young and found.st_size <= SMALL):
+        trust = self.trust(path, stat_result.st_dev)
+        young = is_young(stat_result, now, trust)
+        if trust == "none" or (young and stat_result.st_size <= SMALL):
             self._note_read("content", path)
         elif young:
             self.refuse(f"just written: {path}")
         elif trust == "opened":
             self._note_read("opened", path)
-            self._stands(path, found.st_dev)
+            self._stands(path, stat_result.st_dev)
         else:
-            self.written(path, found)
+            self.written(path, stat_result)
 
     def _note_read(self, kind: str, path: str) -> None:
         """Note a file or directory that is opened whenever the question is asked."""
@@ -157,10 +157,10 @@ class Trace:
             self.refuse(f"not readable as it was: {path}")
         self.note(kind, path, answer)
 
-    def written(self, path: str, found: os.stat_result) -> None:
+    def written(self, path: str, stat_result: os.stat_result) -> None:
         """Note *path* by its times, and the file system that keeps them."""
-        self.note("written", path, signature(found))
-        self._stands(path, found.st_dev)
+        self.note("written", path, signature(stat_result))
+        self._stands(path, stat_result.st_dev)
 
     def _stands(self, path: str, device: int) -> None:
         """Note the file system of *path*."""
@@ -174,15 +174,15 @@ class Trace:
             return
         now = time.time_ns()
         try:
-            found = posix.stat(path)
+            stat_result = posix.stat(path)
         except OSError as error:
             self.note("names", path, error.errno or 0)
             return
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(stat_result.st_mode):
             self.note("names", path, errno.ENOTDIR)
             return
-        trust = self.trust(path, found.st_dev)
-        if trust != "times" or is_young(found, now, trust):
+        trust = self.trust(path, stat_result.st_dev)
+        if trust != "times" or is_young(stat_result, now, trust):
             self._note_read("names", path)
         else:
-            self.written(path, found)
+            self.written(path, stat_result)

@@ -40,13 +40,13 @@ def _version_of(program: str, run: Callable[[str], str]) -> str:
         trace.program(program)
     if trace is None or trace.refused is not None or not is_on():
         return run(program)
-    known = _known()
-    questions, text = known.get(program, ({}, ""))
+    cached = _known()
+    questions, text = cached.get(program, ({}, ""))
     if questions != trace.questions:
         text = run(program)
         if text and first_change(trace.questions) is None:
             with contextlib.suppress(OSError):
-                write(VERSIONS, {**known, program: (trace.questions, text)})
+                write(VERSIONS, {**cached, program: (trace.questions, text)})
     return str(text)
 
 

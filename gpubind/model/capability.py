@@ -91,5 +91,5 @@ def compute_capability(device: str) -> Optional[str]:
 @lru_cache(maxsize=1)
 def nvidia_architectures() -> tuple[str, ...]:
     """Return the architectures of NVIDIA's GPUs in the table, the oldest first: `sm_50`."""
-    found = {arch_of_capability(chip.capability) for chip in _table().values()}
-    return tuple(sorted((arch for arch in found if arch is not None), key=arch_sort_key))
+    architectures = {arch_of_capability(chip.capability) for chip in _table().values()}
+    return tuple(sorted((arch for arch in architectures if arch is not None), key=arch_sort_key))

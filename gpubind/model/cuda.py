@@ -137,8 +137,8 @@ def cuda_of_isa(isa: str) -> Optional[str]:
 
 def serves_ptx(cuda: str, isa: str) -> bool:
     """Return whether a driver for *cuda* compiles PTX of version *isa*; True for a version that is not known."""
-    wanted = cuda_of_isa(isa)
-    return wanted is None or version_key(cuda)[:2] >= version_key(wanted)
+    required = cuda_of_isa(isa)
+    return required is None or version_key(cuda)[:2] >= version_key(required)
 
 
 def first_drivers() -> tuple[str, ...]:

@@ -28,11 +28,11 @@ class Environ(Mapping[str, str]):
 
     def changed(self, unset: Collection[str], values: Mapping[str, str]) -> Environ:
         """Return these variables without the names in *unset*, and with *values*. The others are not read."""
-        made = type(self).__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made.changed_names = self.changed_names | {*unset, *values}
-        made._values = {**{name: value for name, value in self._values.items() if name not in unset}, **values}
-        return made
+        clone = type(self).__new__(type(self))
+        clone.__dict__.update(self.__dict__)
+        clone.changed_names = self.changed_names | {*unset, *values}
+        clone._values = {**{name: value for name, value in self._values.items() if name not in unset}, **values}
+        return clone
 
 
 def changed(

@@ -104,9 +104,9 @@ def support_of(finding: Finding) -> Optional[str]:
     return support if finding.severity == "note" else None
 
 
-def active_cases(*named: tuple[str, object]) -> tuple[str, ...]:
+def active_cases(*cases: tuple[str, object]) -> tuple[str, ...]:
     """Return the cases of those pairs whose second member is true."""
-    return tuple(case for case, is_so in named if is_so)
+    return tuple(case for case, is_so in cases if is_so)
 
 
 def worst(severities: Iterable[Severity]) -> Severity:

@@ -202,12 +202,12 @@ def gpu_code(modules: Iterable[tuple[Iterable[str], Iterable[Ptx]]], unread: Opt
     counts: Counter[tuple[frozenset[str], frozenset[Ptx]]] = Counter()
     for code, ptx in modules:
         counts[frozenset(code), frozenset(ptx)] += 1
-    made = [
+    unique_modules = [
         CodeModule(_each_once(code), tuple(sorted(ptx, key=lambda one: (arch_sort_key(one.arch), one.isa))), count)
         for (code, ptx), count in counts.items()
         if code or ptx
     ]
-    return GpuCode(tuple(sorted(made, key=lambda one: (-one.alike, one.code, one.ptx))), unread)
+    return GpuCode(tuple(sorted(unique_modules, key=lambda one: (-one.alike, one.code, one.ptx))), unread)
 
 
 def best_share(files: Iterable[CodeFile], arch: str, cuda: Optional[str] = None) -> Share:
@@ -257,8 +257,8 @@ def override_for(arch: str, code: Iterable[str]) -> Optional[str]:
     match = re.fullmatch(r"gfx(1[0-9])([0-9a-f])[0-9a-f]", arch)
     if match is None:
         return None
-    near = (one for one in code if re.fullmatch(f"{arch[:-1]}[0-9a-f]", one) and one != arch)
-    return next((f"{match.group(1)}.{int(match.group(2), 16)}.{int(one[-1], 16)}" for one in near), None)
+    near = (candidate for candidate in code if re.fullmatch(f"{arch[:-1]}[0-9a-f]", candidate) and candidate != arch)
+    return next((f"{match.group(1)}.{int(match.group(2), 16)}.{int(candidate[-1], 16)}" for candidate in near), None)
 
 
 def _each_once(archs: Iterable[str]) -> tuple[str, ...]:
@@ -267,24 +267,26 @@ def _each_once(archs: Iterable[str]) -> tuple[str, ...]:
 
 def _runs_binary(arch: str, code: str) -> bool:
     """Return whether a GPU of *arch* runs machine code for *code*."""
-    gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
-    if gpu is None or made_for is None:
-        return gpu is made_for and (_amd_runs(arch, code) or (arch in INTEL and code in (arch, _ALSO_RUNS.get(arch))))
-    here, there = int(gpu.group(1)), int(made_for.group(1))
-    if made_for.group(2) == "a" or there in _TEGRA or here in _TEGRA:
-        return here == there
-    return here // 10 == there // 10 and here >= there
+    gpu_match, code_match = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
+    if gpu_match is None or code_match is None:
+        return gpu_match is code_match and (
+            _amd_runs(arch, code) or (arch in INTEL and code in (arch, _ALSO_RUNS.get(arch)))
+        )
+    gpu_sm, code_sm = int(gpu_match.group(1)), int(code_match.group(1))
+    if code_match.group(2) == "a" or code_sm in _TEGRA or gpu_sm in _TEGRA:
+        return gpu_sm == code_sm
+    return gpu_sm // 10 == code_sm // 10 and gpu_sm >= code_sm
 
 
 def _jit_compiles(arch: str, code: str) -> bool:
     """Return whether the driver of a GPU of *arch* compiles *code* for it."""
-    gpu, made_for = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
-    if gpu is None or made_for is None:
-        return code == (SPIR64 if arch in INTEL else SPIRV) and gpu is None
-    here, there, suffix = int(gpu.group(1)), int(made_for.group(1)), made_for.group(2)
+    gpu_match, code_match = _CUDA.fullmatch(arch), _CUDA.fullmatch(code)
+    if gpu_match is None or code_match is None:
+        return code == (SPIR64 if arch in INTEL else SPIRV) and gpu_match is None
+    gpu_sm, code_sm, suffix = int(gpu_match.group(1)), int(code_match.group(1)), code_match.group(2)
     if suffix == "a":
-        return here == there
-    return here >= there and (not suffix or here // 10 == there // 10)
+        return gpu_sm == code_sm
+    return gpu_sm >= code_sm and (not suffix or gpu_sm // 10 == code_sm // 10)
 
 
 def _amd_runs(arch: str, code: str) -> bool:

@@ -110,5 +110,5 @@ class ImageFacts(NamedTuple):
         if not isinstance(libc, dict):
             raise DOCUMENT_DECODER.format.damaged("it is not an object", "image" if libc is None else "image.libc")
         absent = {"label": "", "loader_directories": (), "singularity": False}
-        named = {"libc_family": libc.get("family"), "libc_version": libc.get("version")}
-        return DOCUMENT_DECODER.decode(cls, {**value, **named, **absent}, "image")
+        libc_fields = {"libc_family": libc.get("family"), "libc_version": libc.get("version")}
+        return DOCUMENT_DECODER.decode(cls, {**value, **libc_fields, **absent}, "image")

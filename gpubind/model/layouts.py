@@ -15,10 +15,10 @@ def gbm_directories(arch: str) -> tuple[str, ...]:
 
     Also one that was built from source for *arch*, and that of NixOS.
     """
-    every = [architecture(name) for name in (arch, architecture(arch).compat32) if name]
-    usual = [path for known in every for path in (f"/usr/lib/{known.triplet}", known.plain_directories[0])]
-    own = [path.replace("/usr", "/usr/local", 1) for path in usual[:2]]
-    directories = (*usual, "/usr/lib", *own, "/usr/local/lib", "/run/opengl-driver/lib")
+    rows = [architecture(name) for name in (arch, architecture(arch).compat32) if name]
+    usual = [path for row in rows for path in (f"/usr/lib/{row.triplet}", row.plain_directories[0])]
+    local_paths = [path.replace("/usr", "/usr/local", 1) for path in usual[:2]]
+    directories = (*usual, "/usr/lib", *local_paths, "/usr/local/lib", "/run/opengl-driver/lib")
     return tuple(dict.fromkeys(f"{directory}/gbm" for directory in directories))
 
 
@@ -78,8 +78,8 @@ def library_directories(arch: str) -> tuple[str, ...]:
 
     Distributions first, then the vendor's containers and operators, then what has no /usr at all.
     """
-    known = architecture(arch)
-    tri, plain, bits64 = known.triplet, known.plain_directories, known.bits == 64
+    row = architecture(arch)
+    tri, plain, bits64 = row.triplet, row.plain_directories, row.bits == 64
     nvidia = "lib64" if bits64 else "lib"
     return (
         f"/usr/lib/{tri}",

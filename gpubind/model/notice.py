@@ -35,17 +35,17 @@ def finding_of(message: Message) -> Optional[Finding]:
         return message
     if isinstance(message, GpubindError):
         return as_finding(message.code, "warning", message.what, message.where, message.why, message.hint)
-    severity = next((one for one in SEVERITIES if one == message.severity), None)
+    severity = next((candidate for candidate in SEVERITIES if candidate == message.severity), None)
     return None if severity is None else as_finding(message.code, severity, message.text)
 
 
-def collecting(found: list[Finding], report: Callable[[Message], None]) -> Callable[[Message], None]:
-    """Return what adds each message to *found*, unless it is a detail, and passes it on to *report*."""
+def collecting(findings: list[Finding], report: Callable[[Message], None]) -> Callable[[Message], None]:
+    """Return what adds each message to *findings*, unless it is a detail, and passes it on to *report*."""
 
     def collect(message: Message) -> None:
         finding = finding_of(message)
         if finding is not None:
-            found.append(finding)
+            findings.append(finding)
         report(message)
 
     return collect

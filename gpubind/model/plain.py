@@ -100,8 +100,8 @@ class Decoder:
 
     def decode(self, kind: type[_Value], value: Any, location: str = "") -> _Value:
         """Return the *kind* of value that *value*, at *place* in its document, stands for."""
-        made: _Value = self._reader(kind)(value, location)
-        return made
+        decoded: _Value = self._reader(kind)(value, location)
+        return decoded
 
     def _reader(self, kind: Any) -> _Reader:
         if kind not in self._readers:
@@ -150,7 +150,7 @@ class Decoder:
             return go_text(value)
         return int(value) if kind is int and type(value) is float and value.is_integer() else value
 
-    def _checked(self, kind: type, bounds: Any, what: str = "") -> _Reader:
+    def _checked(self, kind: type, bounds: Any, expected: str = "") -> _Reader:
         read_any = self._scalar(kind)
         is_allowed = bounds.fullmatch if isinstance(bounds, re.Pattern) else bounds.__contains__
 
@@ -158,9 +158,9 @@ class Decoder:
             value = read_any(value, place)
             if not is_allowed(value):
                 why = "is out of range" if isinstance(bounds, range) else "is not allowed there"
-                known = [str(bound) for bound in bounds if bound] if isinstance(bounds, tuple) else []
-                why = f"is not {what}" if what else f"is not one of {', '.join(known)}" if known else why
-                hint = like(known, value) if known and self.is_toml else ""
+                choices = [str(bound) for bound in bounds if bound] if isinstance(bounds, tuple) else []
+                why = f"is not {expected}" if expected else f"is not one of {', '.join(choices)}" if choices else why
+                hint = like(choices, value) if choices and self.is_toml else ""
                 raise self.format.damaged(f"`{str(value)[:100]}` {why}", place, hint)
             return value
 
@@ -211,7 +211,7 @@ class Decoder:
         def read(value: Any, place: str) -> Any:
             if type(value) is not dict:
                 raise self._type_error(value, dict, place)
-            found: dict[str, Any] = {}
+            kwargs: dict[str, Any] = {}
             start = self._location(place, "")
             for key, member in self._go_fields(value, fields, by_fold, place) if self.is_go else value.items():
                 if self.is_toml and key not in fields:
@@ -219,15 +219,15 @@ class Decoder:
                     raise self.format.damaged(f"unknown key `{at}`", at, one_of(fields, key))
                 if key in fields and (member is not None or fields[key][0] not in defaults):
                     name, reader = fields[key]
-                    found[name] = reader(member, start + key)
+                    kwargs[name] = reader(member, start + key)
             for path, name, reader in deep:
                 member, at = self._member(value, path, place)
                 if member is not None or name not in defaults:
-                    found[name] = reader(member, at)
+                    kwargs[name] = reader(member, at)
             for key, name in required:
-                if name not in found:
+                if name not in kwargs:
                     raise self.format.damaged("it is not there", self._location(place, key))
-            return kind(**found)
+            return kind(**kwargs)
 
         return read
 
@@ -247,13 +247,13 @@ class Decoder:
         """Yield the fields of *value*, whose names may be in another case."""
         seen = set()
         for key, member in value.items():
-            known = key if key in fields else by_fold.get(key.lower())
-            if known is None or known in seen:
+            field_name = key if key in fields else by_fold.get(key.lower())
+            if field_name is None or field_name in seen:
                 raise self.format.damaged(
-                    "written twice" if known else "unknown field", self._location(location, known or key)
+                    "written twice" if field_name else "unknown field", self._location(location, field_name or key)
                 )
-            seen.add(known)
-            yield known, member
+            seen.add(field_name)
+            yield field_name, member
 
     def _key(self, name: str) -> str:
         if name in self.keys or not self.is_go:
@@ -264,10 +264,10 @@ class Decoder:
     def _location(self, location: str, key: str) -> str:
         return f"{location}.{key}" if location else self.prefix + key
 
-    def _type_error(self, value: Any, wanted: type, location: str) -> FormatError:
-        there = "none is there" if value is None else f"not {_KINDS.get(type(value), 'another value')}"
-        hint = f'{location} = "{value}"' if self.is_toml and wanted is str and type(value) is int else ""
-        return self.format.damaged(f"{_KINDS[wanted]} is wanted, {there}", location, hint)
+    def _type_error(self, value: Any, expected: type, location: str) -> FormatError:
+        actual = "none is there" if value is None else f"not {_KINDS.get(type(value), 'another value')}"
+        hint = f'{location} = "{value}"' if self.is_toml and expected is str and type(value) is int else ""
+        return self.format.damaged(f"{_KINDS[expected]} is wanted, {actual}", location, hint)
 
 
 DOCUMENT_DECODER = Decoder(Format("bad-plan", "gpubind did not make this document"))

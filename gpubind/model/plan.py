@@ -162,7 +162,7 @@ class Plan(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return the document `gpubind.plan/1` (data/plan.schema.json), as `json.loads` would give it."""
         request = self.request
-        asked = {
+        requested = {
             "vendors": request.vendors,
             "caps": request.capabilities,
             "caps_explicit": request.caps_explicit,
@@ -179,7 +179,7 @@ class Plan(NamedTuple):
         drivers = [{**planned.driver._asdict(), "source": planned.source} for planned in self.drivers]
         members = {name: getattr(self, name) for name in _COPIED_MEMBERS}
         image = None if self.image is None else self.image.to_dict()
-        head = {"schema": PLAN_SCHEMA, "gpubind": __version__, "request": asked, "drivers": drivers, "image": image}
+        head = {"schema": PLAN_SCHEMA, "gpubind": __version__, "request": requested, "drivers": drivers, "image": image}
         document: dict[str, Any] = to_json_value({**head, **members})
         return document
 
@@ -198,8 +198,8 @@ class Plan(NamedTuple):
         schema = document.get("schema")
         if schema != PLAN_SCHEMA:
             raise _other_schema(str(schema))
-        asked = document.get("request")
-        if not isinstance(asked, dict):
+        request = document.get("request")
+        if not isinstance(request, dict):
             raise DOCUMENT_DECODER.format.damaged("it is not there, or no object", "request")
         drivers = document.get("drivers")
         if not isinstance(drivers, list) or not all(isinstance(driver, dict) for driver in drivers):
@@ -207,9 +207,9 @@ class Plan(NamedTuple):
         image = document.get("image")
         values = {
             **document,
-            "request": {**asked, "caps": asked.get("caps") if asked.get("caps_explicit") else None},
-            "layout": asked.get("layout"),
-            "isolated": asked.get("isolated"),
+            "request": {**request, "caps": request.get("caps") if request.get("caps_explicit") else None},
+            "layout": request.get("layout"),
+            "isolated": request.get("isolated"),
             "drivers": [{"driver": driver, "source": driver.get("source"), "searched": []} for driver in drivers],
             "image": None,
         }

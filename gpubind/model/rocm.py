@@ -21,7 +21,7 @@ def is_rocms(name: str) -> bool:
 
 def release_with(names: Iterable[str]) -> Optional[str]:
     """Return the major release of ROCm that has the first library of *names* that tells: `libamdhip64.so.7` -> `7`."""
-    releases = {name: release for release, known in table("rocm")["sonames"].items() for name in known}
+    releases = {name: release for release, sonames in table("rocm")["sonames"].items() for name in sonames}
     return next((releases[name] for name in names if name in releases), None)
 
 
@@ -39,6 +39,8 @@ def bounds_of_kernel(release: str) -> tuple[Optional[str], Optional[str]]:
 
 def is_outside(release: str, oldest: Optional[str], newest: Optional[str]) -> bool:
     """Return whether ROCm *release* is older than *oldest* or newer than *newest*; of `7`, whether every 7.x is."""
-    here = tuple(map(int, release.split(".")[:2]))
-    before, after = (tuple(map(int, one.split(".")))[: len(here)] if one else here for one in (oldest, newest))
-    return not before <= here <= after
+    version = tuple(map(int, release.split(".")[:2]))
+    before, after = (
+        tuple(map(int, bound.split(".")))[: len(version)] if bound else version for bound in (oldest, newest)
+    )
+    return not before <= version <= after

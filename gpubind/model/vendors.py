@@ -146,5 +146,7 @@ USERSPACES = {row.userspace.group: row.userspace for row in VENDOR_ROWS.values()
 
 def userspaces_of(vendors: Iterable[Vendor]) -> tuple[Userspace, ...]:
     """Return the user spaces of *vendors*, in the order of the rows."""
-    asked = frozenset(vendors)
-    return tuple(row.userspace for vendor, row in VENDOR_ROWS.items() if vendor in asked and row.userspace is not None)
+    vendor_set = frozenset(vendors)
+    return tuple(
+        row.userspace for vendor, row in VENDOR_ROWS.items() if vendor in vendor_set and row.userspace is not None
+    )

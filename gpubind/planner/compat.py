@@ -36,28 +36,35 @@ def cuda_compat(
         return (), (_decision(None, "absent", "the image has no compat libcuda"),)
     env: list[EnvVar] = []
     decisions = []
-    for library, taken, why in _judged(request, node, fit):
+    for library, is_taken, why in _judged(request, node, fit):
         is_fixed = layout.searched and not layout.adds_variables
-        if taken and is_fixed and not _puts_first(fit.facts, library):
-            taken, why = False, "this layout adds to no search path: set LD_LIBRARY_PATH when the container is started"
-        elif taken and not is_fixed:
+        if is_taken and is_fixed and not _puts_first(fit.facts, library):
+            is_taken, why = (
+                False,
+                "this layout adds to no search path: set LD_LIBRARY_PATH when the container is started",
+            )
+        elif is_taken and not is_fixed:
             env.append(EnvVar("LD_LIBRARY_PATH", "prepend", dirname(library.path), ":", ENV_RULE))
-        decisions.append(_decision(library, "taken" if taken else "left-out", why))
+        decisions.append(_decision(library, "taken" if is_taken else "left-out", why))
     return tuple(env), tuple(decisions)
 
 
 def _judged(request: Request, node: CompatHost, fit: ImageFit) -> Iterator[tuple[ImageLibrary, bool, str]]:
     """Yield each compat libcuda, whether the container uses it (one at most), and why. The image's choice is first."""
-    wanted = needed_cuda(fit.facts.every_cuda)
+    cuda = needed_cuda(fit.facts.every_cuda)
 
     def rank(library: ImageLibrary) -> tuple[bool, bool]:
-        return not _puts_first(fit.facts, library), wanted is not None and is_newer(wanted, supported_cuda(library))
+        return not _puts_first(fit.facts, library), cuda is not None and is_newer(cuda, supported_cuda(library))
 
-    found = False
+    any_taken = False
     for library in sorted(fit.facts.compat, key=rank):
-        taken, why = _judge(library, request, node, fit)
-        yield (library, False, "another compat libcuda comes first") if taken and found else (library, taken, why)
-        found = found or taken
+        is_taken, why = _judge(library, request, node, fit)
+        yield (
+            (library, False, "another compat libcuda comes first")
+            if is_taken and any_taken
+            else (library, is_taken, why)
+        )
+        any_taken = any_taken or is_taken
 
 
 def _judge(library: ImageLibrary, request: Request, node: CompatHost, fit: ImageFit) -> tuple[bool, str]:
@@ -94,18 +101,18 @@ def _helps(facts: ImageFacts, node: CompatHost) -> tuple[bool, str]:
     With a CUDA of the driver's own major version the host's libcuda runs the image. On a GPU that takes no part in
     forward compatibility that would be lost: so the GPU must be known to take part.
     """
-    wanted = needed_cuda(facts.every_cuda)
-    if wanted is None:
+    cuda = needed_cuda(facts.every_cuda)
+    if cuda is None:
         return False, "the image does not say which CUDA it is for, and does not put it first"
-    if not is_newer(wanted, node.serves):
-        return False, f"the image is for CUDA {wanted}, the driver serves {node.serves or 'an unknown one'}"
-    other = [model for model in node.models or ("unknown",) if not is_data_centre(model)]
-    if other and is_minor_compatible(node.driver, wanted):
+    if not is_newer(cuda, node.serves):
+        return False, f"the image is for CUDA {cuda}, the driver serves {node.serves or 'an unknown one'}"
+    other_models = [model for model in node.models or ("unknown",) if not is_data_centre(model)]
+    if other_models and is_minor_compatible(node.driver, cuda):
         return False, (
-            f"the host's libcuda runs CUDA {wanted} by minor-version compatibility, and whether the GPU ({other[0]}) "
+            f"the host's libcuda runs CUDA {cuda} by minor-version compatibility, and whether the GPU ({other_models[0]}) "
             "takes part in forward compatibility is not known"
         )
-    return True, f"the image is for CUDA {wanted}, the driver serves {node.serves}"
+    return True, f"the image is for CUDA {cuda}, the driver serves {node.serves}"
 
 
 def _puts_first(facts: ImageFacts, library: ImageLibrary) -> bool:

@@ -74,18 +74,18 @@ def supported_cuda(library: ImageLibrary) -> Optional[str]:
     return library.note.cuda if library.note is not None else cuda_max(library.version)
 
 
-def is_newer(wanted: str, served: Optional[str]) -> bool:
-    """Return whether CUDA *wanted* is known to be newer than *served*."""
-    return served is not None and version_key(wanted) > version_key(served)
+def is_newer(version: str, served: Optional[str]) -> bool:
+    """Return whether CUDA *version* is known to be newer than *served*."""
+    return served is not None and version_key(version) > version_key(served)
 
 
-def has_package(wanted: str, node: CompatHost, last: Optional[int] = None) -> bool:
-    """Return whether NVIDIA has a compat package for CUDA *wanted* on the driver of *node*, and, as far as their models
+def has_package(version: str, node: CompatHost, last: Optional[int] = None) -> bool:
+    """Return whether NVIDIA has a compat package for CUDA *version* on the driver of *node*, and, as far as their models
     tell, on its GPUs. *last* is the last branch of the driver that supports them, if there is one.
     """
-    first = minor_compatible_driver(wanted)
+    first = minor_compatible_driver(version)
     is_served = last is None or (first is not None and branch_of(first) <= last)
-    in_time = branch_of(node.driver) in compat_branches(wanted)
+    in_time = branch_of(node.driver) in compat_branches(version)
     return is_served and in_time and not any(map(_is_of_desktop, node.models))
 
 

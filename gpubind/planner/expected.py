@@ -24,8 +24,12 @@ _NON_DRIVER_RULES = ("host-only", "vendor-neutral")
 
 def make_expectation(plan: Plan, origin: str = "") -> Expectation:
     """Return what a host has, by its *plan*. Excluded GPUs are not counted."""
-    there = {(one.vendor, basename(one.path or one.subject)) for one in plan.decisions if _is_library_there(one)}
-    capabilities = {_capability(*library) for library in there}
+    libraries = {
+        (decision.vendor, basename(decision.path or decision.subject))
+        for decision in plan.decisions
+        if _is_library_there(decision)
+    }
+    capabilities = {_capability(*library) for library in libraries}
     models = Counter(gpu.model or "" for gpu in plan.gpus if gpu.index is not None)
     versions = (planned.driver.version for planned in plan.drivers if planned.driver.vendor in VENDORS)
     return Expectation(
@@ -33,7 +37,7 @@ def make_expectation(plan: Plan, origin: str = "") -> Expectation:
         drivers=tuple(version for version in versions if version),
         gpus=tuple(sorted(models.items())),
         capabilities=tuple(name for name in CAPABILITIES if name in capabilities),
-        libraries=tuple(sorted({library_stem(name) for _, name in there})),
+        libraries=tuple(sorted({library_stem(name) for _, name in libraries})),
         partitions=tuple(sorted({gpu.partition for gpu in plan.gpus if gpu.partition})),
     )
 

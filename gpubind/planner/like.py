@@ -95,19 +95,19 @@ def flavour_of(request: Request) -> RuntimeFlavour:
 def ignored_fields(request: Request) -> Iterator[str]:
     """Yield the fields that are set, and that the requested flavour ignores. Errors: as `flavour_of`."""
     flavour, caps = flavour_of(request), request.caps or ()
-    known = {"vendors", "like"}
+    used_fields = {"vendors", "like"}
     if flavour.matches_class and (set(caps) in ({"compat32"}, {*CAPABILITIES}) or "all" in caps):
-        known.add("caps")
+        used_fields.add("caps")
     for field, default in Request._field_defaults.items():
-        if field not in known and getattr(request, field) != default:
+        if field not in used_fields and getattr(request, field) != default:
             yield field
 
 
 def shipped_names(flavour: RuntimeFlavour, vendor: Vendor) -> list[str]:
     """Return the names in the list file that the program of *flavour* ships."""
-    known = json.loads(read_data("model/data/like.json"))
-    added = known["added"].get(flavour.name, {})
-    names: list[str] = known["names"][flavour.family][vendor] + added.get(vendor, [])
+    data = json.loads(read_data("model/data/like.json"))
+    added = data["added"].get(flavour.name, {})
+    names: list[str] = data["names"][flavour.family][vendor] + added.get(vendor, [])
     return names
 
 
@@ -142,36 +142,36 @@ def plan_builtin_flags(host: Host, request: Request) -> Plan:
     lists = [_List(host, flavour, vendor) for vendor in vendors]
     cache = read_ldcache(host.driver)
     arch = architecture(host.uname.machine)
-    wanted = [_LibraryClass(arch, SINGULARITY_LAYOUT.libdir)]
+    library_classes = [_LibraryClass(arch, SINGULARITY_LAYOUT.libdir)]
     if flavour.matches_class and "compat32" in (request.caps or ()) and arch.compat32 == I386.name:
-        wanted.append(_LibraryClass(I386, _LIBRARIES32, is_additional=True))
+        library_classes.append(_LibraryClass(I386, _LIBRARIES32, is_additional=True))
     if isinstance(cache, LdCache):
-        for one in lists:
-            one.look_up(cache, wanted)
+        for list_file in lists:
+            list_file.look_up(cache, library_classes)
     else:
         findings.append(_no_ldcache(flavour, vendors[0], host, str(cache) if isinstance(cache, Missing) else cache.why))
-    binds = [bind for one in lists for bind in one.binds]
+    binds = [bind for list_file in lists for bind in list_file.binds]
     if "nvidia" in vendors and host.dev.has(_PERSISTENCED_SOCKET):
         socket = RootedPath(_PERSISTENCED_SOCKET)
         claim = Claim("path", _PERSISTENCED_SOCKET, "ipc", _PERSISTENCED_SOCKET)
         binds.append(_Bind(claim, socket, ContainerPath(socket), "socket", _PERSISTENCED_SOCKET))
     mounts: dict[ContainerPath, Mount] = {}
-    decisions = [decision for one in lists for decision in one.decisions]
+    decisions = [decision for list_file in lists for decision in list_file.decisions]
     for bind in binds:
         mount = _mount(host, bind)
-        there = mounts.setdefault(mount.target, mount)
-        decisions.append(_place_decision(bind, is_taken=there is mount))
+        first_mount = mounts.setdefault(mount.target, mount)
+        decisions.append(_place_decision(bind, is_taken=first_mount is mount))
         # Exact duplicates are dropped, but libraries, programs and plain files are three lists.
-        if (there.source, there.kind) != (mount.source, mount.kind):
-            findings.append(_collision(flavour, there, mount))
-    findings += [found for one in lists for found in one.fatal_entries()]
+        if (first_mount.source, first_mount.kind) != (mount.source, mount.kind):
+            findings.append(_collision(flavour, first_mount, mount))
+    findings += [entry_finding for list_file in lists for entry_finding in list_file.fatal_entries()]
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     has_32 = any(target.startswith(f"{_LIBRARIES32}/") for target in mounts)
     libdirs = (SINGULARITY_LAYOUT.libdir, _LIBRARIES32) if has_32 else (SINGULARITY_LAYOUT.libdir,)
     env = tuple(EnvVar("LD_LIBRARY_PATH", "append", directory, ":", flavour.name) for directory in libdirs)
     return empty_plan(SINGULARITY_LAYOUT)._replace(
         request=request._replace(like=flavour.name, vendors=vendors),
-        drivers=tuple(one.driver for one in lists),
+        drivers=tuple(list_file.driver for list_file in lists),
         libdir32=_LIBRARIES32 if has_32 else None,
         mounts=ordered,
         env=env,
@@ -185,8 +185,8 @@ def _vendors(flavour: RuntimeFlavour, request: Request) -> tuple[tuple[Vendor, .
     """Return the vendors of *request* that *flavour* plans, with a finding if there are more. Errors: `UsageError`."""
     for vendor in request.vendors:
         if vendor not in VENDORS:
-            what = f"{flavour.program} has no flag for the GPUs of vendor `{vendor}`"
-            raise UsageError("like-without-flag", what, hint="leave --like out, or ask for NVIDIA's or AMD's")
+            message = f"{flavour.program} has no flag for the GPUs of vendor `{vendor}`"
+            raise UsageError("like-without-flag", message, hint="leave --like out, or ask for NVIDIA's or AMD's")
     if len(request.vendors) > 1 and not flavour.is_apptainers:
         return VENDORS[:1], [finding("like-one-vendor", subject="--rocm", program=flavour.program)]
     return request.vendors or VENDORS[:1], []
@@ -210,10 +210,10 @@ class _List:
         driver = Driver(self.vendor, None, False, None, "linux", None, self.tree.root)
         return PlannedDriver(driver, SourceUsed("liblist", self.liblist.label), (LD_CACHE_PATH, "PATH"))
 
-    def look_up(self, cache: LdCache, wanted: Iterable[_LibraryClass]) -> None:
-        """Find the entries: for each of *wanted* a name in *cache* is used once, for the first entry that matches."""
-        for one in wanted:
-            self._libraries(cache, one)
+    def look_up(self, cache: LdCache, library_classes: Iterable[_LibraryClass]) -> None:
+        """Find the entries: for each of *library_classes* a name in *cache* is used once, for the first entry that matches."""
+        for library_class in library_classes:
+            self._libraries(cache, library_class)
         for entry in self.liblist.entries:
             claim, path = self._claim(entry), RootedPath(entry.text)
             if entry.kind in ("library", "library-path"):
@@ -228,15 +228,15 @@ class _List:
     def _claim(self, entry: ListEntry) -> Claim:
         return Claim("path", entry.text, entry.text, self.liblist.location(entry), self.vendor)
 
-    def _libraries(self, cache: LdCache, wanted: _LibraryClass) -> None:
-        seen = set(self._nested_libraries(wanted))
+    def _libraries(self, cache: LdCache, library_class: _LibraryClass) -> None:
+        seen = set(self._nested_libraries(library_class))
         for entry in self.liblist.entries:
             claim, path = self._claim(entry), RootedPath(entry.text)
             if entry.kind == "library":
-                self._cached(claim, cache, seen, wanted)
-            elif entry.kind == "library-path" and self._fits(path, wanted):
-                self._bind_libraries(claim, (path, *self._links_to(path)), path, wanted)
-            elif entry.kind == "library-path" and not wanted.is_additional:
+                self._cached(claim, cache, seen, library_class)
+            elif entry.kind == "library-path" and self._fits(path, library_class):
+                self._bind_libraries(claim, (path, *self._links_to(path)), path, library_class)
+            elif entry.kind == "library-path" and not library_class.is_additional:
                 self._reject(claim, path)
 
     def fatal_entries(self) -> Iterator[Finding]:
@@ -246,26 +246,26 @@ class _List:
             if entry.kind == "binary" and "/" in entry.text:
                 case = "relative"
             elif entry.kind == "file" and self.flavour.is_apptainers:
-                found = self.tree.stat(entry.text)
-                case = "forbidden" if isinstance(found, Missing) and found.why == "forbidden" else None
+                file_stat = self.tree.stat(entry.text)
+                case = "forbidden" if isinstance(file_stat, Missing) and file_stat.why == "forbidden" else None
             if case is not None:
                 at, program = self.liblist.location(entry), self.flavour.program
                 yield finding(
                     "like-entry", subject=entry.text, case=case, vendor=self.vendor, where=at, program=program
                 )
 
-    def _nested_libraries(self, wanted: _LibraryClass) -> Iterator[str]:
+    def _nested_libraries(self, library_class: _LibraryClass) -> Iterator[str]:
         """Bind the libraries of a surrounding container, and yield their names."""
-        around = wanted.directory
+        around = library_class.directory
         claim = Claim("path", around, "nested", around, self.vendor)
         for name in self.tree.names(around) if self.flavour.is_apptainers else ():
             path = RootedPath(f"{around}/{name}")
-            found = self.tree.lstat(path)
-            if not isinstance(found, Missing) and found.kind == "file":
-                self._bind_libraries(claim, (path,), around, wanted)
+            file_stat = self.tree.lstat(path)
+            if not isinstance(file_stat, Missing) and file_stat.kind == "file":
+                self._bind_libraries(claim, (path,), around, library_class)
                 yield name
 
-    def _cached(self, claim: Claim, cache: LdCache, seen: set[str], wanted: _LibraryClass) -> None:
+    def _cached(self, claim: Claim, cache: LdCache, seen: set[str], library_class: _LibraryClass) -> None:
         """Bind what *cache* has for a name and is not *seen*: of each name the first that fits, or none."""
         fresh: dict[str, list[RootedPath]] = {}
         is_named = False
@@ -276,12 +276,12 @@ class _List:
         seen.update(fresh)
         for paths in fresh.values():
             candidates = paths if self.flavour.matches_class else paths[:1]
-            fitting = next((path for path in candidates if self._fits(path, wanted)), None)
+            fitting = next((path for path in candidates if self._fits(path, library_class)), None)
             if fitting is not None:
-                self._bind_libraries(claim, (fitting,), "ld.so.cache", wanted)
-            for path in candidates if fitting is None and not wanted.is_additional else ():
+                self._bind_libraries(claim, (fitting,), "ld.so.cache", library_class)
+            for path in candidates if fitting is None and not library_class.is_additional else ():
                 self._reject(claim, path)
-        if not is_named and not wanted.is_additional:
+        if not is_named and not library_class.is_additional:
             self.decisions.append(claim.absent("no name in the ld cache starts with it"))
 
     def _program(self, claim: Claim) -> None:
@@ -292,24 +292,26 @@ class _List:
         if "/" in claim.name:
             candidates = [claim.name] if claim.name.startswith("/") else []
         for candidate in candidates:
-            found = self.tree.stat(candidate)
-            if not isinstance(found, Missing) and found.kind == "file" and found.mode & 0o111:
+            file_stat = self.tree.stat(candidate)
+            if not isinstance(file_stat, Missing) and file_stat.kind == "file" and file_stat.mode & 0o111:
                 target = ContainerPath("/usr/bin/" + candidate.rpartition("/")[2])
                 self.binds.append(_Bind(claim, RootedPath(candidate), target, "binary", "PATH"))
                 return
         self.decisions.append(claim.absent("no such program in PATH"))
 
-    def _bind_libraries(self, claim: Claim, paths: Iterable[RootedPath], found_by: str, wanted: _LibraryClass) -> None:
+    def _bind_libraries(
+        self, claim: Claim, paths: Iterable[RootedPath], found_by: str, library_class: _LibraryClass
+    ) -> None:
         for path in paths:
-            target = ContainerPath(f"{wanted.directory}/{path.rpartition('/')[2]}")
+            target = ContainerPath(f"{library_class.directory}/{path.rpartition('/')[2]}")
             self.binds.append(_Bind(claim, path, target, "library", found_by))
 
     def _reject(self, claim: Claim, path: str) -> None:
         self.decisions.append(claim.rejected("wrong-machine", "ignored: not an ELF file of this machine", path))
 
-    def _fits(self, path: str, wanted: _LibraryClass) -> bool:
-        """Return whether *path* is for the machine of *wanted*, and of its class where that is compared."""
-        ident, arch = self.tree.ident(path), wanted.arch
+    def _fits(self, path: str, library_class: _LibraryClass) -> bool:
+        """Return whether *path* is for the machine of *library_class*, and of its class where that is compared."""
+        ident, arch = self.tree.ident(path), library_class.arch
         if not isinstance(ident, ElfIdent) or ident.machine != arch.elf_machine:
             return False
         return ident.bits == arch.bits or not self.flavour.matches_class
@@ -317,11 +319,11 @@ class _List:
     def _links_to(self, path: str) -> Iterator[RootedPath]:
         """Yield the links in the directory of *path*, of its name up to `.so`, that resolve to exactly *path*."""
         directory, _, name = path.rpartition("/")
-        for other in self.tree.names(directory or "/"):
-            link = f"{directory}/{other}"
-            found = self.tree.lstat(link)
-            is_link = not isinstance(found, Missing) and found.kind == "link"
-            if is_link and other.startswith(library_stem(name)) and self.tree.resolve(link) == path:
+        for link_name in self.tree.names(directory or "/"):
+            link = f"{directory}/{link_name}"
+            file_stat = self.tree.lstat(link)
+            is_link = not isinstance(file_stat, Missing) and file_stat.kind == "link"
+            if is_link and link_name.startswith(library_stem(name)) and self.tree.resolve(link) == path:
                 yield RootedPath(link)
 
 
@@ -348,8 +350,8 @@ def _no_ldcache(flavour: RuntimeFlavour, vendor: Vendor, host: Host, why: str) -
     )
 
 
-def _collision(flavour: RuntimeFlavour, there: Mount, mount: Mount) -> Finding:
-    where = f"{there.source}, {mount.source}"
+def _collision(flavour: RuntimeFlavour, first_mount: Mount, mount: Mount) -> Finding:
+    where = f"{first_mount.source}, {mount.source}"
     case = "library" if mount.kind == "library" else "other"
     return finding(
         "like-collision", subject=mount.target, case=case, vendor=mount.vendor, where=where, program=flavour.program
@@ -360,13 +362,13 @@ def _place_decision(bind: _Bind, *, is_taken: bool) -> Decision:
     subject = bind.source.rpartition("/")[2] if bind.kind in ("library", "binary") else bind.source
     verdict: Verdict = "taken" if is_taken else "left-out"
     rule = "liblist" if is_taken else "collision"
-    found = bind.claim.decision(verdict, rule, None, path=bind.source, found_by=bind.found_by, subject=subject)
-    return found._replace(step="place", target=bind.target)
+    decision = bind.claim.decision(verdict, rule, None, path=bind.source, found_by=bind.found_by, subject=subject)
+    return decision._replace(step="place", target=bind.target)
 
 
 def _mount(host: Host, bind: _Bind) -> Mount:
     tree = host.dev if bind.kind == "socket" else host.driver
-    found = tree.stat(bind.source)
+    file_stat = tree.stat(bind.source)
     return Mount(
         vendor=bind.claim.vendor,
         source=HostPath(tree.root.rstrip("/") + bind.source),
@@ -379,6 +381,6 @@ def _mount(host: Host, bind: _Bind) -> Mount:
         capability=None,
         options=("nosuid", "nodev") if bind.kind == "socket" else READ_ONLY_OPTIONS,
         required=False,
-        size=0 if isinstance(found, Missing) else found.size,
+        size=0 if isinstance(file_stat, Missing) else file_stat.size,
         rule="like",
     )

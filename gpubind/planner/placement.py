@@ -70,15 +70,15 @@ def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) ->
     So libraries go where every loader searches: Debian's directory and everybody else's, or the one of them that the
     image has among its *loader_directories*.
     """
-    known = architecture(arch)
-    debian, other = ContainerPath(f"/usr/lib/{known.triplet}"), ContainerPath("/usr/lib64")
-    other32 = ContainerPath("/usr/lib")
-    debian32 = ContainerPath(f"/usr/lib/{architecture(known.compat32).triplet}") if known.compat32 else other32
+    machine = architecture(arch)
+    debian, common = ContainerPath(f"/usr/lib/{machine.triplet}"), ContainerPath("/usr/lib64")
+    common32 = ContainerPath("/usr/lib")
+    debian32 = ContainerPath(f"/usr/lib/{architecture(machine.compat32).triplet}") if machine.compat32 else common32
     searched = tuple(loader_directories or ())
-    here = [path for path in (debian, other) if path in searched or path.replace("/usr", "", 1) in searched]
-    first, *more = here or [debian, other]
-    here32 = [path for path in (debian32, other32) if path in searched]
-    first32, *more32 = dict.fromkeys(here32 or (debian32, other32))
+    matching = [path for path in (debian, common) if path in searched or path.replace("/usr", "", 1) in searched]
+    first, *more = matching or [debian, common]
+    matching32 = [path for path in (debian32, common32) if path in searched]
+    first32, *more32 = dict.fromkeys(matching32 or (debian32, common32))
     return Layout(
         CDI_LAYOUT_NAME,
         first,

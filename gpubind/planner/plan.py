@@ -57,9 +57,9 @@ def make_plan(
     layout: Layout = GPUBIND_LAYOUT,
     fit: Optional[ImageFit] = None,
     environ: Optional[Mapping[str, str]] = None,
-    found: Iterable[Finding] = (),
+    findings: Iterable[Finding] = (),
 ) -> Plan:
-    """Return what a container gets of *inventories*, in the image of *fit*; *found* are findings to add.
+    """Return what a container gets of *inventories*, in the image of *fit*; *findings* are findings to add.
 
     *environ* is the caller's: it chooses GPUs where *request* does not.
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
@@ -68,9 +68,9 @@ def make_plan(
     of_node = tuple(inventories)
     selected = _selected(of_node, request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
-    shares = [*(_share(one, request, layout, fit) for one in inventories), _libc_share(request, layout, fit)]
-    mounts, placed = _resolve_collisions(pair for share in shares for pair in share.mounts)
-    nodes = {node.target: node for share in shares for node in share.devices}  # in WSL one is all vendors'
+    parts = [*(_share(one, request, layout, fit) for one in inventories), _libc_share(request, layout, fit)]
+    mounts, placed = _resolve_collisions(pair for part in parts for pair in part.mounts)
+    nodes = {node.target: node for part in parts for node in part.devices}  # in WSL one is all vendors'
     devices = tuple(node for _, node in sorted(nodes.items()))
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
     compat_env, compat_decisions = _compat(request, inventories, fit, layout)
@@ -80,7 +80,7 @@ def make_plan(
         *(variable for inventory in inventories for variable in inventory.env),
         *(variable for _, _, variables in selected for variable in variables),
     )
-    decisions = [*(one for share in shares for one in share.decisions), *placed]
+    decisions = [*(one for part in parts for one in part.decisions), *placed]
     decisions += [*(one for _, left_out, _ in selected for one in left_out), *compat_decisions]
     return Plan(
         request=request,
@@ -97,7 +97,7 @@ def make_plan(
         decisions=tuple(
             sorted(decisions, key=lambda d: (d.vendor, _VERDICTS[d.verdict], d.subject, d.target or "", d.path or ""))
         ),
-        findings=_ordered([*found, *(one for share in shares for one in share.findings)], len(inventories) > 1),
+        findings=_ordered([*findings, *(one for part in parts for one in part.findings)], len(inventories) > 1),
         digest=plan_digest(mounts, devices, env, gpus),
         node_digest=node_digest(of_node) if of_node else None,
     )
@@ -106,7 +106,7 @@ def make_plan(
 def _ordered(findings: Sequence[Finding], of_several: bool) -> tuple[Finding, ...]:
     """Return *findings* in the order of a plan; those that several vendors share are kept once."""
     if of_several:
-        findings = tuple({(one.code, one.subject, one.what): one for one in findings}.values())
+        findings = tuple({(finding.code, finding.subject, finding.what): finding for finding in findings}.values())
     return tuple(sorted(findings, key=finding_order))
 
 
@@ -122,20 +122,20 @@ class _VendorPart(NamedTuple):
 
 def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
     requested = requested_capabilities(request)
-    asked = [file for file in inventory.files if _is_file_requested(file, requested)]
+    requested_files = [file for file in inventory.files if _is_file_requested(file, requested)]
     left_out = [file for file in inventory.files if not _is_file_requested(file, requested)]
-    sided = host_side(asked, request, fit)
+    side = host_side(requested_files, request, fit)
     if userspaces_of([inventory.driver.vendor]) and not inventory.devices_only:
         from gpubind.planner.userspace import add_userspace_findings  # only where one is asked for
 
         gaudi = any(gpu.is_gaudi and gpu.chosen for gpu in inventory.gpus)
         vendor, files = inventory.driver.vendor, inventory.files
-        sided = add_userspace_findings(vendor, sided, files, asked, request, fit, has_accelerators=gaudi)
+        side = add_userspace_findings(vendor, side, files, requested_files, request, fit, has_accelerators=gaudi)
     return _VendorPart(
-        mounts=tuple((file, mount) for file in sided.files for mount in _mounts(file, sided.files, layout)),
+        mounts=tuple((file, mount) for file in side.files for mount in _mounts(file, side.files, layout)),
         devices=tuple(node for node in inventory.devices if _is_requested(node.capability, requested)),
         decisions=(
-            *sided.decisions,
+            *side.decisions,
             *(file.decision(file.name, *_LEFT_OUT, detail=_NOT_REQUESTED.format(file.capability)) for file in left_out),
             *(
                 node.decision("taken", "devices", "place")
@@ -145,15 +145,15 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
             ),
             *inventory.decisions,
         ),
-        findings=(*findings_that_matter(inventory, request), *sided.findings),
+        findings=(*findings_that_matter(inventory, request), *side.findings),
     )
 
 
 def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> _VendorPart:
     """Return the part that the host's glibc provides."""
-    sided = host_libc_side(request, fit)
-    mounts = tuple((file, mount) for file in sided.files for mount in _mounts(file, (), layout))
-    return _VendorPart(mounts, (), sided.decisions, sided.findings)
+    side = host_libc_side(request, fit)
+    mounts = tuple((file, mount) for file in side.files for mount in _mounts(file, (), layout))
+    return _VendorPart(mounts, (), side.decisions, side.findings)
 
 
 def empty_plan(
@@ -197,7 +197,7 @@ def findings_that_matter(inventory: Inventory, request: Request) -> Iterator[Fin
 
 def requested_capabilities(request: Request) -> frozenset[Capability]:
     """Return what is asked for, and what that implies."""
-    implied = [cap for asked in request.capabilities for cap in _IMPLIED_CAPABILITIES.get(asked, ())]
+    implied = [cap for capability in request.capabilities for cap in _IMPLIED_CAPABILITIES.get(capability, ())]
     return frozenset((*request.capabilities, *implied))
 
 
@@ -211,7 +211,7 @@ def _is_requested(capability: Optional[Capability], requested: frozenset[Capabil
     return capability is None or capability in requested
 
 
-def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
+def _mounts(file: HostFile, mounted_files: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
     """Yield the binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
         directories = layout.directories(compat32=file.compat32)
@@ -220,7 +220,7 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
         targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
     else:
         targets = [file.target] if file.target else []
-    content = _rewrite_manifest(file, kept, layout) if file.content is not None else None
+    content = _rewrite_manifest(file, mounted_files, layout) if file.content is not None else None
     options = _SOCKET_OPTIONS if file.kind in ("socket", "directory") else READ_ONLY_OPTIONS
     for target in targets:
         yield Mount(
@@ -240,7 +240,7 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
         )
 
 
-def _rewrite_manifest(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Optional[str]:
+def _rewrite_manifest(file: HostFile, mounted_files: Iterable[HostFile], layout: Layout) -> Optional[str]:
     """Return the manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
 
     An absolute path (RPM packages since 560, Nix) is right on the host only: in the container the library is elsewhere,
@@ -250,12 +250,12 @@ def _rewrite_manifest(file: HostFile, kept: Iterable[HostFile], layout: Layout) 
         icd = parse_icd(file.content or b"")
     except FormatError:
         return None
-    ours = {name for other in kept if other.kind == "library" for name in other.names}
+    sonames = {name for library in mounted_files if library.kind == "library" for name in library.names}
     directories = layout.directories()
     replacements = {
         path: path.rpartition("/")[2]
         for path in icd.libraries
-        if path.startswith("/") and path.rpartition("/")[2] in ours and path.rpartition("/")[0] not in directories
+        if path.startswith("/") and path.rpartition("/")[2] in sonames and path.rpartition("/")[0] not in directories
     }
     return with_library_paths(icd, replacements) if replacements else None
 
@@ -265,15 +265,15 @@ def _resolve_collisions(requested: Iterable[tuple[HostFile, Mount]]) -> tuple[tu
     mounts: dict[ContainerPath, Mount] = {}
     decisions = []
     for file, mount in requested:
-        there = mounts.setdefault(mount.target, mount)
+        first_mount = mounts.setdefault(mount.target, mount)
         detail = None
-        if there is not mount:
-            detail = f"{there.source or 'a generated file'} is already there"
+        if first_mount is not mount:
+            detail = f"{first_mount.source or 'a generated file'} is already there"
         elif mount.content is not None:
             detail = "rewritten: its library path would not exist in the container"
         subject = mount.target.rpartition("/")[2] if mount.kind in ("library", "binary") else mount.target
-        verdict: Verdict = "taken" if there is mount else "left-out"
-        rule = file.named_by if there is mount else "collision"
+        verdict: Verdict = "taken" if first_mount is mount else "left-out"
+        rule = file.named_by if first_mount is mount else "collision"
         decisions.append(file.decision(subject, verdict, rule, "place", target=mount.target, detail=detail))
     return tuple(sorted(mounts.values(), key=lambda mount: mount.target)), decisions
 
@@ -296,9 +296,9 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout, gbm: Iterable[str]) 
             yield EnvVar("LD_LIBRARY_PATH", "prepend", directory, ":", "libraries")
     backends = [mount for mount in mounts if mount.target.endswith(f"/{GBM_BACKEND}")]
     if backends:
-        ours = (mount.target.rpartition("/")[0] for mount in backends)
+        directories = (mount.target.rpartition("/")[0] for mount in backends)
         usual = (path for mount in backends for path in gbm_directories(mount.arch or ""))
-        value = ":".join(dict.fromkeys((*ours, *gbm, *usual)))
+        value = ":".join(dict.fromkeys((*directories, *gbm, *usual)))
         yield EnvVar("GBM_BACKENDS_PATH", "append", value, ":", "gbm-backend")
     if f"{layout.libdir}/libvdpau_nvidia.so.1" in names:
         # libvdpau takes it for one directory: there is no place in it for a second.
@@ -310,8 +310,8 @@ def _compat(
 ) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
     """Return what puts the image's compat libcuda before the host's libcuda, and why it does or does not."""
     nvidia = next((inventory for inventory in inventories if inventory.driver.vendor == "nvidia"), None)
-    asked = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
-    if fit is None or nvidia is None or not asked or "compute" not in requested_capabilities(request):
+    is_requested = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
+    if fit is None or nvidia is None or not is_requested or "compute" not in requested_capabilities(request):
         return (), ()
     from gpubind.planner.compat import cuda_compat  # few images have one
     from gpubind.planner.cuda_compat import compat_host

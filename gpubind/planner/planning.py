@@ -39,7 +39,7 @@ class PlanQuery(NamedTuple):
             self.request,
             has_list=self.listfile is not None,
             layout=layout,
-            spelled=self.option_name,
+            option_name=self.option_name,
             own_only=self.own_only,
         )
 
@@ -57,8 +57,11 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
     """
     request = query.validated_request(layout)
     listfile = query.read_listfile() if request.like is None else None
-    named = (*((host.dev, path) for path in request.cdi_directories), *((host.driver, p) for p in request.library_path))
-    for tree, directory in named:
+    named_directories = (
+        *((host.dev, path) for path in request.cdi_directories),
+        *((host.driver, p) for p in request.library_path),
+    )
+    for tree, directory in named_directories:
         tree.list(directory)  # a record that does not cover what is named cannot answer
     trust = (*trust_findings(host, request, listfile), *dev_root_assumed(host))
     if request.like is not None:
@@ -67,22 +70,24 @@ def plan_host(host: Host, query: PlanQuery, image: Optional[Image] = None, layou
         plan = plan_builtin_flags(host, request)
         return plan._replace(findings=(*plan.findings, *trust, *_unreadable_findings(host, image)))
     try:
-        found = read_inventories(host, request, listfile)
+        host_inventories = read_inventories(host, request, listfile)
     except NothingToBindError as error:
-        ignored = (one.what for one in trust if one.severity == "warning")
+        ignored = (warning.what for warning in trust if warning.severity == "warning")
         error.why = "; ".join(filter(None, (error.why, *ignored)))
         raise
-    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
-    fit = _fit(host, found.inventories, request, image) if image is not None else None
+    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in host_inventories.inventories))
+    fit = _fit(host, host_inventories.inventories, request, image) if image is not None else None
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
     findings = (
-        *found.findings,
+        *host_inventories.findings,
         *trust,
         *_unlisted_directory_findings(host, request, query.option_name),
         *_unreadable_findings(host, image),
     )
-    return make_plan(found.inventories, request, layout or GPUBIND_LAYOUT, fit, environ=environ, found=findings)
+    return make_plan(
+        host_inventories.inventories, request, layout or GPUBIND_LAYOUT, fit, environ=environ, findings=findings
+    )
 
 
 def plan_or_empty(host: Host, query: PlanQuery, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
@@ -103,17 +108,20 @@ def trust_findings(
     yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
 
 
-def _unlisted_directory_findings(host: Host, request: Request, spelled: Callable[[str], str]) -> Iterator[Finding]:
+def _unlisted_directory_findings(host: Host, request: Request, option_name: Callable[[str], str]) -> Iterator[Finding]:
     """Yield a finding for each directory that the request names and that cannot be listed."""
     if not request.library_path and not request.cdi_directories:
         return
     lenient = host.lenient
-    named = [("library_path", lenient.driver, path) for path in request.library_path]
-    for field, tree, path in (*named, *(("cdi_directories", lenient.dev, path) for path in request.cdi_directories)):
-        found = tree.list(path)
-        if isinstance(found, Missing) and found.why != "unrecorded":
-            case = "absent" if found.why == "absent" else "other"
-            yield finding("unlisted-directory", subject=path, case=case, option=spelled(field), reason=str(found))
+    library_paths = [("library_path", lenient.driver, path) for path in request.library_path]
+    for field, tree, path in (
+        *library_paths,
+        *(("cdi_directories", lenient.dev, path) for path in request.cdi_directories),
+    ):
+        listing = tree.list(path)
+        if isinstance(listing, Missing) and listing.why != "unrecorded":
+            case = "absent" if listing.why == "absent" else "other"
+            yield finding("unlisted-directory", subject=path, case=case, option=option_name(field), reason=str(listing))
 
 
 def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image: Image) -> ImageFit:
@@ -121,8 +129,8 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
     from gpubind.loader.fit import fit_compat, fit_files
 
     files = [file for inventory in inventories for file in inventory.files]
-    asked = userspaces_of(request.vendors)
-    fit = fit_files(host.driver, files, image.loader, image.facts, asked, request.userspace == "host")
+    userspaces = userspaces_of(request.vendors)
+    fit = fit_files(host.driver, files, image.loader, image.facts, userspaces, request.userspace == "host")
     if request.libc != "image" or fit.lacks_glibc:
         from gpubind.loader.glibc import with_libc
 

@@ -18,12 +18,12 @@ def validate_request(
     *,
     has_list: bool = False,
     layout: Optional[Layout] = None,
-    spelled: Callable[[str], str] = str,
+    option_name: Callable[[str], str] = str,
     own_only: Collection[str] = (),
 ) -> Request:
     """Return *request* with every value in its one form, if it can be answered.
 
-    *has_list*: whether a list file replaces the one in force. *layout* places the files. *spelled* returns the
+    *has_list*: whether a list file replaces the one in force. *layout* places the files. *option_name* returns the
     caller's name of a field, for messages. *own_only*: fields that only gpubind's own plan takes from the request.
     Errors: `UsageError` with the codes `wrong-type`, `unknown-vendor`, `unknown-capability`, `unknown-source`,
     `unknown-side`, `cdi-with-source`, `cdi-with-gpus`, `bad-cdi-name`, `bad-gpus`, `unknown-flavour`,
@@ -31,45 +31,45 @@ def validate_request(
     """
     request = _typed(request)
     if request.like is not None:
-        request = _of_flavour(request, own_only, spelled, has_list=has_list)
+        request = _of_flavour(request, own_only, option_name, has_list=has_list)
     if request.source not in SOURCES:
-        what = f"unknown source `{request.source}`"
-        raise UsageError("unknown-source", what, hint=one_of(SOURCES, request.source)).about("source")
+        message = f"unknown source `{request.source}`"
+        raise UsageError("unknown-source", message, hint=one_of(SOURCES, request.source)).about("source")
     if request.cdi_devices and request.source == "auto":
         request = request._replace(source="cdi")
-    _require_only_cdi_devices(request, spelled)
+    _require_only_cdi_devices(request, option_name)
     for field in _SIDE_FIELDS:
         side = getattr(request, field)
         if side not in get_args(Side):
-            what = f"{spelled(field)}: unknown side `{side}`"
-            raise UsageError("unknown-side", what, hint=one_of(get_args(Side), side)).about(field)
+            message = f"{option_name(field)}: unknown side `{side}`"
+            raise UsageError("unknown-side", message, hint=one_of(get_args(Side), side)).about(field)
     for vendor in request.vendors:
         if vendor not in VENDORS:
             raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=one_of(VENDORS, vendor))
     if request.caps is not None:
-        request = request._replace(caps=_known_caps(request.caps, spelled))
+        request = request._replace(caps=_known_caps(request.caps, option_name))
     if request.libdir is not None and layout is not None:
-        _require_movable_libdir(layout, spelled)
+        _require_movable_libdir(layout, option_name)
     if has_list:
-        request = _with_list(request, spelled)
-    _need_gpus(request, spelled)
+        request = _with_list(request, option_name)
+    _need_gpus(request, option_name)
     libdir, directories = request.libdir, request.cdi_directories
     return request._replace(
         vendors=tuple(vendor for vendor in VENDORS if vendor in request.vendors),
-        library_path=tuple(RootedPath(_absolute("library_path", path, spelled)) for path in request.library_path),
-        libdir=None if libdir is None else ContainerPath(_absolute("libdir", libdir, spelled)),
-        cdi_directories=tuple(_absolute("cdi_directories", path, spelled) for path in directories),
+        library_path=tuple(RootedPath(_absolute("library_path", path, option_name)) for path in request.library_path),
+        libdir=None if libdir is None else ContainerPath(_absolute("libdir", libdir, option_name)),
+        cdi_directories=tuple(_absolute("cdi_directories", path, option_name) for path in directories),
     )
 
 
-def _known_caps(caps: Sequence[str], spelled: Callable[[str], str]) -> tuple[Capability, ...]:
+def _known_caps(caps: Sequence[str], option_name: Callable[[str], str]) -> tuple[Capability, ...]:
     """Return *caps* in order, `all` as every one. Errors: `UsageError` (code `unknown-capability`)."""
     caps = CAPABILITIES if "all" in caps else caps
     unknown = next((cap for cap in caps if cap not in CAPABILITIES), None)
     if unknown is not None or not caps:
-        what = f"unknown capability `{unknown}`" if unknown else f"{spelled('caps')} names no capability"
+        message = f"unknown capability `{unknown}`" if unknown else f"{option_name('caps')} names no capability"
         hint = one_of((*CAPABILITIES, "all"), unknown or "")
-        raise UsageError("unknown-capability", what, hint=hint).about("caps")
+        raise UsageError("unknown-capability", message, hint=hint).about("caps")
     return tuple(cap for cap in CAPABILITIES if cap in caps)
 
 
@@ -92,7 +92,7 @@ def _typed(request: Request) -> Request:
 
 
 def _of_flavour(
-    request: Request, own_only: Collection[str], spelled: Callable[[str], str], *, has_list: bool
+    request: Request, own_only: Collection[str], option_name: Callable[[str], str], *, has_list: bool
 ) -> Request:
     """Return *request* without the fields of *own_only* that its flavour ignores. Errors: `UsageError` for others."""
     from gpubind.planner.like import flavour_of, ignored_fields
@@ -101,37 +101,37 @@ def _of_flavour(
     for field in ignored:
         if field not in own_only:
             flavour = flavour_of(request)
-            what = f"{spelled(field)} cannot be used with {spelled('like')} {request.like}"
+            message = f"{option_name(field)} cannot be used with {option_name('like')} {request.like}"
             why = f"it is about gpubind's own plan; {flavour.program} itself has no such choice"
             if field == "caps" and flavour.matches_class:
                 why = f"{flavour.program} can add compat32, and takes no other choice of capabilities"
-            raise UsageError("like-with-option", what, why=why, hint="leave one of them out").about(field)
+            raise UsageError("like-with-option", message, why=why, hint="leave one of them out").about(field)
     defaults = Request._field_defaults
     return request._replace(**{field: defaults[field] for field in ignored if field in defaults})
 
 
-def _require_movable_libdir(layout: Layout, spelled: Callable[[str], str]) -> None:
+def _require_movable_libdir(layout: Layout, option_name: Callable[[str], str]) -> None:
     """Errors: `UsageError` (code `fixed-libdir`) for a *layout* whose libraries cannot be in another directory."""
     if layout.searched:
-        what = f"{spelled('libdir')} cannot move the libraries of this plan"
+        message = f"{option_name('libdir')} cannot move the libraries of this plan"
         why = "no loader searches another directory by itself, and this plan cannot add to the image's search path"
         hint = f"leave it out, or give --cdi-hook with --format {CDI_LAYOUT_NAME}, where nvidia-cdi-hook is installed"
-        raise UsageError("fixed-libdir", what, why=why, hint=hint)
+        raise UsageError("fixed-libdir", message, why=why, hint=hint)
     if layout.name == SINGULARITY_LAYOUT.name:
         why = "Apptainer and SingularityCE have one directory for libraries from outside"
-        raise UsageError("fixed-libdir", f"{spelled('libdir')} cannot move {layout.libdir}", why=why)
+        raise UsageError("fixed-libdir", f"{option_name('libdir')} cannot move {layout.libdir}", why=why)
 
 
-def _require_only_cdi_devices(request: Request, spelled: Callable[[str], str]) -> None:
+def _require_only_cdi_devices(request: Request, option_name: Callable[[str], str]) -> None:
     """Errors: `UsageError` where devices of CDI_LAYOUT_NAME are named, and something else chooses, too."""
     if not request.cdi_devices:
         return
-    devices = spelled("cdi_devices")
+    devices = option_name("cdi_devices")
     if request.source != "cdi":
-        what = f"{devices} cannot be used with {spelled('source')} {request.source}"
-        raise UsageError("cdi-with-source", what)
+        message = f"{devices} cannot be used with {option_name('source')} {request.source}"
+        raise UsageError("cdi-with-source", message)
     if request.gpus is not None:
-        raise UsageError("cdi-with-gpus", f"{devices} and {spelled('gpus')} both choose: give one of them")
+        raise UsageError("cdi-with-gpus", f"{devices} and {option_name('gpus')} both choose: give one of them")
     from gpubind.formats.driver.cdi import parse_cdi_name
 
     for name in request.cdi_devices:
@@ -142,19 +142,19 @@ def _require_only_cdi_devices(request: Request, spelled: Callable[[str], str]) -
             raise UsageError(error.code, error.what, why=error.why, hint=hint) from error
 
 
-def _with_list(request: Request, spelled: Callable[[str], str]) -> Request:
+def _with_list(request: Request, option_name: Callable[[str], str]) -> Request:
     """Return *request* for one vendor, as a list file is one vendor's."""
     if request.source not in ("auto", "liblist"):
-        what = f"{spelled('listfile')} cannot be used with {spelled('source')} {request.source}"
-        raise UsageError("list-with-source", what)
+        message = f"{option_name('listfile')} cannot be used with {option_name('source')} {request.source}"
+        raise UsageError("list-with-source", message)
     if len(request.vendors) > 1:
-        what = f"{spelled('listfile')} is one vendor's list, and {len(request.vendors)} vendors are asked for"
+        message = f"{option_name('listfile')} is one vendor's list, and {len(request.vendors)} vendors are asked for"
         hint = "plan each vendor by itself, or put both lists where gpubind looks for them"
-        raise UsageError("list-for-two", what, hint=hint)
+        raise UsageError("list-for-two", message, hint=hint)
     return request._replace(vendors=request.vendors or ("nvidia",))
 
 
-def _need_gpus(request: Request, spelled: Callable[[str], str]) -> None:
+def _need_gpus(request: Request, option_name: Callable[[str], str]) -> None:
     """Errors: `UsageError` for a choice of GPUs that is none: a host without GPUs has no occasion to say so."""
     if request.gpus is None:
         return
@@ -166,12 +166,12 @@ def _need_gpus(request: Request, spelled: Callable[[str], str]) -> None:
         raise error.about("gpus") from None
 
 
-def _absolute(field: str, path: str, spelled: Callable[[str], str]) -> str:
+def _absolute(field: str, path: str, option_name: Callable[[str], str]) -> str:
     """Return *path* without doubled and trailing slashes, if it is an absolute path that can stand in a search path."""
     parts = [part for part in path.split("/") if part]
     plain = path.startswith("/") and parts and not {".", ".."} & set(parts)
     if not plain or ":" in path or not path.isprintable():
         why = "it may hold no `.`, `..`, colon or control character"
-        what = f"{spelled(field)} wants an absolute path below /, not `{path}`"
-        raise UsageError("not-absolute", what, why=why).about(field)
+        message = f"{option_name(field)} wants an absolute path below /, not `{path}`"
+        raise UsageError("not-absolute", message, why=why).about(field)
     return "/" + "/".join(parts)

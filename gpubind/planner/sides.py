@@ -89,8 +89,8 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     reasons = ((group, _why_not_the_hosts(group, fit)) for group in groups)
     images = {(group.name, group.compat32): (group, why) for group, why in reasons if why is not None}
     unfit = fit.unfit if fit is not None else {}
-    theirs = fit.theirs if fit is not None else {}
-    kept: list[HostFile] = []
+    image_reasons = fit.theirs if fit is not None else {}
+    host_files: list[HostFile] = []
     decisions: list[Decision] = []
     refused: list[tuple[HostFile, Unfit]] = []
     for file in files:
@@ -101,17 +101,21 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
         elif file.path in unfit and (file.group in USERSPACES or unfit[file.path].rule != "dependency"):
             decisions += left_out_decisions(file, unfit[file.path].rule, unfit[file.path].message)
             refused += [(file, unfit[file.path])] if name not in USERSPACES else []
-        elif file.path in theirs:
-            why_theirs = theirs[file.path]
-            detail = _IMAGE_REASONS[why_theirs] if isinstance(why_theirs, str) else why_theirs.message
+        elif file.path in image_reasons:
+            reason = image_reasons[file.path]
+            detail = _IMAGE_REASONS[reason] if isinstance(reason, str) else reason.message
             decisions += left_out_decisions(file, "userspace", detail)
         else:
-            kept.append(file)
-    neutral = [one for group, _ in images.values() for one in _vendor_neutral(group, request, fit)]
-    once = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
+            host_files.append(file)
+    neutral = [finding for group, _ in images.values() for finding in _vendor_neutral(group, request, fit)]
+    once = {
+        (finding.code, finding.subject): finding for finding in reversed(neutral)
+    }  # once, where both classes have one cause
     helps = fit.libc.helps if fit is not None and fit.libc is not None else ()
     findings = (*_unfit_findings(refused, request, helps), *once.values())
-    return HostSide(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
+    return HostSide(
+        tuple(host_files), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32)
+    )
 
 
 def host_libc_side(request: Request, fit: Optional[ImageFit]) -> HostSide:
@@ -125,15 +129,15 @@ def host_libc_side(request: Request, fit: Optional[ImageFit]) -> HostSide:
     files = bridge.files
     if not bridge.acts:  # a Decision about the C library itself, where the default decides
         files = tuple(file for file in files if request.libc == "image" and LIBC in file.names)[:1]
-    sided = host_side(files, request, fit)
-    findings, version, own = sided.findings, bridge.version, fit.facts.libc_version
+    side = host_side(files, request, fit)
+    findings, version, image_version = side.findings, bridge.version, fit.facts.libc_version
     if bridge.refused:
         case, about = bridge.refused
-        refused = finding("libc-refused", subject=LIBC, case=case, about=about, version=version, own=own)
+        refused = finding("libc-refused", subject=LIBC, case=case, about=about, version=version, own=image_version)
         findings = (*findings, refused)
     elif bridge.acts:
-        findings = (*findings, finding("libc-host", subject=LIBC, version=version, own=own))
-    return sided._replace(findings=findings)
+        findings = (*findings, finding("libc-host", subject=LIBC, version=version, own=image_version))
+    return side._replace(findings=findings)
 
 
 def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[SharedGroup]:
@@ -143,8 +147,8 @@ def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]
         name = file.group
         if name is not None:
             members.setdefault((file.compat32, name), []).append(file)
-    there = sorted(members, key=lambda group: (group[0], GROUPS.index(group[1])))
-    return [_group(name, compat32, tuple(members[compat32, name]), request, fit) for compat32, name in there]
+    group_keys = sorted(members, key=lambda group: (group[0], GROUPS.index(group[1])))
+    return [_group(name, compat32, tuple(members[compat32, name]), request, fit) for compat32, name in group_keys]
 
 
 def _group(
@@ -152,15 +156,19 @@ def _group(
 ) -> SharedGroup:
     if name in USERSPACES:
         runtime = fit.own_userspaces.get(name) if fit is not None else None
-        own = f"the image brings its own: {runtime}" if runtime else None
-        return SharedGroup(name, members, compat32, request.userspace, own)
+        image_copy = f"the image brings its own: {runtime}" if runtime else None
+        return SharedGroup(name, members, compat32, request.userspace, image_copy)
     if name == "libc":
         bridge = fit.libc if fit is not None else None
         helps = 0 if bridge is None else len(bridge.helps)
-        own = f"the image's programs run on their own; with --libc host {with_count(helps, 'file')} more would load"
-        return SharedGroup(name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", own)
+        image_copy = (
+            f"the image's programs run on their own; with --libc host {with_count(helps, 'file')} more would load"
+        )
+        return SharedGroup(
+            name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", image_copy
+        )
     unfit = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
-    refused = [one for one in unfit if one.rule != "dependency"]  # of the same file in a user space
+    refused = [fault for fault in unfit if fault.rule != "dependency"]  # of the same file in a user space
     return SharedGroup(
         name,
         members,
@@ -242,7 +250,7 @@ def _unfit_findings(
         by_code.setdefault(_CODES_BY_CAUSE.get(unfit.rule, "image-without-glibc"), []).append((file, unfit))
     for code, several in by_code.items():
         if code == "image-libc" or len(several) == 1:
-            for file, unfit in (one for one in several if not name_facts(one[0].name).is_unused):
+            for file, unfit in (pair for pair in several if not name_facts(pair[0].name).is_unused):
                 case = "helped" if code == "image-libc" and file.path in helps else None
                 yield _refusal(code, file, unfit, _severity(file, request), file.name, f"{file.name} is", case)
         else:

@@ -17,54 +17,54 @@ from gpubind.planner.sides import HostSide, left_out_decisions
 
 def add_userspace_findings(
     vendor: Vendor,
-    sided: HostSide,
+    side: HostSide,
     files: Sequence[HostFile],
-    asked: Sequence[HostFile],
+    requested: Sequence[HostFile],
     request: Request,
     fit: Optional[ImageFit],
     *,
     has_accelerators: bool = False,
 ) -> HostSide:
-    """Return *sided*, the host's side of *asked*, with the findings about the user space of *vendor*.
+    """Return *side*, the host's side of *requested*, with the findings about the user space of *vendor*.
 
     *files* are all of the host's, asked for or not. *has_accelerators*: whether devices that do without the user space
     are planned, too.
     """
     userspace = VENDOR_ROWS[vendor].userspace
     if userspace is None:
-        return sided
-    told: Callable[..., Finding] = partial(
+        return side
+    report: Callable[..., Finding] = partial(
         finding, subject="userspace", vendor=vendor, name=userspace.name, fails=userspace.symptom_without_any
     )
     group = userspace.group
-    members = [file for file in asked if file.group == group]
-    if group in sided.image_groups or not any(file.group == group for file in files):
+    members = [file for file in requested if file.group == group]
+    if group in side.image_groups or not any(file.group == group for file in files):
         if fit is None or group in fit.own_userspaces:
-            return sided
+            return side
         if userspace.video and request.is_without_compute and group not in fit.for_video:
-            return sided  # the caller does not compute
+            return side  # the caller does not compute
         case = "asked" if request.userspace == "image" else "nowhere"  # neither the image's nor the host's
         without = _does_without(group, request, fit, has_accelerators)
-        found = told("userspace-missing", **{"case": case, "severity": "warning", **_as_note(without)})
-        return sided._replace(findings=(*sided.findings, found))
-    alone = _without_library([file for file in sided.files if file.group == group])
-    kept = tuple(file for file in sided.files if file not in alone)
+        missing = report("userspace-missing", **{"case": case, "severity": "warning", **_as_note(without)})
+        return side._replace(findings=(*side.findings, missing))
+    alone = _without_library([file for file in side.files if file.group == group])
+    kept_files = tuple(file for file in side.files if file not in alone)
     decisions = [decision for file, why in alone.items() for decision in left_out_decisions(file, "userspace", why)]
-    findings = [*sided.findings]
+    findings = [*side.findings]
     if fit is not None:
-        left = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
+        unfit_files = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
         without = _does_without(group, request, fit, has_accelerators)
-        if left:
-            helped = len([file for file, _ in left if fit.libc is not None and file.path in fit.libc.helps])
-            facts_left = _left_out(userspace, left, request, helped)
-            findings.append(told("userspace-left-out", **{**facts_left, **_as_note(without)}))
-        findings += [told("userspace-conflict", **_conflict_facts(conflict)) for conflict in fit.conflicts if members]
+        if unfit_files:
+            helped = len([file for file, _ in unfit_files if fit.libc is not None and file.path in fit.libc.helps])
+            facts_left = _left_out(userspace, unfit_files, request, helped)
+            findings.append(report("userspace-left-out", **{**facts_left, **_as_note(without)}))
+        findings += [report("userspace-conflict", **_conflict_facts(conflict)) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
-        libraries = [file for file in kept if file.group == group and file.kind == "library"]
+        libraries = [file for file in kept_files if file.group == group and file.kind == "library"]
         # Of two files with one name, the first one is bound.
         count = len({*{name: file.path for file in reversed(libraries) for name in file.names}.values()})
-        findings += [told("userspace-unknown", count=count)] if count else []
-    return sided._replace(files=kept, decisions=(*sided.decisions, *decisions), findings=tuple(findings))
+        findings += [report("userspace-unknown", count=count)] if count else []
+    return side._replace(files=kept_files, decisions=(*side.decisions, *decisions), findings=tuple(findings))
 
 
 def _as_note(without: Optional[str]) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def _does_without(group: FileGroup, request: Request, fit: ImageFit, has_acceler
 
 def _conflict_facts(conflict: Conflict) -> dict[str, str]:
     """Return the facts of a library of which neither copy serves all."""
-    soname, wanted, needed_by, lost = conflict
-    return {"subject": soname, "wanted": wanted, "needed_by": needed_by, "lost": lost}
+    soname, version, needed_by, lost = conflict
+    return {"subject": soname, "wanted": version, "needed_by": needed_by, "lost": lost}
 
 
 def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
@@ -103,24 +103,24 @@ def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
 
 
 def _left_out(
-    userspace: Userspace, left: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int
+    userspace: Userspace, unfit_files: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int
 ) -> dict[str, Any]:
     """Return the facts of one finding for all files that cannot be loaded: an error if nothing computes without them.
 
     *helped*: how many would load with the host's glibc.
     """
-    named = sorted((file.name, unfit.rule, unfit.message) for file, unfit in left)
-    core = next((name for name, _, _ in named if name.startswith(userspace.required_libraries)), None)
+    refusals = sorted((file.name, unfit.rule, unfit.message) for file, unfit in unfit_files)
+    core = next((name for name, _, _ in refusals if name.startswith(userspace.required_libraries)), None)
     causes: dict[str, list[str]] = {}
-    for name, rule, why in named:
-        if rule != "dependency" or all(other == "dependency" for _, other, _ in named):
+    for name, rule, why in refusals:
+        if rule != "dependency" or all(other_rule == "dependency" for _, other_rule, _ in refusals):
             causes.setdefault(why, []).append(name)
     return {
         "case": ("core" if core else "other", *active_cases(("helped", helped))),
         "severity": "error" if core and "compute" in request.capabilities else "warning",
         "where": "; ".join(f"{', '.join(names)}: {why}" for why, names in causes.items()),
-        "count": len(named),
-        "names": ", ".join(sorted({name for name, _, _ in named})),
+        "count": len(refusals),
+        "names": ", ".join(sorted({name for name, _, _ in refusals})),
         "core": core,
         "cause": next(iter(causes)),
         "helped": helped,

@@ -21,7 +21,7 @@ def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
     if not preflight.has_image:
         return linked_in_plan(preflight.host.driver, mounts)
     container = preflight.container
-    outside = (RootedPath(one.path or "") for one in left_out(preflight.plan))
+    outside = (RootedPath(decision.path or "") for decision in left_out(preflight.plan))
     return (
         *linked_files(container, (*_programs(preflight), *targets)),
         *(linked_outside(container, preflight.host.driver, path) for path in dict.fromkeys(outside)),
@@ -30,7 +30,11 @@ def linkage_of(preflight: Preflight) -> tuple[LinkedFile, ...]:
 
 def left_out(plan: Plan) -> Iterator[Decision]:
     """Yield the Decisions on files of the host that the plan leaves out because of what the image has or lacks."""
-    return (one for one in plan.decisions if one.verdict == "left-out" and one.step == "side" and one.path)
+    return (
+        decision
+        for decision in plan.decisions
+        if decision.verdict == "left-out" and decision.step == "side" and decision.path
+    )
 
 
 def _programs(preflight: Preflight) -> Iterator[str]:

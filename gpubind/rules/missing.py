@@ -44,23 +44,27 @@ def softened(finding: Finding, things: Iterable[str]) -> Finding:
 
 def rocm_with(preflight: Preflight, name: str) -> Optional[str]:
     """Return the directory of the host's ROCm that has library *name*, and is not the one that serves."""
-    others = [(one.subject, one.path or "") for one in preflight.plan.decisions if one.rule == "other-rocm"]
+    others = [
+        (decision.subject, decision.path or "")
+        for decision in preflight.plan.decisions
+        if decision.rule == "other-rocm"
+    ]
     path = next((path for subject, path in others if subject == name), "")
     return next((release for subject, release in others if subject == release and path.startswith(f"{release}/")), None)
 
 
 def without_userspace(preflight: Preflight, failures: Iterable[Failure], needed_by: str) -> Iterator[Finding]:
     """Yield `userspace-missing`, as an error, if that is why *needed_by* lacks some libraries of ROCm."""
-    told = next((f for f in preflight.plan.findings if f.code == "userspace-missing" and f.vendor == "amd"), None)
+    reported = next((f for f in preflight.plan.findings if f.code == "userspace-missing" and f.vendor == "amd"), None)
     missing = [failure for failure in failures if failure.kind == "missing" and is_rocms(failure.name)]
-    if told is None or not missing:
+    if reported is None or not missing:
         return
     names = tuple(dict.fromkeys(failure.name for failure in missing))
     release = release_with(names)
     is_asked = preflight.plan.request.userspace == "image"
-    found = finding(
-        told.code,
-        subject=told.subject,
+    raw_finding = finding(
+        reported.code,
+        subject=reported.subject,
         case=("needed", "needed-asked") if is_asked else "needed",
         vendor="amd",
         name=ROCM_USERSPACE.name,
@@ -69,7 +73,7 @@ def without_userspace(preflight: Preflight, failures: Iterable[Failure], needed_
         message=missing[0].message,
         release=f" {release}" if release else "",
     )
-    yield softened(found, unseen_libraries(preflight))
+    yield softened(raw_finding, unseen_libraries(preflight))
 
 
 def _unseen(preflight: Preflight, variable: str) -> tuple[str, ...]:
@@ -92,9 +96,13 @@ def lacking(preflight: Preflight, name: str) -> Optional[Lacking]:
     capability = driver_section(name)
     if capability is None:
         return None
-    is_told = any(f.code in _WHOLE_DRIVER or f.subject == name for f in (*preflight.plan.findings, *no_nvml(preflight)))
+    is_reported = any(
+        f.code in _WHOLE_DRIVER or f.subject == name for f in (*preflight.plan.findings, *no_nvml(preflight))
+    )
     rules = {decision.rule for decision in preflight.plan.decisions if decision.subject == name}
-    own = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
+    mounts = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
     # One that is in the plan, and is damaged.
-    is_told |= any(f.kind == "unreadable" for mount in own for f in preflight.container.failures(mount.target))
-    return Lacking("not-asked" if "capability" in rules else "of-driver", capability, is_told or "not-in-list" in rules)
+    is_reported |= any(f.kind == "unreadable" for mount in mounts for f in preflight.container.failures(mount.target))
+    return Lacking(
+        "not-asked" if "capability" in rules else "of-driver", capability, is_reported or "not-in-list" in rules
+    )

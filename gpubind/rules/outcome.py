@@ -57,14 +57,14 @@ class Checked(NamedTuple):
     """The file of --require, with which the image was compared instead of a host."""
 
 
-def checked_in(opened: Optional[Image], /, **named: Optional[str]) -> Checked:
-    """Return the subjects *named* by the user, with facts from the files of an *opened* image."""
+def checked_in(opened: Optional[Image], /, **subjects: Optional[str]) -> Checked:
+    """Return the subjects *subjects* by the user, with facts from the files of an *opened* image."""
     if opened is None:
-        return Checked(**named)
+        return Checked(**subjects)
     libc = opened.tree.resolve(opened.loader.find("libc.so.6") or "/")
     match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
     system = parse_os_release(opened.tree.text("/etc/os-release") or "")
-    return Checked(**named)._replace(system=system, glibc=match.group(1) if match else None)
+    return Checked(**subjects)._replace(system=system, glibc=match.group(1) if match else None)
 
 
 def parse_os_release(text: str) -> Optional[str]:
@@ -178,23 +178,25 @@ def report_of(
         else:
             counted.append(finding)
     applied = tuple(rule for rule in rules if not codes or rule[0] in codes)
-    reported = tuple(one for one in changed if one.finding in counted)
-    kept = tuple(counted), tuple(ignored)
-    return Report(plan, *kept, applied, checked or Checked(), not_counted=tuple(others), changed=reported)
+    reported = tuple(change for change in changed if change.finding in counted)
+    counted_and_ignored = tuple(counted), tuple(ignored)
+    return Report(
+        plan, *counted_and_ignored, applied, checked or Checked(), not_counted=tuple(others), changed=reported
+    )
 
 
 def _with_severities(
     findings: Iterable[Finding], severities: Severities
 ) -> tuple[tuple[Finding, ...], tuple[Changed, ...]]:
     """Return *findings* with the site's *severities*, worst first again, and those that have another one now."""
-    found, changed = [], []
+    new_findings, changed = [], []
     for finding in findings:
-        given = severities.get((finding.code, finding.subject)) or severities.get((finding.code, None))
-        if given is not None and given[0] != finding.severity:
-            changed.append(Changed(finding._replace(severity=given[0]), finding.severity, given[1]))
+        setting = severities.get((finding.code, finding.subject)) or severities.get((finding.code, None))
+        if setting is not None and setting[0] != finding.severity:
+            changed.append(Changed(finding._replace(severity=setting[0]), finding.severity, setting[1]))
             finding = changed[-1].finding
-        found.append(finding)
-    return tuple(sorted(found, key=finding_order)) if changed else tuple(found), tuple(changed)
+        new_findings.append(finding)
+    return tuple(sorted(new_findings, key=finding_order)) if changed else tuple(new_findings), tuple(changed)
 
 
 def verdict(findings: Iterable[Finding]) -> Verdict:
@@ -206,14 +208,14 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
 def _tried(trial: Trial) -> dict[str, Any]:
     answers = [
         {
-            "kind": one.prediction.kind,
-            "subject": one.prediction.subject,
-            "predicted": one.prediction.succeeds,
-            "why": one.prediction.why or None,
-            "seen": one.succeeded,
-            "said": one.said or None,
+            "kind": outcome.prediction.kind,
+            "subject": outcome.prediction.subject,
+            "predicted": outcome.prediction.succeeds,
+            "why": outcome.prediction.why or None,
+            "seen": outcome.succeeded,
+            "said": outcome.said or None,
         }
-        for one in trial.tried
+        for outcome in trial.tried
     ]
     return {"runtime": trial.runtime, "failure": trial.failure, "untried": trial.untried, "answers": answers}
 

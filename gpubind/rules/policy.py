@@ -70,7 +70,7 @@ def _driver(needs: ImageNeeds, policy: Policy, key: str, driver: Optional[str]) 
     """Yield a CUDA that *driver*, the oldest of the policy's hosts, does not serve."""
     cuda, least = needs.cuda[0].version if needs.cuda else None, needs.driver
     if cuda is None:
-        if any("nvidia" in one.gpu_code.vendors for one in needs.gpu_code):
+        if any("nvidia" in file.gpu_code.vendors for file in needs.gpu_code):
             yield _undecided(policy, key, "the image has code for NVIDIA's GPUs, and its CUDA version is not known")
         return
     if least is None or driver is None:
@@ -97,19 +97,21 @@ def _requirements(needs: ImageNeeds, policy: Policy, key: str, first: str) -> It
     for name in needs.facts.undecided:
         if name.startswith("NVIDIA_REQUIRE_") or name == "CUDA_VERSION":
             yield _undecided(policy, key, _ONLY_A_SHELL.format(name))
-    for one in needs.requires:
-        if one.fault is not None:
-            yield _undecided(policy, key, f"{one.name} of the image is malformed: {one.fault}")
+    for requirement in needs.requires:
+        if requirement.fault is not None:
+            yield _undecided(policy, key, f"{requirement.name} of the image is malformed: {requirement.fault}")
             continue
-        later = (driver for driver in breakpoint_drivers(one.text) if version_key(driver) > version_key(first))
-        answers = {driver: _answer(one.text, driver) for driver in (first, *later)}
+        later = (driver for driver in breakpoint_drivers(requirement.text) if version_key(driver) > version_key(first))
+        answers = {driver: _answer(requirement.text, driver) for driver in (first, *later)}
         failing = next((driver for driver, answer in answers.items() if answer is False), None)
         if failing is not None:
             failed = failing.removesuffix(_NEWEST)
-            wants = f"{one.name} of the image needs {f'driver {one.driver}' if one.driver else 'another driver'}"
+            wants = f"{requirement.name} of the image needs {f'driver {requirement.driver}' if requirement.driver else 'another driver'}"
             yield _violated(policy, key, wants, f"hosts may have {failed}")
         elif None in answers.values():
-            yield _undecided(policy, key, f"{one.name} of the image depends on the GPU: {one.text[:200]}")
+            yield _undecided(
+                policy, key, f"{requirement.name} of the image depends on the GPU: {requirement.text[:200]}"
+            )
 
 
 def _answer(text: str, driver: str) -> Optional[bool]:
@@ -125,7 +127,7 @@ def _rocm(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         return
     rocm = needs.facts.rocm
     if rocm is None:
-        if any("amd" in one.gpu_code.vendors for one in needs.gpu_code):
+        if any("amd" in file.gpu_code.vendors for file in needs.gpu_code):
             yield _undecided(policy, "rocm", "the image has code for AMD's GPUs, and its ROCm version is not known")
         return
     places = len(policy.rocm.split("."))
@@ -146,9 +148,9 @@ def _glibc(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     elif facts.libc_fault is not None:
         yield _undecided(policy, "glibc", f"the image's C library is damaged: {facts.libc_fault}")
     elif wants is not None and facts.libc_family != "musl":
-        own = facts.libc_version
-        if version_key(wants) > version_key(own or policy.glibc):
-            has = f"it has glibc {own} itself" if own else f"hosts have {policy.glibc}"
+        image_glibc = facts.libc_version
+        if version_key(wants) > version_key(image_glibc or policy.glibc):
+            has = f"it has glibc {image_glibc} itself" if image_glibc else f"hosts have {policy.glibc}"
             yield _violated(policy, "glibc", f"the image's programs need GLIBC_{wants}", has)
 
 
@@ -160,8 +162,8 @@ def _gpus(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
     cuda = policy.cuda or cuda_max(_least_of(policy))
     for name, files in main_files_by_owner(needs.gpu_code).items():
         code = merge_gpu_code(files)
-        asked = [gpu for gpu in policy.gpus if vendor_of(gpu) in code.vendors]
-        shares = {gpu: best_share(files, gpu, cuda) for gpu in asked or policy.gpus}
+        vendor_gpus = [gpu for gpu in policy.gpus if vendor_of(gpu) in code.vendors]
+        shares = {gpu: best_share(files, gpu, cuda) for gpu in vendor_gpus or policy.gpus}
         lacking = [gpu for gpu, share in shares.items() if not share.is_enough]
         if not lacking or code.unread:
             continue  # what is unread is named by itself
@@ -179,13 +181,13 @@ def _capabilities(needs: ImageNeeds, policy: Policy) -> Iterator[Finding]:
         return
     if CAPS_VARIABLE in needs.facts.undecided:
         yield _undecided(policy, "capabilities", _ONLY_A_SHELL.format(CAPS_VARIABLE))
-    given = ", ".join(policy.capabilities) or "none"
+    granted = ", ".join(policy.capabilities) or "none"
     for name, is_sure, by in needs.capabilities:
         if name in policy.capabilities:
             continue
         if is_sure:
-            yield _violated(policy, "capabilities", f"{by} needs {name}", f"containers get {given}")
+            yield _violated(policy, "capabilities", f"{by} needs {name}", f"containers get {granted}")
         else:
             yield _undecided(
-                policy, name, f"containers get {given}, and {by} is of {name}; what opens it by name may do without"
+                policy, name, f"containers get {granted}, and {by} is of {name}; what opens it by name may do without"
             )

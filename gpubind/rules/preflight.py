@@ -68,9 +68,9 @@ _ASK_S = 10.0
 CPUINFO_LIMIT = 8 << 20
 
 
-def is_roots_alone(found: Stat, right: int) -> bool:
+def is_roots_alone(stat: Stat, right: int) -> bool:
     """Return whether mode and access control list give *right*, of the bits 4, 2 and 1, to no user but root."""
-    return not any(number != 0 and bits & right == right for _, number, bits in found.rights())
+    return not any(number != 0 and bits & right == right for _, number, bits in stat.rights())
 
 
 class Preflight:
@@ -98,7 +98,7 @@ class Preflight:
         backend: Optional[str] = None,
         start: Optional[Start] = None,
         own_mounts: Optional[OwnMounts] = None,
-        words: Optional[RuntimeArguments] = None,
+        arguments: Optional[RuntimeArguments] = None,
         limit: Optional[RuntimeLimitError] = None,
         opened: Optional[tuple[Image, Container]] = None,
         chain: Optional[Chain] = None,
@@ -116,7 +116,7 @@ class Preflight:
         """The facts of the runtime, and the user's options for it."""
         self.own_mounts = own_mounts
         """The additions of the runtime and the user to the container; None if they are not known."""
-        self.words = words
+        self.words = arguments
         """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
         self.limit = limit
         """The part of the plan that the runtime cannot express."""
@@ -142,9 +142,9 @@ class Preflight:
 
     def with_trial(self, trial: Trial) -> Preflight:
         """Return this job with what was seen in its container."""
-        other = object.__new__(Preflight)
-        other.__dict__.update(self.__dict__, trial=trial)
-        return other
+        preflight_copy = object.__new__(Preflight)
+        preflight_copy.__dict__.update(self.__dict__, trial=trial)
+        return preflight_copy
 
     def _read_program(self, chain: Chain) -> None:
         """Read what the program imports, the CUDA that it may use, and its uses of the driver."""
@@ -216,10 +216,10 @@ class Preflight:
 
     def registry(self, directories: Iterable[str]) -> Registry:
         """Return the CDI specs in *directories*; they are read once."""
-        asked = tuple(directories)
-        if asked not in self._registries:
-            self._registries[asked] = read_registry(self.host, asked)
-        return self._registries[asked]
+        key = tuple(directories)
+        if key not in self._registries:
+            self._registries[key] = read_registry(self.host, key)
+        return self._registries[key]
 
     @property
     def limits(self) -> RuntimeLimits:
@@ -239,7 +239,7 @@ class Preflight:
     def looked_in(self, *paths: str) -> str:
         """Return the places in which the host was searched for *paths* of manifests and data."""
         places = ((path, *place) for path in paths for place in data_prefix_pairs(path, self.beside))
-        return ", ".join(dict.fromkeys(own + path[len(standard) :] for path, standard, own in places))
+        return ", ".join(dict.fromkeys(prefix + path[len(standard) :] for path, standard, prefix in places))
 
     @property
     def is_nvidias(self) -> bool:
@@ -318,7 +318,9 @@ class Preflight:
         if file is None or self.chain.stop is not None or self.imports is not None:
             return ()
         loaded = self.container.load(file.path).files
-        return gpu_code_of_program([one.path for one in loaded if one.mount is None], self.container.tree)
+        return gpu_code_of_program(
+            [loaded_file.path for loaded_file in loaded if loaded_file.mount is None], self.container.tree
+        )
 
 
 def preflight(
@@ -331,7 +333,7 @@ def preflight(
     stage: Stage = NO_STAGE,
     program: Optional[str] = None,
     own_mounts: Optional[OwnMounts] = None,
-    words: Optional[RuntimeArguments] = None,
+    arguments: Optional[RuntimeArguments] = None,
     limit: Optional[RuntimeLimitError] = None,
     expected: tuple[Expectation, ...] = (),
     may_be_library: bool = False,
@@ -339,23 +341,23 @@ def preflight(
 ) -> Preflight:
     """Return the start of *program* in *image* with *plan* by *backend*; None stands for anything that is not known.
 
-    *program* is a path, or a name to find in the image's PATH. *words* are made of *start* and *stage*, if not given.
+    *program* is a path, or a name to find in the image's PATH. *arguments* are made of *start* and *stage*, if not given.
     *limit* is why it cannot be started; else what the runtime cannot express. *may_be_library*: nothing is started, and
     a library is checked as one.
     """
-    if start is not None and words is None:
+    if start is not None and arguments is None:
         try:
-            words = start.runtime.arguments(plan, start, stage)
+            arguments = start.runtime.arguments(plan, start, stage)
         except RuntimeLimitError as error:
             limit = limit or error
     container, chain = None, None
     if image is not None:
-        container = _container(host, plan, image, own_mounts or OwnMounts(), words)
+        container = _container(host, plan, image, own_mounts or OwnMounts(), arguments)
         if program is not None:
             path = search_path(image, plan, own_mounts)
             chain = _chain(host, image, container, program, path, may_be_library=may_be_library)
     opened = (image, container) if image is not None and container is not None else None
-    job = (host.lenient, plan, backend, start, own_mounts, words, limit, opened, chain, expected)
+    job = (host.lenient, plan, backend, start, own_mounts, arguments, limit, opened, chain, expected)
     return Preflight(*job, looks_at_gpu_code=looks_at_gpu_code)
 
 
@@ -371,33 +373,33 @@ def _chain(host: Host, image: Image, container: Container, program: str, path: s
 
 def _python_variables(job: Preflight) -> dict[str, str]:
     """Return the program's variables that specify where Python imports from."""
-    found = {name: value for name, value in job.image.facts.env.items() if name in PYTHON_VARIABLES}
+    variables = {name: value for name, value in job.image.facts.env.items() if name in PYTHON_VARIABLES}
     for variable in job.own_mounts.env if job.own_mounts else ():
-        is_kept = variable.op == "default" and variable.name in found
+        is_kept = variable.op == "default" and variable.name in variables
         if variable.name in ("HOME", *PYTHON_VARIABLES) and not is_kept:
-            found[variable.name] = variable.value or ""
-    return found
+            variables[variable.name] = variable.value or ""
+    return variables
 
 
 def _container(
-    host: Host, plan: Plan, image: Image, own_mounts: OwnMounts, words: Optional[RuntimeArguments]
+    host: Host, plan: Plan, image: Image, own_mounts: OwnMounts, arguments: Optional[RuntimeArguments]
 ) -> Container:
     """Return *image* with *plan* in place, except for mounts that the runtime has no mount point for."""
-    left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
+    left_out = {d.target for d in arguments.decisions if d.rule == NO_MOUNT_POINT} if arguments is not None else ()
     mounts = [mount for mount in plan.mounts if mount.target not in left_out]
-    own = image.facts.env.get("LD_LIBRARY_PATH", "")
+    library_path = image.facts.env.get("LD_LIBRARY_PATH", "")
 
     def processor() -> Optional[Cpu]:
         data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)  # older records do not have it
         return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 
-    return Container(image.loader, host.driver, mounts, plan.env, own, own_mounts, host.local, processor)
+    return Container(image.loader, host.driver, mounts, plan.env, library_path, own_mounts, host.local, processor)
 
 
 def search_path(image: Optional[Image], plan: Plan, own_mounts: Optional[OwnMounts] = None) -> str:
     """Return PATH in the container of *plan*: the user's value, else the image's, and everything added to it."""
-    own = image.facts.env.get("PATH") if image is not None else None
-    path = own or DEFAULT_PATH
+    image_value = image.facts.env.get("PATH") if image is not None else None
+    path = image_value or DEFAULT_PATH
     for variable in (*(own_mounts.env if own_mounts else ()), *plan.env):
         if variable.name == "PATH" and variable.value:
             parts = {"set": (variable.value,), "prepend": (variable.value, path)}
@@ -421,13 +423,16 @@ def lost_groups(preflight: Preflight, code: str, vendor: Vendor) -> Iterator[Fin
     group may use.
     """
     limits = preflight.limits
-    ours = preflight.words.options if preflight.words is not None else ()
-    said = (*ours, *(preflight.start.user.options.all("group-add") if preflight.start is not None else ()))
-    if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in said):
+    plan_options = preflight.words.options if preflight.words is not None else ()
+    all_options = (
+        *plan_options,
+        *(preflight.start.user.options.all("group-add") if preflight.start is not None else ()),
+    )
+    if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in all_options):
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == vendor and node.mode & 0o006 != 0o006]
-    named = {(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid}
-    groups = sorted((gid, name) for gid, name in named if str(gid) not in said)
+    needed_groups = {(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid}
+    groups = sorted((gid, name) for gid, name in needed_groups if str(gid) not in all_options)
     if groups:
         options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
         yield finding(

@@ -39,35 +39,35 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
     name = chain.names[-1]
     if chain.stop is None or chain.stop.kind != "missing" or _is_undecided(preflight, name):
         return
-    left = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
+    left_out = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
     local = preflight.host.local if name.startswith("/") else None
     on_machine = None if local is None else or_none(local.stat(name))
-    here = on_machine is not None and on_machine.kind == "file"
+    is_on_host = on_machine is not None and on_machine.kind == "file"
     is_known = preflight.backend is not None and preflight.own_mounts is not None
-    maybe_bound = not is_known and (here or name.startswith(_FROM_THE_HOST))
+    maybe_bound = not is_known and (is_on_host or name.startswith(_FROM_THE_HOST))
     path = search_path(preflight.image, preflight.plan, preflight.own_mounts)
     near, first = nearest_program(preflight.container, name, path), first_program(preflight.container, name, path)
-    found = finding(
+    raw_finding = finding(
         "program-missing",
         subject=name,
         case=active_cases(
             ("of-path", "/" in name),
             ("of-words", first),
             ("of-script", chain.names[:-1]),
-            ("of-capability", left and left[0].detail),
-            ("on-host", here),
+            ("of-capability", left_out and left_out[0].detail),
+            ("on-host", is_on_host),
             ("maybe-bound", maybe_bound),
         ),
         severity="warning" if maybe_bound else "error",
         where=None if "/" in name else path,
         why=chain.stop.why,
         script=chain.names[-2] if chain.names[:-1] else None,
-        left_out=left[0].detail if left else None,
+        left_out=left_out[0].detail if left_out else None,
         directory=dirname(name),
         near=near,
         first=first,
     )
-    yield softened(found, unseen_programs(preflight, name))
+    yield softened(raw_finding, unseen_programs(preflight, name))
 
 
 def program_on_host(preflight: Preflight) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
     chain = preflight.chain
     if chain.stop is None or chain.stop.kind in ("missing", "unreadable"):
         return
-    found = finding(
+    raw_finding = finding(
         "program-not-executable",
         subject=chain.names[-1],
         case=chain.stop.kind,
@@ -91,7 +91,7 @@ def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
         where=chain.file.path if chain.file else None,
         why=chain.stop.why,
     )
-    yield softened(found, unseen_programs(preflight, chain.names[-1]))
+    yield softened(raw_finding, unseen_programs(preflight, chain.names[-1]))
 
 
 def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
@@ -122,8 +122,8 @@ def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
         return
     case = "absent" if loader is None else "of-another-machine"
     subject = preflight.chain.names[-1]
-    found = finding("program-interpreter", subject=subject, case=case, where=file.path, loader=elf.interpreter)
-    yield softened(found, preflight.container.unseen if loader is None else ())
+    raw_finding = finding("program-interpreter", subject=subject, case=case, where=file.path, loader=elf.interpreter)
+    yield softened(raw_finding, preflight.container.unseen if loader is None else ())
 
 
 def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -132,45 +132,47 @@ def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
     Also `userspace-missing`, as an error, in the place of ROCm's, where all of it is missing.
     """
     failures = tuple(_failures(preflight, "missing"))
-    whole = tuple(without_userspace(preflight, (failure for failure, _ in failures), preflight.chain.names[-1]))
-    yield from whole
+    userspace_findings = tuple(
+        without_userspace(preflight, (failure for failure, _ in failures), preflight.chain.names[-1])
+    )
+    yield from userspace_findings
     for failure, program in failures:
-        if whole and is_rocms(failure.name):
+        if userspace_findings and is_rocms(failure.name):
             continue
-        drivers, packages = lacking(preflight, failure.name), name_facts(failure.name).packages
+        reason, packages = lacking(preflight, failure.name), name_facts(failure.name).packages
         is_forbidden = failure.why == "forbidden"
-        if drivers is not None and drivers.is_told:
+        if reason is not None and reason.is_told:
             continue
         wheels = None
-        release = rocm_with(preflight, failure.name) if drivers is None else None
-        if drivers is None and not is_forbidden:
+        release = rocm_with(preflight, failure.name) if reason is None else None
+        if reason is None and not is_forbidden:
             wheels = wheel_directory_of(preflight.image.tree, preflight.image.facts.env.get("PATH", ""), failure.name)
-        own = drivers.case if drivers is not None else "of-wheel" if wheels else "packaged" if packages else None
+        origin_case = reason.case if reason is not None else "of-wheel" if wheels else "packaged" if packages else None
         rocm = release_with([failure.name])
-        own = "of-rocm" if release else "of-release" if rocm else own
-        found = finding(
+        origin_case = "of-rocm" if release else "of-release" if rocm else origin_case
+        raw_finding = finding(
             "program-library-missing",
             subject=failure.name,
             case=active_cases(
                 ("of-library", _is_library(preflight)),
-                ("forbidden" if is_forbidden else own or "", is_forbidden or own),
+                ("forbidden" if is_forbidden else origin_case or "", is_forbidden or origin_case),
             ),
             where=f"needed by {failure.needed_by}",
             program=program,
             message=failure.message,
             packages=packages,
-            capability=drivers.capability if drivers is not None else None,
+            capability=reason.capability if reason is not None else None,
             directory=wheels,
             release=release,
             rocm=rocm,
         )
-        yield softened(found, unseen_libraries(preflight))
+        yield softened(raw_finding, unseen_libraries(preflight))
 
 
 def program_library_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a library that is too old for the program or its libraries."""
     for failure, program in _failures(preflight, "version"):
-        found = finding(
+        raw_finding = finding(
             "program-library-version",
             subject=failure.name,
             case="of-library" if _is_library(preflight) else None,
@@ -178,7 +180,7 @@ def program_library_version(preflight: Preflight) -> Iterator[Finding]:
             program=program,
             message=failure.message,
         )
-        yield softened(found, unseen_libraries(preflight))
+        yield softened(raw_finding, unseen_libraries(preflight))
 
 
 def program_driver(preflight: Preflight) -> Iterator[Finding]:
@@ -214,10 +216,10 @@ def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
     """
     request = preflight.plan.request
     lost = [use for use in preflight.uses if not preflight.wants(use.capability) and not _is_needed_to_start(use)]
-    caps = ",".join(one for one in CAPABILITIES if one in {*request.capabilities, *(use.capability for use in lost)})
+    caps = ",".join(name for name in CAPABILITIES if name in {*request.capabilities, *(use.capability for use in lost)})
     for capability, uses in _by_capability(lost).items():
         use = min(uses, key=lambda use: SEVERITIES.index(use.severity))
-        found = finding(
+        raw_finding = finding(
             "capability-not-asked",
             subject=capability,
             case=capability,
@@ -227,7 +229,7 @@ def capability_not_asked(preflight: Preflight) -> Iterator[Finding]:
             library=shorten_list([use.library for use in uses]),
             caps=caps,
         )
-        yield softened(found, preflight.container.unseen)
+        yield softened(raw_finding, preflight.container.unseen)
 
 
 def _is_needed_to_start(use: DriverUse) -> bool:
@@ -235,10 +237,10 @@ def _is_needed_to_start(use: DriverUse) -> bool:
 
 
 def _by_capability(uses: Iterable[DriverUse]) -> dict[Capability, list[DriverUse]]:
-    found: dict[Capability, list[DriverUse]] = {}
+    groups: dict[Capability, list[DriverUse]] = {}
     for use in uses:
-        found.setdefault(use.capability, []).append(use)
-    return found
+        groups.setdefault(use.capability, []).append(use)
+    return groups
 
 
 def _started(preflight: Preflight) -> Optional[Located]:

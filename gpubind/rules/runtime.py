@@ -115,7 +115,7 @@ def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
         dev.list(path) if path in registry.directories else dev.read(path, SIZE_LIMIT)
         for path in registry.ignored_files
     )
-    if any(isinstance(one, Missing) and one.why == "unrecorded" for one in answers):
+    if any(isinstance(answer, Missing) and answer.why == "unrecorded" for answer in answers):
         return  # a record does not cover them
     yield from registry_findings(registry)
     version = preflight.driver.kernel_version if preflight.driver is not None else None

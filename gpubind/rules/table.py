@@ -63,9 +63,9 @@ RULES = tuple(_rule(code, text) for code, text in finding_texts().items())
 CODES = tuple(sorted(rule.code for rule in RULES))
 
 
-def code_and_subject(named: str, where: str = "") -> tuple[str, Optional[str]]:
-    """Return the code and the subject of *named*, CODE or CODE:SUBJECT. Errors: as `need_code`."""
-    code, _, subject = named.partition(":")
+def code_and_subject(key: str, where: str = "") -> tuple[str, Optional[str]]:
+    """Return the code and the subject of *key*, CODE or CODE:SUBJECT. Errors: as `need_code`."""
+    code, _, subject = key.partition(":")
     need_code(code, where)
     return code, subject or None
 
@@ -88,13 +88,13 @@ def need_code(code: str, where: str = "") -> None:
 
 def asked(preflight: Preflight) -> tuple[Rule, ...]:
     """Return the rules whose inputs are known."""
-    known = {
+    has_input = {
         "host": True,
         "image": preflight.has_image,
         "runtime": preflight.backend is not None,
         "program": preflight.has_program,
     }
-    return tuple(rule for rule in RULES if known[rule.needs])
+    return tuple(rule for rule in RULES if has_input[rule.needs])
 
 
 def applying(preflight: Preflight) -> tuple[Rule, ...]:
@@ -122,7 +122,7 @@ def applying(preflight: Preflight) -> tuple[Rule, ...]:
 
 
 def _is_about(vendor: Union[str, list[str], None], vendors: Container[str]) -> bool:
-    return vendor is None or any(one in vendors for one in ([vendor] if isinstance(vendor, str) else vendor))
+    return vendor is None or any(name in vendors for name in ([vendor] if isinstance(vendor, str) else vendor))
 
 
 def _about(finding: Finding) -> tuple[str, Optional[str], str]:
@@ -131,21 +131,26 @@ def _about(finding: Finding) -> tuple[str, Optional[str], str]:
 
 def check(preflight: Preflight) -> tuple[Finding, ...]:
     """Return the findings of the planner, of the runtime and of the rules; errors first, by code."""
-    of_rules = [one for rule in asked(preflight) if rule.find is not None for one in rule.find(preflight)]
+    of_rules = [finding for rule in asked(preflight) if rule.find is not None for finding in rule.find(preflight)]
     # Of the planner's, one that a rule about the program or a framework found to be graver is left out.
-    ranks = {_about(one): SEVERITIES.index(one.severity) for one in sorted(of_rules, key=finding_order, reverse=True)}
+    ranks = {
+        _about(finding): SEVERITIES.index(finding.severity)
+        for finding in sorted(of_rules, key=finding_order, reverse=True)
+    }
     last = len(SEVERITIES)
     planned = (
-        one for one in preflight.plan.findings if ranks.get(_about(one), last) >= max(1, SEVERITIES.index(one.severity))
+        finding
+        for finding in preflight.plan.findings
+        if ranks.get(_about(finding), last) >= max(1, SEVERITIES.index(finding.severity))
     )
     findings = [*planned, *(preflight.words.findings if preflight.words else ()), *dict.fromkeys(of_rules)]
     image = preflight.image.tree if preflight.has_image else None
-    findings += (one for one in not_looked_at(preflight.host, image) if one not in findings)
-    return tuple(sorted((one for one in findings if not _follows(one, findings)), key=finding_order))
+    findings += (finding for finding in not_looked_at(preflight.host, image) if finding not in findings)
+    return tuple(sorted((finding for finding in findings if not _follows(finding, findings)), key=finding_order))
 
 
 def _follows(finding: Finding, findings: Iterable[Finding]) -> bool:
     """Return whether another one of *findings*, about the same vendor, is its cause. A note explains no error."""
     codes = finding_texts()[finding.code].get("follows", ())
-    causes = (one for one in findings if one.code in codes and finding.vendor in (None, one.vendor))
-    return any(one.severity != "note" or finding.severity == "note" for one in causes)
+    causes = (cause for cause in findings if cause.code in codes and finding.vendor in (None, cause.vendor))
+    return any(cause.severity != "note" or finding.severity == "note" for cause in causes)

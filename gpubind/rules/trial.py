@@ -97,10 +97,10 @@ def _loads(preflight: Preflight, path: str, loader: Optional[str]) -> Iterator[P
     """Yield whether *loader* loads the file at *path*; nothing where there is no loader to ask."""
     if loader is None or not loader.startswith("/"):
         return
-    failures = [one for one in preflight.container.failures(path) if one.kind != "stack"]
+    failures = [failure for failure in preflight.container.failures(path) if failure.kind != "stack"]
     predicted: Optional[bool] = not failures
-    why, reasons = "", tuple(one.name for one in failures)
-    if any(one.why not in TOLD for one in failures):
+    why, reasons = "", tuple(failure.name for failure in failures)
+    if any(failure.why not in TOLD for failure in failures):
         reasons = ()  # of a file that is cut off it may as well die
     if not _may_load(preflight.container, loader, path):
         predicted, why, reasons = False, f"its loader {loader} is not in the container, or for other programs", ()
@@ -110,15 +110,15 @@ def _loads(preflight: Preflight, path: str, loader: Optional[str]) -> Iterator[P
     layered = has_gcompat(preflight.image.tree) and preflight.image.facts.libc_family == "musl"
     if layered and predicted:
         predicted = None  # which of glibc's functions it lacks is unknown
-    words = (f"/lib/{musl_in(preflight.image.tree)}", "--preload", GCOMPAT) if layered else (loader,)
-    yield Prediction("loads", path, (*words, "--list", path), predicted, why, reasons)
+    loader_command = (f"/lib/{musl_in(preflight.image.tree)}", "--preload", GCOMPAT) if layered else (loader,)
+    yield Prediction("loads", path, (*loader_command, "--list", path), predicted, why, reasons)
 
 
 def _may_load(container: Container, loader: str, path: str) -> bool:
     """Return whether *loader* is in the container, and for files of the class and machine of *path*."""
     files = [container.locate(loader), container.locate(path)]
     idents = [file.tree.ident(file.at) if file is not None else None for file in files]
-    machines = {(one.bits, one.machine) if isinstance(one, ElfIdent) else None for one in idents}
+    machines = {(ident.bits, ident.machine) if isinstance(ident, ElfIdent) else None for ident in idents}
     return isinstance(idents[0], ElfIdent) and (len(machines) == 1 or not isinstance(idents[1], ElfIdent))
 
 
@@ -143,39 +143,41 @@ def _of_driver(preflight: Preflight, findings: Sequence[Finding]) -> Iterator[Pr
     for mount in preflight.plan.mounts:
         name = basename(mount.target)
         if mount.kind == "binary" and name in _STARTED and not preflight.container.failures(mount.target):
-            words = (mount.target, *_STARTED[name])
-            yield Prediction("driver", " ".join((name, *_STARTED[name])), words, None)
+            command = (mount.target, *_STARTED[name])
+            yield Prediction("driver", " ".join((name, *_STARTED[name])), command, None)
 
 
 def _cuda_works(preflight: Preflight, findings: Sequence[Finding]) -> tuple[Optional[bool], str]:
     """Return whether cuInit is to succeed, or None if nothing is predicted; and why it is not."""
-    stops = [one for one in findings if one.code in _NO_CUDA and one.severity == "error"]
-    stops += [one for one in findings if one.code == "visible-devices-none"]
+    stops = [finding for finding in findings if finding.code in _NO_CUDA and finding.severity == "error"]
+    stops += [finding for finding in findings if finding.code == "visible-devices-none"]
     library = preflight.container.find("libcuda.so.1")
     if library is None or preflight.container.failures(library.path):
         return False, "libcuda.so.1 does not load"
     if stops:
         return False, f"{stops[0].code}: {stops[0].what}"
-    is_promised = preflight.has_linux_driver and preflight.gpus and all(one.severity != "error" for one in findings)
+    is_promised = (
+        preflight.has_linux_driver and preflight.gpus and all(finding.severity != "error" for finding in findings)
+    )
     return (True if is_promised else None), ""
 
 
-def answered(asked: Prediction, status: Optional[int], said: str) -> TrialOutcome:
-    """Return *asked* with its answer: the exit *status* of its command, None without its loader; and its words."""
+def answered(prediction: Prediction, status: Optional[int], output: str) -> TrialOutcome:
+    """Return *prediction* with its answer: the exit *status* of its command, None without its loader; and its words."""
     seen: Optional[bool] = status == 0
-    if asked.kind == "loads":
-        said = "the loader is not in the container" if status is None else _message(asked.subject, said)
-        seen = status == 0 and _NO_VERSION.search(said) is None  # with --list it goes on where a version is missing
-    if asked.kind == "driver" and status == NO_DEVICE and asked.succeeds:
+    if prediction.kind == "loads":
+        output = "the loader is not in the container" if status is None else _message(prediction.subject, output)
+        seen = status == 0 and _NO_VERSION.search(output) is None  # with --list it goes on where a version is missing
+    if prediction.kind == "driver" and status == NO_DEVICE and prediction.succeeds:
         seen = None
-    if not seen and not said and status is not None:
-        said = f"exit status {status}" if asked.kind != "program" else "it is not there, or may not be executed"
-    return TrialOutcome(asked, seen, said)
+    if not seen and not output and status is not None:
+        output = f"exit status {status}" if prediction.kind != "program" else "it is not there, or may not be executed"
+    return TrialOutcome(prediction, seen, output)
 
 
-def _message(path: str, said: str) -> str:
+def _message(path: str, output: str) -> str:
     """Return the loader's message without the name of the file that it was asked about."""
-    return said.removeprefix(f"{path}: ").removeprefix("error while loading shared libraries: ")
+    return output.removeprefix(f"{path}: ").removeprefix("error while loading shared libraries: ")
 
 
 def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
@@ -188,16 +190,16 @@ def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
         return
     report = _report(preflight, trial)
     wrong: dict[str, list[TrialOutcome]] = {}
-    for one in trial.tried:
-        if one.is_wrong:
-            wrong.setdefault(_case(one), []).append(one)
+    for outcome in trial.tried:
+        if outcome.is_wrong:
+            wrong.setdefault(_case(outcome), []).append(outcome)
     for case, several in wrong.items():
         first = several[0]
         yield finding(
             "prediction-wrong",
             subject=basename(first.prediction.subject) or first.prediction.subject,
             case=case,
-            where=shorten_list([one.prediction.subject for one in several]),
+            where=shorten_list([outcome.prediction.subject for outcome in several]),
             predicted=first.prediction.why,
             said=first.said,
             runtime=trial.runtime,
@@ -208,20 +210,20 @@ def prediction_wrong(preflight: Preflight) -> Iterator[Finding]:
         yield finding("try-failed", subject=trial.runtime, failure=trial.failure, runtime=trial.runtime, image=image)
 
 
-def _case(one: TrialOutcome) -> str:
-    if one.fails_differently:
+def _case(outcome: TrialOutcome) -> str:
+    if outcome.fails_differently:
         return "other-reason"
     refused, works = {
         "loads": ("refused", "loads"),
         "program": ("program-missing", "program-found"),
         "driver": ("driver-fails", "driver-works"),
-    }[one.prediction.kind]
-    return works if one.succeeded else refused
+    }[outcome.prediction.kind]
+    return works if outcome.succeeded else refused
 
 
 def _report(preflight: Preflight, trial: Trial) -> str:
     """Return the commands that write what a bug report needs."""
-    words = ["gpubind", "check", "--try", "--backend", trial.runtime, "--image", preflight.image.facts.label]
+    argv = ["gpubind", "check", "--try", "--backend", trial.runtime, "--image", preflight.image.facts.label]
     if preflight.has_program:
-        words += ["--program", preflight.chain.names[0]]
-    return f"gpubind record -o host.json\n{join(words)} --json -o check.json"
+        argv += ["--program", preflight.chain.names[0]]
+    return f"gpubind record -o host.json\n{join(argv)} --json -o check.json"

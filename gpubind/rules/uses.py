@@ -47,34 +47,34 @@ def uses_of(image: Image, container: Container, program: Located) -> tuple[Drive
     libraries = [
         library for library in drivers_libraries(image, container.tree, program.path, linked) if library.vendor != "amd"
     ]
-    own = {opened_by(library.name)[0] for library in libraries if program.path in library.by}
-    is_sole = len({library.capability for library in libraries}) == 1 and len(own.difference(CLIENTS)) == 1
+    direct_names = {opened_by(library.name)[0] for library in libraries if program.path in library.by}
+    is_sole = len({library.capability for library in libraries}) == 1 and len(direct_names.difference(CLIENTS)) == 1
     needed = () if program.elf is None else program.elf.needed
-    found: dict[str, DriverUse] = {}
+    uses: dict[str, DriverUse] = {}
     for library in libraries:
         name = opened_by(library.name)[0]
-        is_sure = is_sole and name in own and not _has_other(container, name)
-        by = program.path if name in own else library.by[0]
+        is_sure = is_sole and name in direct_names and not _has_other(container, name)
+        by = program.path if name in direct_names else library.by[0]
         if library.capability in DEFAULT_EXTRAS:
             severity: Severity = "error" if is_sure else "warning"
-            found.setdefault(name, DriverUse(name, library.capability, by, library.name in needed, severity))
-    return tuple(found.values())
+            uses.setdefault(name, DriverUse(name, library.capability, by, library.name in needed, severity))
+    return tuple(uses.values())
 
 
 def used_names(uses: Iterable[DriverUse]) -> dict[str, Severity]:
     """Return each library that *uses* lead to, with the gravest severity."""
-    found: dict[str, Severity] = {}
+    severities: dict[str, Severity] = {}
     for use in sorted(uses, key=lambda use: SEVERITIES.index(use.severity), reverse=True):
-        found.update(dict.fromkeys(opened_by(use.library), use.severity))
-    return found
+        severities.update(dict.fromkeys(opened_by(use.library), use.severity))
+    return severities
 
 
 def _has_other(container: Container, name: str) -> bool:
     """Return whether the loader *name* finds a driver in *container* that is not NVIDIA's."""
     if name in ("libGL.so.1", "libGLX.so.0"):
-        own = container.find("libGL.so.1")
-        elf = None if own is None else own.elf
+        libgl = container.find("libGL.so.1")
+        elf = None if libgl is None else libgl.elf
         is_other = elf is not None and not GLVND_CORE & set(elf.needed)
         return is_other or container.find(_MESAS_GLX) is not None
-    manifests = (one for directory in OTHERS.get(name, ()) for one in container.tree.names(directory))
-    return any("nvidia" not in one for one in manifests)
+    manifests = (manifest for directory in OTHERS.get(name, ()) for manifest in container.tree.names(directory))
+    return any("nvidia" not in manifest for manifest in manifests)

@@ -105,21 +105,21 @@ def get_runtime(name: str, *others: str) -> Runtime:
     return RUNTIMES[name]
 
 
-def runtime_of_format(chosen: str) -> Runtime:
-    """Return the runtime that the format *chosen*, one of `PLAN_FORMATS`, is of: the first of several."""
-    return RUNTIMES[next(name for name, row in _RUNTIMES_BY_NAME.items() if chosen in _formats(name, row))]
+def runtime_of_format(plan_format: str) -> Runtime:
+    """Return the runtime that the format *plan_format*, one of `PLAN_FORMATS`, is of: the first of several."""
+    return RUNTIMES[next(name for name, row in _RUNTIMES_BY_NAME.items() if plan_format in _formats(name, row))]
 
 
-def format_fits_runtime(name: str, chosen: str) -> bool:
-    """Return whether the format *chosen* is one for the runtime *name*, or for another of its kind: Apptainer may be
+def format_fits_runtime(name: str, plan_format: str) -> bool:
+    """Return whether the format *plan_format* is one for the runtime *name*, or for another of its kind: Apptainer may be
     called `singularity`.
     """
     return any(
         row.module == _RUNTIMES_BY_NAME[name].module
-        for other, row in _RUNTIMES_BY_NAME.items()
-        if chosen in _formats(other, row)
+        for candidate, row in _RUNTIMES_BY_NAME.items()
+        if plan_format in _formats(candidate, row)
     )
 
 
-def _formats(name: str, row: RuntimeEntry) -> tuple[str, ...]:
-    return (*(name + form for form in row.forms), *row.documents)
+def _formats(name: str, entry: RuntimeEntry) -> tuple[str, ...]:
+    return (*(name + form for form in entry.forms), *entry.documents)

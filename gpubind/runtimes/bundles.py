@@ -116,7 +116,7 @@ class BundleRuntime(Runtime):
             document=apply_edits(bundle, made),
         )
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. The edited config.json has the same name, in a directory of gpubind's: runc
         reads no other. The container's name must differ from that of every other container of the user.
 
@@ -128,12 +128,12 @@ class BundleRuntime(Runtime):
             argv = (*bundle.args, *argv)
         elif call.action == "shell":
             argv = (start.shell, *argv)
-        for word in (*argv, bundle.directory):
-            if not is_utf8(word):
-                raise _unsayable("unsayable-value", "JSON cannot contain this argument", word)
+        for arg in (*argv, bundle.directory):
+            if not is_utf8(arg):
+                raise _unsayable("unsayable-value", "JSON cannot contain this argument", arg)
         before, after = self._split(start.user.arguments)
         name = f"gpubind-{call.unique_name}"
-        text = relocated_config(words.document, bundle, argv, call.stdin_is_terminal)
+        text = relocated_config(arguments.document, bundle, argv, call.stdin_is_terminal)
         run = ("run", "--bundle", STAGED_DIRECTORY, *after, name)
         return Command((call.program, *before, *run), start.caller.environ, StagedFile(CONFIG, text))
 
@@ -160,7 +160,7 @@ class BundleRuntime(Runtime):
         for option in self.parse_user_options(arguments).options:
             if option.name in of_run:
                 after.update(enumerate(option.args, option.position))
-        return tuple(word for at, word in enumerate(arguments) if at not in after), tuple(after.values())
+        return tuple(arg for at, arg in enumerate(arguments) if at not in after), tuple(after.values())
 
     def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
         return prepared.arguments.document
@@ -173,12 +173,14 @@ def _is_closed(node: DeviceNode) -> bool:
 
 def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[str]:
     """Return why *mount* has no place: what the bundle itself mounts there or around it, or none can be made."""
-    for own in bundle.mounts:
-        if own.destination.rstrip("/") == mount.target:
-            return "" if own.source == source else "the bundle mounts something of its own there"
-        if own.is_bind and not mount.required and _inside(mount.target, own.destination.rstrip("/")):
-            return f"the bundle mounts {own.source} at {own.destination}, which is not to be changed"
-    is_made = any(_inside(mount.target, own.destination.rstrip("/")) for own in (_GPUBIND_TMPFS, *bundle.mounts))
+    for bundle_mount in bundle.mounts:
+        if bundle_mount.destination.rstrip("/") == mount.target:
+            return "" if bundle_mount.source == source else "the bundle mounts something of its own there"
+        if bundle_mount.is_bind and not mount.required and _inside(mount.target, bundle_mount.destination.rstrip("/")):
+            return f"the bundle mounts {bundle_mount.source} at {bundle_mount.destination}, which is not to be changed"
+    is_made = any(
+        _inside(mount.target, bundle_mount.destination.rstrip("/")) for bundle_mount in (_GPUBIND_TMPFS, *bundle.mounts)
+    )
     if bundle.is_writable or is_made or mount.required or image.has(mount.target):
         return None
     return "the root file system does not have it and is read-only"
@@ -212,8 +214,10 @@ def _need_utf8(edits: BundleEdits) -> None:
             raise _unsayable("unsayable-value", "JSON cannot contain this value of a variable", name)
 
 
-def _unsayable(code: str, what: str, where: str) -> RuntimeLimitError:
-    return RuntimeLimitError(code, what, where=where, why="it is not UTF-8", hint="rename it, or use --backend bwrap")
+def _unsayable(code: str, message: str, where: str) -> RuntimeLimitError:
+    return RuntimeLimitError(
+        code, message, where=where, why="it is not UTF-8", hint="rename it, or use --backend bwrap"
+    )
 
 
 def _inside(path: str, directory: str) -> bool:
@@ -242,7 +246,7 @@ class EngineRuntime(BundleRuntime):
 
         The rights over MIG as a whole are for containers that request them.
         """
-        env = tuple(one for one in plan.env if one.rule not in _CHOICES)
+        env = tuple(variable for variable in plan.env if variable.rule not in _CHOICES)
         own = start.bundle.variables if start.bundle is not None else {}
         devices = plan.devices
         if not any(own.get(name) for name in MIG_VARIABLES):

@@ -137,9 +137,9 @@ class Charliecloud(Runtime):
             (*options, *_env_words(env, start)), binds, set_variables(env), edits.decisions, findings
         )
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
-        if "-W" in words.options or "write-fake" in start.user.options.values:
+        if "-W" in arguments.options or "write-fake" in start.user.options.values:
             given = join(start.caller.working_directory or "/", call.image)
             _need_visible(start.tree.root if start.tree is not None else given)
         environ = start.caller.environ
@@ -147,7 +147,8 @@ class Charliecloud(Runtime):
             # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
             environ = changed(environ, values={"USER": _user(environ, start.caller.home or "")})
         return Command(
-            (call.program, *start.user.arguments, *words.options, call.image, "--", *start.in_directory(call)), environ
+            (call.program, *start.user.arguments, *arguments.options, call.image, "--", *start.in_directory(call)),
+            environ,
         )
 
     def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
@@ -194,12 +195,12 @@ def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath
 
 def _place(image: Optional[Tree], target: str) -> ContainerPath:
     """Return *target* without links of the image's in it: ch-run would follow an absolute one on the host."""
-    here, rest = target, ""
-    while image is not None and here != "/":
-        found = image.resolve(here)
-        if not isinstance(found, Missing):
-            return ContainerPath(found.rstrip("/") + rest)
-        here, rest = dirname(here), here[len(dirname(here).rstrip("/")) :] + rest
+    ancestor, suffix = target, ""
+    while image is not None and ancestor != "/":
+        resolved = image.resolve(ancestor)
+        if not isinstance(resolved, Missing):
+            return ContainerPath(resolved.rstrip("/") + suffix)
+        ancestor, suffix = dirname(ancestor), ancestor[len(dirname(ancestor).rstrip("/")) :] + suffix
     return ContainerPath(target)
 
 
@@ -253,7 +254,7 @@ def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
     ch-run passes the caller's environment on, and puts the value that a variable has by then where an item of a list
     is its name after a `$`; an item of nothing it leaves out. So a list begins with the name.
     """
-    lists = {one.name for one in plan.env if is_added_to(plan, one.name)}
+    lists = {variable.name for variable in plan.env if is_added_to(plan, variable.name)}
     users: dict[str, Optional[str]] = {
         **start.user.options.env,
         **{name: _user_value_reference(name, start) for name in lists},
@@ -295,13 +296,13 @@ def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
         if value is None:
             yield f"--unset-env={name}"
             continue
-        mine = value.split(":")[1:] if value.startswith(f"${name}") else value.split(":")
-        expands = any(item.startswith("$") for item in mine if item != f"${name}")
+        items = value.split(":")[1:] if value.startswith(f"${name}") else value.split(":")
+        expands = any(item.startswith("$") for item in items if item != f"${name}")
         if "\n" in value or (expands and "env-no-expand" not in start.user.options.values):
             why = "ch-run takes a line end for the end of the value, and a `$` for another variable's name"
             raise unsupported_value(name, why)
-        whole = f"'{value}'" if value.startswith("'") and value.endswith("'") else value
-        yield f"--set-env={name}={whole}"
+        quoted_value = f"'{value}'" if value.startswith("'") and value.endswith("'") else value
+        yield f"--set-env={name}={quoted_value}"
 
 
 CH_RUN = Charliecloud()

@@ -74,14 +74,14 @@ def make_edits(
     with that source has no place; empty if the container has the very file anyway. A generated file that is not staged
     is left out.
     """
-    covers = tuple(binds)
+    user_binds = tuple(binds)
     planned: list[Bind] = []
     decisions: list[Decision] = []
     for mount in plan.mounts:
         source = mount.source or staged.get(mount.target)
         if source is None:
             continue
-        why = _covering_bind_reason(mount, source, covers)
+        why = _covering_bind_reason(mount, source, user_binds)
         if why is None and obstacle is not None:
             why = obstacle(mount, source)
         if why is None:
@@ -99,18 +99,18 @@ def _covering_bind_reason(mount: Mount, source: HostPath, binds: Iterable[UserBi
     The reason is empty where the bind provides the very file. A bind of the root covers nothing.
     """
     for bind in reversed(tuple(binds)):
-        place = bind.target.rstrip("/")
-        if place and f"{mount.target}/".startswith(f"{place}/"):
-            is_the_file = source == f"{bind.source.rstrip('/')}{mount.target[len(place) :]}"
-            return "" if is_the_file else f"{place} is bound by you or the site, which takes precedence"
+        bound_path = bind.target.rstrip("/")
+        if bound_path and f"{mount.target}/".startswith(f"{bound_path}/"):
+            is_the_file = source == f"{bind.source.rstrip('/')}{mount.target[len(bound_path) :]}"
+            return "" if is_the_file else f"{bound_path} is bound by you or the site, which takes precedence"
     return None
 
 
 def parse_user_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
     """Return the user's binds by an option with the *values* SOURCE[:TARGET[:OPTIONS]]; PRoot's options are a `!`."""
     parts = (value.partition(":") for value in values)
-    named = ((source, rest.partition(":")[0].rstrip("!") or source) for source, _, rest in parts)
-    return tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in named)
+    pairs = ((source, remainder.partition(":")[0].rstrip("!") or source) for source, _, remainder in parts)
+    return tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in pairs)
 
 
 def binds_at_same_path(paths: Iterable[str]) -> tuple[UserBind, ...]:
@@ -132,8 +132,8 @@ def make_base_mounts(
     if variables.get("LD_PRELOAD"):
         env.append(EnvVar("LD_PRELOAD", "set", variables["LD_PRELOAD"], None, "caller"))
     env += [EnvVar(name, "set", variables[name], None, "user") for name in PROGRAM_VARIABLES if name in variables]
-    place = ContainerPath(directory) if directory.startswith("/") else None
-    return OwnMounts(tuple(binds), tuple(env), place, unseen)
+    working_directory = ContainerPath(directory) if directory.startswith("/") else None
+    return OwnMounts(tuple(binds), tuple(env), working_directory, unseen)
 
 
 HOST_DIRECTORIES = ("/dev", "/proc", "/sys", "/tmp")
@@ -159,8 +159,8 @@ def unsupported_path(
 ) -> RuntimeLimitError:
     """Return the error about a *path* that the arguments of a runtime, or the *document*, cannot hold."""
     hint = f"{hint}, or start with `gpubind exec`" if document else f"use --backend bwrap, or {hint}"
-    what = f"{document or _THIS} cannot contain this path"
-    return RuntimeLimitError("unsayable-path", what, where=path, why=why, hint=hint)
+    message = f"{document or _THIS} cannot contain this path"
+    return RuntimeLimitError("unsayable-path", message, where=path, why=why, hint=hint)
 
 
 def source_and_target(bind: Bind, why: str, ends: tuple[str, ...]) -> str:
@@ -179,8 +179,8 @@ def unsupported_value(
 ) -> RuntimeLimitError:
     """Return the error about a value of variable *name* that the arguments, or the *document*, cannot hold."""
     hint = "leave out the CDI device that sets it" if document else f"use --backend bwrap, or {hint}"
-    what = f"{document or _THIS} cannot contain this value of a variable"
-    return RuntimeLimitError("unsayable-value", what, where=name, why=why, hint=hint)
+    message = f"{document or _THIS} cannot contain this value of a variable"
+    return RuntimeLimitError("unsayable-value", message, where=name, why=why, hint=hint)
 
 
 def is_utf8(text: str) -> bool:
@@ -212,10 +212,12 @@ def _left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
 
     A note if all of them are for capabilities by default. An error if the driver is of no use without one of them.
     """
-    left = {decision.target or decision.subject: decision for decision in decisions if decision.rule == NO_MOUNT_POINT}
-    if not left:
+    unplaced = {
+        decision.target or decision.subject: decision for decision in decisions if decision.rule == NO_MOUNT_POINT
+    }
+    if not unplaced:
         return
-    mounts = [mount for mount in plan.mounts if mount.target in left]
+    mounts = [mount for mount in plan.mounts if mount.target in unplaced]
     needed = any(mount.required for mount in mounts)
     by_default = not plan.request.caps_named and all(mount.capability in DEFAULT_EXTRAS for mount in mounts)
     severity: Severity = "error" if needed else "note" if by_default else "warning"
@@ -224,7 +226,7 @@ def _left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
         subject="mounts",
         severity=severity,
         vendor=mounts[0].vendor if mounts else None,
-        where=", ".join(sorted(left)),
-        files=with_count(len(left), "file"),
-        detail=next(iter(left.values())).detail,
+        where=", ".join(sorted(unplaced)),
+        files=with_count(len(unplaced), "file"),
+        detail=next(iter(unplaced.values())).detail,
     )

@@ -103,11 +103,11 @@ class Enroot(Runtime):
         callers = start.caller.environ
         variables = BaseEnvironment(_users_variables(start, callers), images=_images_variables(start, callers))
         env = {**_for_hook(start), **dict(set_variables(compose(plan.env, variables)))}
-        words = [word for value in values for word in ("--mount", value)]
+        args = [arg for value in values for arg in ("--mount", value)]
         for name, value in env.items():
             if "\n" in value or enroot_files.unquoted(value) != value:
                 raise unsupported_value(name, "Enroot ends a value at a line end, and takes the quotes around it away")
-            words += ["--env", f"{name}={value}"]
+            args += ["--env", f"{name}={value}"]
         outside = choice_outside(
             plan,
             callers if start.caller.on_host else {},
@@ -116,20 +116,20 @@ class Enroot(Runtime):
         )
         dev = () if is_restricted else shared_dev_findings(plan, "enroot")
         return RuntimeArguments(
-            tuple(words), edits.binds, tuple(env.items()), edits.decisions, (*edits.findings, *dev, *outside)
+            tuple(args), edits.binds, tuple(env.items()), edits.decisions, (*edits.findings, *dev, *outside)
         )
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. The image's own /etc/rc, where it has one, gets the command, as always."""
         argv = (start.shell, *call.argv) if call.action == "shell" else call.argv
-        line = (call.program, "start", *start.user.arguments, *words.options, call.image, *argv)
-        hook = {NVIDIA_VISIBLE_DEVICES: "void"} if any("/libcuda.so" in bind.target for bind in words.binds) else {}
+        line = (call.program, "start", *start.user.arguments, *arguments.options, call.image, *argv)
+        hook = {NVIDIA_VISIBLE_DEVICES: "void"} if any("/libcuda.so" in bind.target for bind in arguments.binds) else {}
         return Command(line, changed(start.caller.environ, values=hook))
 
     def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         variables = _variables(start)
-        wanted = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *PROGRAM_VARIABLES)
-        users = {name: variables[name] for name in wanted if name in variables}
+        variable_names = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *PROGRAM_VARIABLES)
+        users = {name: variables[name] for name in variable_names if name in variables}
         shared = _FROM_HOST[1:] if _is_restricted(start) else _FROM_HOST
         unseen = tuple(f"--conf={value}" for value in start.user.options.all("conf"))
         return make_base_mounts((*binds_at_same_path(shared), *_binds(start)), users, variables.get("HOME", ""), unseen)
@@ -158,8 +158,8 @@ def _variables(start: Start, environ: Optional[Mapping[str, str]] = None) -> dic
 
 def _users_variables(start: Start, environ: Mapping[str, str]) -> dict[str, str]:
     """Return those that the user and the site set: --env, and the files of environ.d."""
-    given = start.runtime.user_option_values(start.user.arguments, environ).env
-    return enroot_files.container_variables(environ, start.facts.texts, "", given)
+    user_env = start.runtime.user_option_values(start.user.arguments, environ).env
+    return enroot_files.container_variables(environ, start.facts.texts, "", user_env)
 
 
 def _images_variables(start: Start, environ: Mapping[str, str]) -> dict[str, str]:
@@ -169,13 +169,13 @@ def _images_variables(start: Start, environ: Mapping[str, str]) -> dict[str, str
 def _binds(start: Start) -> Iterator[UserBind]:
     """Yield the binds of the image, the site and the user; not those of the host's own directories."""
     directory = start.caller.working_directory or "/"
-    given = enroot_files.user_binds(start.user.options.all("mount"), directory)
-    own = enroot_files.site_binds(start.caller.environ, start.facts.texts, _image_text(start, "/etc/fstab"))
-    yield from (bind for bind in own if not bind.target.startswith(_FROM_HOST))
+    user_binds = enroot_files.user_binds(start.user.options.all("mount"), directory)
+    site_binds = enroot_files.site_binds(start.caller.environ, start.facts.texts, _image_text(start, "/etc/fstab"))
+    yield from (bind for bind in site_binds if not bind.target.startswith(_FROM_HOST))
     home = start.caller.environ.get("HOME")
     if home and _setting(start, "ENROOT_MOUNT_HOME"):
         yield UserBind(HostPath(home), ContainerPath(home))
-    yield from given
+    yield from user_binds
 
 
 def _obstacle(mount: Mount, source: HostPath, is_restricted: bool) -> Optional[str]:

@@ -36,9 +36,9 @@ _OPTION = re.compile(
 def patterns(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the files of the site and the user, as patterns, in the order in which Enroot reads them."""
     system = environ.get("ENROOT_SYSCONF_PATH") or "/etc/enroot"
-    own = environ.get("ENROOT_CONFIG_PATH") or f"{_xdg(environ, 'XDG_CONFIG_HOME', '.config')}/enroot"
+    user_directory = environ.get("ENROOT_CONFIG_PATH") or f"{_xdg(environ, 'XDG_CONFIG_HOME', '.config')}/enroot"
     kinds = ("environ.d/*.env", "mounts.d/*.fstab")
-    return (*_CONFIGS, *(f"{directory}/{kind}" for kind in kinds for directory in (system, own)))
+    return (*_CONFIGS, *(f"{directory}/{kind}" for kind in kinds for directory in (system, user_directory)))
 
 
 def setting(name: str, environ: Mapping[str, str], texts: Mapping[str, str]) -> str:
@@ -52,8 +52,8 @@ def setting(name: str, environ: Mapping[str, str], texts: Mapping[str, str]) -> 
 
 def data_path(environ: Mapping[str, str], texts: Mapping[str, str]) -> str:
     """Return the directory of the containers."""
-    named = setting("ENROOT_DATA_PATH", environ, texts)
-    return named or f"{_xdg(environ, 'XDG_DATA_HOME', '.local/share')}/enroot"
+    path = setting("ENROOT_DATA_PATH", environ, texts)
+    return path or f"{_xdg(environ, 'XDG_DATA_HOME', '.local/share')}/enroot"
 
 
 def container_variables(
@@ -66,12 +66,12 @@ def container_variables(
     files = (images, *(text for path, text in texts.items() if path.endswith(".env")))
     lines = [_of_host(line, environ) for text in files for line in text.splitlines()]
     lines += [f"{name}={value}" for name, value in users.items()]
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for line in lines:
         match = _ASSIGNMENT.fullmatch(line.lstrip())
         if match is not None and not match[1].startswith("ENROOT_"):
-            found[match[1]] = unquoted(match[2])
-    return found
+            variables[match[1]] = unquoted(match[2])
+    return variables
 
 
 def unquoted(value: str) -> str:
@@ -105,24 +105,24 @@ def _xdg(environ: Mapping[str, str], name: str, default: str) -> str:
 
 def _configured(environ: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the configuration in *texts*; of several values the first."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for path, text in texts.items():
         if not any(fnmatchcase(path, pattern) for pattern in _CONFIGS):
             continue
         for line in text.splitlines():
             name, value = (*re.split(r"[ \t=]+", line.strip(" \t="), maxsplit=1), "")[:2]
-            if _SETTING.fullmatch(name) and not found.get(name):
-                expanded = _expanded(value, lambda named: environ.get(named) or found.get(named, ""))
-                found.update({} if expanded is None else {name: expanded})
-    return found
+            if _SETTING.fullmatch(name) and not settings.get(name):
+                expanded = _expanded(value, lambda variable: environ.get(variable) or settings.get(variable, ""))
+                settings.update({} if expanded is None else {name: expanded})
+    return settings
 
 
 def _expanded(value: str, variable: Callable[[str], str]) -> Optional[str]:
     """Return *value* as a shell's `echo` prints it; None if it does more than name variables and the user."""
 
     def replaced(match: re.Match[str]) -> str:
-        named = match[1] or match[2] or {"id -u": "UID", "id -un": "USER"}[match[3]]
-        return variable(named)
+        name = match[1] or match[2] or {"id -u": "UID", "id -un": "USER"}[match[3]]
+        return variable(name)
 
     text = _SHELL.sub(replaced, value.replace('"', "").replace("'", ""))
     return None if re.search(r"[$`]", text) else text.strip()
@@ -141,10 +141,10 @@ def _bind(fields: list[str], directory: str) -> Iterator[UserBind]:
         target, kind, options = "" if target == "none" else target, "none", kind
     if not source or source == "tmpfs" or kind not in ("", "none"):
         return
-    given = (options or "rbind").split(",")
-    if {"bind", "rbind"}.intersection(given) and "remount" not in given:
-        place = normpath(join("/", target or source))
-        yield UserBind(HostPath(normpath(join(directory, source))), ContainerPath(place))
+    option_names = (options or "rbind").split(",")
+    if {"bind", "rbind"}.intersection(option_names) and "remount" not in option_names:
+        target_path = normpath(join("/", target or source))
+        yield UserBind(HostPath(normpath(join(directory, source))), ContainerPath(target_path))
 
 
 def _is_option(text: str) -> bool:

@@ -46,13 +46,15 @@ def compose(operations: Iterable[EnvVar], values: BaseEnvironment) -> dict[str, 
     for operation in operations:
         by_name.setdefault(operation.name, []).append(operation)
     changed: dict[str, Optional[str]] = {}
-    for name, found in by_name.items():
-        if name in values.users and (values.users[name] is None or not _is_list(found)):
+    for name, var_operations in by_name.items():
+        if name in values.users and (values.users[name] is None or not _is_list(var_operations)):
             continue
-        if _is_list(found):
-            changed[name] = search_path(name, found, values)
+        if _is_list(var_operations):
+            changed[name] = search_path(name, var_operations, values)
         else:
-            changed.update(_final_value(name, found, bool(values.callers.get(name) or values.images.get(name))))
+            changed.update(
+                _final_value(name, var_operations, bool(values.callers.get(name) or values.images.get(name)))
+            )
     return changed
 
 
@@ -72,25 +74,28 @@ def library_path(plan: Plan) -> dict[str, str]:
 
 
 def _is_list(operations: Iterable[EnvVar]) -> bool:
-    return any(one.op in ("prepend", "append") or (one.name, one.op) == (LIBRARY_PATH, "set") for one in operations)
+    return any(
+        operation.op in ("prepend", "append") or (operation.name, operation.op) == (LIBRARY_PATH, "set")
+        for operation in operations
+    )
 
 
 def search_path(name: str, operations: Iterable[EnvVar], values: BaseEnvironment) -> str:
     """Return the value of the search path *name*, as `compose` does."""
-    theirs, images = values.users.get(name) or values.callers.get(name), values.images.get(name)
+    user_path, images = values.users.get(name) or values.callers.get(name), values.images.get(name)
     front: list[str] = []
     after: list[str] = []
-    for one in (one for one in operations if one.name == name):
-        if one.op == "prepend" or (one.op == "set" and name == LIBRARY_PATH):
-            front += _elements(one.value)
-        elif one.op == "append":
-            after += _elements(one.value)
-        elif one.op != "default" or not (theirs or images):
-            theirs, images = values.users.get(name), one.value
-    own = [part for part in _elements(images) if part not in (*front, *after)]
+    for operation in (operation for operation in operations if operation.name == name):
+        if operation.op == "prepend" or (operation.op == "set" and name == LIBRARY_PATH):
+            front += _elements(operation.value)
+        elif operation.op == "append":
+            after += _elements(operation.value)
+        elif operation.op != "default" or not (user_path or images):
+            user_path, images = values.users.get(name), operation.value
+    image_directories = [part for part in _elements(images) if part not in (*front, *after)]
     if name == "PATH":
-        return ":".join((*front, *(_elements(theirs) or own or _elements(DEFAULT_PATH)), *after))
-    return ":".join((*_elements(theirs), *front, *own, *after))
+        return ":".join((*front, *(_elements(user_path) or image_directories or _elements(DEFAULT_PATH)), *after))
+    return ":".join((*_elements(user_path), *front, *image_directories, *after))
 
 
 def base_variables(
@@ -123,10 +128,10 @@ def _elements(value: Optional[str]) -> list[str]:
     return [part for part in (value or "").split(":") if part]
 
 
-def _final_value(name: str, operations: Iterable[EnvVar], is_there: bool) -> dict[str, Optional[str]]:
+def _final_value(name: str, operations: Iterable[EnvVar], has_value: bool) -> dict[str, Optional[str]]:
     """Return what the last of *operations* leaves; a default, only where nothing *is there* before it."""
-    left: dict[str, Optional[str]] = {}
-    for one in operations:
-        if one.op != "default" or not (is_there or left.get(name)):
-            left[name] = one.value
-    return left
+    values: dict[str, Optional[str]] = {}
+    for operation in operations:
+        if operation.op != "default" or not (has_value or values.get(name)):
+            values[name] = operation.value
+    return values

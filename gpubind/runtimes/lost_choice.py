@@ -55,8 +55,8 @@ def choice_by_count(plan: Plan, environ: Mapping[str, str], option: str) -> Iter
         if hides_all(names):
             yield _lost("count-none", name, value, gpus, option)
         ids = [parse_gpu_id(text) for text in names]
-        named = {gpu.index for one in ids if one is not None for gpu in gpus_named(one, plan.gpus)}
-        if named and None not in ids and not {gpu.index for gpu in gpus} <= named:
+        named_indexes = {gpu.index for gpu_id in ids if gpu_id is not None for gpu in gpus_named(gpu_id, plan.gpus)}
+        if named_indexes and None not in ids and not {gpu.index for gpu in gpus} <= named_indexes:
             yield _lost("count", name, value, gpus, option)
 
 
@@ -66,12 +66,12 @@ def _is_same_inside(name: str, gpus: Sequence[Gpu], plan: Plan) -> bool:
     So does a name that no GPU of *plan* is known to have.
     """
     gpu_id = parse_gpu_id(name)
-    vendors = [gpu for gpu in plan.gpus if gpu.vendor == gpus[0].vendor]
-    named = gpus_named(gpu_id, vendors) if gpu_id is not None else ()
+    vendor_gpus = [gpu for gpu in plan.gpus if gpu.vendor == gpus[0].vendor]
+    named_gpus = gpus_named(gpu_id, vendor_gpus) if gpu_id is not None else ()
     if is_uuid(name):
-        return all(gpu in gpus for gpu in named)
-    here = sorted(gpus, key=lambda gpu: gpu.index or 0)
-    return not named or (name.isdigit() and named == tuple(here[int(name) : int(name) + 1]))
+        return all(gpu in gpus for gpu in named_gpus)
+    numbered_gpus = sorted(gpus, key=lambda gpu: gpu.index or 0)
+    return not named_gpus or (name.isdigit() and named_gpus == tuple(numbered_gpus[int(name) : int(name) + 1]))
 
 
 def _chosen(plan: Plan, environ: Mapping[str, str]) -> Iterator[tuple[str, str, list[Gpu]]]:

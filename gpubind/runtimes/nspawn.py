@@ -66,11 +66,11 @@ class Nspawn(Runtime):
             options.append(f"--setenv={name}={value}")
         return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, edits.findings)
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # By default it is called as the image is, and two of one name cannot be there at once.
         name = () if start.user.options.all("machine") else (f"--machine=gpubind-{call.unique_name}",)
-        options = ("-q", *name, *start.user.arguments, *words.options, f"--directory={call.image}")
+        options = ("-q", *name, *start.user.arguments, *arguments.options, f"--directory={call.image}")
         return Command((call.program, *options, "--", *start.in_directory(call)), start.caller.environ)
 
     def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
@@ -91,15 +91,15 @@ def _own_binds(start: Start) -> tuple[UserBind, ...]:
 
 def _container(start: Start) -> Iterator[str]:
     """Yield what every container is started with, where the user does not say otherwise."""
-    given = start.user.options.values
+    user_options = start.user.options.values
     yield from ("--register=no", "--keep-unit")
-    if not {"volatile", "ephemeral"} & given.keys():
+    if not {"volatile", "ephemeral"} & user_options.keys():
         yield "--volatile=overlay"
-        if "read-only" not in given:
+        if "read-only" not in user_options:
             yield "--read-only"
-    if not {"boot", "as-pid2"} & given.keys():
+    if not {"boot", "as-pid2"} & user_options.keys():
         yield "--as-pid2"
-    if not {"console", "pipe", "boot"} & given.keys():
+    if not {"console", "pipe", "boot"} & user_options.keys():
         yield (
             "--console=autopipe"
             if start.facts.version is None or start.facts.version >= _AUTOPIPE_VERSION

@@ -52,7 +52,7 @@ class Proot(Runtime):
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
         edits = make_edits(plan, stage.files, parse_user_binds(start.user.options.all("bind")), _obstacle)
         why = "PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind"
-        options = [word for bind in edits.binds for word in ("-b", source_and_target(bind, why, ("!",)))]
+        options = [arg for bind in edits.binds for arg in ("-b", source_and_target(bind, why, ("!",)))]
         env = compose(plan.env, BaseEnvironment(callers=start.caller.environ, images=library_path(plan)))
         findings = (
             *edits.findings,
@@ -62,12 +62,12 @@ class Proot(Runtime):
         unset = tuple(name for name, value in env.items() if value is None and name in start.caller.environ)
         return RuntimeArguments(tuple(options), edits.binds, set_variables(env), edits.decisions, findings, unset)
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         place = () if start.user.options.last("cwd") is not None else ("-w", _directory(start))
-        options = (*place, *start.user.arguments, *words.options)
+        options = (*place, *start.user.arguments, *arguments.options)
         argv = (call.program, "-R", call.image, *options, *start.in_directory(call))
-        return Command(argv, changed(start.caller.environ, unset=words.unset, values=dict(words.env)))
+        return Command(argv, changed(start.caller.environ, unset=arguments.unset, values=dict(arguments.env)))
 
     def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         home = start.caller.environ.get("HOME", "")
@@ -77,10 +77,13 @@ class Proot(Runtime):
 
     def render(self, form: str, prepared: PreparedStart, *, quoted: bool = False) -> str:
         """Return the words that take the place of `proot`: a command line has no other way to set a variable."""
-        words = prepared.arguments
-        variables = (*(f"--unset={name}" for name in words.unset), *(f"{name}={value}" for name, value in words.env))
-        options = ("env", *variables, self.name, *words.options)
-        return format_arguments(words._replace(options=options, unset=()), self.name, quoted=quoted)
+        arguments = prepared.arguments
+        variables = (
+            *(f"--unset={name}" for name in arguments.unset),
+            *(f"{name}={value}" for name, value in arguments.env),
+        )
+        options = ("env", *variables, self.name, *arguments.options)
+        return format_arguments(arguments._replace(options=options, unset=()), self.name, quoted=quoted)
 
 
 def _obstacle(mount: Mount, source: HostPath) -> Optional[str]:

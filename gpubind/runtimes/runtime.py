@@ -327,9 +327,9 @@ class Runtime(ABC):
         return ()
 
     def remote_daemon(
-        self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+        self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
     ) -> Optional[str]:
-        """Return what sends it to another machine: a variable, a file of the caller's, or an option of *own*, those
+        """Return what sends it to another machine: a variable, a file of the caller's, or an option of *global_options*, those
         before its subcommand. None if nothing does. *read* returns the text of a file of this machine, or None.
         """
         return None
@@ -347,14 +347,14 @@ class Runtime(ABC):
         """
         return None
 
-    def pull(self, options: UserOptionValues, own: Mapping[str, str], image: str) -> PullCommand:
-        """Return how it gets *image* into its store, with the user's options and *own*, those before its subcommand."""
+    def pull(self, options: UserOptionValues, global_options: Mapping[str, str], image: str) -> PullCommand:
+        """Return how it gets *image* into its store, with the user's options and *global_options*, those before its subcommand."""
         raise NotImplementedError(self.name)
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the caller's own value of variable *name* does not reach the container."""
-        own = start.user.options.env.get(name)
-        return self.passes_only_named_variables and own != start.caller.environ.get(name, "")
+        user_value = start.user.options.env.get(name)
+        return self.passes_only_named_variables and user_value != start.caller.environ.get(name, "")
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return where a plan lands, and whether the container's /dev will hold only the planned nodes.
@@ -399,7 +399,7 @@ class Runtime(ABC):
         return None
 
     @abstractmethod
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line."""
 
     def writable_bind_findings(self, edits: Edits, plan: Plan, start: Start, stage: Stage) -> Iterator[Finding]:
@@ -445,43 +445,43 @@ class Runtime(ABC):
 _NEEDS_QUOTES = r"[\s\"'\\*?\[\]]"
 
 
-def format_arguments(words: RuntimeArguments, program: str, *, quoted: bool, exports: str = "") -> str:
-    """Return the options of *words* on one line: *quoted* for `eval`, or plain, to be split by a shell as in
+def format_arguments(arguments: RuntimeArguments, program: str, *, quoted: bool, exports: str = "") -> str:
+    """Return the options of *arguments* on one line: *quoted* for `eval`, or plain, to be split by a shell as in
     `singularity exec $(gpubind plan ...) image cmd`. *exports* is the format of the same plan as variables, if the
     program reads them.
 
     Errors: `RuntimeLimitError` (`unsayable-unset`) where the caller's variable has to go: --env can only set. Code
     `not-raw` for an option that a shell would not leave whole: it splits what a substitution gives, and unquotes none.
     """
-    also = f" or `--format {exports}`" if exports else ""
-    if words.unset:
+    alternative = f" or `--format {exports}`" if exports else ""
+    if arguments.unset:
         raise RuntimeLimitError(
             "unsayable-unset",
-            f"no option of {program} keeps {words.unset[0]} out of the container",
+            f"no option of {program} keeps {arguments.unset[0]} out of the container",
             why="the plan takes it away, and an empty value would hide every GPU",
-            hint=f"unset it yourself, or use `gpubind exec`{also}",
+            hint=f"unset it yourself, or use `gpubind exec`{alternative}",
         )
-    for word in words.options if not quoted else ():
-        if re.search(_NEEDS_QUOTES, word):
+    for arg in arguments.options if not quoted else ():
+        if re.search(_NEEDS_QUOTES, arg):
             raise RuntimeLimitError(
                 "not-raw",
                 "the shell would split an argument of this plan in an unquoted $(...)",
-                where=word,
+                where=arg,
                 why="it holds white space, a quote, a backslash or a wildcard",
-                hint=f"use `gpubind exec` or `eval` with `--format {program} --format sh`{also}",
+                hint=f"use `gpubind exec` or `eval` with `--format {program} --format sh`{alternative}",
             )
-    return " ".join(map(shlex.quote, words.options) if quoted else words.options) + "\n"
+    return " ".join(map(shlex.quote, arguments.options) if quoted else arguments.options) + "\n"
 
 
-def format_multiline(words: Sequence[str], first: int, last: int) -> str:
-    """Return *words* quoted for a shell, with each option and its value on a separate line.
+def format_multiline(args: Sequence[str], first: int, last: int) -> str:
+    """Return *args* quoted for a shell, with each option and its value on a separate line.
 
     What stands before *first* is one line, and so is what stands from *last* on.
     """
-    lines = [list(words[:first])]
-    for word in words[first:last]:
-        if word.startswith("-"):
+    lines = [list(args[:first])]
+    for arg in args[first:last]:
+        if arg.startswith("-"):
             lines.append([])
-        lines[-1].append(word)
-    lines.append(list(words[last:]))
+        lines[-1].append(arg)
+    lines.append(list(args[last:]))
     return " \\\n  ".join(shlex.join(line) for line in lines if line) + "\n"

@@ -50,10 +50,10 @@ class Udocker(Runtime):
         """
         home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"
         configured = ("/etc/udocker.conf", f"{home}/udocker.conf")
-        named = environ.get(_PROOT_VARIABLE, "UDOCKER")
-        if named == "UDOCKER":
+        proot_path = environ.get(_PROOT_VARIABLE, "UDOCKER")
+        if proot_path == "UDOCKER":
             return (f"{environ.get('UDOCKER_LIB') or f'{home}/lib'}/VERSION", *configured)
-        return (named,) if named else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
+        return (proot_path,) if proot_path else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the value stays outside: --hostenv passes on all that the user does not set."""
@@ -93,10 +93,10 @@ class Udocker(Runtime):
         if edits.binds:
             yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts what the image runs by default, `shell` a shell."""
         argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
-        line = (call.program, "run", "--nobanner", *start.user.arguments, *words.options, call.image, *argv)
+        line = (call.program, "run", "--nobanner", *start.user.arguments, *arguments.options, call.image, *argv)
         return Command(line, start.caller.environ)
 
 

@@ -33,7 +33,7 @@ def check(
     strict: bool,
     quiet: bool,
     verbose: int,
-    **asked: Any,
+    **check_options: Any,
 ) -> None:
     """Say before a job starts what will not work, and what to do.
 
@@ -43,12 +43,12 @@ def check(
     from gpubind.api.check import check_each
     from gpubind.cli.output import progress, report_memo, write_document
 
-    report_memo(wanted=verbose > 1)
+    report_memo(is_requested=verbose > 1)
     chosen = _format(format_ or "text", quiet=quiet)
     is_one = max(len(image or ()), len(host or ())) < 2
     _need_document(chosen, is_one=is_one)
     linked = chosen == "html" and is_one
-    request = _request(options, image, host, **asked)._replace(linked=linked, lists_rules=chosen == "junit")
+    request = _request(options, image, host, **check_options)._replace(linked=linked, lists_rules=chosen == "junit")
     with progress(quiet=quiet):
         reports = check_each(request, image or (None,), _hosts(options, host))
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
@@ -154,12 +154,12 @@ def _expected(
 
     if path is not None and like is not None:
         raise UsageError("expect-with-like", "--expect is about what a host has, and --like about what a program takes")
-    found = [site_expectation() if is_here and like is None else None]
+    expectations = [site_expectation() if is_here and like is None else None]
     if path is not None:
         from gpubind.api.requirements import read_expectation
 
-        found.insert(0, read_expectation(path, query_of(options)))
-    return tuple(expected for expected in found if expected is not None)
+        expectations.insert(0, read_expectation(path, query_of(options)))
+    return tuple(expected for expected in expectations if expected is not None)
 
 
 def _format(chosen: str, *, quiet: bool) -> str:

@@ -52,17 +52,17 @@ def diff(
     chosen = format_ or "text"
     if snapshot and format_ not in (None, "json"):
         raise UsageError("two-formats", "--snapshot and --format exclude each other")
-    render, made = DIFF_DOCUMENTS[chosen].load(), page_options(DIFF_DOCUMENTS[chosen])
+    render, render_options = DIFF_DOCUMENTS[chosen].load(), page_options(DIFF_DOCUMENTS[chosen])
     standard_input = _standard_input() if STDIN in compared else b""
     request = DiffRequest(tuple(compared), query_of(options), tuple(like or ()), tuple(image or ()), standard_input)
     if snapshot:
         with progress(quiet=False):
-            taken = snapshots(request, is_compared=False)
-        write_document("".join(map(render_snapshot, taken)), output)
+            host_snapshots = snapshots(request, is_compared=False)
+        write_document("".join(map(render_snapshot, host_snapshots)), output)
         return
     with progress(quiet=False):
         comparison = compare_named(request)
-    write_document(render(comparison, fold_hosts, **made), output)
+    write_document(render(comparison, fold_hosts, **render_options), output)
     if not comparison.is_equal:
         raise SystemExit(EXIT_FINDING)
 

@@ -45,20 +45,20 @@ def explain(
     from gpubind.cli.output import progress, reporter, table_width, width, write_document
     from gpubind.documents import explanation
 
-    what = " ".join(asked or ())
+    query = " ".join(asked or ())
     if format_ is not None and not tree:
         raise UsageError("unknown-format", f"--format {format_} is a form of --tree", hint="add --tree")
     if json and format_ not in (None, "json"):
         raise UsageError("two-formats", f"--format json and --format {format_} exclude each other")
     with progress(quiet=False):
         if tree:
-            text = _tree(options, what, like, image, "json" if json else format_ or "text")
+            text = _tree(options, query, like, image, "json" if json else format_ or "text")
         else:
             request = ExplainRequest(
-                what,
+                query,
                 partial(_plan, options, like, image),
                 LogFiles(_is_log_file, _log_file),
-                LogInput("standard input", _standard_input()) if what == "-" or (not asked and _has_log()) else None,
+                LogInput("standard input", _standard_input()) if query == "-" or (not asked and _has_log()) else None,
                 is_full=json or verbose > 0,
                 report=reporter(quiet=False, verbose=False),
             )
@@ -79,10 +79,12 @@ def _tree(options: PlanOptions, program: str, like: Optional[str], image: Option
     from gpubind.model import ContainerPath
 
     host = open_host_of(options)
-    asked = LinksRequest(program, host, query_of(options, like), open_image_of(image, host), image)
+    request = LinksRequest(program, host, query_of(options, like), open_image_of(image, host), image)
     if image is None and options.root is None and host.local is not None:
-        asked = asked._replace(environ=system.environ(), working_directory=ContainerPath(system.current_directory()))
-    return TREE_DOCUMENTS[form].render(links(asked))
+        request = request._replace(
+            environ=system.environ(), working_directory=ContainerPath(system.current_directory())
+        )
+    return TREE_DOCUMENTS[form].render(links(request))
 
 
 def _plan(options: PlanOptions, like: Optional[str], image: Optional[str]) -> Plan:
@@ -124,11 +126,11 @@ def _log_file(path: str) -> Iterator[bytes]:
 def _has_log() -> bool:
     """Return whether standard input was redirected: it is neither a terminal nor what a caller left open."""
     try:
-        found = system.OpenFile("standard input", 0).facts()
+        stdin_stat = system.OpenFile("standard input", 0).facts()
     except OSError:
         return False
-    is_null = stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL_DEVICE
-    return is_null or stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)
+    is_null = stat.S_ISCHR(stdin_stat.st_mode) and stdin_stat.st_rdev == _NULL_DEVICE
+    return is_null or stat.S_ISREG(stdin_stat.st_mode) or stat.S_ISFIFO(stdin_stat.st_mode)
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -144,18 +146,18 @@ def _blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the log *name* in blocks that end with a line, unless a line is longer than a block."""
     from gpubind.cli.output import complain
 
-    rest = b""
+    remainder = b""
     for _ in range(_LONGEST_LOG // _BLOCK):
         data = file.read(_BLOCK)
         if not data:
             break
-        block, end, rest = (rest + data).rpartition(b"\n")
-        yield block + end if end else rest
-        rest = rest if end else b""
+        block, end, remainder = (remainder + data).rpartition(b"\n")
+        yield block + end if end else remainder
+        remainder = remainder if end else b""
     else:
         complain(f"warning: not-looked-at: {name}: only its first {_LONGEST_LOG >> 20} MiB were read\n")
-    if rest:
-        yield rest
+    if remainder:
+        yield remainder
 
 
 _BLOCK = 1 << 20

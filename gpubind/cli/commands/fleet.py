@@ -38,7 +38,7 @@ def fleet(
     output: Optional[str],
     verbose: int,
     origins: Mapping[str, Origin],
-    **asked: Any,
+    **node_options: Any,
 ) -> None:
     """Check, plan, record or compare many nodes at once.
 
@@ -58,16 +58,16 @@ def fleet(
 
     chosen = format_ or "table"
     page, json = _page(action, chosen), chosen == "json"
-    made = page_options(FLEET_DOCUMENTS[chosen]) if page is not None else {}
+    render_options = page_options(FLEET_DOCUMENTS[chosen]) if page is not None else {}
     if json and action != "record" and output not in (None, "-"):
         hint = f"`> {output}` writes them to the file"
         raise UsageError("wrong-use", "--json prints the answers as they come, and has no --output", hint=hint)
-    request = fleet_request(action, nodes, engine, timeout, fanout, asked, origins, is_sent=bootstrap)
+    request = fleet_request(action, nodes, engine, timeout, fanout, node_options, origins, is_sent=bootstrap)
     directory = _directory(output) if action == "record" else None
     with counting("asking nodes", len(request.nodes)) as count:
         outcome = ask_fleet(request, partial(_show, directory, count, json), records=action == "record")
     if page is not None:
-        write_document(page(outcome.groups, action, fold_nodes, **made), output)
+        write_document(page(outcome.groups, action, fold_nodes, **render_options), output)
     elif not json:
         path = None if action == "record" else output
         write_document(_text(outcome, path, verbose=verbose > 0), path)
@@ -131,8 +131,8 @@ def _forwarded() -> tuple[Option, ...]:
     """Return the options that nodes get: those of the commands, without those about output. No variable sets them."""
     options = [*declared.PLAN_OPTIONS, declared.IMAGE]
     options += [option for action in ACTIONS for option in command_of(action).own if option.group != "Output"]
-    named = {option.name: option for option in reversed(options) if option.name not in _NOT_SENT}
-    return tuple(option._replace(preset="", required=False) for option in [*named.values()][::-1])
+    by_name = {option.name: option for option in reversed(options) if option.name not in _NOT_SENT}
+    return tuple(option._replace(preset="", required=False) for option in [*by_name.values()][::-1])
 
 
 _OWN = (

@@ -18,14 +18,14 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
 
     host = open_host_of(options)
     with reading(host):
-        found = list_gpus(host, query_of(options))
-    report(found.findings, brief=True)
+        listing = list_gpus(host, query_of(options))
+    report(listing.findings, brief=True)
     if json:
-        text = render_gpus_json(found.listed)
+        text = render_gpus_json(listing.listed)
     else:
-        shared = found.all_of_them
+        shared = listing.all_of_them
         nothing = f"no GPU is known: all are {shared}" if shared else "this host has no GPU with a loaded driver"
-        text = tables_as_text([gpus_table(found.listed)], None) or f"{nothing}\n"
+        text = tables_as_text([gpus_table(listing.listed)], None) or f"{nothing}\n"
     write_document(text, None)
 
 

@@ -27,13 +27,13 @@ def needs(*, image: str, program: Optional[str], format_: Optional[str], output:
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the image")
     with progress(quiet=quiet), open_image(image) as opened:
-        found = needs_of(opened, program)
+        image_needs = needs_of(opened, program)
     if chosen == "text":
         from gpubind.documents.needs import needs_table
 
-        text = tables_as_text([needs_table(found)], output)
+        text = tables_as_text([needs_table(image_needs)], output)
     else:
-        text = NEEDS_DOCUMENTS[chosen].render(found, image)
+        text = NEEDS_DOCUMENTS[chosen].render(image_needs, image)
     write_document(text, output)
 
 

@@ -27,17 +27,17 @@ def oci_runtime(options: PlanOptions, *, line: Sequence[str], runtime: Optional[
     from gpubind.launch.oci.edit import edit_bundle
     from gpubind.launch.oci.passing import STARTS, bundle_of, config_of, read
 
-    words = tuple(line)
+    args = tuple(line)
     environ = callers_environ()
     program = _program(runtime, environ)
     request = start_request(
         options, dry_run=False, require_gpu=False, check=False, allow_writable=False, quiet=True, verbose=0
     )
-    subcommand, values = read(words)
+    subcommand, values = read(args)
     if subcommand in STARTS:
-        request = request._replace(report=partial(_report, words))
+        request = request._replace(report=partial(_report, args))
         edit_bundle(request, bundle_of(values), config_of(values), program, partial(_open_host, options))
-    execute((program, *words), environ)
+    execute((program, *args), environ)
 
 
 def _program(runtime: Optional[str], environ: Mapping[str, str]) -> str:
@@ -54,8 +54,8 @@ def _open_host(options: PlanOptions, variables: Mapping[str, str]) -> Host:
     """Return this machine for a container with *variables*; those of the engine choose nothing, but name programs."""
     from gpubind.host.open import open_host
 
-    named = {name: system.environ()[name] for name in ("PATH",) if name in system.environ()}
-    return open_host(None, options.root, options.dev_root, environ={**named, **variables})
+    path_variable = {name: system.environ()[name] for name in ("PATH",) if name in system.environ()}
+    return open_host(None, options.root, options.dev_root, environ={**path_variable, **variables})
 
 
 def _report(line: Sequence[str], message: Message) -> None:

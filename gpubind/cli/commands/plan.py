@@ -45,7 +45,7 @@ def plan(
     from gpubind.api.plan import plan_for
     from gpubind.cli.output import progress, report, report_folded, report_memo, write_document
 
-    report_memo(wanted=verbose > 1)
+    report_memo(is_requested=verbose > 1)
     chosen, quoted = _format(format_ or [])
     _need_fitting(chosen, bool(backend_arg), cdi_hook, like, allow_none=allow_none)
     if cdi_hook is not None:
@@ -97,8 +97,8 @@ def _write_links(planned: Plan, directory: str, *, quiet: bool) -> None:
 
     links = links_of(planned)
     if not links:
-        what = "the plan has no library, so the directory is not changed"
-        raise NothingToBindError("nothing-to-bind", what, where=directory)
+        message = "the plan has no library, so the directory is not changed"
+        raise NothingToBindError("nothing-to-bind", message, where=directory)
     place = system.absolute(directory)  # it may be the working directory, which is then another one
     put_links(links, directory)
     if not quiet:
@@ -139,8 +139,8 @@ def _need_fitting(
     if allow_none and chosen not in ALLOW_NONE_FORMATS:
         raise UsageError("none-in-format", f"--allow-none is only for --format {' or '.join(ALLOW_NONE_FORMATS)}")
     if like is not None and (chosen in PERSISTENT_DOCUMENTS or chosen in PLAN_FORMATS):
-        what = f"--like shows what a program would bind; it is not for --format {chosen}"
-        raise UsageError("like-in-words", what)
+        message = f"--like shows what a program would bind; it is not for --format {chosen}"
+        raise UsageError("like-in-words", message)
 
 
 def _need_hook(hook: str) -> None:

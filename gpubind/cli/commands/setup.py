@@ -33,19 +33,19 @@ def setup(
     is_users = system.effective_user() != 0 and root is None
     if is_users and not ENGINES[engine].has_users:
         raise UsageError("wrong-use", f"only root registers a runtime of {engine}", hint="sudo gpubind setup ...")
-    wanted = Setup(engine, name, default, runtime, (root or "").rstrip("/"), this_program())
+    request = Setup(engine, name, default, runtime, (root or "").rstrip("/"), this_program())
     if is_users:
-        wanted = wanted._replace(
+        request = request._replace(
             data_home=_home("XDG_DATA_HOME", ".local/share"), config_home=_home("XDG_CONFIG_HOME", ".config")
         )
-    changes = removed(wanted) if undo else registered(wanted)
+    changes = removed(request) if undo else registered(request)
     text = "".join(map(_difference, changes))
     write_document(text, None)
     if not text:
         complain("nothing to change\n")
     elif not dry_run:
-        apply(wanted, changes)
-        _tell_what_follows(wanted, changes)
+        apply(request, changes)
+        _tell_what_follows(request, changes)
 
 
 def _tell_what_follows(setup: Setup, changes: tuple[FileChange, ...]) -> None:

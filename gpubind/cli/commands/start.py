@@ -25,7 +25,7 @@ def start(
     backend: str,
     quiet: bool,
     verbose: int,
-    **asked: Any,
+    **start_options: Any,
 ) -> None:
     """Start a container, or print its command."""
     from gpubind.cli.starting import start_request
@@ -33,12 +33,12 @@ def start(
     from gpubind.launch.start import become, make_command
     from gpubind.model.notice import Notice
 
-    words = (image, *(command or ()))
+    args = (image, *(command or ()))
     if not image.startswith("-"):
-        need_command(action, words)
-    _need_image(words, is_verbose=verbose > 0)
-    request = start_request(options, quiet=quiet, verbose=verbose, **asked)
-    line = read_start(action, words, backend, request.environ, elsewhere=request.elsewhere)
+        need_command(action, args)
+    _need_image(args, is_verbose=verbose > 0)
+    request = start_request(options, quiet=quiet, verbose=verbose, **start_options)
+    line = read_start(action, args, backend, request.environ, elsewhere=request.elsewhere)
     if line.why:
         request.report(Notice("note", "backend", f"{line.runtime.name}, {line.why}", is_detail=True))
     with progress(quiet=quiet):
@@ -49,26 +49,26 @@ def start(
         become(result)
 
 
-def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
-    """Return *words* for a reader and a shell: each option on a line, then IMAGE and the command on the last."""
+def _shown(argv: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
+    """Return *argv* for a reader and a shell: each option on a line, then IMAGE and the command on the last."""
     from gpubind.runtimes.runtime import format_multiline
 
-    behind = len(words) - len(command) if command and words[-len(command) :] == command else len(words)
+    behind = len(argv) - len(command) if command and argv[-len(command) :] == command else len(argv)
     for before in ("--", image):
-        behind -= words[behind - 1] == before
-    return format_multiline(words, 1, behind)
+        behind -= argv[behind - 1] == before
+    return format_multiline(argv, 1, behind)
 
 
-def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:
-    """Errors: `UsageError` where *words* begin with a runtime's command line, or with a volume, instead of an image."""
-    image = words[0]
-    if words[1:2] in (("exec",), ("run",), ("shell",)) and not lexists(image):
+def _need_image(args: tuple[str, ...], *, is_verbose: bool) -> None:
+    """Errors: `UsageError` where *args* begin with a runtime's command line, or with a volume, instead of an image."""
+    image = args[0]
+    if args[1:2] in (("exec",), ("run",), ("shell",)) and not lexists(image):
         from gpubind.runtimes.cmdline.programs import PROGRAMS
 
         if image in PROGRAMS:
             from gpubind.cli.suggestions import suggestion
 
-            raise UsageError("wrong-use", f"`{image}` is a runtime, not an image", hint=suggestion(words).rstrip())
+            raise UsageError("wrong-use", f"`{image}` is a runtime, not an image", hint=suggestion(args).rstrip())
     if is_verbose and image.startswith("/") and ":/" in image and not lexists(image):
         hint = f"`-v` is gpubind's --verbose; the runtime's own options follow `--`: `-- -v {image} IMAGE`"
         raise UsageError("wrong-use", f"`{image}` is a volume, not an image", hint=hint)

@@ -19,7 +19,14 @@ The plan takes the place of the runtime's GPU flags. A line that asks for no GPU
 
 
 def wrap(
-    options: PlanOptions, *, line: Sequence[str], dry_run: bool, json: bool, quiet: bool, verbose: int, **asked: Any
+    options: PlanOptions,
+    *,
+    line: Sequence[str],
+    dry_run: bool,
+    json: bool,
+    quiet: bool,
+    verbose: int,
+    **start_options: Any,
 ) -> None:
     """Read the line, and start what it comes to."""
     from gpubind.cli.starting import start_request
@@ -31,19 +38,19 @@ def wrap(
 
     if json and not dry_run:
         raise WrongUseError("wrong-use", "--json prints a line that is not started", hint="add --dry-run")
-    words, environ, found = tuple(line), callers_environ(), list[Finding]()
-    report = collecting(found, reporter(quiet=quiet, verbose=verbose > 0))
+    args, environ, findings = tuple(line), callers_environ(), list[Finding]()
+    report = collecting(findings, reporter(quiet=quiet, verbose=verbose > 0))
 
     def request() -> StartRequest:
-        made = start_request(options, dry_run=dry_run, quiet=quiet, verbose=verbose, **asked)
-        return made._replace(report=report)
+        new_request = start_request(options, dry_run=dry_run, quiet=quiet, verbose=verbose, **start_options)
+        return new_request._replace(report=report)
 
     with progress(quiet=quiet):
-        command, parsed = command_of_line(words, environ, request, lambda: _gpubind(len(words)), report)
+        command, parsed = command_of_line(args, environ, request, lambda: _gpubind(len(args)), report)
     if json:
         from gpubind.documents.command import render_command_json
 
-        write_document(render_command_json(command._replace(findings=tuple(found)), environ), None)
+        write_document(render_command_json(command._replace(findings=tuple(findings)), environ), None)
     elif dry_run:
         import shlex
 
@@ -58,8 +65,8 @@ def _gpubind(length: int) -> tuple[str, ...]:
     """Return the words that start this gpubind with its options, up to the line of *length* words."""
     from gpubind.launch.execute import this_program
 
-    own = [word for word in sys.argv[1 : len(sys.argv) - length] if word not in ("--dry-run", "--json")]
-    return (*this_program(), *own, *(() if own[-1:] == ["--"] else ("--",)))
+    options = [arg for arg in sys.argv[1 : len(sys.argv) - length] if arg not in ("--dry-run", "--json")]
+    return (*this_program(), *options, *(() if options[-1:] == ["--"] else ("--",)))
 
 
 COMMANDS = {

@@ -46,8 +46,8 @@ def _suite(report: Report) -> ElementTree.Element:
     for code, needs in _cases(report).items():
         case = ElementTree.SubElement(suite, "testcase", classname=f"gpubind.{needs}", name=code)
         tests += 1
-        found = [finding for finding in report.findings if finding.code == code]
-        errors = [finding for finding in found if finding.severity == "error"]
+        code_findings = [finding for finding in report.findings if finding.code == code]
+        errors = [finding for finding in code_findings if finding.severity == "error"]
         reasons = [reason for finding, reason in report.ignored if finding.code == code]
         if errors:
             failures += 1
@@ -56,7 +56,7 @@ def _suite(report: Report) -> ElementTree.Element:
         elif reasons:
             skipped += 1
             ElementTree.SubElement(case, "skipped", message=with_valid_unicode(reasons[0]))
-        others = [finding for finding in found if finding.severity != "error"]
+        others = [finding for finding in code_findings if finding.severity != "error"]
         if others:
             ElementTree.SubElement(case, "system-out").text = with_valid_unicode("".join(map(render_finding, others)))
     suite.attrib.update(tests=str(tests), failures=str(failures), errors="0", skipped=str(skipped))
@@ -65,7 +65,7 @@ def _suite(report: Report) -> ElementTree.Element:
 
 def _cases(report: Report) -> dict[str, str]:
     """Return the codes of the rules that applied, each with what it needs: those that have found something, too."""
-    found = (*report.findings, *(finding for finding, _ in report.ignored))
-    cases = {finding.code: finding_texts().get(finding.code, {}).get("needs", "host") for finding in found}
+    findings = (*report.findings, *(finding for finding, _ in report.ignored))
+    cases = {finding.code: finding_texts().get(finding.code, {}).get("needs", "host") for finding in findings}
     cases.update(report.rules)
     return dict(sorted(cases.items()))

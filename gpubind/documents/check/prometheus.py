@@ -26,7 +26,7 @@ class _Sample(NamedTuple):
 
 def render_prometheus(report: Report) -> str:
     """Return the report in the text format of Prometheus. Notes are counted, and not named."""
-    return "".join(_family(name, what, samples) for name, what, samples in _families(report))
+    return "".join(_family(name, help_text, samples) for name, help_text, samples in _families(report))
 
 
 def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
@@ -38,9 +38,9 @@ def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
     counts["ignored"] = len(report.ignored)
     numbers = [_Sample(number, {"severity": severity}) for severity, number in counts.items()]
     yield "findings", "Findings by severity, and those that the site ignores.", numbers
-    named = [finding for finding in report.findings if finding.severity != "note"]
-    found = [_Sample(1, {"code": f.code, "severity": f.severity, "subject": f.subject}) for f in named]
-    yield "finding", "A finding: an error or a warning.", found
+    serious = [finding for finding in report.findings if finding.severity != "note"]
+    samples = [_Sample(1, {"code": f.code, "severity": f.severity, "subject": f.subject}) for f in serious]
+    yield "finding", "A finding: an error or a warning.", samples
     drivers = [planned.driver for planned in report.drivers]
     info = [_Sample(1, {"vendor": d.vendor, "version": d.version or "", "cuda_max": d.cuda_max or ""}) for d in drivers]
     yield "driver_info", "A driver of the host, and the newest CUDA that it serves.", info
@@ -48,12 +48,12 @@ def _families(report: Report) -> Iterator[tuple[str, str, Iterable[_Sample]]]:
     digests = [_Sample(1, {"digest": plan.digest, "node_digest": plan.node_digest or ""}) for plan in plans]
     yield "plan_info", "The plan that was checked, and what the node has: equal for equal nodes.", digests
     states = _states(report.plan) if report.plan is not None else {}
-    expected = [sum(number for _, number in one.gpus) for one in report.expected if one.gpus]
+    expected = [sum(number for _, number in expectation.gpus) for expectation in report.expected if expectation.gpus]
     states.update({"expected": max(expected)} if expected else {})
-    what = (
+    help_text = (
         "GPUs: that the kernel driver lists, that a container gets, of these with a device node, and that are expected."
     )
-    yield "gpus", what, [_Sample(number, {"state": state}) for state, number in states.items()]
+    yield "gpus", help_text, [_Sample(number, {"state": state}) for state, number in states.items()]
 
 
 def _states(plan: Plan) -> dict[str, int]:
@@ -69,8 +69,8 @@ def _has_node(plan: Plan, gpu: Gpu) -> bool:
     )
 
 
-def _family(name: str, what: str, samples: Iterable[_Sample]) -> str:
-    lines = [f"# HELP gpubind_{name} {what}", f"# TYPE gpubind_{name} gauge"]
+def _family(name: str, help_text: str, samples: Iterable[_Sample]) -> str:
+    lines = [f"# HELP gpubind_{name} {help_text}", f"# TYPE gpubind_{name} gauge"]
     values = {f"gpubind_{name}{_labels(sample.labels)}": sample.value for sample in samples}
     lines += [f"{series} {value}" for series, value in values.items()]
     return "".join(f"{line}\n" for line in lines)

@@ -17,24 +17,26 @@ def folded(findings: Iterable[Finding], *, brief: bool = False) -> list[Finding]
     Its `what` is that of the first, and names the other subjects; its `where` has the places of all, with *brief* of
     the first ones.
     """
-    made = []
+    merged = []
     for first, *others in alike(findings):
         subjects = dict.fromkeys(other.subject for other in others if other.subject != first.subject)
-        places = list(dict.fromkeys(one.where for one in (first, *others) if one.where))
-        what = f"{first.what}; also {', '.join(subjects)}" if subjects else first.what
+        places = list(dict.fromkeys(finding.where for finding in (first, *others) if finding.where))
+        message = f"{first.what}; also {', '.join(subjects)}" if subjects else first.what
         where = (shorten_list(places) if brief else ", ".join(places)) if others else first.where
-        made.append(first._replace(what=what, where=where or None))
-    return made
+        merged.append(first._replace(what=message, where=where or None))
+    return merged
 
 
 def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
     """Return *findings* in their order, each with those that differ from it only in the subject and its place."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
-    for at, one in enumerate(findings):
-        has_remedy = one.hint is not None or one.command is not None
-        what = one.what.replace(one.where, "\0") if one.where else one.what
-        key = one._replace(subject="", where=None, what=what.replace(one.subject, "\1") if one.subject else what)
-        groups.setdefault((key,) if has_remedy else (at,), []).append(one)
+    for at, finding in enumerate(findings):
+        has_remedy = finding.hint is not None or finding.command is not None
+        message = finding.what.replace(finding.where, "\0") if finding.where else finding.what
+        key = finding._replace(
+            subject="", where=None, what=message.replace(finding.subject, "\1") if finding.subject else message
+        )
+        groups.setdefault((key,) if has_remedy else (at,), []).append(finding)
     return list(groups.values())
 
 

@@ -39,15 +39,15 @@ def render_sarif_of(reports: Sequence[Report]) -> str:
 
 
 def _run(report: Report) -> dict[str, Any]:
-    found = [*((finding, None) for finding in report.findings), *report.ignored]
-    codes = sorted({finding.code for finding, _ in found})
+    findings = [*((finding, None) for finding in report.findings), *report.ignored]
+    codes = sorted({finding.code for finding, _ in findings})
     checked = report.checked
-    named = [name for name in (checked.image, checked.program, checked.host, checked.runtime) if name]
+    subjects = [name for name in (checked.image, checked.program, checked.host, checked.runtime) if name]
     return {
         "tool": {"driver": {"name": "gpubind", "version": __version__, "rules": list(map(_rule, codes))}},
-        "automationDetails": {"id": _line("/".join(["gpubind check", *named]))},
+        "automationDetails": {"id": _line("/".join(["gpubind check", *subjects]))},
         "invocations": [{"executionSuccessful": True}],
-        "results": [_result(finding, codes, reason, checked.image) for finding, reason in found],
+        "results": [_result(finding, codes, reason, checked.image) for finding, reason in findings],
         "properties": {
             "verdict": verdict(report.findings),
             "checked": {name: _line(value) for name, value in subject_rows(report)},

@@ -60,8 +60,8 @@ def render_unchecked(reports: Sequence[Report]) -> str:
 def _check_name(report: Report) -> str:
     """Return which check it is: `app.sif on node.json`."""
     checked = report.checked
-    there = checked.policy or checked.host
-    return f"{checked.image} on {there}" if checked.image else str(there)
+    target = checked.policy or checked.host
+    return f"{checked.image} on {target}" if checked.image else str(target)
 
 
 def equal_hosts(reports: Iterable[Report], outcome: Callable[[Report], _T]) -> dict[tuple[_T, ...], list[str]]:
@@ -79,7 +79,7 @@ def host_names(reports: Iterable[Report]) -> dict[str, str]:
     """Return what the hosts of *reports* are called, by what the user gave: their names, if no two share one."""
     names = {str(report.checked.host): report.host_name or str(report.checked.host) for report in reports}
     number = Counter(names.values())
-    return {given: name if number[name] == 1 else given for given, name in names.items()}
+    return {host: name if number[name] == 1 else host for host, name in names.items()}
 
 
 def verdicts_table(reports: Sequence[Report]) -> Table:

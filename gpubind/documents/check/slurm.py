@@ -25,8 +25,8 @@ def render_slurm(report: Report) -> str:
     Each is its code and subject. Those that do not fit are counted; the first of each code comes before others.
     """
     worst = verdict(report.findings)
-    named = ((finding.code, finding.subject) for finding in report.findings if finding.severity == worst != "ok")
-    items = list(dict.fromkeys(named))  # a spec may be stale in two ways
+    pairs = ((finding.code, finding.subject) for finding in report.findings if finding.severity == worst != "ok")
+    items = list(dict.fromkeys(pairs))  # a spec may be stale in two ways
     head = {"error": HEAD, "warning": f"{HEAD} warning"}.get(worst, f"{HEAD} {worst}")
     left_out = len(report.not_counted)
     return _line(head, items, f" ({left_out} not counted)" if left_out else "")
@@ -40,22 +40,22 @@ def render_slurm_error(error: GpubindError) -> str:
 def _line(head: str, items: Sequence[tuple[str, str]], tail: str = "") -> str:
     codes = [code for code, _ in items]
     repeats = [codes[:at].count(code) for at, code in enumerate(codes)]
-    line, left = head, len(items)
-    for number, one in sorted(zip(repeats, items), key=lambda pair: pair[0]):
-        left -= 1
-        more = f" +{left}" if left else ""
+    line, remaining = head, len(items)
+    for number, entry in sorted(zip(repeats, items), key=lambda pair: pair[0]):
+        remaining -= 1
+        more = f" +{remaining}" if remaining else ""
         forms = (
-            (_code_with_subject(*one), one[0]) if number == 0 else (_code_with_subject(*one),)
+            (_code_with_subject(*entry), entry[0]) if number == 0 else (_code_with_subject(*entry),)
         )  # of a code that is new, at least that
         item = next((form for form in forms if len(f"{line} {form}{more}{tail}") <= LIMIT), None)
         if item is None:
-            return f"{line} +{left + 1}{tail}\n"
+            return f"{line} +{remaining + 1}{tail}\n"
         line += f" {item}"
     return f"{line}{tail}\n"
 
 
 def _code_with_subject(code: str, subject: str) -> str:
     """Return the code with its subject: of a long path the base name, and nothing of what no line has room for."""
-    forms = [f"{code}({printable(named)})" for named in (subject, basename(subject)) if named]
+    forms = [f"{code}({printable(name)})" for name in (subject, basename(subject)) if name]
     fitting = (form for room in (LIMIT // 2, LIMIT - _MARGIN) for form in forms if len(form) <= room)
     return next(fitting, code)

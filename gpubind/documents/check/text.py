@@ -39,8 +39,8 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
             for line in render_finding(finding).splitlines():
                 lines += [line] if line.lstrip().startswith("$ ") else _wrapped(line, width, _INDENT)
     for finding, was, by in report.changed if verbose else ():
-        what = f"changed: {finding.code}: {finding.subject}: {finding.severity}, it was {was} ({by})"
-        lines += _wrapped(what, width, _INDENT)
+        text = f"changed: {finding.code}: {finding.subject}: {finding.severity}, it was {was} ({by})"
+        lines += _wrapped(text, width, _INDENT)
     for finding, reason in report.ignored:
         lines += _wrapped(f"ignored: {finding.code}: {finding.what} ({reason})", width, _INDENT)
     if notes and not verbose:
@@ -72,23 +72,23 @@ def subject_line(report: Report) -> str:
     """Return the subject of the check: the program and image on the driver and GPUs of the host."""
     plan, checked = report.plan, report.checked
     if plan is None:
-        here = f"the hosts of {checked.policy}"
-        return _image(checked, report.image, here) if report.image is not None else "not checked"
+        target = f"the hosts of {checked.policy}"
+        return _image(checked, report.image, target) if report.image is not None else "not checked"
     drivers = []
     for planned in () if plan.request.like else plan.drivers:
         cuda = planned.driver.cuda_max
         drivers.append(planned.title + (f" (CUDA {cuda})" if cuda else ""))
     gpus = sum(gpu.chosen for gpu in plan.gpus)
-    here = " and ".join(drivers) or (f"like {plan.request.like}" if plan.drivers else "a host without a GPU driver")
-    here += f", {with_count(gpus, 'GPU')}" if gpus else ""
-    here += f", by {checked.runtime}" if checked.runtime else ""
-    here += f", as {checked.user}" if checked.user else ""
-    return here if plan.image is None else _image(checked, plan.image, here)
+    target = " and ".join(drivers) or (f"like {plan.request.like}" if plan.drivers else "a host without a GPU driver")
+    target += f", {with_count(gpus, 'GPU')}" if gpus else ""
+    target += f", by {checked.runtime}" if checked.runtime else ""
+    target += f", as {checked.user}" if checked.user else ""
+    return target if plan.image is None else _image(checked, plan.image, target)
 
 
-def _image(checked: Checked, facts: ImageFacts, here: str) -> str:
+def _image(checked: Checked, facts: ImageFacts, target: str) -> str:
     program = f"{checked.program} in " if checked.program else ""
-    return f"{program}{checked.image or 'the image'} ({_facts(facts, checked)}) on {here}"
+    return f"{program}{checked.image or 'the image'} ({_facts(facts, checked)}) on {target}"
 
 
 def _facts(image: ImageFacts, checked: Checked) -> str:
@@ -123,5 +123,5 @@ def _wrapped(line: str, width: int, indent: str) -> list[str]:
 
 
 def _coloured(line: str) -> str:
-    word, colon, rest = line.partition(":")
-    return f"\x1b[{_COLOURS[word]}m{word}{colon}\x1b[0m{rest}" if colon and word in _COLOURS else line
+    prefix, colon, message = line.partition(":")
+    return f"\x1b[{_COLOURS[prefix]}m{prefix}{colon}\x1b[0m{message}" if colon and prefix in _COLOURS else line

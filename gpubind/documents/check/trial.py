@@ -21,8 +21,8 @@ _SHOWN = 60
 def trial_table(trial: Trial, *, verbose: bool = False) -> Table:
     """Return a row for the subjects of each prediction and answer; *verbose*: a row for each subject."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for one in sorted(trial.tried, key=lambda one: (not one.is_wrong, one.prediction.kind != "loads")):
-        groups.setdefault((_predicted(one), _seen(one)), []).append(_name(one, verbose=verbose))
+    for outcome in sorted(trial.tried, key=lambda outcome: (not outcome.is_wrong, outcome.prediction.kind != "loads")):
+        groups.setdefault((_predicted(outcome), _seen(outcome)), []).append(_name(outcome, verbose=verbose))
     rows: list[Row] = []
     for (predicted, seen), names in groups.items():
         if verbose:
@@ -35,39 +35,39 @@ def trial_table(trial: Trial, *, verbose: bool = False) -> Table:
 
 def trial_line(trial: Trial) -> str:
     """Return the outcome in one line."""
-    wrong = sum(one.is_wrong for one in trial.tried)
-    compared = sum(one.is_compared for one in trial.tried)
+    wrong = sum(outcome.is_wrong for outcome in trial.tried)
+    compared = sum(outcome.is_compared for outcome in trial.tried)
     parts = [with_count(compared, "prediction"), f"{wrong or 'none'} wrong"] if compared else ["nothing was predicted"]
     parts += [f"{trial.untried} not tried"] if trial.untried else []
     return f"tried by {trial.runtime}: {', '.join(parts)}"
 
 
-def _name(one: TrialOutcome, *, verbose: bool) -> str:
-    subject = one.prediction.subject
-    return subject.rpartition("/")[2] if one.prediction.kind == "loads" and not verbose else subject
+def _name(outcome: TrialOutcome, *, verbose: bool) -> str:
+    subject = outcome.prediction.subject
+    return subject.rpartition("/")[2] if outcome.prediction.kind == "loads" and not verbose else subject
 
 
-def _predicted(one: TrialOutcome) -> str:
-    return {True: _PREDICTED_SUCCESS[one.prediction.kind], False: _short(one.prediction.why), None: ""}[
-        one.prediction.succeeds
+def _predicted(outcome: TrialOutcome) -> str:
+    return {True: _PREDICTED_SUCCESS[outcome.prediction.kind], False: _short(outcome.prediction.why), None: ""}[
+        outcome.prediction.succeeds
     ]
 
 
-def _seen(one: TrialOutcome) -> str:
-    if one.is_compared and not one.is_wrong and one.prediction.kind != "driver":
+def _seen(outcome: TrialOutcome) -> str:
+    if outcome.is_compared and not outcome.is_wrong and outcome.prediction.kind != "driver":
         return _THE_SAME
-    said = (
-        _short(one.said)
-        if not one.succeeded or one.prediction.kind == "driver"
-        else _PREDICTED_SUCCESS[one.prediction.kind]
+    answer = (
+        _short(outcome.said)
+        if not outcome.succeeded or outcome.prediction.kind == "driver"
+        else _PREDICTED_SUCCESS[outcome.prediction.kind]
     )
-    is_left = one.succeeded is None and one.prediction.succeeds is not None
-    return f"{said} (not compared)" if is_left else said
+    is_left = outcome.succeeded is None and outcome.prediction.succeeds is not None
+    return f"{answer} (not compared)" if is_left else answer
 
 
-def _short(said: str) -> str:
-    """Return the first line of *said*, in the words of ldd for a library that is missing."""
-    first, _, more = said.replace(_ABSENT, " not found").strip().partition("\n")
+def _short(text: str) -> str:
+    """Return the first line of *text*, in the words of ldd for a library that is missing."""
+    first, _, more = text.replace(_ABSENT, " not found").strip().partition("\n")
     is_cut = len(first) > _SHOWN and " " in first[:_SHOWN]
     first = first[:_SHOWN].rpartition(" ")[0] if is_cut else first
     return f"{first} ..." if is_cut or more else first

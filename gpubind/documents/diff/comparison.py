@@ -58,13 +58,16 @@ class EqualHosts(NamedTuple):
     @property
     def direct(self) -> list[Difference]:
         """Return the differences that are a consequence of no other."""
-        return [one for one in self.differences if one.follows is None]
+        return [difference for difference in self.differences if difference.follows is None]
 
     @property
     def consequences(self) -> dict[Cause, list[str]]:
         """Return, by their cause, the names of the things whose differences are consequences, each once."""
-        named = {cause: [one.name for one in self.differences if one.follows == cause] for cause in get_args(Cause)}
-        return {cause: list(dict.fromkeys(names)) for cause, names in named.items() if names}
+        by_cause = {
+            cause: [difference.name for difference in self.differences if difference.follows == cause]
+            for cause in get_args(Cause)
+        }
+        return {cause: list(dict.fromkeys(names)) for cause, names in by_cause.items() if names}
 
 
 class Comparison(NamedTuple):
@@ -93,13 +96,13 @@ def compare(snapshots: Iterable[Snapshot]) -> Comparison:
 
 def compare_hosts(snapshots: Iterable[tuple[Snapshot, Iterable[str]]]) -> Comparison:
     """Return as `compare` the groups of hosts, given as a snapshot with the hosts that have it."""
-    found: dict[str, _Equal] = {}
+    groups: dict[str, _Equal] = {}
     for snapshot, hosts in snapshots:
-        digest, named = snapshot.digest, tuple(hosts)
-        group = found.setdefault(digest, _Equal(digest, snapshot, [], {}))
-        group.hosts.extend(named)
-        group.drivers.setdefault(snapshot.driver, []).extend(named)
-    largest_first = sorted(found.values(), key=lambda group: -len(group.hosts))  # stable: the first given of as many
+        digest, names = snapshot.digest, tuple(hosts)
+        group = groups.setdefault(digest, _Equal(digest, snapshot, [], {}))
+        group.hosts.extend(names)
+        group.drivers.setdefault(snapshot.driver, []).extend(names)
+    largest_first = sorted(groups.values(), key=lambda group: -len(group.hosts))  # stable: the first given of as many
     return Comparison(
         tuple(
             EqualHosts(
@@ -119,7 +122,7 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
     keys = sorted({*facts[0], *facts[1]}, key=lambda key: (SECTIONS.index(key[0]), key[1]))
     follows = _cause_finder(*facts)
     for key in keys:
-        old, new = (found.get(key) for found in facts)
+        old, new = (side.get(key) for side in facts)
         for difference in _field_differences(old, new):
             yield difference._replace(follows=follows(difference, old or new))
 
@@ -129,8 +132,8 @@ def _field_differences(old: Optional[SnapshotFact], new: Optional[SnapshotFact])
     fact = old or new
     assert fact is not None
     if (old is None or new is None) and fact.section in _PRESENCE_SECTIONS:
-        words = (PRESENT, ABSENT) if new is None else (ABSENT, PRESENT)
-        yield Difference(fact.section, fact.name, PRESENCE, *words)
+        states = (PRESENT, ABSENT) if new is None else (ABSENT, PRESENT)
+        yield Difference(fact.section, fact.name, PRESENCE, *states)
         return
     fields = (old.fields if old else {}), (new.fields if new else {})
     names = list(dict.fromkeys((*fields[0], *fields[1])))
@@ -155,7 +158,7 @@ def _cause_finder(
         is_rewritten = difference.field in _OF_VERSION and None in (difference.before, difference.after)
         if files[0] != files[1] and (is_rewritten or difference.section == "variable"):
             return "files"
-        before, after = (found.get(vendor) for found in versions)
+        before, after = (side.get(vendor) for side in versions)
         may_follow = kind == "driver" or None in (before, after) if is_whole else difference.field in _OF_VERSION
         return "driver" if before != after and may_follow else None
 

@@ -28,7 +28,7 @@ class ImageChange(NamedTuple):
 
 def _changes_of(reference: EqualHosts, group: EqualHosts) -> list[ImageChange]:
     """Return the images whose verdict differs, if both groups have their outcomes."""
-    before, after = ({one.image: one for one in hosts.images} for hosts in (reference, group))
+    before, after = ({outcome.image: outcome for outcome in hosts.images} for hosts in (reference, group))
     pairs = (ImageChange(image, before[image], after[image]) for image in after if image in before)
     return [change for change in pairs if change.before.verdict != change.after.verdict]
 
@@ -36,20 +36,20 @@ def _changes_of(reference: EqualHosts, group: EqualHosts) -> list[ImageChange]:
 def differences_without(changes: Iterable[ImageChange], group: EqualHosts) -> list[Difference]:
     """Return the direct differences of *group* but those that *changes* are about."""
     images = {change.image for change in changes}
-    return [one for one in group.direct if one.section != "image" or one.name not in images]
+    return [difference for difference in group.direct if difference.section != "image" or difference.name not in images]
 
 
 def _verdict_text(outcome: ImageOutcome) -> str:
     """Return the verdict for people: `full support`, `minor-version compatibility`, `error cuda-too-new`."""
     worst = verdict(outcome.findings)
-    supports = [] if worst == "error" else [support_of(one) for one in outcome.findings]
+    supports = [] if worst == "error" else [support_of(finding) for finding in outcome.findings]
     parts = dict.fromkeys((*_codes(outcome.findings), *filter(None, supports)))
     text = ", ".join(parts)
     return text or _FULL if worst == "ok" else f"{worst} {text}"
 
 
 def _codes(findings: Iterable[Finding]) -> list[str]:
-    return [one.code for one in findings if one.severity != "note"]
+    return [finding.code for finding in findings if finding.severity != "note"]
 
 
 def change_text(change: ImageChange) -> str:
@@ -57,14 +57,14 @@ def change_text(change: ImageChange) -> str:
     return f"{_verdict_text(change.before)} -> {_verdict_text(change.after)}"
 
 
-def _sentence_of(change: ImageChange, reference: str, here: str) -> str:
-    """Return for the users of the image what works on the *reference*, what *here*, and what to do.
+def _sentence_of(change: ImageChange, reference: str, other: str) -> str:
+    """Return for the users of the image what works on the *reference*, what *other*, and what to do.
 
-    *reference* and *here* are times or hosts: `today`, `on gpu001`.
+    *reference* and *other* are times or hosts: `today`, `on gpu001`.
     """
     before, after = (_outcome_text(outcome.findings) for outcome in (change.before, change.after))
-    sentence = f"{reference} {before}; {here} {after}."
-    hints = dict.fromkeys(one.hint for one in _reasons(change.after.findings)[0] if one.hint)
+    sentence = f"{reference} {before}; {other} {after}."
+    hints = dict.fromkeys(finding.hint for finding in _reasons(change.after.findings)[0] if finding.hint)
     todo = f" What to do: {'; or '.join(hints)}." if hints else ""
     return sentence[:1].upper() + sentence[1:] + todo
 
@@ -75,16 +75,18 @@ def _outcome_text(findings: Sequence[Finding]) -> str:
     worst = verdict(findings)
     if worst == "ok":
         supports = " and ".join(dict.fromkeys(filter(None, map(support_of, explained)))) or _FULL
-        why = "; ".join(one.why for one in explained if one.why)
+        why = "; ".join(finding.why for finding in explained if finding.why)
         return f"it runs with {supports}" + (f": {why}" if why else "")
-    reasons = [one.what for one in explained] + ([f"and {with_count(others, 'other finding')}"] if others else [])
+    reasons = [finding.what for finding in explained] + (
+        [f"and {with_count(others, 'other finding')}"] if others else []
+    )
     return f"it {'fails' if worst == 'error' else 'may fail'}: {'; '.join(reasons)}"
 
 
 def _reasons(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
     """Return the findings that explain the verdict, and the number of others as severe."""
     severity = {"ok": "note"}.get(verdict(findings), verdict(findings))
-    worst = [one for one in findings if one.severity == severity]
+    worst = [finding for finding in findings if finding.severity == severity]
     return worst[:_REASONS], len(worst[_REASONS:])
 
 

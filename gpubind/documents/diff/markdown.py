@@ -42,10 +42,10 @@ def _group(comparison: Comparison, group: EqualHosts, fold: Fold) -> Iterator[st
 
 
 def _rows(differences: Iterable[Difference]) -> Iterator[str]:
-    for one in differences:
-        field = "" if one.field == PRESENCE else one.field
-        values = (_cell(value_text(value)) for value in (one.before, one.after))
-        yield f"| {one.section} | {as_code(one.name, in_table=True)} | {_cell(field)} | {' | '.join(values)} |"
+    for change in differences:
+        field = "" if change.field == PRESENCE else change.field
+        values = (_cell(value_text(value)) for value in (change.before, change.after))
+        yield f"| {change.section} | {as_code(change.name, in_table=True)} | {_cell(field)} | {' | '.join(values)} |"
 
 
 def _cell(text: str) -> str:

@@ -59,8 +59,8 @@ class ImageOutcome(NamedTuple):
     def verdict(self) -> str:
         """Return what is compared: `error cuda-too-new`, `ok`, `ok cuda-minor-version`."""
         worst = verdict(self.findings)
-        shown = (one for one in self.findings if worst != "error" or one.severity != "note")
-        return " ".join(filter(None, (worst, ",".join(dict.fromkeys(one.code for one in shown)))))
+        shown = (finding for finding in self.findings if worst != "error" or finding.severity != "note")
+        return " ".join(filter(None, (worst, ",".join(dict.fromkeys(finding.code for finding in shown)))))
 
 
 class Snapshot(NamedTuple):
@@ -128,7 +128,7 @@ def snapshot_of(
     """
     facts = [*_drivers(plan), *_gpus(plan), *_files(plan), *map(_device, plan.devices), *_variables(plan)]
     facts += _finding_facts(plan, plan.findings)
-    facts += _finding_facts(plan, (one for one in check_findings if one not in plan.findings), CHECK)
+    facts += _finding_facts(plan, (finding for finding in check_findings if finding not in plan.findings), CHECK)
     if release is not None:
         facts.append(SnapshotFact("kernel", "release", "release", {"value": release}))
     return sorted_snapshot(name, facts)._replace(driver=_driver_text(plan))
@@ -136,7 +136,7 @@ def snapshot_of(
 
 def snapshot_of_images(name: str, plan: Plan, of_host: Iterable[Finding], images: Sequence[ImageOutcome]) -> Snapshot:
     """Return the snapshot of the host of *plan* as far as it concerns *images*. *of_host*: the findings without one."""
-    facts = [*_finding_facts(plan, of_host), *(image_fact(one.image, one.verdict) for one in images)]
+    facts = [*_finding_facts(plan, of_host), *(image_fact(outcome.image, outcome.verdict) for outcome in images)]
     return sorted_snapshot(name, facts)._replace(driver=_driver_text(plan), images=tuple(images))
 
 
@@ -147,19 +147,21 @@ def _driver_text(plan: Plan) -> str:
 
 def sorted_snapshot(name: str, facts: Iterable[SnapshotFact]) -> Snapshot:
     """Return the snapshot of *facts*. Of several with one key, each has its number in the key."""
-    found: dict[tuple[int, str], SnapshotFact] = {}
+    by_key: dict[tuple[int, str], SnapshotFact] = {}
     for fact in facts:
         number, key = 1, fact.key
-        while (SECTIONS.index(fact.section), key) in found:
+        while (SECTIONS.index(fact.section), key) in by_key:
             number += 1
             key = f"{fact.key} #{number}"
-        found[SECTIONS.index(fact.section), key] = fact._replace(key=key)
-    return Snapshot(name, tuple(found[key] for key in sorted(found)))
+        by_key[SECTIONS.index(fact.section), key] = fact._replace(key=key)
+    return Snapshot(name, tuple(by_key[key] for key in sorted(by_key)))
 
 
 def outcome_of(image: str, findings: Iterable[Finding]) -> ImageOutcome:
     """Return the outcome of a check of *image* that has *findings*."""
-    return ImageOutcome(image, tuple(one for one in findings if one.severity != "note" or support_of(one) is not None))
+    return ImageOutcome(
+        image, tuple(finding for finding in findings if finding.severity != "note" or support_of(finding) is not None)
+    )
 
 
 def image_fact(image: str, verdict: str) -> SnapshotFact:
@@ -266,7 +268,7 @@ def _variables(plan: Plan) -> Iterator[SnapshotFact]:
 def _finding_facts(plan: Plan, findings: Iterable[Finding], of: str = "") -> Iterator[SnapshotFact]:
     """Yield a fact for each error and warning of *findings*, about the host of *plan*."""
     versions = [driver.version for driver, *_ in plan.drivers if driver.version]
-    for finding in dict.fromkeys(one for one in findings if one.severity != "note"):
+    for finding in dict.fromkeys(candidate for candidate in findings if candidate.severity != "note"):
         subject = replace_uuids(finding.subject, plan.gpus) or ""
         for gpu in plan.gpus:
             subject = subject.replace(gpu.pci, f"GPU {gpu.index}") if gpu.pci else subject

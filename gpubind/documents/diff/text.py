@@ -47,15 +47,17 @@ def render_diff_text(comparison: Comparison, fold: Fold = shorten_list) -> str:
 
 def _lines(comparison: Comparison, group: EqualHosts, fold: Fold) -> list[str]:
     changes = dict(sentences_of(comparison, group, fold))
-    rows: dict[tuple[str, str, str], list[str]] = {_row(one): [] for one in differences_without(changes, group)}
+    rows: dict[tuple[str, str, str], list[str]] = {
+        _row(difference): [] for difference in differences_without(changes, group)
+    }
     for change, sentence in changes.items():
         row = ("image", printable(change.image), printable(change_text(change)))
         rows[row] = _SENTENCE.wrap(printable(sentence))
-    left = max((len(row[0]) for row in rows), default=0)
-    middle = max((len(row[1]) for row in rows if len(row[1]) <= _WIDEST_NAME), default=0)
+    section_width = max((len(row[0]) for row in rows), default=0)
+    name_width = max((len(row[1]) for row in rows if len(row[1]) <= _WIDEST_NAME), default=0)
     lines = []
     for row, below in rows.items():
-        lines += [f"  {row[0]:<{left}}  {row[1]:<{middle}}  {row[2]}".rstrip(), *below]
+        lines += [f"  {row[0]:<{section_width}}  {row[1]:<{name_width}}  {row[2]}".rstrip(), *below]
     consequences = group.consequences.items()
     return lines + [
         f"  following from {CAUSES[cause]}: {printable(shorten_list(names))}" for cause, names in consequences
@@ -97,7 +99,10 @@ def diff_document(comparison: Comparison) -> dict[str, Any]:
             "digest": group.digest,
             "hosts": group.hosts,
             "drivers": [each._asdict() for each in group.drivers],
-            "images": [{"image": one.image, "verdict": one.verdict, "findings": one.findings} for one in group.images],
+            "images": [
+                {"image": outcome.image, "verdict": outcome.verdict, "findings": outcome.findings}
+                for outcome in group.images
+            ],
         }
         for group in comparison.groups
     ]

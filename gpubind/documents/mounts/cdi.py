@@ -37,30 +37,30 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     vendor = _vendor_of(plan)
     if not plan.drivers:
         return _none(vendor)
-    own = {gpu.index: [n for n in plan.devices if n.gpu == gpu.index] for gpu in plan.gpus if gpu.index is not None}
+    by_gpu = {gpu.index: [n for n in plan.devices if n.gpu == gpu.index] for gpu in plan.gpus if gpu.index is not None}
     # A node of an unknown GPU, such as an excluded one, is not part of another GPU's device.
-    strays = [node for node in plan.devices if own and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
-    shared = [node for node in plan.devices if node.gpu not in own and node not in strays]
+    strays = [node for node in plan.devices if by_gpu and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
+    shared = [node for node in plan.devices if node.gpu not in by_gpu and node not in strays]
     counted = [gpu for gpu in plan.gpus if gpu.index is not None]
     numbers = {gpu.index: number for number, gpu in enumerate(sorted_by_pci(counted))} if vendor == "amd" else {}
     devices: dict[str, list[dict[str, Any]]] = {}
     for gpu in plan.gpus:
-        if gpu.index is None or not gpu.chosen or not own[gpu.index]:
+        if gpu.index is None or not gpu.chosen or not by_gpu[gpu.index]:
             continue
-        nodes = [_node(node) for node in own[gpu.index]]
+        nodes = [_node(node) for node in by_gpu[gpu.index]]
         devices[str(numbers.get(gpu.index, gpu.index))] = nodes
         if gpu.uuid and is_device_name(gpu.uuid):
             # The partitions of one of AMD's may share it: then it names all of them, as --gpus does.
             devices[gpu.uuid] = [*devices.get(gpu.uuid, ()), *nodes]
-    whole = [_node(node) for nodes in (*own.values(), strays) for node in nodes]
+    all_nodes = [_node(node) for nodes in (*by_gpu.values(), strays) for node in nodes]
     common: dict[str, Any] = {}
-    if whole or not shared:
+    if all_nodes or not shared:
         common["deviceNodes"] = [_node(node) for node in shared]
     else:  # no GPU that is known: the nodes are all that a device can be
-        whole = [_node(node) for node in shared]
+        all_nodes = [_node(node) for node in shared]
     mounts = [_mount(mount, staged) for mount in plan.mounts]
-    everything: dict[str, Any] = {"deviceNodes": whole} if whole else {"mounts": mounts}
-    if whole:
+    everything: dict[str, Any] = {"deviceNodes": all_nodes} if all_nodes else {"mounts": mounts}
+    if all_nodes:
         common["mounts"] = mounts
     if hook is not None:
         common["hooks"] = [_ldconfig(plan, hook)]
@@ -81,8 +81,8 @@ def _vendor_of(plan: Plan) -> Vendor:
     vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers)) or plan.request.vendors
     if len(vendors) == 1 and vendors[0] in KINDS:
         return vendors[0]
-    named = ", ".join(vendors) or "no vendor"
-    why = f"this plan is of {named}; a spec has devices of one kind: {', '.join(KINDS.values())}"
+    names = ", ".join(vendors) or "no vendor"
+    why = f"this plan is of {names}; a spec has devices of one kind: {', '.join(KINDS.values())}"
     by_name = f"name it: {' or '.join(VENDOR_FLAGS)}"
     hint = "plan for one vendor at a time, and write a file for each" if vendors else by_name
     raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
@@ -145,5 +145,5 @@ def _mount(mount: Mount, staged: Mapping[ContainerPath, HostPath]) -> dict[str, 
 
 def _ldconfig(plan: Plan, hook: HostPath) -> dict[str, Any]:
     folders = dict.fromkeys(m.target.rpartition("/")[0] for m in plan.mounts if m.kind == "library")
-    words = [word for folder in folders for word in ("--folder", folder)]
-    return {"hookName": "createContainer", "path": hook, "args": [_HOOK_PROGRAM, "update-ldcache", *words]}
+    args = [arg for folder in folders for arg in ("--folder", folder)]
+    return {"hookName": "createContainer", "path": hook, "args": [_HOOK_PROGRAM, "update-ldcache", *args]}

@@ -23,22 +23,22 @@ _NO_STRINGS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 _WIDE = re.compile(r"[\U00010000-\U0010ffff]")
 
 
-def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], what: str) -> Edits:
-    """Return the edits of *plan* for a document of mounts, called *what*, with the variables of `context_free_env`.
+def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], title: str) -> Edits:
+    """Return the edits of *plan* for a document of mounts, called *title*, with the variables of `context_free_env`.
 
     These runtimes make every mount point.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
     edits = make_edits(plan, staged)
     for bind in edits.binds:
-        require_supported_path(bind.source, what)
-        require_supported_path(bind.target, what)
+        require_supported_path(bind.source, title)
+        require_supported_path(bind.target, title)
     for node in edits.devices:
-        require_supported_path(node.source, what)
-        require_supported_path(node.target, what)
+        require_supported_path(node.source, title)
+        require_supported_path(node.target, title)
     env = context_free_env(plan)
     for variable in env:
-        require_supported_value(variable.name, variable.value or "", what)
+        require_supported_value(variable.name, variable.value or "", title)
     return edits._replace(env=env)
 
 
@@ -48,8 +48,8 @@ def context_free_env(plan: Plan) -> tuple[EnvVar, ...]:
     A search path would replace the image's, unless the spec that the plan was made of does so itself. Variables that
     choose GPUs are for one container; the nodes of the document choose them for others.
     """
-    kept = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "rocdxg", "vdpau-driver"))
-    return tuple(v for v in kept if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER))
+    variables = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "rocdxg", "vdpau-driver"))
+    return tuple(v for v in variables if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER))
 
 
 NO_GPU: Mapping[Vendor, EnvVar] = {
@@ -67,18 +67,18 @@ def groups_of(edits: Edits) -> tuple[int, ...]:
     return tuple(sorted({node.gid for node in nodes if node.gid}))
 
 
-def require_supported_path(path: str, what: str) -> None:
-    """Errors: `RuntimeLimitError` (code `unsayable-path`) for a *path* that a document, called *what*, cannot hold."""
+def require_supported_path(path: str, title: str) -> None:
+    """Errors: `RuntimeLimitError` (code `unsayable-path`) for a *path* that a document, called *title*, cannot hold."""
     why = _unsupported_reason(path)
     if why:
-        raise unsupported_path(path, why, document=what)
+        raise unsupported_path(path, why, document=title)
 
 
-def require_supported_value(name: str, value: str, what: str) -> None:
-    """Errors: `RuntimeLimitError` (code `unsayable-value`) for a value that a document, called *what*, cannot hold."""
+def require_supported_value(name: str, value: str, title: str) -> None:
+    """Errors: `RuntimeLimitError` (code `unsayable-value`) for a value that a document, called *title*, cannot hold."""
     why = _unsupported_reason(value) or _unsupported_reason(name)
     if why:
-        raise unsupported_value(name, why, document=what)
+        raise unsupported_value(name, why, document=title)
 
 
 def heading(plan: Plan, comment: str, *lines: str) -> str:
@@ -94,13 +94,13 @@ def yaml_text(value: Mapping[str, Any]) -> str:
 def _block(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            word = key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NO_STRINGS else _quoted(key)
+            key_text = key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NO_STRINGS else _quoted(key)
             if isinstance(item, (Mapping, list, tuple)):
                 if item:
-                    yield f"{word}:"
+                    yield f"{key_text}:"
                     yield from (f"  {line}" for line in _block(item))
             else:
-                yield f"{word}: {_scalar(item)}"
+                yield f"{key_text}: {_scalar(item)}"
     else:
         for item in value:
             lines = _block(item) if isinstance(item, Mapping) else iter((_scalar(item),))
@@ -115,8 +115,8 @@ def _quoted(text: str) -> str:
     """Return *text* in double quotes as in JSON, except for characters beyond 16 bits: JSON's pairs are two in YAML."""
     pieces = _WIDE.split(text)
     wide = [f"\\U{ord(character):08x}" for character in _WIDE.findall(text)]
-    words = [json.dumps(piece)[1:-1] for piece in pieces]
-    return '"' + "".join(word + (wide[n] if n < len(wide) else "") for n, word in enumerate(words)) + '"'
+    escaped = [json.dumps(piece)[1:-1] for piece in pieces]
+    return '"' + "".join(part + (wide[n] if n < len(wide) else "") for n, part in enumerate(escaped)) + '"'
 
 
 def _unsupported_reason(text: str) -> str:

@@ -42,7 +42,7 @@ def _findings_of(report: Report) -> dict[str, Any]:
     themes = {THEMES[theme]: [note for note in notes if theme_of(note) == theme] for theme in THEMES}
     return {
         "serious": [finding for finding in report.findings if finding.severity != "note"],
-        "notes": {theme: found for theme, found in themes.items() if found},
+        "notes": {theme: theme_notes for theme, theme_notes in themes.items() if theme_notes},
         "ignored": report.ignored,
         "changed": report.changed,
         "not_counted": excluded_text(report) if report.not_counted else None,

@@ -23,13 +23,15 @@ def render_diff_html(comparison: Comparison, fold: Fold = shorten_list, made: Op
     """Return the page of *comparison*. *fold* makes one short name of the names of several hosts."""
     reference, *others = comparison.groups
     title = with_count(sum(len(group.hosts) for group in comparison.groups), "host")
-    what = f"{len(reference.hosts)} as {reference.hosts[0]}, and {with_count(len(others), 'group')} different from it"
+    summary = (
+        f"{len(reference.hosts)} as {reference.hosts[0]}, and {with_count(len(others), 'group')} different from it"
+    )
     equal = ("unchanged", "Each image has one verdict on all") if reference.images else ("equal", _EQUAL)
-    verdict, what = ("different", what) if others else equal
+    verdict, summary = ("different", summary) if others else equal
     unchanged = unchanged_text(comparison)
-    what += f"; {unchanged}" if unchanged else ""
+    summary += f"; {unchanged}" if unchanged else ""
     cards = [card_of(number, comparison, fold) for number in range(len(comparison.groups))]
-    return render_groups("diff", verdict, title, what, cards, made=made)
+    return render_groups("diff", verdict, title, summary, cards, made=made)
 
 
 def card_of(number: int, comparison: Comparison, fold: Fold) -> Card:

@@ -34,17 +34,17 @@ def render_fleet_html(groups: Sequence[NodeGroup], action: str, fold: Fold, made
     states = [group.answer for group in groups if isinstance(group.answer.result, CheckedNode)]
     others = [group for group in groups if not isinstance(group.answer.result, Snapshot)]
     cards = [_card(f"n{number}", group, states[:1], fold) for number, group in enumerate(others)]
-    found: dict[Finding, list[tuple[str, str]]] = {}
+    located: dict[Finding, list[tuple[str, str]]] = {}
     for card, group in zip(cards, others):
         for finding in group.answer.findings:
-            found.setdefault(finding, []).append((card.title, card.id))
+            located.setdefault(finding, []).append((card.title, card.id))
     comparison = comparison_of(groups)
     if comparison is not None:
         cards += [card_of(number, comparison, fold) for number in range(len(comparison.groups))]
     cards.sort(key=lambda card: LEVELS.index(card.level))
     title = with_count(sum(len(group.nodes) for group in groups), "node")
     worst = {"lost": "error"}.get(cards[0].level, cards[0].level)
-    listed = sort_findings(found) if states else None
+    listed = sort_findings(located) if states else None
     return render_groups(f"fleet {action}", worst, title, summary_of(groups), cards, listed, made)
 
 
@@ -55,8 +55,8 @@ def _card(name: str, group: NodeGroup, reference: Sequence[NodeAnswer], fold: Fo
         rows = [row for first in reference for row in _differences(answer, first)]
         driver, digest = driver_and_digest(answer.result)
         unexplained = "" if level == verdict(answer.findings) else answer_line(answer)
-        named = (("digest of the plan", digest), ("gpubind", answer.gpubind))
-        facts = (unexplained, driver, *(f"{name} {value}" for name, value in named if value))
+        labelled = (("digest of the plan", digest), ("gpubind", answer.gpubind))
+        facts = (unexplained, driver, *(f"{name} {value}" for name, value in labelled if value))
         return card._replace(
             level=level, status=level, lines=tuple(filter(None, facts)), table=make_table(_COLUMNS, rows)
         )
@@ -72,9 +72,9 @@ def _card(name: str, group: NodeGroup, reference: Sequence[NodeAnswer], fold: Fo
 def _differences(answer: NodeAnswer, reference: NodeAnswer) -> Iterator[Row]:
     """Yield how *answer* differs from *reference*."""
     pairs = zip(*((*driver_and_digest(one.result), one.gpubind) for one in (reference, answer)))
-    for what, (before, after) in zip(("driver", "digest of the plan", "gpubind"), pairs):
+    for label, (before, after) in zip(("driver", "digest of the plan", "gpubind"), pairs):
         if before != after:
-            yield what, before or "none", after or "none"
+            yield label, before or "none", after or "none"
     old, new = ({(one.code, one.subject): one.severity for one in each.findings} for each in (reference, answer))
     for code, subject in dict.fromkeys((*new, *old)):
         if old.get((code, subject)) != new.get((code, subject)):

@@ -44,13 +44,13 @@ def render_groups(
     kind: str,
     verdict: str,
     title: str,
-    what: str,
+    summary: str,
     cards: Sequence[Card],
-    found: Optional[Sequence[FindingLocations]] = None,
+    listed: Optional[Sequence[FindingLocations]] = None,
     made: Optional[Made] = None,
 ) -> str:
-    """Return the page of *cards*. *found*: the findings with the cards that have them; None if none are looked for."""
+    """Return the page of *cards*. *listed*: the findings with the cards that have them; None if none are looked for."""
     has_squares = sum(len(card.names) for card in cards) >= SQUARES_MIN
-    with_findings = {cell for one in found or () for cell in one.cells}
-    values = {"kind": kind, "verdict": verdict, "title": title, "what": what, "cards": cards, "found": found}
+    with_findings = {cell for finding in listed or () for cell in finding.cells}
+    values = {"kind": kind, "verdict": verdict, "title": title, "what": summary, "cards": cards, "found": listed}
     return render("groups.html", made=made, facts=(), has_squares=has_squares, with_findings=with_findings, **values)

@@ -44,13 +44,13 @@ def render_matrix_html(reports: Sequence[Report], made: Optional[Made] = None) -
     names = host_names(reports)
     at = {(report.checked.image, str(report.checked.host)): report for report in reports}
     cells: dict[tuple[Optional[str], int], Cell] = {}
-    found: dict[Finding, list[tuple[str, str]]] = {}
+    located: dict[Finding, list[tuple[str, str]]] = {}
     for row, image in enumerate(images):
         for column, hosts in enumerate(columns):
             report = at[image, hosts[0]]
             cell = cells[image, column] = Cell(f"c{row}-{column}", verdict(report.findings), _codes(report))
             for finding in report.findings:
-                found.setdefault(finding, []).append((_place(image, [names[host] for host in hosts]), cell.id))
+                located.setdefault(finding, []).append((_place(image, [names[host] for host in hosts]), cell.id))
     outcomes = [verdict(report.findings) for report in reports]
     numbers = (f"{outcomes.count(outcome)} {outcome}" for outcome in ("error", "warning", "ok") if outcome in outcomes)
     return render(
@@ -62,26 +62,26 @@ def render_matrix_html(reports: Sequence[Report], made: Optional[Made] = None) -
         facts=(),
         heads=[[shorten_list([names[host] for host in hosts]), *_drivers(at, images, hosts)] for hosts in columns],
         rows=[(image or "no image", [cells[image, column] for column in range(len(columns))]) for image in images],
-        found=sort_findings(found),
+        found=sort_findings(located),
     )
 
 
-def sort_findings(found: dict[Finding, list[tuple[str, str]]]) -> list[FindingLocations]:
-    """Return *found*, the places and cells of each finding, worst and most frequent first; those `alike` are one."""
-    groups = alike(sorted(found, key=lambda one: (one.code, one.subject)))
-    number = {group[0]: sum(len(found[one]) for one in group) for group in groups}
+def sort_findings(located: dict[Finding, list[tuple[str, str]]]) -> list[FindingLocations]:
+    """Return *located*, the places and cells of each finding, worst and most frequent first; those `alike` are one."""
+    groups = alike(sorted(located, key=lambda finding: (finding.code, finding.subject)))
+    number = {group[0]: sum(len(located[finding]) for finding in group) for group in groups}
     groups.sort(key=lambda group: (SEVERITIES.index(group[0].severity), -number[group[0]]))
-    return [_found_in(group, found) for group in groups]
+    return [_found_in(group, located) for group in groups]
 
 
-def _found_in(group: Sequence[Finding], found: dict[Finding, list[tuple[str, str]]]) -> FindingLocations:
+def _found_in(group: Sequence[Finding], located: dict[Finding, list[tuple[str, str]]]) -> FindingLocations:
     """Return the findings of *group* as one, whose places are told by subject where there are several findings."""
     lines = []
-    for one in group:
-        places = [place for place, _ in found[one]]
+    for finding in group:
+        places = [place for place, _ in located[finding]]
         more = f"; and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
-        lines.append((f"{one.subject}: " if len(group) > 1 else "") + "; ".join(places[:_PLACES]) + more)
-    cells = dict.fromkeys(cell for one in group for _, cell in found[one])
+        lines.append((f"{finding.subject}: " if len(group) > 1 else "") + "; ".join(places[:_PLACES]) + more)
+    cells = dict.fromkeys(cell for finding in group for _, cell in located[finding])
     return FindingLocations(folded(group)[0], tuple(lines), tuple(cells))
 
 
@@ -90,14 +90,14 @@ def _drivers(
 ) -> list[str]:
     """Return the drivers of *hosts*, each once; a host of which no check was made has none."""
     reports = (at[image, host] for host in hosts for image in images)
-    return list(dict.fromkeys(one.title_with_cuda for report in reports for one in report.drivers))
+    return list(dict.fromkeys(driver.title_with_cuda for report in reports for driver in report.drivers))
 
 
 def _codes(report: Report) -> tuple[str, ...]:
     worst = verdict(report.findings)
     if worst == "ok":
         return tuple(dict.fromkeys(filter(None, map(support_of, report.findings))))
-    return tuple(dict.fromkeys(one.code for one in report.findings if one.severity == worst))
+    return tuple(dict.fromkeys(finding.code for finding in report.findings if finding.severity == worst))
 
 
 def _place(image: Optional[str], hosts: Sequence[str]) -> str:

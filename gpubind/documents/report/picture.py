@@ -74,10 +74,10 @@ class PlanGraph(NamedTuple):
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
         """What the frames on the right mean, of those that are there: the classes of each, and its meaning."""
-        there = {(part.kind, part.severity) for part in self.needed}
-        broken = [severity for kind, severity in there if kind in ("missing", "version")]
-        meanings = [("image", "the image has it")] if ("image", None) in there else []
-        meanings += [("unknown", "the image must have it")] if ("unknown", None) in there else []
+        present = {(part.kind, part.severity) for part in self.needed}
+        broken = [severity for kind, severity in present if kind in ("missing", "version")]
+        meanings = [("image", "the image has it")] if ("image", None) in present else []
+        meanings += [("unknown", "the image must have it")] if ("unknown", None) in present else []
         meanings += [(f"missing {severity}", f"missing: {severity}") for severity in SEVERITIES if severity in broken]
         return (*meanings, ("missing quiet", "missing: no finding is about it")) if None in broken else tuple(meanings)
 
@@ -143,11 +143,11 @@ def truncate_middle(text: str, column: str) -> str:
 
 def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
     """Return the worst severity of the findings about each subject."""
-    found: dict[str, Severity] = {}
-    for one in findings:
-        subject = one.subject.rpartition("/")[2]
-        found[subject] = worst((one.severity, found.get(subject, one.severity)))
-    return found
+    severities: dict[str, Severity] = {}
+    for finding in findings:
+        subject = finding.subject.rpartition("/")[2]
+        severities[subject] = worst((finding.severity, severities.get(subject, finding.severity)))
+    return severities
 
 
 def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) -> Iterator[_Group]:
@@ -167,8 +167,14 @@ def _groups(plan: Plan, files: dict[str, LinkedFile], program: Optional[str]) ->
         part = GraphNode(f"r{next(number)}", "node", 0, node.target, title, node.source, facts=tuple(facts))
         nodes.append((part, ()))
     yield _Group("device nodes", "", tuple(nodes))
-    outside = {one.path: one for one in plan.decisions if one.path in files and one.verdict == "left-out"}
-    yield _Group("left out of the plan", "", tuple(_left_out(f"r{next(number)}", one) for one in outside.values()))
+    outside = {
+        decision.path: decision
+        for decision in plan.decisions
+        if decision.path in files and decision.verdict == "left-out"
+    }
+    yield _Group(
+        "left out of the plan", "", tuple(_left_out(f"r{next(number)}", decision) for decision in outside.values())
+    )
 
 
 def _first(files: dict[str, LinkedFile]) -> Optional[str]:
@@ -181,12 +187,12 @@ def _unloadable(files: dict[str, LinkedFile]) -> list[str]:
     for file in files.values():
         for use in file.uses:
             dependents.setdefault(use.path or "", []).append(file.path)
-    found = dict.fromkeys(path for path, file in files.items() if any(use.is_broken for use in file.uses))
-    todo = [*found]
+    broken = dict.fromkeys(path for path, file in files.items() if any(use.is_broken for use in file.uses))
+    todo = [*broken]
     for path in todo:  # grows on the way
-        todo += (dependent for dependent in dependents.get(path, ()) if dependent not in found)
-        found.update(dict.fromkeys(dependents.get(path, ())))
-    return [path for path in files if path in found and files[path].origin in ("image", "user")]
+        todo += (dependent for dependent in dependents.get(path, ()) if dependent not in broken)
+        broken.update(dict.fromkeys(dependents.get(path, ())))
+    return [path for path in files if path in broken and files[path].origin in ("image", "user")]
 
 
 def _inner(name: str, file: LinkedFile) -> tuple[GraphNode, tuple[str, ...]]:
@@ -219,19 +225,26 @@ def _file(
     facts = [("on the host", source), *(("in the container", target) for target in targets)]
     facts += [("what", f"{first.kind}{f' for {first.capability}' if first.capability else ''}")]
     facts += [("size", size_text(first.size)), ("listed by", first.rule)]
-    known = [files[target] for target in targets if target in files]
-    facts += [("covered by", f"a bind of yours over {file.path}") for file in known if file.origin == "user"]
-    facts += [("the loader", file.fault) for file in known if file.fault]
+    linked = [files[target] for target in targets if target in files]
+    facts += [("covered by", f"a bind of yours over {file.path}") for file in linked if file.origin == "user"]
+    facts += [("the loader", file.fault) for file in linked if file.fault]
     title = f"{source} is {' and '.join(targets)} in the container"
     shown = place if first.source is not None else source
     return GraphNode(name, "file", 0, ", ".join(names), title, shown, facts=tuple(facts)), (*targets, *names)
 
 
-def _left_out(name: str, one: Decision) -> tuple[GraphNode, tuple[str, ...]]:
-    detail, path = one.detail or one.rule, one.path or ""
-    facts = (("on the host", path), ("left out", detail), ("rule", one.rule), ("listed by", one.named_by or ""))
-    part = GraphNode(name, "left-out", 0, one.subject, f"{one.subject} is left out: {detail}", path, facts=facts)
-    return part, (path, f"left-out:{one.subject}", one.subject)
+def _left_out(name: str, decision: Decision) -> tuple[GraphNode, tuple[str, ...]]:
+    detail, path = decision.detail or decision.rule, decision.path or ""
+    facts = (
+        ("on the host", path),
+        ("left out", detail),
+        ("rule", decision.rule),
+        ("listed by", decision.named_by or ""),
+    )
+    part = GraphNode(
+        name, "left-out", 0, decision.subject, f"{decision.subject} is left out: {detail}", path, facts=facts
+    )
+    return part, (path, f"left-out:{decision.subject}", decision.subject)
 
 
 def _uses_of(paths: Iterable[str], files: dict[str, LinkedFile]) -> Iterable[LinkUse]:
@@ -259,15 +272,15 @@ def _needed(
     uses: list[tuple[GraphNode, LinkUse]], names: dict[str, GraphNode], severities: dict[str, Severity]
 ) -> Iterator[tuple[int, list[GraphNode]]]:
     """Yield what the plan does not have, or not in every version, with the height at which it is needed."""
-    wanted: dict[str, _MissingLibrary] = {}
+    missing: dict[str, _MissingLibrary] = {}
     for row, use in uses:
         if _target(use, names) is None or use.lacking:
-            found = wanted.setdefault(_key(use), _MissingLibrary(use, [], {}, {}))
-            found.consumers.append(row)
-            found.versions.update(dict.fromkeys(use.versions))
-            found.lacking.update(dict.fromkeys(use.lacking))
-    for key, one in wanted.items():
-        yield _middle(one.consumers), list(_block(key, one, severities))
+            entry = missing.setdefault(_key(use), _MissingLibrary(use, [], {}, {}))
+            entry.consumers.append(row)
+            entry.versions.update(dict.fromkeys(use.versions))
+            entry.lacking.update(dict.fromkeys(use.lacking))
+    for key, library in missing.items():
+        yield _middle(library.consumers), list(_block(key, library, severities))
 
 
 def _gpus(plan: Plan, rows: Iterable[GraphNode]) -> Iterator[tuple[int, list[GraphNode], list[GraphNode]]]:
@@ -277,11 +290,11 @@ def _gpus(plan: Plan, rows: Iterable[GraphNode]) -> Iterator[tuple[int, list[Gra
         nodes = [at[node.target] for node in plan.devices if node.vendor == gpu.vendor and node.gpu == gpu.index]
         if gpu.chosen and gpu.index is not None and nodes:
             facts = [("model", gpu.model), ("UUID", gpu.uuid), ("address", gpu.pci)]
-            known = tuple((name, value) for name, value in facts if value)
+            present_facts = tuple((name, value) for name, value in facts if value)
             label = f"GPU {gpu.index}" + (f": {gpu.model}" if gpu.model else "")
             yield (
                 _middle(nodes),
-                [GraphNode(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=known)],
+                [GraphNode(f"gpu-{gpu.vendor}-{gpu.index}", "gpu", 0, label, label, facts=present_facts)],
                 nodes,
             )
 
@@ -294,9 +307,9 @@ def _middle(rows: list[GraphNode]) -> int:
     return sum(row.y for row in rows) // len(rows)
 
 
-def _block(key: str, wanted: _MissingLibrary, severities: dict[str, Severity]) -> Iterator[GraphNode]:
+def _block(key: str, library: _MissingLibrary, severities: dict[str, Severity]) -> Iterator[GraphNode]:
     """Yield a library, and below it the versions that it lacks."""
-    use = wanted.use
+    use = library.use
     kind = {"found": "image", "unknown": "unknown", "missing": "missing"}[use.state]
     title = {
         "image": f"{use.name}: the image's {use.path}",
@@ -304,18 +317,20 @@ def _block(key: str, wanted: _MissingLibrary, severities: dict[str, Severity]) -
         "missing": f"{use.name} is missing in the container",
     }[kind]
     facts = [("in the container", use.path)] if use.path else []
-    facts += [("needed versions", ", ".join(sorted(wanted.versions, key=natural_sort_key)))] if wanted.versions else []
+    facts += (
+        [("needed versions", ", ".join(sorted(library.versions, key=natural_sort_key)))] if library.versions else []
+    )
     severity = severities.get(use.name) if kind == "missing" else None
     yield GraphNode(f"n-{key}", kind, 0, use.name, title, severity=severity, facts=tuple(facts))
-    for version in sorted(wanted.lacking, key=natural_sort_key):
+    for version in sorted(library.lacking, key=natural_sort_key):
         title = f"{version} is not defined by {use.path}"
-        severity = severities.get(version) or _severity_of(row.severity for row in wanted.consumers)
+        severity = severities.get(version) or _severity_of(row.severity for row in library.consumers)
         yield GraphNode(_version_id(use, version), "version", 0, version, title, severity=severity)
 
 
 def _severity_of(severities: Iterable[Optional[Severity]]) -> Optional[Severity]:
-    known = [severity for severity in severities if severity is not None]
-    return worst(known) if known else None
+    present = [severity for severity in severities if severity is not None]
+    return worst(present) if present else None
 
 
 def _version_id(use: LinkUse, version: str) -> str:
@@ -347,16 +362,16 @@ def _uses_drawn(
     uses: Iterable[tuple[GraphNode, LinkUse]], names: dict[str, GraphNode], needed: Iterable[GraphNode]
 ) -> Iterator[GraphEdge]:
     """Yield the line from each row to what it needs: in the right column, or another row."""
-    there = {part.id: part for part in needed}
+    by_id = {part.id: part for part in needed}
     for row, use in uses:
         label = ", ".join(sorted(use.versions, key=natural_sort_key))
         for version in use.lacking:
-            part = there[_version_id(use, version)]
+            part = by_id[_version_id(use, version)]
             severity = part.severity or row.severity
             yield GraphEdge(_across(row, part), row.id, part.id, "broken", severity, f"{version}, which is not defined")
-        end = _target(use, names) or there[f"n-{_key(use)}"]
+        end = _target(use, names) or by_id[f"n-{_key(use)}"]
         is_broken = use.state == "missing" or end.kind == "left-out"
-        path = _beside(row, end) if end.id not in there else _across(row, end)
+        path = _beside(row, end) if end.id not in by_id else _across(row, end)
         severity = end.severity or row.severity if is_broken else None
         if end is not row:
             yield GraphEdge(path, row.id, end.id, "broken" if is_broken else "use", severity, label)
@@ -380,11 +395,11 @@ def _leaders(rows: Iterable[GraphNode], lines: Iterable[GraphEdge]) -> Iterator[
         for end in (line.begin, line.end):
             tied.setdefault(end, []).append(line)
     for row in rows:
-        there = tied.get(row.id, [])
-        broken = [line for line in there if line.kind == "broken" and line.begin == row.id]
+        row_edges = tied.get(row.id, [])
+        broken = [line for line in row_edges if line.kind == "broken" and line.begin == row.id]
         severity = _severity_of(line.severity for line in broken)
-        kind = "broken" if broken and len(broken) == len(there) else "use"
-        if there:
+        kind = "broken" if broken and len(broken) == len(row_edges) else "use"
+        if row_edges:
             path = f"M{_end_of(MIDDLE, row.label, 'middle')} {row.y}H{AFTER_MIDDLE}"
             yield GraphEdge(path, row.id, row.id, kind if severity is None else "broken", severity)
 

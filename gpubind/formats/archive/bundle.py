@@ -160,12 +160,12 @@ class _Annotation(NamedTuple):
 def parse_bundle(data: bytes, *, is_engines: bool = False) -> Bundle:
     """Return the bundle of a config.json. Errors: `FormatError` (code `bad-bundle`) with the key."""
     text, document = _loads(data)
-    found = _bundle(document)._replace(is_engines=is_engines)
-    if ANNOTATION in (found.annotations or {}) and not is_engines:
+    bundle = _bundle(document)._replace(is_engines=is_engines)
+    if ANNOTATION in (bundle.annotations or {}) and not is_engines:
         _undo_edits(document)
         text = written_like(document, text)
-        found = _bundle(document)
-    return found._replace(text=text)
+        bundle = _bundle(document)
+    return bundle._replace(text=text)
 
 
 def _bundle(document: dict[str, Any]) -> Bundle:
@@ -242,30 +242,30 @@ def _tree_of(paths: Iterable[str]) -> dict[str, Any]:
     """Return the keys of *paths* as nested dictionaries."""
     tree: dict[str, Any] = {}
     for path in paths:
-        here = tree
+        subtree = tree
         for key in path.split("."):
-            here = here.setdefault(key, {})
+            subtree = subtree.setdefault(key, {})
     return tree
 
 
-def _need_one_reading(value: Any, known: Mapping[str, Any], place: str = "") -> None:
-    """Errors: for a key in *value* that differs from a *known* one only in case: to runc, not to crun, it is the same.
+def _need_one_reading(value: Any, keys: Mapping[str, Any], place: str = "") -> None:
+    """Errors: for a key in *value* that differs from a *keys* one only in case: to runc, not to crun, it is the same.
 
     *place*: the key of *value* itself.
     """
     if isinstance(value, list):
         for number, element in enumerate(value):
             if isinstance(element, dict):
-                _need_one_reading(element, known, f"{place}[{number}]")
+                _need_one_reading(element, keys, f"{place}[{number}]")
     if not isinstance(value, dict):
         return
-    spelled = {key.casefold(): key for key in known}
+    folded_keys = {key.casefold(): key for key in keys}
     for name, member in value.items():
-        key, where = spelled.get(name.casefold()), f"{place}.{name}".lstrip(".")
+        key, where = folded_keys.get(name.casefold()), f"{place}.{name}".lstrip(".")
         if key is not None and name != key:
             raise _FORMAT.damaged(f"the key `{name}` differs from `{key}` only in case", f"key {where}")
         if key is not None:
-            _need_one_reading(member, known[key], where)
+            _need_one_reading(member, keys[key], where)
 
 
 def _numbers(node: DeviceNode) -> dict[str, Any]:
@@ -274,28 +274,28 @@ def _numbers(node: DeviceNode) -> dict[str, Any]:
 
 def _list_at(document: dict[str, Any], path: Sequence[str]) -> list[Any]:
     """Return the list at *path*; create it if it is not there."""
-    here: Any = document
+    current: Any = document
     for depth, key in enumerate(path, 1):
-        if here.get(key) is None:
-            here[key] = [] if depth == len(path) else {}
-        here = here[key]
-    return here if isinstance(here, list) else []
+        if current.get(key) is None:
+            current[key] = [] if depth == len(path) else {}
+        current = current[key]
+    return current if isinstance(current, list) else []
 
 
 def _set_variables(lines: list[Any], env: Sequence[tuple[str, Optional[str]]]) -> list[list[Any]]:
     """Change *lines* of `process.env`. Return the place of each change, the line before and the line after it."""
-    done: list[list[Any]] = []
+    changes: list[list[Any]] = []
     for name, value in env:
         places = [place for place, line in enumerate(lines) if line.partition("=")[0] == name]
         if value is None:
-            done += [[place, lines.pop(place), None] for place in reversed(places)]
+            changes += [[place, lines.pop(place), None] for place in reversed(places)]
         elif places:
-            done.append([places[-1], lines[places[-1]], f"{name}={value}"])
+            changes.append([places[-1], lines[places[-1]], f"{name}={value}"])
             lines[places[-1]] = f"{name}={value}"
         else:
-            done.append([len(lines), None, f"{name}={value}"])
+            changes.append([len(lines), None, f"{name}={value}"])
             lines.append(f"{name}={value}")
-    return done
+    return changes
 
 
 def _undo_edits(document: dict[str, Any]) -> None:
@@ -305,10 +305,10 @@ def _undo_edits(document: dict[str, Any]) -> None:
     try:
         record = _EDITS.decode(_Annotation, json.loads(text), place)
         for path, items in record.added:
-            there = _list_at(document, path)
+            entries = _list_at(document, path)
             for item in reversed(items):
-                if item in there:
-                    del there[len(there) - 1 - there[::-1].index(item)]
+                if item in entries:
+                    del entries[len(entries) - 1 - entries[::-1].index(item)]
     except (ValueError, RecursionError, AttributeError) as error:
         raise _FORMAT.damaged("it is not what gpubind writes there", place) from error
     lines = _list_at(document, ("process", "env"))

@@ -42,8 +42,8 @@ def is_squashfs(head: bytes) -> bool:
 
 def describe_header(head: bytes) -> tuple[str, str]:
     """Return the kind of the file with the first bytes *head* (2048 are enough), and how to make an image of it."""
-    known = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
+    matches = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
     start = head[:8]
     shown = start.decode("ascii", "replace")
     is_text = start.isascii() and shown.isprintable()
-    return next(known, (f"it starts with `{shown}`" if is_text else f"it starts with the bytes {start.hex(' ')}", ""))
+    return next(matches, (f"it starts with `{shown}`" if is_text else f"it starts with the bytes {start.hex(' ')}", ""))

@@ -89,8 +89,8 @@ class OciDescriptor(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """Tags and names, from the annotations."""
-        found = map((self.annotations or {}).get, _NAME_ANNOTATIONS)
-        return tuple(name for name in found if isinstance(name, str))
+        values = map((self.annotations or {}).get, _NAME_ANNOTATIONS)
+        return tuple(name for name in values if isinstance(name, str))
 
     @property
     def path(self) -> str:

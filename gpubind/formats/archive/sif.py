@@ -69,7 +69,7 @@ def parse_sif_descriptors(data: bytes, base: int, table_size: int, file_size: in
     """
     if len(data) < table_size:
         raise _damaged("truncated table of descriptors", base + len(data))
-    found = []
+    descriptors = []
     for at in range(0, table_size, DESCRIPTOR_SIZE):
         if not data[at + 4]:  # unused
             continue
@@ -82,8 +82,8 @@ def parse_sif_descriptors(data: bytes, base: int, table_size: int, file_size: in
         if data_type == _DATA_PARTITION:
             kind, part = struct.unpack_from("<ii", fields[13])
             file_system, primary = _FILE_SYSTEMS.get(kind, f"type-{kind}"), part == _PARTITION_PRIMARY
-        found.append(SifDescriptor(data_type, offset, size, file_system, primary))
-    return tuple(found)
+        descriptors.append(SifDescriptor(data_type, offset, size, file_system, primary))
+    return tuple(descriptors)
 
 
 def primary_partition(descriptors: tuple[SifDescriptor, ...]) -> Optional[SifDescriptor]:

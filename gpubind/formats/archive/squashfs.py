@@ -183,8 +183,8 @@ def inode_body_size(header: bytes, place: MetadataReference) -> int:
     return (_BASIC + _EXTENDED)[number - 1].size
 
 
-def parse_inode(header: bytes, body: bytes, place: MetadataReference, rest: MetadataReference) -> Inode:
-    """Return the inode at *place*: its header and the `inode_body_size` bytes after it; *rest* is the place after it.
+def parse_inode(header: bytes, body: bytes, place: MetadataReference, after_body: MetadataReference) -> Inode:
+    """Return the inode at *place*: its header and the `inode_body_size` bytes after it; *after_body* is the place after it.
 
     Errors: `FormatError` (code `bad-squashfs`) for a type that the mode contradicts, and for a link that is too long.
     """
@@ -222,7 +222,7 @@ def parse_inode(header: bytes, body: bytes, place: MetadataReference, rest: Meta
         offset,
         None if fragment == _NONE else fragment,
         (device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00),  # as the kernel's new_decode_dev
-        rest,
+        after_body,
     )
 
 
@@ -282,9 +282,9 @@ class Squashfs:
         place = MetadataReference(self.superblock.inode_table + (reference >> 16), reference & 0xFFFF)
         if place.block >= self.superblock.directory_table:
             raise damaged("an inode outside the table of inodes", place)
-        header, after = self.metadata(place, _INODE_HEADER_SIZE)
-        body, rest = self.metadata(after, inode_body_size(header, place))
-        return parse_inode(header, body, place, rest)
+        header, after_header = self.metadata(place, _INODE_HEADER_SIZE)
+        body, after_body = self.metadata(after_header, inode_body_size(header, place))
+        return parse_inode(header, body, place, after_body)
 
     def listing(self, directory: Inode) -> dict[str, int]:
         """Return the names in *directory*, each with the reference of its inode. Call it once for each directory."""
@@ -321,15 +321,15 @@ class Squashfs:
             raise damaged(why, f"byte {self.superblock.fragment_table}")
         return self.block(*_FRAGMENT.unpack(self._entry(self.superblock.fragment_table, number, _FRAGMENT.size)))
 
-    def _block(self, start: int, word: int) -> bytes:
-        """Return the bytes of the block at *start*; *word* has its size in the image, and whether it is packed."""
-        size = word & 0xFFFFFF
-        if word >> 25 or size > self.superblock.block_size:
+    def _block(self, start: int, size_word: int) -> bytes:
+        """Return the bytes of the block at *start*; *size_word* has its size in the image, and whether it is packed."""
+        size = size_word & 0xFFFFFF
+        if size_word >> 25 or size > self.superblock.block_size:
             raise damaged(f"a block of {size} bytes", f"byte {start}")
         packed = self._bytes(start, size)
         if len(packed) < size:
             raise damaged(f"a block of {size} bytes", f"byte {start}")
-        return self._unpacked(start, packed, not word & 1 << 24, self.superblock.block_size)
+        return self._unpacked(start, packed, not size_word & 1 << 24, self.superblock.block_size)
 
     def metadata(self, place: MetadataReference, size: int) -> tuple[bytes, MetadataReference]:
         """Return *size* bytes of metadata at *place*, and the place after them."""
@@ -352,12 +352,12 @@ class Squashfs:
     def _metadata_block(self, start: int) -> tuple[bytes, int]:
         """Return the bytes of the metadata block at *start*, and where the next one starts."""
         read = self._bytes(start, 2 + _METADATA_SIZE)
-        word = int.from_bytes(read[:2], "little")
-        size = word & 0x7FFF
+        header = int.from_bytes(read[:2], "little")
+        size = header & 0x7FFF
         packed = read[2 : 2 + size]
         if not size or len(packed) < size:
             raise damaged(f"metadata of {size} bytes", f"byte {start}")
-        data = self._unpacked(start, packed, not word & 0x8000, _METADATA_SIZE)
+        data = self._unpacked(start, packed, not header & 0x8000, _METADATA_SIZE)
         if not data:
             raise damaged("metadata of 0 bytes", f"byte {start}")
         return data, start + 2 + size
@@ -442,11 +442,11 @@ class SquashfsFile:
             place = f"fragment {self._inode.fragment}"
             data = self._image.fragment(self._inode.fragment or 0)[self._inode.offset :][:size]
         else:
-            word, start = self._block_size_word(number)
-            if word == 0:  # a hole
+            size_word, start = self._block_size_word(number)
+            if size_word == 0:  # a hole
                 return bytes(size)
             place = f"byte {start}"
-            data = self._image.block(start, word)
+            data = self._image.block(start, size_word)
         if len(data) < size:
             raise damaged(f"{len(data)} bytes of a file where {size} should be", place)
         return data if len(data) == size else data[:size]
@@ -458,10 +458,10 @@ class SquashfsFile:
         while number >= len(self._words):
             more = min(_BLOCK_SIZES_STEP, self._blocks - len(self._words))
             data, self._rest = self._image.metadata(self._rest, 4 * more)
-            words = struct.unpack(f"<{more}I", data)
-            self._words.extend(words)
+            size_words = struct.unpack(f"<{more}I", data)
+            self._words.extend(size_words)
             start = self._starts[-1]
-            for word in words:
-                start += word & 0xFFFFFF
+            for size_word in size_words:
+                start += size_word & 0xFFFFFF
                 self._starts.append(start)
         return self._words[number], self._starts[number]

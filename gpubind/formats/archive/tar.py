@@ -161,10 +161,10 @@ def parse_sparse_map(text: str) -> list[int]:
 
 def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
     """Return the offsets and lengths of the map that *data* of format 1.0 begins with, and its bytes."""
-    count, newline, rest = data.partition(b"\n")
+    count, newline, after_count = data.partition(b"\n")
     if not newline or not count.isdigit() or len(count) > 9:
         raise damaged("a sparse file without its map", 0)
-    lines = rest.split(b"\n", 2 * int(count))[: 2 * int(count)]
+    lines = after_count.split(b"\n", 2 * int(count))[: 2 * int(count)]
     if len(lines) < 2 * int(count) or not all(line.isdigit() and len(line) < 20 for line in lines):
         raise damaged("a sparse file without its map", 0)
     return [int(line) for line in lines], len(count) + 1 + sum(len(line) + 1 for line in lines)

@@ -244,9 +244,9 @@ def _kind_fault(kind: str) -> Optional[str]:
     vendor, slash, name = kind.partition("/")
     if not slash or not vendor or not name:
         return f"`{kind}` is not of the form vendor/class"
-    for what, text in (("vendor", vendor), ("class", name)):
+    for part, text in (("vendor", vendor), ("class", name)):
         if not _VENDOR_OR_CLASS.fullmatch(text):
-            return f"`{text}` is no name of a {what}"
+            return f"`{text}` is no name of a {part}"
     return None
 
 
@@ -272,8 +272,8 @@ class HookCall(NamedTuple):
 
 def parse_hook(hook: CdiHook) -> HookCall:
     """Return the call of *hook*: `nvidia-cdi-hook NAME ...`, `nvidia-ctk hook NAME ...`. It never fails."""
-    words = [word for word in hook.args[1:] if word != "hook"]
-    name = words[0] if basename(hook.path).partition(".")[0] in _HOOK_PROGRAMS and words else None
+    args = [arg for arg in hook.args[1:] if arg != "hook"]
+    name = args[0] if basename(hook.path).partition(".")[0] in _HOOK_PROGRAMS and args else None
     pairs = [value.partition("::") for value in _values(hook, "--link")]
     links = {
         normpath(link): normpath(join(dirname(link), target))
@@ -286,11 +286,11 @@ def parse_hook(hook: CdiHook) -> HookCall:
 
 def _values(hook: CdiHook, option: str) -> list[str]:
     """Return the values of a repeatable option, spelled `--x V` or `--x=V`."""
-    found = []
-    words = iter(hook.args)
-    for word in words:
-        if word == option:
-            found.append(next(words, ""))
-        elif word.startswith(f"{option}="):
-            found.append(word[len(option) + 1 :])
-    return found
+    values = []
+    args = iter(hook.args)
+    for arg in args:
+        if arg == option:
+            values.append(next(args, ""))
+        elif arg.startswith(f"{option}="):
+            values.append(arg[len(option) + 1 :])
+    return values

@@ -93,8 +93,8 @@ def releases(engine: str) -> list[Release]:
 
 def release_of(engine: str, version: Optional[tuple[int, ...]]) -> Optional[Release]:
     """Return what release *version* of *engine* does; None if it is unknown, or older than CDI."""
-    known = releases(engine) if version is not None else []
-    return next((row for row in reversed(known) if version is not None and row.since <= version), None)
+    known_releases = releases(engine) if version is not None else []
+    return next((row for row in reversed(known_releases) if version is not None and row.since <= version), None)
 
 
 def parse_daemon(data: bytes) -> DaemonSettings:
@@ -135,12 +135,12 @@ def redact_daemon_config(data: bytes) -> Union[bytes, Missing]:
     """
     try:
         settings = parse_json(data, SIZE_LIMIT, _FORMAT)
-        found = parse_daemon(data)
+        parsed = parse_daemon(data)
     except FormatError as error:
         return malformed_as_missing(error)
     text, line = "{", 1
-    for name, at in sorted(found.line_numbers.items(), key=lambda item: item[1]):
-        value = settings[name] if name != "runtimes" else {key: {"path": path} for key, path in found.runtimes.items()}
+    for name, at in sorted(parsed.line_numbers.items(), key=lambda item: item[1]):
+        value = settings[name] if name != "runtimes" else {key: {"path": path} for key, path in parsed.runtimes.items()}
         text += "," if text.strip() != "{" else ""
         text += "\n" * (at - line) + f"{json.dumps(name)}: {json.dumps(value)}"
         line = at
@@ -153,8 +153,8 @@ def find_no_cgroups_line(data: bytes) -> Optional[int]:
     Errors: `FormatError`.
     """
     tables = parse_toml(data, _FORMAT.code, _FORMAT.what)
-    own = tables.get("nvidia-container-cli")
-    is_set = isinstance(own, dict) and own.get("no-cgroups") is True
+    cli_table = tables.get("nvidia-container-cli")
+    is_set = isinstance(cli_table, dict) and cli_table.get("no-cgroups") is True
     return line_of(data.decode(), "no-cgroups") if is_set else None
 
 
@@ -167,7 +167,9 @@ def parse_request_policy(data: bytes) -> RequestPolicy:
     swarm, capabilities = (tables.get(key, "") for key in ("swarm-resource", "supported-driver-capabilities"))
     runtime, no_require = tables.get("nvidia-container-runtime", {}), tables.get("disable-require", False)
     is_text = isinstance(swarm, str) and isinstance(capabilities, str)
-    is_known = isinstance(runtime, dict) and all(isinstance(one, bool) for one in (by_variable, by_mounts, no_require))
+    is_known = isinstance(runtime, dict) and all(
+        isinstance(flag, bool) for flag in (by_variable, by_mounts, no_require)
+    )
     if not (is_text and is_known):
         raise _FORMAT.damaged("a setting about requests has a wrong type")
     granted = _names(capabilities)
@@ -182,10 +184,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 def parse_mount_spec_path(data: bytes) -> Optional[str]:
     """Return the directory of a Jetson's lists that *data*, the toolkit's config.toml, sets. Errors: `FormatError`."""
-    found: object = parse_toml(data, _FORMAT.code, _FORMAT.what)
+    value: object = parse_toml(data, _FORMAT.code, _FORMAT.what)
     for key in ("nvidia-container-runtime", "modes", "csv", "mount-spec-path"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, str) and found.startswith("/") else None
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) and value.startswith("/") else None
 
 
 def line_of(text: str, key: str) -> int:

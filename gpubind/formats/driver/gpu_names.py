@@ -97,8 +97,8 @@ def parse_gpu_id(text: str) -> Optional[GpuId]:
     for spelling, pattern in _FORMS:
         match = re.fullmatch(pattern, text, _ANY_CASE)
         if match is not None:
-            first, *rest = match.groups()
-            numbers = [int(number) for number in rest]
+            first, *digits = match.groups()
+            numbers = [int(number) for number in digits]
             value = str(int(first)) if first.isdigit() else first.lower()
             if spelling == "render":
                 value = f"/dev/dri/renderD{int(first[len('renderD') :])}"
@@ -110,19 +110,19 @@ def parse_gpus_option(text: str) -> Union[Literal["all", "none"], tuple[GpuId, .
     """Return the value of `--gpus`. Errors: `UsageError` (code `bad-gpus`) with the item that is none."""
     if len(text) > LENGTH_LIMIT:
         raise UsageError("bad-gpus", f"--gpus has {len(text)} characters", hint=f"known: {SPELLINGS}")
-    word = text.strip().lower()
-    if word == "all":
+    keyword = text.strip().lower()
+    if keyword == "all":
         return "all"
-    if word == "none":
+    if keyword == "none":
         return "none"
-    found = []
+    gpu_ids = []
     for item in text.split(","):
         gpu_id = parse_gpu_id(item.strip())
         if gpu_id is None:
-            what = f"--gpus: `{item.strip()[:80]}` names no GPU" if item.strip() else "--gpus: an item is empty"
-            raise UsageError("bad-gpus", what, hint=f"known: {SPELLINGS}")
-        found.append(gpu_id)
-    return tuple(found)
+            message = f"--gpus: `{item.strip()[:80]}` names no GPU" if item.strip() else "--gpus: an item is empty"
+            raise UsageError("bad-gpus", message, hint=f"known: {SPELLINGS}")
+        gpu_ids.append(gpu_id)
+    return tuple(gpu_ids)
 
 
 def split_visible(value: str) -> tuple[str, ...]:
@@ -147,19 +147,19 @@ def split_amd_visible(value: str) -> tuple[str, ...]:
 
     An empty element names nothing. A value of only such elements has one name, which is empty.
     """
-    found: list[str] = []
+    names: list[str] = []
     for name in split_visible(value):
         between, unique = _AMD_RANGE.fullmatch(name), _AMD_ID.fullmatch(name)
         gpu_id = parse_gpu_id(name)
         if between and int(between[1]) <= int(between[2]) <= _RANGE_LIMIT:
-            found += map(str, range(int(between[1]), int(between[2]) + 1))
+            names += map(str, range(int(between[1]), int(between[2]) + 1))
         elif unique:
-            found.append(f"GPU-{(unique[1] or unique[2]).lower():0>16}")
+            names.append(f"GPU-{(unique[1] or unique[2]).lower():0>16}")
         elif gpu_id is not None and gpu_id.spelling == "index":
-            found.append(gpu_id.value)
+            names.append(gpu_id.value)
         elif name:
-            found.append(name.lower() if name.lower() in ("all", "none") else name)
-    return tuple(found) or ("",)
+            names.append(name.lower() if name.lower() in ("all", "none") else name)
+    return tuple(names) or ("",)
 
 
 class ListRule(NamedTuple):

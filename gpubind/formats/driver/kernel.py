@@ -148,15 +148,15 @@ def parse_properties(text: str) -> dict[str, int]:
 
     Errors: `FormatError` (code `bad-kfd`) with the line.
     """
-    found: dict[str, int] = {}
+    properties: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         match = re.fullmatch(_PROPERTY, line.strip())
         if match is None:
             raise _KFD.damaged(f"not a name and a number: {line[:60]!r}", f"line {number}")
-        found.setdefault(match.group(1), int(match.group(2)))
-    return found
+        properties.setdefault(match.group(1), int(match.group(2)))
+    return properties
 
 
 def pci_of(properties: dict[str, int]) -> Optional[str]:

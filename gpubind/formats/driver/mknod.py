@@ -41,8 +41,8 @@ def node_command(path: str, minors: Mapping[str, int]) -> str:
     """
     capability = _CAPABILITY.fullmatch(path)
     if capability is not None:
-        named = next((name for name, minor in minors.items() if minor == int(capability.group(1))), None)
-        return f"rm {quote(path)}" if named is None else f"nvidia-modprobe -f {quote(capability_file(named))}"
+        mig_name = next((name for name, minor in minors.items() if minor == int(capability.group(1))), None)
+        return f"rm {quote(path)}" if mig_name is None else f"nvidia-modprobe -f {quote(capability_file(mig_name))}"
     for pattern, command in _MAKERS.items():
         if match := re.fullmatch(pattern, path):
             return command.format(*match.groups())
@@ -62,6 +62,6 @@ def load_command(gpus: int) -> str:
 
 def capability_file(capability: str) -> str:
     """Return the file that describes a *capability* of the table: of `gpu0/gi1/access`, of `config`."""
-    gpu, _, rest = capability.rpartition("/")[0].partition("/")
+    gpu, _, instance = capability.rpartition("/")[0].partition("/")
     name = capability.rpartition("/")[2]
-    return "/".join(part for part in (PROC_CAPABILITIES, gpu, "mig", rest, name) if part)
+    return "/".join(part for part in (PROC_CAPABILITIES, gpu, "mig", instance, name) if part)

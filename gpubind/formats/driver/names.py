@@ -97,7 +97,7 @@ def name_facts(name: str) -> NameFacts:
     """Return the facts about *name*, a library's or a program's; the defaults for one that the table lacks."""
     if not name.startswith(_STARTS):
         return _UNKNOWN
-    return next(known for known in NAMES if name.startswith(known.start))
+    return next(facts for facts in NAMES if name.startswith(facts.start))
 
 
 def driver_section(name: str) -> Optional[str]:

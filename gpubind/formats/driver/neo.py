@@ -36,13 +36,13 @@ class ComputeRuntime(NamedTuple):
 def parse_runtime(constants: bytes, platforms: tuple[str, ...]) -> Optional[ComputeRuntime]:
     """Return what a library with these *constants* lacks of *platforms*; None if that cannot be told of it."""
     texts = {match.group(1).decode() for match in _TEXT.finditer(constants)}
-    known = {name for name in platforms if any(_names(text, name) for text in texts)}
-    if len(known) < _LEAST_NAMES:
+    supported = {name for name in platforms if any(_names(text, name) for text in texts)}
+    if len(supported) < _LEAST_NAMES:
         return None
     release = _RELEASE.search(constants)
     return ComputeRuntime(
         release.group(1).decode() if release else None,
-        tuple(name for name in platforms if name not in known),
+        tuple(name for name in platforms if name not in supported),
         _HELPER in constants and _HELPER_OF_XE not in constants,
     )
 

@@ -72,9 +72,9 @@ def parse_failure(stderr: str) -> tuple[str, str]:
         line = line.strip()
         program, colon, message = line.partition(": ")
         if colon and program.startswith(PROGRAM):
-            kind, error, rest = message.partition(" error: ")
+            kind, error, detail = message.partition(" error: ")
             if error and kind.isascii() and kind.replace("-", "").isalpha() and kind.islower():
-                return f"{kind}-error", rest[:MESSAGE_LIMIT]
+                return f"{kind}-error", detail[:MESSAGE_LIMIT]
             return "failed", message[:MESSAGE_LIMIT]
         last = line or last
     return "failed", last[:MESSAGE_LIMIT] or "no message"

@@ -14,21 +14,21 @@ LINES_LIMIT = 256
 
 def parse_gpu_rows(text: str) -> tuple[Gpu, ...]:
     """Return the GPUs, in the order of their indexes. Never raises."""
-    found: dict[int, Gpu] = {}
+    gpus: dict[int, Gpu] = {}
     for line in text.splitlines()[:LINES_LIMIT]:
         index, uuid, address, model = (*(part.strip() for part in line.split(",", 3)), "", "", "")[:4]
         if index.isdigit() and index.isascii() and len(index) < 4 and uuid.startswith("GPU-"):
             pci = normalize_pci(address)
-            found[int(index)] = Gpu("nvidia", int(index), uuid, pci, None, model or None, None, chosen=True)
-    return tuple(gpu for _, gpu in sorted(found.items()))
+            gpus[int(index)] = Gpu("nvidia", int(index), uuid, pci, None, model or None, None, chosen=True)
+    return tuple(gpu for _, gpu in sorted(gpus.items()))
 
 
 def parse_capabilities(text: str) -> dict[str, str]:
     """Return the compute capability of each GPU by its PCI address: `0000:01:00.0` -> `8.6`. Never raises."""
-    found = {}
+    capabilities = {}
     for line in text.splitlines()[:LINES_LIMIT]:
         address, _, capability = (part.strip() for part in line.partition(","))
         pci = normalize_pci(address)
         if pci is not None:
-            found[pci] = capability
-    return found
+            capabilities[pci] = capability
+    return capabilities

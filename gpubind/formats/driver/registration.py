@@ -46,9 +46,9 @@ def in_docker(data: Optional[bytes], entry: Registration) -> bytes:
     """Return *data*, daemon.json or None, with *entry*. Errors: `FormatError`, `UsageError` (`setup-conflict`)."""
     document = _daemon(data)
     runtimes = document.setdefault("runtimes", {})
-    known = runtimes.get(entry.name)
-    if known is not None and _path(known) != entry.program:
-        raise _conflict("docker", entry, _path(known))
+    registered = runtimes.get(entry.name)
+    if registered is not None and _path(registered) != entry.program:
+        raise _conflict("docker", entry, _path(registered))
     earlier = [name for name, runtime in runtimes.items() if _path(runtime) == entry.program]
     for name in earlier:
         del runtimes[name]
@@ -132,8 +132,8 @@ def in_containerd(data: Optional[bytes], entry: Registration) -> bytes:
     place = f'plugins."{plugin}".containerd.runtimes.{entry.name}'
     block = [f"[{place}]", 'runtime_type = "io.containerd.runc.v2"', f"[{place}.options]"]
     lines = [_BEGIN, *block, f"BinaryName = {json.dumps(entry.program)}", _END]
-    made = (text if text.endswith("\n") else f"{text}\n") + "\n" + "\n".join(lines) + "\n"
-    written = made.encode("utf-8", "surrogateescape")
+    new_text = (text if text.endswith("\n") else f"{text}\n") + "\n" + "\n".join(lines) + "\n"
+    written = new_text.encode("utf-8", "surrogateescape")
     after = parse_toml(written, *_TOML)
     _runtimes(after, plugin).pop(entry.name, None)
     if _pruned(after) != _pruned(tables):
@@ -148,12 +148,12 @@ def out_of_containerd(data: bytes, before: Optional[bytes], program: str) -> Opt
     without it.
     """
     text = data.decode("utf-8", "surrogateescape")
-    left = _BLOCK.sub("", text)
-    tables = parse_toml(left.encode("utf-8", "surrogateescape"), *_TOML)
+    remaining = _BLOCK.sub("", text)
+    tables = parse_toml(remaining.encode("utf-8", "surrogateescape"), *_TOML)
     _need_unnamed(tables, program)
-    if left != text and left.strip() == "version = 2" and not (before or b"").strip():
+    if remaining != text and remaining.strip() == "version = 2" and not (before or b"").strip():
         return before
-    return left.encode("utf-8", "surrogateescape")
+    return remaining.encode("utf-8", "surrogateescape")
 
 
 def _need_unnamed(tables: Any, program: str) -> None:
@@ -171,13 +171,13 @@ _TOML = (_FORMAT.code, _FORMAT.what)
 
 def _runtimes(tables: dict[str, Any], plugin: str) -> dict[str, Any]:
     """Return the runtimes in *tables*; an empty object where there are none. Errors: `FormatError`."""
-    here: Any = tables
+    table: Any = tables
     for key in ("plugins", plugin, "containerd", "runtimes"):
-        here = here.get(key, {})
-        if not isinstance(here, dict):
+        table = table.get(key, {})
+        if not isinstance(table, dict):
             raise _FORMAT.damaged("a table is wanted", f"key {key}")
-    found: dict[str, Any] = here
-    return found
+    runtimes: dict[str, Any] = table
+    return runtimes
 
 
 def _pruned(value: Any) -> Any:

@@ -48,18 +48,18 @@ def requirements_of(env: Mapping[str, str]) -> dict[str, str]:
     """
     if env.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
         return {}
-    is_asked = (name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK") for name in env)
-    return {name: text for (name, text), asked in zip(env.items(), is_asked) if asked}
+    flags = (name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK") for name in env)
+    return {name: text for (name, text), is_requirement in zip(env.items(), flags) if is_requirement}
 
 
-def first_sufficient_driver(text: str, **known: str) -> Optional[str]:
+def first_sufficient_driver(text: str, **extra: str) -> Optional[str]:
     """Return the first driver from which on every known one meets the requirement in *text*; None if there is none.
 
-    *known* are other properties: a brand or an architecture that *known* lacks may be any. Errors: as `evaluate`.
+    *extra* are other properties: a brand or an architecture that *extra* lacks may be any. Errors: as `evaluate`.
     """
     least = None
     for driver in reversed(breakpoint_drivers(text)):
-        if not evaluate(text, driver_properties(driver, **known)):
+        if not evaluate(text, driver_properties(driver, **extra)):
             break
         least = driver
     return least
@@ -69,24 +69,28 @@ def breakpoint_drivers(text: str) -> tuple[str, ...]:
     """Return the drivers at which the answer about *text* may change, ascending: those it names, and the first of each
     CUDA version.
     """
-    named = re.findall(r"driver[<>=!]+([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})(?![0-9.])", text[:LENGTH_LIMIT], re.IGNORECASE)
-    return tuple(sorted({*named[:_DRIVERS_LIMIT], *first_drivers()}, key=lambda one: (version_key(one), one)))
+    drivers = re.findall(
+        r"driver[<>=!]+([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})(?![0-9.])", text[:LENGTH_LIMIT], re.IGNORECASE
+    )
+    return tuple(
+        sorted({*drivers[:_DRIVERS_LIMIT], *first_drivers()}, key=lambda driver: (version_key(driver), driver))
+    )
 
 
-def driver_properties(driver: str, **known: str) -> dict[str, str]:
-    """Return the properties of a host with *driver*, with those *known*."""
+def driver_properties(driver: str, **extra: str) -> dict[str, str]:
+    """Return the properties of a host with *driver*, with those *extra*."""
     cuda = cuda_max(driver)
-    return {"driver": driver, **({} if cuda is None else {"cuda": cuda}), **known}
+    return {"driver": driver, **({} if cuda is None else {"cuda": cuda}), **extra}
 
 
 def _outcomes(text: str, properties: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:
     """Yield each way in which the reading may end, whatever the unknown properties are."""
     so_far = True
     for number, alternative in enumerate(filter(None, text.split(" ")), 1):
-        words = [word for word in alternative.split(",") if word]
-        if not words:
+        terms = [term for term in alternative.split(",") if term]
+        if not terms:
             break  # only commas: they end the reading
-        answers = [_term(word, properties, f"alternative {number}") for word in words]
+        answers = [_term(term, properties, f"alternative {number}") for term in terms]
         ends = [n for n, answer in enumerate(answers) if answer is False or isinstance(answer, FormatError)]
         reached = answers[: ends[0] + 1] if ends else answers
         if reached[-1] is not False:
@@ -97,11 +101,11 @@ def _outcomes(text: str, properties: Mapping[str, str]) -> Iterator[Union[bool, 
     yield so_far
 
 
-def _term(word: str, properties: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:
+def _term(term: str, properties: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:
     """Return the result of one comparison; an error if it is malformed, None if it is not known."""
-    match = _TERM.fullmatch(word)
+    match = _TERM.fullmatch(term)
     if match is None:
-        return _malformed(f"`{word[:60]}` is not a comparison", place)
+        return _malformed(f"`{term[:60]}` is not a comparison", place)
     name, operator, value = match[1].lower(), match[2], match[3]
     if name not in _PROPERTIES:
         return _malformed(f"nobody knows a property `{match[1][:60]}`, but {', '.join(_PROPERTIES)}", place)
@@ -114,6 +118,6 @@ def _term(word: str, properties: Mapping[str, str], place: str) -> Union[bool, F
         return _malformed(f"`{value[:60]}` is not a version", place)
     if actual is None or not _VERSION.fullmatch(actual):
         return None
-    ours, theirs = version_key(actual), version_key(value)
-    order = "<" if ours < theirs else ">" if ours > theirs else "="
+    actual_key, value_key = version_key(actual), version_key(value)
+    order = "<" if actual_key < value_key else ">" if actual_key > value_key else "="
     return order != "=" if operator.startswith("!") else order in operator

@@ -57,8 +57,8 @@ def parse_mount_specs(data: bytes) -> tuple[tuple[MountSpec, ...], tuple[Fault, 
 def _spec(text: str, number: int) -> Union[MountSpec, Fault]:
     if len(text) > LINE_LIMIT:
         return Fault(number, f"{len(text)} characters: a line has {LINE_LIMIT} at most")
-    word, _, path = (part.strip() for part in text.partition(","))
-    kind = next((kind for kind in _KINDS if kind == word), None)
+    kind_name, _, path = (part.strip() for part in text.partition(","))
+    kind = next((kind for kind in _KINDS if kind == kind_name), None)
     if kind is None:
         return Fault(number, f"it begins with none of {', '.join(_KINDS)}")
     if kind == "dev" and path and "/" not in path:

@@ -32,23 +32,23 @@ _BUFFERS_OF_XE = b"INTEL_XE_BUFMGR_DEBUG"
 _XE = b"xe\0"
 
 
-def parse_devices(code: bytes, known: Set[str]) -> Optional[Set[str]]:
+def parse_devices(code: bytes, known_ids: Set[str]) -> Optional[Set[str]]:
     """Return the device IDs in *code*, iHD's machine code: `e20b`; None if they cannot be read.
 
-    *known* are those of all GPUs: by these the code is recognized.
+    *known_ids* are those of all GPUs: by these the code is recognized.
     """
-    found = {f"{struct.unpack('<H', match.group(1))[0]:04x}" for match in _REGISTERED.finditer(code)}
-    return found if len(found & known) >= LEAST_DEVICES else None
+    device_ids = {f"{struct.unpack('<H', match.group(1))[0]:04x}" for match in _REGISTERED.finditer(code)}
+    return device_ids if len(device_ids & known_ids) >= LEAST_DEVICES else None
 
 
-def parse_device_table(constants: bytes, known: Set[str]) -> Optional[Set[str]]:
+def parse_device_table(constants: bytes, known_ids: Set[str]) -> Optional[Set[str]]:
     """Return the device IDs in the table among the *constants* of a runtime; else as `parse_devices`."""
-    numbers, step = {int(name, 16) for name in known}, _ROW // 4
-    words = struct.unpack_from(f"<{len(constants) // 4}I", constants)
-    told = {at for at, word in enumerate(words) if word in numbers}
-    rows = [at for at in told if at + step in told or at - step in told]
-    found = {f"{words[at]:04x}" for at in range(min(rows), max(rows) + 1, step)} if rows else set()
-    return found if len(found & known) >= LEAST_DEVICES else None
+    numbers, step = {int(name, 16) for name in known_ids}, _ROW // 4
+    values = struct.unpack_from(f"<{len(constants) // 4}I", constants)
+    indexes = {at for at, value in enumerate(values) if value in numbers}
+    rows = [at for at in indexes if at + step in indexes or at - step in indexes]
+    device_ids = {f"{values[at]:04x}" for at in range(min(rows), max(rows) + 1, step)} if rows else set()
+    return device_ids if len(device_ids & known_ids) >= LEAST_DEVICES else None
 
 
 def parse_release(constants: bytes) -> Optional[str]:

@@ -129,9 +129,9 @@ class _ElfFile:
         self.ident = ident
         self.forms = _FORMS[ident.bits]
         form = struct.Struct(self.order + self.forms.header)
-        words = form.unpack(self.read(16, form.size, "ELF header"))
-        programs, self.section_at = words[4:6]
-        program_size, program_count, self.section_size, self.section_count, self.section_names = words[8:]
+        fields = form.unpack(self.read(16, form.size, "ELF header"))
+        programs, self.section_at = fields[4:6]
+        program_size, program_count, self.section_size, self.section_count, self.section_names = fields[8:]
         self.segments = self._read_segments(programs, program_size, program_count)
         # Where two are loaded over each other, the last one shows.
         self._loaded = [segment for segment in reversed(self.segments) if segment.kind == PT_LOAD]
@@ -147,7 +147,7 @@ class _ElfFile:
         if count and size != form.size:
             raise _damaged(f"program headers of {size} bytes", "program headers")
         table = form.iter_unpack(self.read(at, count * size, "program headers"))
-        segments = tuple(_Segment._make([words[n] for n in self.forms.segment]) for words in table)
+        segments = tuple(_Segment._make([fields[n] for n in self.forms.segment]) for fields in table)
         if sum(segment.kind == PT_DYNAMIC for segment in segments) > 1:
             raise _damaged("two dynamic segments", "program headers")
         return segments
@@ -156,7 +156,7 @@ class _ElfFile:
         """Return the first segment of that *kind*."""
         return next((segment for segment in self.segments if segment.kind == kind), None)
 
-    def read(self, offset: int, size: int, what: str) -> bytes:
+    def read(self, offset: int, size: int, subject: str) -> bytes:
         """Return the *size* bytes at *offset*."""
         if not size:
             return b""
@@ -165,7 +165,7 @@ class _ElfFile:
             data = self._stream.read(size) or b""  # None: no bytes for now, and not the end
             if len(data) == size:
                 return data
-        raise _damaged(f"the file ends before its {what}", what)
+        raise _damaged(f"the file ends before its {subject}", subject)
 
     def sections(self, names: Collection[str]) -> dict[str, Section]:
         """Return the sections with those *names*: of several, the last. None where it has no table of sections."""
@@ -176,28 +176,28 @@ class _ElfFile:
         rows = list(form.iter_unpack(table))
         at, size = rows[self.section_names][4:6]
         texts = self.read(at, min(size, NAMES_LIMIT), "names of sections")
-        wanted = {name.encode() + b"\0": name for name in names}
+        encoded_names = {name.encode() + b"\0": name for name in names}
         return {
             name: Section(kind, offset, size)
             for place, kind, _, _, offset, size, *_ in rows
-            for text, name in wanted.items()
+            for text, name in encoded_names.items()
             if texts.startswith(text, place)
         }
 
-    def load(self, address: int, size: int, what: str) -> bytes:
+    def load(self, address: int, size: int, subject: str) -> bytes:
         """Return the *size* bytes at *address*; fewer where their segment ends."""
         for segment in self._loaded:
             if segment.address <= address < segment.address + segment.size:
                 beyond = address - segment.address
-                return self.read(segment.offset + beyond, min(size, segment.size - beyond), what)
-        raise _damaged(f"no segment has {address:#x}, where its {what} should be", what)
+                return self.read(segment.offset + beyond, min(size, segment.size - beyond), subject)
+        raise _damaged(f"no segment has {address:#x}, where its {subject} should be", subject)
 
-    def unpack(self, form: str, address: int, what: str) -> tuple[int, ...]:
+    def unpack(self, form: str, address: int, subject: str) -> tuple[int, ...]:
         """Return the words at *address*."""
         form = self.order + form
-        data = self.load(address, struct.calcsize(form), what)
+        data = self.load(address, struct.calcsize(form), subject)
         if len(data) < struct.calcsize(form):
-            raise _damaged(f"its segment ends within its {what}", what)
+            raise _damaged(f"its segment ends within its {subject}", subject)
         return struct.unpack(form, data)
 
 
@@ -226,10 +226,10 @@ class _Dynamic:
         step = _TAGS_AT_ONCE * form.size
         for at in range(0, _TAGS_LIMIT * form.size, step):
             data = self._file.load(segment.address + at, step, "dynamic section")
-            for words in form.iter_unpack(data[: len(data) // form.size * form.size]):
-                if words[0] == DT_NULL:
+            for entry in form.iter_unpack(data[: len(data) // form.size * form.size]):
+                if entry[0] == DT_NULL:
                     return
-                yield words
+                yield entry
         raise _damaged(f"over {_TAGS_LIMIT} dynamic tags", "dynamic tags")
 
     def string(self, at: int, limit: int = STRING_LIMIT) -> str:
@@ -254,14 +254,14 @@ class _Dynamic:
 def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[int]]]:
     """Return the name of each library, and the versions that the file needs of it."""
     needs: list[tuple[int, list[int]]] = []
-    at, left = dynamic.last.get(DT_VERNEED), VERSIONS_LIMIT
+    at, budget = dynamic.last.get(DT_VERNEED), VERSIONS_LIMIT
     while at is not None:
         _, _, library, first, following = file.unpack("HHIII", at, "version needs")
         names: list[int] = []
         aux: Optional[int] = at + first
         while aux is not None:
-            left -= 1
-            if left < 0:
+            budget -= 1
+            if budget < 0:
                 raise _damaged(f"over {VERSIONS_LIMIT} version needs", "version needs")
             _, flags, _, name, step = file.unpack("IHHII", aux, "version needs")
             if not flags & VER_FLG_WEAK:  # a weak one is only warned about
@@ -298,10 +298,10 @@ def _read_interpreter(file: _ElfFile) -> Optional[str]:
 
 def _read_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
     """Return libcuda's note, from a section outside all segments, which ld.so does not see."""
-    found = file.sections((_CUDA_NOTE,)).get(_CUDA_NOTE)
-    if found is None or found.kind != SHT_NOTE or found.size > _NOTE_LIMIT:
+    section = file.sections((_CUDA_NOTE,)).get(_CUDA_NOTE)
+    if section is None or section.kind != SHT_NOTE or section.size > _NOTE_LIMIT:
         return None
-    return parse_cuda_note(file.read(found.offset, found.size, "note"), file.ident.order)
+    return parse_cuda_note(file.read(section.offset, section.size, "note"), file.ident.order)
 
 
 def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:

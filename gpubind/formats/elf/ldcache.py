@@ -72,17 +72,17 @@ class LdCache:
     def entries_with_prefix(self, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
         """Return the entries whose name starts with one of *prefixes*, in file order: the first ones of each name."""
         prefixes = tuple(prefixes)
-        wanted = tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes)
-        if not wanted:
+        encoded_prefixes = tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes)
+        if not encoded_prefixes:
             return
         # Most names are ruled out by their first bytes, without decoding anything.
-        width = min(8, *map(len, wanted))
-        heads = {prefix[:width] for prefix in wanted}
+        width = min(8, *map(len, encoded_prefixes))
+        heads = {prefix[:width] for prefix in encoded_prefixes}
         data, base = self._data, self._base
         seen: dict[str, int] = {}
         for index, key in enumerate(self._keys):
             start = base + key
-            if data[start : start + width] in heads and data.startswith(wanted, start):
+            if data[start : start + width] in heads and data.startswith(encoded_prefixes, start):
                 name = self._string(key)
                 # startswith() looks past the name's end; the decoded name settles it.
                 if name.startswith(prefixes) and seen.setdefault(name, 0) < ENTRIES_OF_A_NAME:
@@ -97,8 +97,8 @@ class LdCache:
         if not self._named:
             for index, key in enumerate(self._keys):
                 start = self._base + key
-                known = self._data[start : start + NAME_LIMIT + 1].partition(b"\0")[0]
-                indexes = self._named.setdefault(known, [])
+                entry_name = self._data[start : start + NAME_LIMIT + 1].partition(b"\0")[0]
+                indexes = self._named.setdefault(entry_name, [])
                 if len(indexes) < ENTRIES_OF_A_NAME:
                     indexes.append(index)
         return tuple(map(self._entry, self._named.get(name.encode("utf-8", "surrogateescape")[: NAME_LIMIT + 1], ())))
@@ -139,8 +139,8 @@ def parse_ldcache(data: bytes) -> LdCache:
         raise _damaged(f"{count} entries; no machine has more than {ENTRIES_LIMIT}", base + 20)
     if table + _ENTRY_SIZE * count + string_length > len(data):
         raise _damaged(f"{count} entries and {string_length} bytes of strings do not fit in the file", base + 20)
-    words = _words(data, table, count * 6)
-    columns = (words[0::6], words[1::6], words[2::6], words[4::6], words[5::6])
+    values = _words(data, table, count * 6)
+    columns = (values[0::6], values[1::6], values[2::6], values[4::6], values[5::6])
     size = data.rfind(b"\0") + 1 - base  # every string that starts before has an end
     for column, shift in ((columns[1], 4), (columns[2], 8)):
         if column and max(column) >= size:
@@ -179,10 +179,10 @@ def _words(data: bytes, at: int, count: int) -> array[int]:
     end = at + 4 * count
     if end > len(data):
         raise _damaged("truncated table", len(data))
-    words = array("I", data[at:end])
+    values = array("I", data[at:end])
     if sys.byteorder == "big":
-        words.byteswap()
-    return words
+        values.byteswap()
+    return values
 
 
 def _string(data: bytes, at: int) -> str:
@@ -200,9 +200,9 @@ def parse_ldsoconf(text: str) -> tuple[tuple[str, str], ...]:
     lines: list[tuple[str, str]] = []
     for line in text.split("\n"):
         line = line.partition("#")[0].strip()
-        words = line.split()
-        if words[:1] == ["include"]:
-            lines += [("include", pattern) for pattern in words[1:]]
+        fields = line.split()
+        if fields[:1] == ["include"]:
+            lines += [("include", pattern) for pattern in fields[1:]]
         elif line.startswith("/") and "\0" not in line:
             lines.append(("directory", line.partition("=")[0].rstrip()))
     return tuple(lines)

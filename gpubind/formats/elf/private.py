@@ -40,13 +40,13 @@ def _read(elf: Any) -> PrivateSymbols:
     numbers = {number for number, name in _versions(elf) if name == PRIVATE.decode()}
     versions, symbols = elf.get_section_by_name(".gnu.version"), elf.get_section_by_name(".dynsym")
     defined: set[str] = set()
-    wanted: set[str] = set()
+    needed: set[str] = set()
     for at, version in enumerate(islice(versions.iter_symbols(), SYMBOLS_LIMIT)):
         number = version.entry["ndx"]
         if isinstance(number, int) and number & ~_HIDDEN in numbers:
             symbol = symbols.get_symbol(at)
-            (wanted if symbol.entry["st_shndx"] == "SHN_UNDEF" else defined).add(symbol.name)
-    return PrivateSymbols(frozenset(defined), frozenset(wanted))
+            (needed if symbol.entry["st_shndx"] == "SHN_UNDEF" else defined).add(symbol.name)
+    return PrivateSymbols(frozenset(defined), frozenset(needed))
 
 
 def _versions(elf: Any) -> Iterator[tuple[int, str]]:

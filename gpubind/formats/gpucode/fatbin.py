@@ -66,7 +66,7 @@ def parse_fatbins(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCod
     Never raises by itself.
     """
     modules: list[tuple[set[str], set[Ptx]]] = []
-    known: set[Union[str, Ptx]] = set()
+    seen: set[Union[str, Ptx]] = set()
     unread = None
     try:
         for entry in _entries(read, start, start + size, charge):
@@ -78,28 +78,28 @@ def parse_fatbins(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCod
             if entry.kind == CUBIN:
                 arch = f"sm_{entry.arch}{suffix}"
                 code.add(arch)
-                known.add(arch)
+                seen.add(arch)
             elif entry.kind == PTX:
                 compiled = Ptx(f"compute_{entry.arch}{suffix}", f"{entry.major}.{entry.minor}")
                 ptx.add(compiled)
-                known.add(compiled)
-            if len(known) > ARCHITECTURES_LIMIT:
+                seen.add(compiled)
+            if len(seen) > ARCHITECTURES_LIMIT:
                 raise _DamageError(f"over {ARCHITECTURES_LIMIT} architectures and versions of PTX")
     except _DamageError as error:
         unread = str(error)
-    made = gpu_code(modules, unread)
-    if len(made.modules) > ARCHITECTURES_LIMIT:
-        return GpuCode(made.modules[:ARCHITECTURES_LIMIT], f"over {ARCHITECTURES_LIMIT} kinds of modules")
-    return made
+    fatbin_code = gpu_code(modules, unread)
+    if len(fatbin_code.modules) > ARCHITECTURES_LIMIT:
+        return GpuCode(fatbin_code.modules[:ARCHITECTURES_LIMIT], f"over {ARCHITECTURES_LIMIT} kinds of modules")
+    return fatbin_code
 
 
 def _entries(read: ReadAt, at: int, end: int, charge: Charge) -> Iterator[Optional[_FatbinEntry]]:
     """Yield None for each container from *at* to *end*, and its entries. Errors: `_DamageError`."""
     container_end = at
-    left = ENTRIES_LIMIT
-    while left > 0:
+    budget = ENTRIES_LIMIT
+    while budget > 0:
         charge(1)
-        left -= 1
+        budget -= 1
         if at >= container_end:
             if at + _CONTAINER.size > end:
                 return
@@ -116,10 +116,10 @@ def _entries(read: ReadAt, at: int, end: int, charge: Charge) -> Iterator[Option
         if entry.header < _ENTRY.size or at + entry.header + entry.size > container_end:
             raise _DamageError(f"no entry of GPU code at byte {at}")
         if entry.kind == ENTRY_GROUP:
-            for one in islice(_packed(_bytes(read, at, min(entry.header, _HEADER_LIMIT)), at), left + 1):
+            for packed_entry in islice(_packed(_bytes(read, at, min(entry.header, _HEADER_LIMIT)), at), budget + 1):
                 charge(1)
-                left -= 1
-                yield one
+                budget -= 1
+                yield packed_entry
         else:
             yield entry
         at += entry.header + entry.size

@@ -48,7 +48,7 @@ def parse_bundles(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCod
 
     Bundles are not counted: ROCm's libraries have kernels that are made for some processors only.
     """
-    found: set[str] = set()
+    archs: set[str] = set()
     unread: Optional[str] = None
     at, end = start, start + size
     entries = bundles = 0
@@ -65,18 +65,18 @@ def parse_bundles(read: ReadAt, start: int, size: int, charge: Charge) -> GpuCod
             unread = f"a bundle at byte {at} that cannot be read"
         charge(len(ids))
         entries, bundles = entries + len(ids), bundles + 1
-        found.update(ids)
+        archs.update(ids)
         at += max(ALIGNMENT, (length + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
         if entries > ALL_ENTRIES_LIMIT:
             unread = f"over {ALL_ENTRIES_LIMIT} entries of bundles"
             break
-        if bundles > BARREN_LIMIT and found <= {""}:
+        if bundles > BARREN_LIMIT and archs <= {""}:
             unread = f"the first {bundles} bundles are for no processor"
             break
     else:
         unread = f"over {STEPS_LIMIT} places of bundles"
-    code = (arch for arch in found if arch.startswith("gfx"))
-    return gpu_code([(code, (Ptx(arch) for arch in found if arch == SPIRV))], unread)
+    code = (arch for arch in archs if arch.startswith("gfx"))
+    return gpu_code([(code, (Ptx(arch) for arch in archs if arch == SPIRV))], unread)
 
 
 def _bundle(read: ReadAt, at: int, end: int, charge: Charge) -> Optional[tuple[int, list[str]]]:
@@ -113,9 +113,9 @@ def parse_archives(names: Iterable[str]) -> GpuCode:
 
     Nothing, where one is for another thing: a family of processors.
     """
-    found = [re.fullmatch(rf".*_({_IN_NAME.pattern})\.kpack", name) for name in names if name.endswith(".kpack")]
-    archs = [match.group(1).replace("-xnack", ":xnack") for match in found if match]
-    return gpu_code([(archs, ())] if len(archs) == len(found) else [])
+    matches = [re.fullmatch(rf".*_({_IN_NAME.pattern})\.kpack", name) for name in names if name.endswith(".kpack")]
+    archs = [match.group(1).replace("-xnack", ":xnack") for match in matches if match]
+    return gpu_code([(archs, ())] if len(archs) == len(matches) else [])
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int, str]]:

@@ -24,16 +24,20 @@ def parse_gpu_code(stream: BinaryIO, charge: fatbin.Charge = lambda _: None) -> 
         stream.seek(offset)
         return stream.read(size) or b""  # None: no bytes for now
 
-    found = {name: one for name, one in find_sections(stream, _NAMES).items() if one.size and one.kind != SHT_NOBITS}
+    sections = {
+        name: header
+        for name, header in find_sections(stream, _NAMES).items()
+        if header.size and header.kind != SHT_NOBITS
+    }
     for name in fatbin.SECTIONS:
-        if name in found:
-            return fatbin.parse_fatbins(read, found[name].offset, found[name].size, charge)
-    if hip.ARCHIVE_SECTION in found:
+        if name in sections:
+            return fatbin.parse_fatbins(read, sections[name].offset, sections[name].size, charge)
+    if hip.ARCHIVE_SECTION in sections:
         return GpuCode(unread=hip.IN_ARCHIVES)
-    if hip.SECTION in found:
-        return hip.parse_bundles(read, found[hip.SECTION].offset, found[hip.SECTION].size, charge)
-    has_portable = sycl.PORTABLE in found and found[sycl.PORTABLE].size > sycl.EMPTY
-    if sycl.GENERATED in found:
-        section = found[sycl.GENERATED]
+    if hip.SECTION in sections:
+        return hip.parse_bundles(read, sections[hip.SECTION].offset, sections[hip.SECTION].size, charge)
+    has_portable = sycl.PORTABLE in sections and sections[sycl.PORTABLE].size > sycl.EMPTY
+    if sycl.GENERATED in sections:
+        section = sections[sycl.GENERATED]
         return sycl.parse_generated(read, section.offset, section.size, charge, has_portable=has_portable)
     return gpu_code([((), [Ptx(SPIR64)])]) if has_portable else GpuCode()

@@ -53,8 +53,8 @@ def parse_exact_json(data: bytes, limit: int, kind: Format) -> Any:
             raise kind.damaged(f"a number of {len(digits)} digits")
         return int(digits)
 
-    def no_constant(word: str) -> Any:
-        raise kind.damaged(f"{word} is not a number of JSON")
+    def no_constant(constant: str) -> Any:
+        raise kind.damaged(f"{constant} is not a number of JSON")
 
     parse_json(data, limit, kind)
     try:

@@ -65,8 +65,10 @@ def expectation_of_table(table: dict[str, Any], prefix: str = "") -> Expectation
         return tuple(counts.decode(dict[str, _COUNT], value, place).items())
 
     readers = {tuple[tuple[str, int], ...]: models}
-    found = Decoder(_EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers).decode(Expectation, table)
-    return found._replace(capabilities=tuple(dict.fromkeys(found.capabilities)))
+    expectation = Decoder(_EXPECTATION, prefix=prefix, keys=keys, is_toml=True, readers=readers).decode(
+        Expectation, table
+    )
+    return expectation._replace(capabilities=tuple(dict.fromkeys(expectation.capabilities)))
 
 
 def parse_policy(data: bytes) -> Policy:
@@ -74,10 +76,10 @@ def parse_policy(data: bytes) -> Policy:
     table = _table(data, POLICY)
     if not table:
         raise POLICY.damaged("it requires nothing", hint=f"known: {', '.join(KEYS)}")
-    found = _POLICY.decode(Policy, table)
-    names = found.capabilities
-    return found._replace(
-        arch=tuple(dict.fromkeys(found.arch)),
+    policy = _POLICY.decode(Policy, table)
+    names = policy.capabilities
+    return policy._replace(
+        arch=tuple(dict.fromkeys(policy.arch)),
         capabilities=None if names is None else tuple(name for name in CAPABILITIES if name in names),
     )
 
@@ -96,16 +98,16 @@ def _gpus(value: Any, place: str) -> tuple[str, ...]:
 
 def _stands_for(text: str, place: str) -> Iterator[str]:
     """Yield the architectures that *text* stands for."""
-    name, known = text.removesuffix("+"), nvidia_architectures()
+    name, known_archs = text.removesuffix("+"), nvidia_architectures()
     if _AMD.fullmatch(text) or text in INTEL:
         yield text
-    elif name in known:
-        above = known[known.index(name) :] if name != text else (name,)
+    elif name in known_archs:
+        above = known_archs[known_archs.index(name) :] if name != text else (name,)
         yield from (gpu for gpu in above if gpu == name or not is_tegra_arch(gpu))
     else:
         is_others = name != text and (_AMD.fullmatch(name) or name in INTEL)
-        known = (*known, "gfx90a", *INTEL)
-        hint = "AMD's and Intel's architectures have no order: name each" if is_others else one_of(known, text)
+        known_archs = (*known_archs, "gfx90a", *INTEL)
+        hint = "AMD's and Intel's architectures have no order: name each" if is_others else one_of(known_archs, text)
         raise POLICY.damaged(f"`{text[:100]}` is not a GPU's architecture", place, hint)
 
 

@@ -79,8 +79,8 @@ class Exports(NamedTuple):
 
     def with_all_unknown(self, text: str = "") -> Exports:
         """Return the same, after *text*, a script that cannot be read."""
-        named = {name for names in _ASSIGNS.findall(text) for name in names if name}
-        return self._replace(env={}, unknown=self.unknown.union(self.env, named), is_unknown=True)
+        assigned = {name for names in _ASSIGNS.findall(text) for name in names if name}
+        return self._replace(env={}, unknown=self.unknown.union(self.env, assigned), is_unknown=True)
 
 
 def parse_exports(text: str, before: Exports) -> Exports:
@@ -140,10 +140,10 @@ class _Script:
         is_empty = not command
         while not self.take(_END):
             assignment = self.take(_ASSIGNMENT) if command != "unset" else None
-            named = assignment or (self.take(_NAMED) if command else None)
-            if named is None or _AUTOMATIC.fullmatch(named.group(1)):
+            name_match = assignment or (self.take(_NAMED) if command else None)
+            if name_match is None or _AUTOMATIC.fullmatch(name_match.group(1)):
                 raise _NotPlainError
-            name, is_empty = named.group(1), False
+            name, is_empty = name_match.group(1), False
             if assignment:
                 self.assign(name, self.value(_UNQUOTED, 0))
             if command == "export":
@@ -227,18 +227,18 @@ class _Script:
             return (value or "") if is_known else None
         if depth >= _NESTING_LIMIT:
             raise _NotPlainError
-        word = self.value(_QUOTED_DEFAULT if in_quotes else _DEFAULT, depth + 1)
+        operand = self.value(_QUOTED_DEFAULT if in_quotes else _DEFAULT, depth + 1)
         if not is_known:
             return None
         is_there = bool(value) if operator.startswith(":") else value is not None
         if operator.endswith("+"):
-            return word if is_there else ""
-        return value if is_there else word
+            return operand if is_there else ""
+        return value if is_there else operand
 
     def joined(self, parts: list[Optional[str]]) -> Optional[str]:
-        known = [part for part in parts if part is not None]
-        size = sum(map(len, known))
+        known_parts = [part for part in parts if part is not None]
+        size = sum(map(len, known_parts))
         self.budget -= size
-        if len(known) < len(parts) or size > VALUE_LIMIT or self.budget < 0:
+        if len(known_parts) < len(parts) or size > VALUE_LIMIT or self.budget < 0:
             return None
-        return "".join(known)
+        return "".join(known_parts)

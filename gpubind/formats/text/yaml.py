@@ -119,7 +119,7 @@ class _Builder:
             yield event
 
     def _mapping(self, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for event in self._until(self.yaml.MappingEndEvent):
             key = self.value(event, depth + 1)
             if key is None or isinstance(key, (dict, list)):
@@ -131,10 +131,10 @@ class _Builder:
                 raise _damaged(event, "`<<` wants an object to merge")
             text = key if isinstance(key, str) else go_text(key)
             for name, member in [pair for m in members for pair in m.items()] if merges else [(text, value)]:
-                if name in found:
+                if name in mapping:
                     raise _damaged(event, f"the key `{name[:60]}` is there twice")
-                found[name] = member
-        return found
+                mapping[name] = member
+        return mapping
 
 
 def _resolve_scalar(text: str) -> Any:

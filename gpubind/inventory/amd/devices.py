@@ -75,8 +75,8 @@ def read_topology(host: Host) -> Topology:
         render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None
         gpus.append(Gpu("amd", len(gpus), uuid_of(properties), pci_of(properties), minor, None, render, True))
         chips.append((host.dev.text(f"{base}/name") or "", properties))
-    named = (_described(host, gpu, *chip) for gpu, chip in zip(_with_addresses(gpus), chips))
-    return Topology(tuple(named), tuple(hidden))
+    described_gpus = (_described(host, gpu, *chip) for gpu, chip in zip(_with_addresses(gpus), chips))
+    return Topology(tuple(described_gpus), tuple(hidden))
 
 
 def _described(host: Host, gpu: Gpu, chip: str, properties: dict[str, int]) -> Gpu:
@@ -99,16 +99,16 @@ def _partition(host: Host, address: Optional[str]) -> Optional[str]:
 
     Source: Linux `amdgpu_gfx.c` (`current_compute_partition`), `amdgpu_gmc.c` (`current_memory_partition`).
     """
-    found = (
+    modes = (
         host.lenient.dev.text(f"{nodes.PCI_DEVICES}/{address}/current_{kind}_partition") or ""
         for kind in ("compute", "memory")
     )
-    return "/".join(mode for mode in found if re.fullmatch(r"[A-Z]PX|NPS[0-9]", mode)) or None
+    return "/".join(mode for mode in modes if re.fullmatch(r"[A-Z]PX|NPS[0-9]", mode)) or None
 
 
 def _gpu_properties(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode]]]:
     """Yield each GPU's node in the topology, with its properties, or why they cannot be read."""
-    return ((base, found) for base, found in _nodes(host) if found is not None)
+    return ((base, properties) for base, properties in _nodes(host) if properties is not None)
 
 
 def _nodes(host: Host) -> Iterator[tuple[str, Union[dict[str, int], HiddenNode, None]]]:
@@ -146,13 +146,13 @@ def _with_addresses(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 def read_unusable(host: Host) -> Iterator[tuple[str, Optional[str], Unusable]]:
     """Yield the PCI address and the name of each GPU of AMD's that no ROCm program can use, and why."""
     topology = read_topology(host)
-    left = nodes.unserved(host, _PCI_VENDOR, _DISPLAY_CLASSES)
+    unserved = nodes.unserved(host, _PCI_VENDOR, _DISPLAY_CLASSES)
     listed = {gpu.pci for gpu in topology.gpus}
     is_whole = not topology.hidden and None not in listed and not isinstance(host.lenient.dev.list(TOPOLOGY), Missing)
     for address in nodes.pci_devices(host, _PCI_VENDOR, _DISPLAY_CLASSES):
         driver = nodes.pci_driver(host, address)
         why: Optional[Unusable] = None
-        if address in left:
+        if address in unserved:
             why = "no-driver"
         elif isinstance(driver, str) and driver != DRIVER:
             why = "other-driver"
@@ -177,8 +177,8 @@ def read_processors(host: Host) -> dict[Optional[int], str]:
 
 def read_numbers(host: Host) -> tuple[Optional[int], ...]:
     """Return the minor of each GPU's render node, and None for each processor, in libhsakmt's order of nodes."""
-    found = (properties for _, properties in _nodes(host) if not isinstance(properties, HiddenNode))
-    return tuple(None if each is None else each.get("drm_render_minor", 0) for each in found)
+    all_properties = (properties for _, properties in _nodes(host) if not isinstance(properties, HiddenNode))
+    return tuple(None if each is None else each.get("drm_render_minor", 0) for each in all_properties)
 
 
 def _pci_gpus(host: Host) -> Iterator[Gpu]:
@@ -194,12 +194,12 @@ def _pci_gpus(host: Host) -> Iterator[Gpu]:
 
 def _wanted(host: Host, gpus: tuple[Gpu, ...], more: tuple[str, ...]) -> Iterable[nodes.ExpectedNode]:
     """Return the nodes that exist, each once; rules report the missing ones."""
-    found = {KFD: nodes.ExpectedNode(KFD, ("kfd",), None, None)}
-    found.update((path, nodes.ExpectedNode(path, (), None, None)) for path in more)
+    expected = {KFD: nodes.ExpectedNode(KFD, ("kfd",), None, None)}
+    expected.update((path, nodes.ExpectedNode(path, (), None, None)) for path in more)
     for gpu in gpus:
         for path in _gpu_nodes(host, gpu):
-            found.setdefault(path, nodes.ExpectedNode(path, nodes.DRM, None, gpu.index))
-    return [node for path, node in found.items() if not isinstance(host.dev.lstat(path), Missing)]
+            expected.setdefault(path, nodes.ExpectedNode(path, nodes.DRM, None, gpu.index))
+    return [node for path, node in expected.items() if not isinstance(host.dev.lstat(path), Missing)]
 
 
 def _gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:

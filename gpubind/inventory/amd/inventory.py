@@ -87,29 +87,35 @@ def _choose_rocm(host: Host, cache: Optional[LdCache], library_path: Iterable[Ro
     """
     tree, lenient = host.driver, host.driver.lenient  # older records do not cover each pattern
     places = (_release(lenient, path) for pattern in ROCM_PREFIXES for path in glob(lenient, pattern))
-    found = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(lenient, path)))
+    releases = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(lenient, path)))
 
     def chosen(prefix: Optional[RootedPath], why: str) -> RocmInstallation:
-        return RocmInstallation(prefix, why, tuple(path for path in found if path != prefix), refused)
+        return RocmInstallation(prefix, why, tuple(path for path in releases if path != prefix), rejection)
 
-    asked, refused = host.variable(ROCM_PATH), None
+    rocm_path, rejection = host.variable(ROCM_PATH), None
     for directory in library_path:
-        real = tree.resolve(directory)
-        if isinstance(real, str) and basename(real) in ROCM_LIBRARIES and any(map(RUNTIME.match, tree.names(real))):
-            return chosen(RootedPath(dirname(real)), f"--library-path {directory}")
-    if asked:
-        real = _release(tree, asked) if asked.startswith("/") else Missing("absent", "no absolute path")
-        if isinstance(real, str) and _has_libraries(tree, real):
-            return chosen(real, f"{ROCM_PATH}={asked}")
-        refused = str(real) if isinstance(real, Missing) else "no libhsa-runtime64 and no libamdhip64 in its lib"
+        resolved = tree.resolve(directory)
+        if (
+            isinstance(resolved, str)
+            and basename(resolved) in ROCM_LIBRARIES
+            and any(map(RUNTIME.match, tree.names(resolved)))
+        ):
+            return chosen(RootedPath(dirname(resolved)), f"--library-path {directory}")
+    if rocm_path:
+        resolved = _release(tree, rocm_path) if rocm_path.startswith("/") else Missing("absent", "no absolute path")
+        if isinstance(resolved, str) and _has_libraries(tree, resolved):
+            return chosen(resolved, f"{ROCM_PATH}={rocm_path}")
+        rejection = (
+            str(resolved) if isinstance(resolved, Missing) else "no libhsa-runtime64 and no libamdhip64 in its lib"
+        )
     for entry in cache.entries_with_prefix(("libhsa-runtime64.so", "libamdhip64.so")) if cache else ():
-        real = tree.resolve(entry.path) if entry.path.startswith("/") else Missing("absent")
-        if isinstance(real, str):
-            return chosen(next((path for path in found if real.startswith(path + "/")), None), "ld.so.cache")
+        resolved = tree.resolve(entry.path) if entry.path.startswith("/") else Missing("absent")
+        if isinstance(resolved, str):
+            return chosen(next((path for path in releases if resolved.startswith(path + "/")), None), "ld.so.cache")
     default = _release(tree, DEFAULT)
-    if default in found and isinstance(default, str):
+    if default in releases and isinstance(default, str):
         return chosen(default, DEFAULT)
-    newest = max(found, key=natural_sort_key, default=None)
+    newest = max(releases, key=natural_sort_key, default=None)
     return chosen(newest, "the newest of /opt/rocm-*" if newest else "none")
 
 
@@ -145,17 +151,19 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     search = _search(host, request, cache, rocm)
     claims = in_force.claims("liblist", "amd", group="rocm")
     if not listfile.shipped:
-        claims += shipped.claims("completion", "amd", outside=True, group="rocm")
+        claims += shipped.claims("completion", "amd", not_in_list=True, group="rocm")
     bridge = _bridge(host, rocm)
     located = locate(search, shipped, (*claims, *bridge))
     devices = read_devices(host, (DXG,) if bridge else ())
     # A list of a user or site may name any library.
-    own = [file for file in located.libraries if not listfile.shipped or any(map(_ROCM_LIBRARY_NAME.match, file.names))]
-    if not own and not devices.nodes:
+    rocm_files = [
+        file for file in located.libraries if not listfile.shipped or any(map(_ROCM_LIBRARY_NAME.match, file.names))
+    ]
+    if not rocm_files and not devices.nodes:
         raise _nothing(host, search)
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
-    if own:
+    if rocm_files:
         needed, needed_decisions = needed_files(search, request, files, "amd", "rocm")
         files, decisions = (*files, *needed), [*decisions, *needed_decisions]
     else:
@@ -164,8 +172,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         decisions += [file.decision(file.name, "left-out", "no-rocm", "search", detail=why) for file in others]
         files = tuple(file for file in files if file.kind == "file")
     detail = f"{rocm.prefix or 'what the ld cache has'} serves ({rocm.why}); name another with {ROCM_PATH}"
-    for other in rocm.other_releases:
-        decisions.append(Decision("amd", other, "left-out", "other-rocm", "search", path=other, detail=detail))
+    for release in rocm.other_releases:
+        decisions.append(Decision("amd", release, "left-out", "other-rocm", "search", path=release, detail=detail))
     return Inventory(
         driver=Driver(
             "amd", release_of(host.driver, rocm), False, _kernel(host), driver_kind(host), None, host.driver.root
@@ -213,16 +221,16 @@ def _bridge(host: Host, rocm: RocmInstallation) -> tuple[Claim, ...]:
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: RocmInstallation) -> Search:
     """Return the search in which the ROCm that serves comes first; what other releases have is only rejected."""
     arch = architecture(host.uname.machine).name
-    own = (*rocm.directories(*ROCM_LIBRARIES), *CONTAINER_LIBRARIES)
-    others = (f"{other}/{name}" for other in rocm.other_releases for name in ROCM_LIBRARIES)
-    known = existing_directories(
-        host.driver.lenient, (*own, *amdgpu_directories(arch), *library_directories(arch), *others), below=("",)
+    preferred = (*rocm.directories(*ROCM_LIBRARIES), *CONTAINER_LIBRARIES)
+    others = (f"{release}/{name}" for release in rocm.other_releases for name in ROCM_LIBRARIES)
+    directories = existing_directories(
+        host.driver.lenient, (*preferred, *amdgpu_directories(arch), *library_directories(arch), *others), below=("",)
     )
     return Search(
         host,
         cache,
-        (*known, *existing_directories(host.driver, request.library_path, below=("",))),
-        first=existing_directories(host.driver, own, below=("",)),
+        (*directories, *existing_directories(host.driver, request.library_path, below=("",))),
+        first=existing_directories(host.driver, preferred, below=("",)),
         others=rocm.other_releases,
         programs=(*rocm.directories("bin"), *BINARY_DIRECTORIES),
     )
@@ -238,8 +246,10 @@ def _kernel(host: Host) -> Optional[str]:
 
 def _findings(host: Host, devices: Devices, rocm: RocmInstallation) -> Iterator[Finding]:
     if not host.dev.has(AMD_MODULE) and not devices.gpus and all(node.target != DXG for node in devices.nodes):
-        left = (f"{PCI_DEVICES}/{address}" for address, _, _ in read_unusable(host))
-        yield finding("driver-not-loaded", case="amd", subject="amdgpu", where=", ".join((AMD_MODULE, TOPOLOGY, *left)))
+        unusable = (f"{PCI_DEVICES}/{address}" for address, _, _ in read_unusable(host))
+        yield finding(
+            "driver-not-loaded", case="amd", subject="amdgpu", where=", ".join((AMD_MODULE, TOPOLOGY, *unusable))
+        )
     yield from devices.findings
     if rocm.rejection is not None:
         where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"

@@ -25,13 +25,13 @@ def name_of(host: Host, device: Optional[int], revision: Optional[int]) -> Optio
     """
     if device is None:
         return None
-    known = _table().get(device, {})
-    name = known.get(revision)
+    by_revision = _table().get(device, {})
+    name = by_revision.get(revision)
     if name is None and revision is not None:
         texts = (host.driver.lenient.text(path) or "" for path in _IDS)  # older records do not have it
         name = next(filter(None, (name_in(text, device, revision) for text in texts)), None)
-    names = set(known.values())
-    return name or known.get(None) or (names.pop() if len(names) == 1 else None)
+    names = set(by_revision.values())
+    return name or by_revision.get(None) or (names.pop() if len(names) == 1 else None)
 
 
 @lru_cache(maxsize=1)
@@ -39,8 +39,8 @@ def _table() -> dict[int, dict[Optional[int], str]]:
     """Return the names by device and revision; with None for those that are not listed."""
     table: dict[int, dict[Optional[int], str]] = {}
     for name, devices in json.loads(read_data("model/data/amd_gpus.json"))["names"].items():
-        for words in devices.split():
-            device, _, revisions = words.partition(":")
+        for entry in devices.split():
+            device, _, revisions = entry.partition(":")
             each = [int(text, 16) for text in revisions.split(",")] if revisions else [None]
             table.setdefault(int(device, 16), {}).update(dict.fromkeys(each, name))
     return table

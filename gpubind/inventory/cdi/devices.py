@@ -75,7 +75,7 @@ class ClaimedEdits:
         for read in (self._read_mounts, self._read_hooks, self._read_variables):
             for part in applied:
                 read(part)
-        self.findings += (found for part in applied for found in _unsupported_edits(host, part, vendor))
+        self.findings += (unsupported for part in applied for unsupported in _unsupported_edits(host, part, vendor))
 
     def resolve_link(self, path: str) -> str:
         """Return where *path* leads by the links."""
@@ -114,7 +114,7 @@ class ClaimedEdits:
     def _read_hooks(self, part: AppliedEdits) -> None:
         """Add what the hooks of *part* mean. A hook that is unknown, or not NVIDIA's, is a finding."""
         for number, hook in enumerate(part.edits.hooks):
-            at, call = f"{part.at}.hooks[{number}]", parse_hook(hook)
+            location, call = f"{part.at}.hooks[{number}]", parse_hook(hook)
             subject = call.name or basename(hook.path)
             verdict: Verdict = "left-out"
             if call.name == "create-symlinks":
@@ -128,9 +128,9 @@ class ClaimedEdits:
                 rule, detail = "cdi-hook-not-run", _IGNORED_HOOKS[call.name]
             else:
                 rule, detail = "cdi-hook-unknown", "what it does is not known, and it is not run"
-                unknown = finding("cdi-hook", subject=subject, vendor=self.vendor, where=at, program=hook.path)
+                unknown = finding("cdi-hook", subject=subject, vendor=self.vendor, where=location, program=hook.path)
                 self.findings.append(unknown)
-            claim = Claim("file", subject, SOURCE, at, self.vendor)
+            claim = Claim("file", subject, SOURCE, location, self.vendor)
             self.decisions.append(claim.decision(verdict, rule, detail, path=hook.path, step="name"))
 
     def _read_variables(self, part: AppliedEdits) -> None:
@@ -173,18 +173,20 @@ def driver_claims(host: Host, choice: CdiChoice) -> Union[SourceResult, PassedOv
     `PassedOver` (code `no-library`) if no library of it is on *host*. Every mount, node, hook and variable gets a
     Decision, or is the subject of a Decision of another step.
     """
-    at = ", ".join(str(name) for name in choice.driver_names)
+    location = ", ".join(str(name) for name in choice.driver_names)
     edits = ClaimedEdits(host, choice.driver, "nvidia")
     mounts = {in_driver_root(host, mount.host_path) or mount.host_path: mount for mount in edits.mounts.values()}
     links = edits.library_names()
-    files = [_claim(host, path, mount, at, links.get(mount.container_path, ())) for path, mount in mounts.items()]
+    files = [_claim(host, path, mount, location, links.get(mount.container_path, ())) for path, mount in mounts.items()]
     if not any(claim.kind == "library-file" and claim.host_only_reason is None for claim in files):
-        return PassedOver(SOURCE, "no-library", f"none of the {len(mounts)} files that {at} names is a library here")
+        return PassedOver(
+            SOURCE, "no-library", f"none of the {len(mounts)} files that {location} names is a library here"
+        )
     nodes = [node for part in choice.driver for node in part.edits.nodes if is_clean(node.source)]
     return SourceResult(
         name=SOURCE,
-        detail=f"{at} ({edits.files})",
-        claims=(*files, *(Claim("device", node.source, SOURCE, at) for node in nodes)),
+        detail=f"{location} ({edits.files})",
+        claims=(*files, *(Claim("device", node.source, SOURCE, location) for node in nodes)),
         decisions=tuple(edits.decisions),
         findings=(*registry_findings(choice.registry, choice.names), *edits.findings),
         nodes=None if choice.has_all_gpus else tuple(node.path for node in nodes),
@@ -192,14 +194,14 @@ def driver_claims(host: Host, choice: CdiChoice) -> Union[SourceResult, PassedOv
     )
 
 
-def _claim(host: Host, path: str, mount: CdiMount, at: str, links: tuple[str, ...]) -> Claim:
+def _claim(host: Host, path: str, mount: CdiMount, location: str, links: tuple[str, ...]) -> Claim:
     """Return what *mount* claims: a library, under every name that the host has for it; or a file, at its place."""
-    found = host.driver.lenient.resolve(path)
-    real = "" if isinstance(found, Missing) else found
-    stays = next((only.why for only in HOST_ONLY if fnmatchcase(real, only.pattern)), None)
-    if ".so" in real.rpartition("/")[2]:
-        return Claim("library-file", path, SOURCE, at, host_only_reason=stays, extra_names=links)
-    return Claim("file", path, SOURCE, at, host_only_reason=stays, target=ContainerPath(mount.container_path))
+    resolved = host.driver.lenient.resolve(path)
+    real_path = "" if isinstance(resolved, Missing) else resolved
+    reason = next((only.why for only in HOST_ONLY if fnmatchcase(real_path, only.pattern)), None)
+    if ".so" in real_path.rpartition("/")[2]:
+        return Claim("library-file", path, SOURCE, location, host_only_reason=reason, extra_names=links)
+    return Claim("file", path, SOURCE, location, host_only_reason=reason, target=ContainerPath(mount.container_path))
 
 
 def other_inventory(host: Host, choice: CdiChoice) -> Inventory:
@@ -232,12 +234,12 @@ def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Outco
     """Return *path* as a file to be bound at *target*."""
     claim = Claim("file", target, SOURCE, f"mount {target}", "other", target=ContainerPath(target))
     tree = host.dev.lenient
-    found = tree.find(path)
-    if isinstance(found, Missing):
-        return claim.unreadable(found, path, "the spec names it, but it leads nowhere")
-    file = claim.to_file(tree, found, found_by=path)
-    kept = tuple(option for option in OPTIONS if option in options)
-    return file if isinstance(file, Decision) else file._replace(options=kept)
+    resolved = tree.find(path)
+    if isinstance(resolved, Missing):
+        return claim.unreadable(resolved, path, "the spec names it, but it leads nowhere")
+    file = claim.to_file(tree, resolved, found_by=path)
+    kept_options = tuple(option for option in OPTIONS if option in options)
+    return file if isinstance(file, Decision) else file._replace(options=kept_options)
 
 
 def _linked(host: Host, link: str, edits: ClaimedEdits, files: Mapping[str, HostFile]) -> Outcome:

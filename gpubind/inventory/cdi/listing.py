@@ -73,22 +73,22 @@ def list_cdi(
         text = "" if isinstance(data, Missing) else data.decode("utf-8", "replace")
         form: Literal["json", "yaml"] = "json" if text.lstrip()[:1] == "{" else "yaml"
         spec = loaded.spec
-        stale = tuple(one.what for one in stale_findings(host, [loaded], version, gpus, "warning"))
+        stale = tuple(finding.what for finding in stale_findings(host, [loaded], version, gpus, "warning"))
         common, lines = _gone(host, spec.edits), _lines(text)
         files.append(CdiFile(loaded.path, form, spec.version, spec.kind, len(spec.devices), None, common, stale))
         for device in spec.devices:
-            name, own = str(CdiName(spec.kind, device.name)), _gone(host, device.edits)
+            name, missing = str(CdiName(spec.kind, device.name)), _gone(host, device.edits)
             state, by = _state(loaded, registry.devices.get(name), registry.conflicts.get(name))
-            state = "stale" if state == "usable" and (own or common) else state
-            devices.append(ListedCdiDevice(name, loaded.path, lines.get(device.name), state, by, own))
+            state = "stale" if state == "usable" and (missing or common) else state
+            devices.append(ListedCdiDevice(name, loaded.path, lines.get(device.name), state, by, missing))
     ordered = sorted(files, key=lambda file: _place(file.path, registry.directories))
     return CdiListing(registry.directories, tuple(ordered), tuple(devices))
 
 
 def _place(path: str, directories: tuple[str, ...]) -> tuple[int, str]:
     directory = path.rpartition("/")[0]
-    known = [at for at, one in enumerate(directories) if one.rstrip("/") in (directory, path)]
-    return known[0] if known else len(directories), path
+    indexes = [index for index, listed in enumerate(directories) if listed.rstrip("/") in (directory, path)]
+    return indexes[0] if indexes else len(directories), path
 
 
 def _state(

@@ -99,15 +99,17 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
     specs: list[LoadedSpec] = []
     devices: dict[str, tuple[LoadedSpec, CdiDevice]] = {}
     conflicts: dict[str, tuple[str, str]] = {}
-    broken: dict[str, str] = {}
-    left = SPECS_LIMIT
+    ignored_files: dict[str, str] = {}
+    bytes_left = SPECS_LIMIT
     for directory in directories:
         in_this: dict[str, str] = {}
         for path, data in _read_directory(host.dev, directory):
-            left -= len(data) if isinstance(data, bytes) else 0
-            loaded = _loaded(path, data) if left >= 0 else f"all specs together have more than {SPECS_LIMIT} bytes"
+            bytes_left -= len(data) if isinstance(data, bytes) else 0
+            loaded = (
+                _loaded(path, data) if bytes_left >= 0 else f"all specs together have more than {SPECS_LIMIT} bytes"
+            )
             if isinstance(loaded, str):
-                broken[path] = loaded
+                ignored_files[path] = loaded
                 continue
             specs.append(loaded)
             for device in loaded.spec.devices:
@@ -116,8 +118,8 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
                     conflicts[name] = (in_this[name], path)
                 else:
                     devices[name], in_this[name] = (loaded, device), path
-    usable = {name: known for name, known in devices.items() if name not in conflicts}
-    return Registry(directories, tuple(specs), usable, conflicts, broken)
+    usable = {name: entry for name, entry in devices.items() if name not in conflicts}
+    return Registry(directories, tuple(specs), usable, conflicts, ignored_files)
 
 
 def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[bytes, str]]]:
@@ -128,8 +130,8 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
             yield directory, str(names)
         return
     for path in (f"{directory.rstrip('/')}/{name}" for name in names if name.endswith(SUFFIXES)):
-        here = tree.lstat(path)
-        if isinstance(here, Stat) and here.kind == "dir":
+        stat = tree.lstat(path)
+        if isinstance(stat, Stat) and stat.kind == "dir":
             continue
         data = tree.read(path, SIZE_LIMIT)
         if not isinstance(data, Missing):
@@ -172,17 +174,17 @@ def choose_devices(host: Host, request: Request) -> Union[CdiChoice, PassedOver]
     driver: list[AppliedEdits] = []
     others: list[AppliedEdits] = []
     driver_names: list[CdiName] = []
-    whole = not request.cdi_devices
+    has_all_gpus = not request.cdi_devices
     for kind in dict.fromkeys(name.kind for name in names):
         of_kind = [name for name in names if name.kind == kind]
         applied = _applied(registry, of_kind)
         if any("/libcuda.so" in mount.host_path for part in applied for mount in part.edits.mounts):
             driver += applied
             driver_names += of_kind
-            whole = whole or any(name.device == ALL for name in of_kind)
+            has_all_gpus = has_all_gpus or any(name.device == ALL for name in of_kind)
         else:
             others += applied
-    return CdiChoice(registry, names, tuple(driver_names), tuple(driver), tuple(others), whole)
+    return CdiChoice(registry, names, tuple(driver_names), tuple(driver), tuple(others), has_all_gpus)
 
 
 def in_driver_root(host: Host, path: str) -> Optional[str]:
@@ -221,13 +223,13 @@ def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
         why = "it is in both {} and {}, and so in neither".format(*registry.conflicts[text])
     elif registry.ignored_files:
         why = "; ".join(f"{path}: {fault}" for path, fault in registry.ignored_files.items())
-    known = [name for name in registry.devices if name.startswith(f"{text.partition('=')[0]}=")]
+    known_names = [name for name in registry.devices if name.startswith(f"{text.partition('=')[0]}=")]
     return UsageError(
         "unknown-cdi-device",
         f"no CDI spec has the device `{text}`",
         where=", ".join(registry.directories),
         why=why or ("" if registry.specs else "there is no spec in these directories"),
-        hint="known: " + ", ".join(known or sorted(registry.devices) or ["none"]),
+        hint="known: " + ", ".join(known_names or sorted(registry.devices) or ["none"]),
     )
 
 
@@ -268,20 +270,20 @@ def _stale_mounts(host: Host, loaded: LoadedSpec, version: Optional[str]) -> Ite
     absent = missing_paths(host, mounts)
     if absent:
         yield "file" if len(absent) == 1 else "files", loaded.path, absent, {"count": len(absent)}
-    other = [path for path in mounts if version and (driver_version_of(path) or version) != version]
-    if other:
-        carried = ", ".join(sorted({driver_version_of(path) or "" for path in other}))
-        yield "version", loaded.path, other, {"carried": carried, "version": version}
+    mismatched = [path for path in mounts if version and (driver_version_of(path) or version) != version]
+    if mismatched:
+        carried = ", ".join(sorted({driver_version_of(path) or "" for path in mismatched}))
+        yield "version", loaded.path, mismatched, {"carried": carried, "version": version}
 
 
 def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
     for node in dict.fromkeys(node for edits in loaded.edits for node in edits.nodes):
-        found = _stat(host, node.source)
-        if isinstance(found, Missing):
-            if found.why == "absent":
+        stat = _stat(host, node.source)
+        if isinstance(stat, Missing):
+            if stat.why == "absent":
                 yield "node", node.path, [node.source], {"source": node.source}
             continue
-        then, now = f"{node.major}:{node.minor}", f"{found.major}:{found.minor}"
+        then, now = f"{node.major}:{node.minor}", f"{stat.major}:{stat.minor}"
         # Without a major number in the spec, the runtime looks at the node itself.
         if node.major and node.type != "p" and then != now:
             yield "number", node.path, [node.source], {"numbers": then, "now": now}
@@ -290,20 +292,20 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
     """Yield the GPUs that only the spec or only the host has. Nothing where the driver reports no GPU."""
     vendor = next((vendor for vendor in GPU_NODES if KINDS[vendor] == loaded.spec.kind), None)
-    here = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
-    here = sorted_by_pci(here) if vendor == "amd" else here
-    uuids = [gpu.uuid for gpu in here if gpu.uuid and "?" not in gpu.uuid]
+    host_gpus = tuple(gpu for gpu in gpus if gpu.vendor == vendor and gpu.index is not None)
+    host_gpus = sorted_by_pci(host_gpus) if vendor == "amd" else host_gpus
+    uuids = [gpu.uuid for gpu in host_gpus if gpu.uuid and "?" not in gpu.uuid]
     names = [device.name for device in loaded.spec.devices]
-    if vendor is None or not here:
+    if vendor is None or not host_gpus:
         return
     if not any(GPU_NODES[vendor].fullmatch(node.path) for edits in loaded.edits for node in edits.nodes):
-        yield "no-gpus", ", ".join(names[:4]), names, {"count": with_count(len(here), "GPU")}
+        yield "no-gpus", ", ".join(names[:4]), names, {"count": with_count(len(host_gpus), "GPU")}
         return
-    gone = [name for name in names if name.startswith("GPU-") and len(uuids) == len(here) and name not in uuids]
-    gone += [name for name in names if name.isascii() and name.isdigit() and int(name[:9]) >= len(here)]
+    gone = [name for name in names if name.startswith("GPU-") and len(uuids) == len(host_gpus) and name not in uuids]
+    gone += [name for name in names if name.isascii() and name.isdigit() and int(name[:9]) >= len(host_gpus)]
     if gone:
         yield "gpus-gone", gone[0], gone, {}
-    numbered = [(str(at if vendor == "amd" else gpu.index), gpu) for at, gpu in enumerate(here)]
+    numbered = [(str(index if vendor == "amd" else gpu.index), gpu) for index, gpu in enumerate(host_gpus)]
     new = [number for number, gpu in numbered if not {number, gpu.uuid, f"gpu{number}"} & set(names)]
     parts = [name for name in names if ":" in name or name.startswith("MIG-")]
     if new and not parts and names != [ALL]:
@@ -312,8 +314,8 @@ def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
 
 def missing_paths(host: Host, paths: Iterable[str]) -> list[str]:
     """Return those of *paths* that do not exist on *host*."""
-    found = ((path, _stat(host, path)) for path in paths)
-    return [path for path, one in found if isinstance(one, Missing) and one.why == "absent"]
+    stats = ((path, _stat(host, path)) for path in paths)
+    return [path for path, stat in stats if isinstance(stat, Missing) and stat.why == "absent"]
 
 
 def _stat(host: Host, path: str) -> Union[Stat, Missing]:

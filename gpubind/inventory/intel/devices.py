@@ -58,14 +58,17 @@ def has_compute_device(host: Host) -> bool:
 def read_devices(host: Host) -> IntelDevices:
     """Return GPUs by PCI address, then Gaudi accelerators by the numbers of their nodes; and the nodes, with NPUs'."""
     gpus: list[Gpu] = []
-    tiles, wanted = [], []
-    found = (*addresses(host, GPU_DRIVERS), *sorted(addresses(host, GAUDI), key=lambda one: _number(host, one)))
+    tiles, expected = [], []
+    device_addresses = (
+        *addresses(host, GPU_DRIVERS),
+        *sorted(addresses(host, GAUDI), key=lambda one: _number(host, one)),
+    )
     unusable = [
         (address, "no-driver")
         for address in _on_the_bus(host)
-        if address not in found and not nodes.is_for_guests(host, address)
+        if address not in device_addresses and not nodes.is_for_guests(host, address)
     ]
-    for address in found:
+    for address in device_addresses:
         paths = _nodes(host, address)
         node = next((path for path in paths if "/renderD" in path or _COMPUTES.fullmatch(path)), None)
         if node is None:
@@ -76,10 +79,10 @@ def read_devices(host: Host) -> IntelDevices:
         index = len(gpus)
         gpus.append(Gpu("intel", index, None, address, minor, name, RootedPath(node), True))
         tiles.append(parts)
-        wanted += [_wanted(path, index) for path in paths]
+        expected += [_wanted(path, index) for path in paths]
     for address in addresses(host, NPU):
-        wanted += [_wanted(path, None) for path in _nodes(host, address)]
-    devices = nodes.read_nodes(host, "intel", tuple(gpus), wanted)
+        expected += [_wanted(path, None) for path in _nodes(host, address)]
+    devices = nodes.read_nodes(host, "intel", tuple(gpus), expected)
     return IntelDevices(devices, tuple(tiles), tuple(sorted(unusable)))
 
 
@@ -124,12 +127,12 @@ def platforms() -> tuple[str, ...]:
     return tuple(dict.fromkeys(row["platform"] for row in table("intel_gpus")["platforms"]))
 
 
-def release_for(host: Host, address: str, what: Literal["compute", "media"]) -> Optional[tuple[str, str]]:
+def release_for(host: Host, address: str, component: Literal["compute", "media"]) -> Optional[tuple[str, str]]:
     """Return the first release of Intel's compute runtime, or of its driver for video, that knows all GPUs of the
     generation of that at *address*, and the generation's name: `("25.2.6", "Battlemage")`; None if it is not known.
     """
     row = _platform(_pci_id(host, address))
-    return (row[what], row["name"]) if row is not None and what in row else None
+    return (row[component], row["name"]) if row is not None and component in row else None
 
 
 def device_id(host: Host, address: str) -> Optional[str]:
@@ -171,15 +174,15 @@ def _platform(pci_id: str) -> Optional[dict[str, str]]:
 
 def _pci_id(host: Host, address: str) -> str:
     base, dev = f"{nodes.PCI_DEVICES}/{address}", host.lenient.dev
-    found = (_PCI_ID.fullmatch(dev.text(f"{base}/{name}") or "") for name in ("vendor", "device"))
-    return ":".join(match[1] if match else "????" for match in found)
+    matches = (_PCI_ID.fullmatch(dev.text(f"{base}/{name}") or "") for name in ("vendor", "device"))
+    return ":".join(match[1] if match else "????" for match in matches)
 
 
 def _name_and_tiles(host: Host, address: str) -> tuple[str, int]:
     """Return the name of the device at *address*, and how many tiles it has; its PCI IDs and 0 if it is not known."""
-    pci_id, known = _pci_id(host, address), table("intel_gpus")
+    pci_id, gpu_table = _pci_id(host, address), table("intel_gpus")
     maker, row = pci_id.partition(":")[0], _platform(pci_id)
     kind = "Gaudi" if maker == _PCI_CLASSES[1][0][2:] else "integrated GPU" if address.startswith(INTEGRATED) else "GPU"
     unnamed = f"{row['name']} graphics" if row else f"{kind} {pci_id}"
-    is_known = row is not None or pci_id in known["names"]
-    return f"Intel {known['names'].get(pci_id, unnamed)}", known["tiles"].get(pci_id, int(is_known))
+    is_known = row is not None or pci_id in gpu_table["names"]
+    return f"Intel {gpu_table['names'].get(pci_id, unnamed)}", gpu_table["tiles"].get(pci_id, int(is_known))

@@ -52,9 +52,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     them. *listfile* overrides the list file in force. Errors: `NothingToBindError` where there is no device that a
     program could use; `FormatError` for a malformed list file.
     """
-    found = read_devices(host)
-    if not found.devices.nodes:
-        raise _nothing_to_bind_error(host, found)
+    intel_devices = read_devices(host)
+    if not intel_devices.devices.nodes:
+        raise _nothing_to_bind_error(host, intel_devices)
     listfile = listfile or host.liblist(LIST_NAME)
     in_force, shipped = read_tables(listfile, LIST_NAME)
     claims = in_force.claims("liblist", "intel", group=COMPUTE_RUNTIME.group)
@@ -62,30 +62,32 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         driver=Driver("intel", None, False, _kernel(host), driver_kind(host), None, host.driver.root),
         source=SourceUsed("liblist", listfile.label),
         files=tuple(_by_path_directory(host)),
-        **of_inventory(found.devices, found.devices),
-        decisions=found.devices.decisions,
-        findings=found.devices.findings,
-        devices_per_gpu=found.tiles,
+        **of_inventory(intel_devices.devices, intel_devices.devices),
+        decisions=intel_devices.devices.decisions,
+        findings=intel_devices.devices.findings,
+        devices_per_gpu=intel_devices.tiles,
     )
     if not request.vendors and request.userspace != "host":
         why = "the host's user space was not asked for: --intel, or --userspace host"
-    elif request.userspace != "host" and _are_gaudis(found):
+    elif request.userspace != "host" and _are_gaudis(intel_devices):
         why = "the host has no GPU that Level Zero lists: Gaudi has other software, which is the image's"
     else:
         why = ""
     if why:
-        left = (claim.decision("left-out", NODES_ONLY, why, step="choice") for claim in claims)
-        return inventory._replace(decisions=(*inventory.decisions, *left), devices_only=True)
+        left_out = (claim.decision("left-out", NODES_ONLY, why, step="choice") for claim in claims)
+        return inventory._replace(decisions=(*inventory.decisions, *left_out), devices_only=True)
     if not listfile.shipped:
-        claims += shipped.claims("completion", "intel", outside=True, group=COMPUTE_RUNTIME.group)
+        claims += shipped.claims("completion", "intel", not_in_list=True, group=COMPUTE_RUNTIME.group)
     return _with_userspace(inventory, host, request, shipped, claims)
 
 
-def _are_gaudis(found: IntelDevices) -> bool:
+def _are_gaudis(intel_devices: IntelDevices) -> bool:
     """Return whether all devices are Gaudi accelerators: an NPU is none, and Level Zero lists it."""
-    gpus = found.devices.gpus
+    gpus = intel_devices.devices.gpus
     return (
-        bool(gpus) and all(gpu.is_gaudi for gpu in gpus) and all(node.gpu is not None for node in found.devices.nodes)
+        bool(gpus)
+        and all(gpu.is_gaudi for gpu in gpus)
+        and all(node.gpu is not None for node in intel_devices.devices.nodes)
     )
 
 
@@ -105,13 +107,13 @@ def _with_userspace(
     )
 
 
-def _nothing_to_bind_error(host: Host, found: IntelDevices) -> NothingToBindError:
+def _nothing_to_bind_error(host: Host, intel_devices: IntelDevices) -> NothingToBindError:
     reasons = {"no-driver": "no kernel driver has it", "no-node": "/dev has no node of it"}
     unusable = "; ".join(
-        f"{name_of(host, address)} at {address}: {reasons[reason]}" for address, reason in found.unusable
+        f"{name_of(host, address)} at {address}: {reasons[reason]}" for address, reason in intel_devices.unusable
     )
     names = [name for name in (*GPU_DRIVERS, *GAUDI) if not host.lenient.dev.has(f"/sys/module/{name}")]
-    newer = "a newer kernel may know the device; " if found.unusable else ""
+    newer = "a newer kernel may know the device; " if intel_devices.unusable else ""
     load = f"load {' or '.join(names)}; " if names else ""
     hint = f"{load}{newer}the kernel log (`dmesg`) says why a driver does not take a device"
     if host.dev.has(DXG):
@@ -148,10 +150,10 @@ def _by_path_directory(host: Host) -> Iterator[HostFile]:
     """Yield the directory of links to the nodes, by PCI address. Those to nodes of others lead nowhere in a container
     with a minimal /dev.
     """
-    found = host.lenient.dev.find(BY_PATH)
-    if isinstance(found, ResolvedFile) and found.stat.kind == "dir" and found.path.startswith("/dev/"):
+    resolved = host.lenient.dev.find(BY_PATH)
+    if isinstance(resolved, ResolvedFile) and resolved.stat.kind == "dir" and resolved.path.startswith("/dev/"):
         claim = Claim("file", BY_PATH, "devices", "/dev", "intel", target=ContainerPath(BY_PATH))
-        yield claim.file(host.dev, found, kind="directory", found_by="/dev")._replace(options=_LINKS)
+        yield claim.file(host.dev, resolved, kind="directory", found_by="/dev")._replace(options=_LINKS)
 
 
 def _kernel(host: Host) -> Optional[str]:

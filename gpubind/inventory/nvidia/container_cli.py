@@ -89,11 +89,11 @@ def find_mig_names(host: Host, request: Request, mig_nodes: Iterable[MigNode], *
     ids = ((token, parse_gpu_id(token)) for token in tokens)
     meant = (token for token, gpu_id in ids if gpu_id is not None and gpu_id.spelling in ("mig-uuid", "mig-index"))
     names = list(dict.fromkeys(meant))[:NAMES_LIMIT]
-    found = {name: part for name in names if use_cli and (part := _query_mig_name(host, name)) is not None}
-    unknown = [name for name in names if name not in found]
+    mig_names = {name: part for name in names if use_cli and (part := _query_mig_name(host, name)) is not None}
+    unknown = [name for name in names if name not in mig_names]
     if unknown:
-        found.update(_in_specs(host, request, unknown, mig_nodes))
-    return tuple(found[name] for name in names if name in found)
+        mig_names.update(_in_specs(host, request, unknown, mig_nodes))
+    return tuple(mig_names[name] for name in names if name in mig_names)
 
 
 def _query_mig_name(host: Host, name: str) -> Optional[MigName]:
@@ -114,11 +114,15 @@ def _in_specs(host: Host, request: Request, names: list[str], mig_nodes: Iterabl
     from gpubind.inventory.cdi.specs import NVIDIA, read_registry  # few name parts of a GPU
 
     devices = read_registry(host.lenient, request.cdi_directories).devices
-    found: dict[str, MigName] = {}
+    mig_names: dict[str, MigName] = {}
     for name in names:
-        known = devices.get(f"{NVIDIA}={name}")
-        paths = [node.path for node in known[1].edits.nodes] if known else []
-        parts = [(one.minor, one.gi, one.ci) for one in mig_nodes if one.ci is not None and one.target in paths]
+        entry = devices.get(f"{NVIDIA}={name}")
+        paths = [node.path for node in entry[1].edits.nodes] if entry else []
+        parts = [
+            (mig_node.minor, mig_node.gi, mig_node.ci)
+            for mig_node in mig_nodes
+            if mig_node.ci is not None and mig_node.target in paths
+        ]
         if len(parts) == 1:
-            found[name] = MigName(name, *parts[0])
-    return found
+            mig_names[name] = MigName(name, *parts[0])
+    return mig_names

@@ -110,8 +110,8 @@ def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
             reported.append((address, info, why))
     minors = [info.minor for _, info, _ in reported]
     nodes = [GPU_NODE.fullmatch(name) for name in host.dev.names("/dev")]
-    spare = [int(node.group(1)) for node in nodes if node and int(node.group(1)) not in minors]
-    only = spare[0] if len(spare) == 1 and minors.count(None) == 1 else None
+    unclaimed = [int(node.group(1)) for node in nodes if node and int(node.group(1)) not in minors]
+    sole_minor = unclaimed[0] if len(unclaimed) == 1 and minors.count(None) == 1 else None
     gpus: list[Gpu] = []
     findings: list[Finding] = []
     index = 0
@@ -119,7 +119,7 @@ def _read_gpus(host: Host) -> tuple[tuple[Gpu, ...], list[Finding]]:
         pci = kernel.normalize_pci(info.pci or address)
         number = None if info.excluded else index
         index += not info.excluded
-        minor = only if info.minor is None else info.minor
+        minor = sole_minor if info.minor is None else info.minor
         render, mig = render_node(host, pci), _mig(host, minor)
         gpus.append(Gpu("nvidia", number, info.uuid, pci, minor, info.model, render, not info.excluded, mig))
         if fault is not None:
@@ -153,9 +153,9 @@ def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
     )
 
 
-def _numbers(word: str, names: Iterable[str]) -> list[int]:
-    """Return the numbers in those *names* that are *word* and a number, in order."""
-    matches = (re.fullmatch(rf"{word}([0-9]{{1,6}})", name) for name in names)
+def _numbers(prefix: str, names: Iterable[str]) -> list[int]:
+    """Return the numbers in those *names* that are *prefix* and a number, in order."""
+    matches = (re.fullmatch(rf"{prefix}([0-9]{{1,6}})", name) for name in names)
     return sorted(int(match.group(1)) for match in matches if match)
 
 
@@ -181,8 +181,8 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     parts = [(minor, device.gi, ci) for minor, mig in divided for device in mig for ci in (None, device.ci)]
     for minor, gi, ci in parts:
         file = access_file(minor, gi, ci)
-        own = kernel.parse_number(kernel.parse_fields(dev.text(file) or "").get("DeviceFileMinor", ""))
-        number = minors.get(capability_name(file)) if own is None else own
+        own_number = kernel.parse_number(kernel.parse_fields(dev.text(file) or "").get("DeviceFileMinor", ""))
+        number = minors.get(capability_name(file)) if own_number is None else own_number
         if number is not None:
             target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
             nodes.setdefault(target, MigNode(target, minor, gi, ci))
@@ -196,19 +196,19 @@ def read_devices(host: Host, board: Optional[TegraBoard] = None) -> Devices:
     kernel's is a finding, and is planned all the same.
     """
     gpus, unreadable = _read_gpus(host)
-    wanted: Iterable[ExpectedNode] = _wanted(host, gpus)
+    expected: Iterable[ExpectedNode] = _wanted(host, gpus)
     if board is not None:
         from gpubind.inventory.nvidia import tegra  # few hosts are such boards
 
         gpus = gpus or tegra.integrated_gpu(host, board)
-        wanted = tegra.merge_board_nodes(board, wanted, gpus)
+        expected = tegra.merge_board_nodes(board, expected, gpus)
         unreadable += [*board.findings, *tegra.missing_nodes(board, gpus)]
-    found = read_nodes(host, "nvidia", gpus, wanted)
+    devices = read_nodes(host, "nvidia", gpus, expected)
     sockets, decisions = partition_outcomes((*_sockets(host), *_storage_files(host)))
-    return found._replace(
+    return devices._replace(
         sockets=sockets,
-        decisions=(*found.decisions, *decisions, *(board.decisions if board else ())),
-        findings=(*unreadable, *found.findings),
+        decisions=(*devices.decisions, *decisions, *(board.decisions if board else ())),
+        findings=(*unreadable, *devices.findings),
     )
 
 
@@ -217,19 +217,22 @@ def restrict_to_source(devices: Devices, serving: SourceResult) -> Devices:
     meant = serving.nodes or ()
     gpus = {node.gpu for node in devices.nodes if node.target in meant}
     instances = [path for path in meant if "/nvidia-caps/" in path]
-    out = [
+    removed = [
         node
         for node in devices.nodes
         if (node.gpu is not None and node.gpu not in gpus)
         or (node.gpu is None and GPU_NODE.fullmatch(node.target[len("/dev/") :]) and node.target not in meant)
         or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
     ]
-    at, targets = serving.claims[0].location, [node.target for node in out]
-    claims, detail = [Claim("device", path, serving.name, at) for path in targets], f"not among the devices of {at}"
+    location, targets = serving.claims[0].location, [node.target for node in removed]
+    claims, detail = (
+        [Claim("device", path, serving.name, location) for path in targets],
+        f"not among the devices of {location}",
+    )
     left_out = (claim.decision("left-out", "not-chosen", detail, path=claim.name) for claim in claims)
     return devices._replace(
         gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
-        nodes=tuple(node for node in devices.nodes if node not in out),
+        nodes=tuple(node for node in devices.nodes if node not in removed),
         decisions=(*devices.decisions, *left_out),
         findings=tuple(finding for finding in devices.findings if finding.subject not in targets),
     )
@@ -255,11 +258,11 @@ def _storage_files(host: Host) -> Iterator[Outcome]:
     """Yield the files of the driver root for GPUDirect Storage, if the caller requests it."""
     for path in _STORAGE_FILES if is_requested(host, GDS_VARIABLE) else ():
         claim = Claim("file", path, "devices", GDS_VARIABLE, target=ContainerPath(path))
-        found = host.lenient.driver.find(path)
-        if isinstance(found, Missing):
-            yield claim.absent(str(found), path)
+        resolved = host.lenient.driver.find(path)
+        if isinstance(resolved, Missing):
+            yield claim.absent(str(resolved), path)
             continue
-        file = claim.to_file(host.driver, found, found_by=path, capability="compute")
+        file = claim.to_file(host.driver, resolved, found_by=path, capability="compute")
         yield file._replace(options=READ_ONLY_OPTIONS) if isinstance(file, HostFile) else file
 
 
@@ -275,8 +278,8 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[ExpectedNode]:
         if directory in top:
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural_sort_key):
-        known = next((row for row in _NODES if re.fullmatch(row[0], name)), (None, (), None))
-        yield ExpectedNode(f"/dev/{name}", known[1], known[2], by_node.get(f"/dev/{name}"), _MINORS.get(name))
+        node_row = next((row for row in _NODES if re.fullmatch(row[0], name)), (None, (), None))
+        yield ExpectedNode(f"/dev/{name}", node_row[1], node_row[2], by_node.get(f"/dev/{name}"), _MINORS.get(name))
     for gpu in gpus:
         yield from (ExpectedNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
     for variable in GPUDIRECT_NODES:
@@ -287,8 +290,15 @@ def _sockets(host: Host) -> Iterator[Outcome]:
     """Yield the driver's sockets below /run, and the MPS directory when it is the caller's own."""
     for name in _SOCKETS:
         claim = Claim("device", f"/run/{name}", "devices", "sockets", target=ContainerPath(f"/run/{name}"))
-        found = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
-        socket = next((one for one in found if isinstance(one, ResolvedFile) and one.stat.kind == "socket"), None)
+        candidates = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
+        socket = next(
+            (
+                candidate
+                for candidate in candidates
+                if isinstance(candidate, ResolvedFile) and candidate.stat.kind == "socket"
+            ),
+            None,
+        )
         if socket is None:
             yield claim._replace(location="/run").absent("no such socket below /run or /var/run")
         else:

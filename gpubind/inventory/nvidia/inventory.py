@@ -82,13 +82,13 @@ def read_inventory(
     serving = _choose_source(host, request, listfile, in_force, search.version, cdi)
     listed, file_list_findings = _read_file_list(host)
     board = _board(host, search) if kind == "tegra" else None
-    own = (*listed, *_unversioned_libraries(search), *(board.files if board else ()))
-    claims = (*serving.claims, *_completion(serving, shipped, search.version, request.completion, own))
+    driver_claims = (*listed, *_unversioned_libraries(search), *(board.files if board else ()))
+    claims = (*serving.claims, *_completion(serving, shipped, search.version, request.completion, driver_claims))
     everything = read_devices(host, board)
     devices = everything if serving.nodes is None else restrict_to_source(everything, serving)
     nodes = [node.target for node in devices.nodes]
-    there = devices.sockets if windows is None else (*devices.sockets, *windows.files)
-    located = locate(search, shipped, claims, there, (*decisions, *devices.decisions), nodes)
+    existing_files = devices.sockets if windows is None else (*devices.sockets, *windows.files)
+    located = locate(search, shipped, claims, existing_files, (*decisions, *devices.decisions), nodes)
     if not any(node != DXG for node in nodes) and not any(map(_is_driver_library, located.libraries)):
         raise _nothing_to_bind_error(host, kernel, search, of_modules)
     decisions += [*located.decisions, *unmatched_claims(listed, located.found_libraries)]
@@ -215,17 +215,17 @@ def _completion(
 
     Without completion (*completion*), and where *serving* is exclusive, they are reported and not taken.
     """
-    by = "driver" if serving.name == "driver" else "completion"
-    outside = serving.exclusive or not (completion or by == "driver")
-    found: list[Claim] = []
+    source = "driver" if serving.name == "driver" else "completion"
+    not_in_list = serving.exclusive or not (completion or source == "driver")
+    claims: list[Claim] = []
     if version is not None:
-        found.append(Claim("version", version, by, f"its name carries {version}", not_in_list=outside))
-    found += [claim._replace(source=by, not_in_list=outside) for claim in listed]
+        claims.append(Claim("version", version, source, f"its name carries {version}", not_in_list=not_in_list))
+    claims += [claim._replace(source=source, not_in_list=not_in_list) for claim in listed]
     if serving.name != "liblist" or serving.exclusive:
-        found += shipped.claims("completion", outside=serving.exclusive or not completion)
+        claims += shipped.claims("completion", not_in_list=serving.exclusive or not completion)
     if completion and not serving.exclusive:
-        found += [Claim("path", pattern, "completion", pattern, host_only_reason=why) for pattern, why in HOST_ONLY]
-    return found
+        claims += [Claim("path", pattern, "completion", pattern, host_only_reason=why) for pattern, why in HOST_ONLY]
+    return claims
 
 
 def _search(
@@ -236,20 +236,23 @@ def _search(
     Of Windows' driver: of files that carry no version, with its own directories before the ld cache, which also names
     what Linux packages have brought.
     """
-    here = architecture(host.uname.machine)
+    machine_arch = architecture(host.uname.machine)
     compat32 = "compat32" in request.capabilities
     is_windows = windows is not None
     of_windows = () if windows is None else (WSL_LIBRARIES, *windows.stores)
-    own = existing_directories(host.driver, request.library_path)
+    user_directories = existing_directories(host.driver, request.library_path)
     around = existing_directories(host.driver, (*CONTAINER_LIBRARIES, *of_windows))
-    directories = (*existing_directories(host.driver.lenient, library_directories(here.name)), *own)
-    if compat32 and here.compat32 is not None:
-        directories += existing_directories(host.driver.lenient, library_directories(here.compat32))
+    directories = (
+        *existing_directories(host.driver.lenient, library_directories(machine_arch.name)),
+        *user_directories,
+    )
+    if compat32 and machine_arch.compat32 is not None:
+        directories += existing_directories(host.driver.lenient, library_directories(machine_arch.compat32))
     search = Search(host, cache, directories, compat32=compat32, first=around, is_windows=is_windows)
     libcudas = [
         (candidate, judged)
         for candidate in search.candidates(frozenset((_LIBCUDA_STEM,)))
-        if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == here.name
+        if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == machine_arch.name
     ]
     version = kernel.version
     if version is None and not is_windows:  # V of the file that libcuda leads to
@@ -275,7 +278,7 @@ def _search_with_modules(
     A module of a cluster sets it. Only the directories with that libcuda count, each with a finding.
     """
     search = _search(host, request, cache, kernel, windows)
-    named: list[RootedPath] = []
+    module_directories: list[RootedPath] = []
     findings: list[Finding] = []
     parts = split_library_path(host.variable(LIBRARY_PATH)) if kernel.version and not search.libcuda_directories else ()
     for directory in (RootedPath(part) for part in dict.fromkeys(parts) if part.startswith("/")):
@@ -284,13 +287,13 @@ def _search_with_modules(
             continue
         ignored = host.distrusted(LIBRARY_PATH, directory)
         if ignored is None:
-            named.append(directory)
+            module_directories.append(directory)
             findings.append(finding("driver-of-module", subject=directory, version=kernel.version))
         else:
             findings.append(trust_finding(ignored))
-    if named:
-        found = request._replace(library_path=(*request.library_path, *named))
-        search = _search(host, found, cache, kernel, windows)
+    if module_directories:
+        module_request = request._replace(library_path=(*request.library_path, *module_directories))
+        search = _search(host, module_request, cache, kernel, windows)
     return search, findings
 
 
@@ -299,7 +302,7 @@ def _driver_findings(
     driver: Driver,
     kernel: KernelModule,
     search: Search,
-    found: Libraries,
+    libraries: Libraries,
     decisions: list[Decision],
     label: str,
 ) -> list[Finding]:
@@ -307,9 +310,9 @@ def _driver_findings(
     return [
         *(finding("bad-icd", subject=d.subject, where=d.path, why=d.detail) for d in decisions if d.rule == "bad-icd"),
         *_not_loaded(host, driver, kernel),
-        *_other_versions(driver, kernel, found),
-        *_no_libcuda(host, search, found),
-        *_not_in_list(found, label),
+        *_other_versions(driver, kernel, libraries),
+        *_no_libcuda(host, search, libraries),
+        *_not_in_list(libraries, label),
     ]
 
 
@@ -338,28 +341,28 @@ def _not_loaded(host: Host, driver: Driver, kernel: KernelModule) -> Iterator[Fi
         )
 
 
-def _other_versions(driver: Driver, kernel: KernelModule, found: Libraries) -> Iterator[Finding]:
+def _other_versions(driver: Driver, kernel: KernelModule, libraries: Libraries) -> Iterator[Finding]:
     """Yield a finding for each other driver: a warning if the right one is there, too, else an error."""
     others: dict[str, set[str]] = {}
-    for path in (decision.path for decision in found.decisions if decision.rule == "other-driver-version"):
+    for path in (decision.path for decision in libraries.decisions if decision.rule == "other-driver-version"):
         carried = driver_version_of(path or "")
         if carried and path:
             others.setdefault(carried, set()).add(path)
-    mismatch = driver.kernel_version is not None and not has_libcuda(found.files)
-    for other, paths in sorted(others.items()):
+    mismatch = driver.kernel_version is not None and not has_libcuda(libraries.files)
+    for other_version, paths in sorted(others.items()):
         code = "driver-mismatch" if mismatch else "other-driver-version"
         case = "wsl" if driver.kind == "wsl" else None
         where = f"{kernel.where}; {min(paths)}" if case is None else min(paths)
-        yield finding(code, subject=other, case=case, where=where, version=driver.version, count=len(paths))
+        yield finding(code, subject=other_version, case=case, where=where, version=driver.version, count=len(paths))
 
 
-def _no_libcuda(host: Host, search: Search, found: Libraries) -> Iterator[Finding]:
-    is_other = any(decision.rule == "other-driver-version" for decision in found.decisions)
-    if has_libcuda(found.files) or is_other or LIBCUDA in found.not_in_list:
+def _no_libcuda(host: Host, search: Search, libraries: Libraries) -> Iterator[Finding]:
+    is_other = any(decision.rule == "other-driver-version" for decision in libraries.decisions)
+    if has_libcuda(libraries.files) or is_other or LIBCUDA in libraries.not_in_list:
         return
-    refused = unusable_library_facts(host, found.decisions, LIBCUDA)
+    refused = unusable_library_facts(host, libraries.decisions, LIBCUDA)
     system = os_release_id(host.driver)
-    case = ("absent", *active_cases(*((one, one == system) for one in ("alpine", "guix", "nixos"))))
+    case = ("absent", *active_cases(*((name, name == system) for name in ("alpine", "guix", "nixos"))))
     places = (*search.search_summary, *((LIBRARY_PATH,) if host.variable(LIBRARY_PATH) else ()))
     absent = {"case": case, "where": ", ".join(places)}
     yield finding("no-libcuda", subject=LIBCUDA, **(refused or absent))
@@ -396,15 +399,15 @@ def unusable_library_facts(host: Host, decisions: Iterable[Decision], soname: st
     }
 
 
-def _not_in_list(found: Libraries, label: str) -> Iterator[Finding]:
-    if found.not_in_list:
+def _not_in_list(libraries: Libraries, label: str) -> Iterator[Finding]:
+    if libraries.not_in_list:
         yield finding(
             "not-in-list",
-            severity="error" if LIBCUDA in found.not_in_list else "warning",
+            severity="error" if LIBCUDA in libraries.not_in_list else "warning",
             subject=label,
-            where=", ".join(found.not_in_list),
-            count=len(found.not_in_list),
-            lines=", ".join(sorted({library_stem(name) for name in found.not_in_list})),
+            where=", ".join(libraries.not_in_list),
+            count=len(libraries.not_in_list),
+            lines=", ".join(sorted({library_stem(name) for name in libraries.not_in_list})),
         )
 
 
@@ -423,12 +426,12 @@ def _nothing_to_bind_error(
     if host.dev.has(NOUVEAU):
         why = "the open-source driver nouveau owns the GPU"
         hint = "with this GPU: `gpubind explain nouveau`"
-    known = library_directories(host.uname.machine)
-    listings = ((directory, host.driver.lenient.list(directory)) for directory in known)
+    directories = library_directories(host.uname.machine)
+    listings = ((directory, host.driver.lenient.list(directory)) for directory in directories)
     hidden = [d for d, names in listings if isinstance(names, Missing) and names.why not in ("absent", "unrecorded")]
     if hidden:
         why += f"; {', '.join(hidden)} cannot be read"
-    why = "; ".join((why, *(one.what for one in ignored)))
+    why = "; ".join((why, *(ignored_finding.what for ignored_finding in ignored)))
     return NothingToBindError(
         "nothing-to-bind",
         "no NVIDIA driver library and no NVIDIA device on this host",

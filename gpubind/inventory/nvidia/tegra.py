@@ -58,10 +58,12 @@ def read_board(host: Host, search: Search) -> TegraBoard:
     """Return what *host*, a board with Tegra, needs in a container."""
     directory = _directory(host)
     names = [name for name in host.dev.names(directory) if name.lower().endswith(".csv") and name != ".csv"]
-    wanted = names if host.variable(REQUIRE_JETPACK) == _ALL_LISTS else [name for name in names if name in _BASE_LISTS]
+    chosen_names = (
+        names if host.variable(REQUIRE_JETPACK) == _ALL_LISTS else [name for name in names if name in _BASE_LISTS]
+    )
     entries: list[tuple[str, MountSpec]] = []
     findings: list[Finding] = []
-    for path in (f"{directory}/{name}" for name in wanted):
+    for path in (f"{directory}/{name}" for name in chosen_names):
         data = host.lenient.dev.read(path)  # older records name the lists, and have no more of them
         if isinstance(data, Missing):
             findings.append(finding("bad-tegra-list", subject=path, case="unread", where=path, why=str(data)))
@@ -78,9 +80,11 @@ def read_board(host: Host, search: Search) -> TegraBoard:
     if not any(spec.kind in ("lib", "sym") for _, spec in entries):
         files += _known_libraries(search)
         findings.append(_no_lists_finding(directory))
-    others = (Claim("file", name, "completion", directory) for name in names if name not in wanted)
+    others = (Claim("file", name, "completion", directory) for name in names if name not in chosen_names)
     detail = f"the list of an optional package: {REQUIRE_JETPACK}={_ALL_LISTS} requests it"
-    left_out = [one.decision("left-out", "optional-list", detail, path=f"{directory}/{one.name}") for one in others]
+    left_out = [
+        claim.decision("left-out", "optional-list", detail, path=f"{directory}/{claim.name}") for claim in others
+    ]
     files.append(Claim("own-path", TEGRA_RELEASE, "completion", TEGRA_RELEASE))
     return TegraBoard(tuple(nodes), tuple(files), (*left_out, *decisions), tuple(dict.fromkeys(findings)))
 
@@ -108,8 +112,8 @@ def _listed(
     files: list[Claim] = []
     decisions: list[Decision] = []
     loaded = _library_directories(search)
-    for at, spec in entries:
-        claim = Claim("device" if spec.kind == "dev" else "own-path", spec.path, "completion", at)
+    for location, spec in entries:
+        claim = Claim("device" if spec.kind == "dev" else "own-path", spec.path, "completion", location)
         if spec.kind == "dev":
             paths = glob_or_note(host.dev, spec.path)
             nodes += paths
@@ -168,17 +172,17 @@ def merge_board_nodes(
 
     CUDA needs a render node: without one, cuInit fails with 801 (JetPack 6.2).
     """
-    found = {node.path: node for node in nodes}
+    nodes_by_path = {node.path: node for node in nodes}
     for path in sorted(board.nodes, key=natural_sort_key):
         capability = next((capability for start, capability in _CAPABILITIES if path.startswith(start)), None)
-        found.setdefault(path, ExpectedNode(path, (), capability, None))
-    own = re.compile(_OF_A_GPU if len(gpus) > 1 else f"{_OF_A_GPU}|{TEGRA_CONTROL}")
+        nodes_by_path.setdefault(path, ExpectedNode(path, (), capability, None))
+    gpu_pattern = re.compile(_OF_A_GPU if len(gpus) > 1 else f"{_OF_A_GPU}|{TEGRA_CONTROL}")
     return tuple(
         node._replace(
-            gpu=0 if node.gpu is None and own.fullmatch(node.path) else node.gpu,
+            gpu=0 if node.gpu is None and gpu_pattern.fullmatch(node.path) else node.gpu,
             capability=None if "/renderD" in node.path else node.capability,
         )
-        for node in found.values()
+        for node in nodes_by_path.values()
     )
 
 

@@ -49,11 +49,11 @@ def _files(host: Host, stores: tuple[str, ...]) -> Iterator[Outcome]:
     paths = [f"{store}/{name}" for store in stores for name in tree.names(store) if _is_needed(name)]
     for path in (_DXCORE, *paths):
         claim = Claim("file", path, "driver", WSL_DRIVERS, target=ContainerPath(path))
-        found = tree.find(path)
-        if isinstance(found, Missing):
-            yield claim.unreadable(found)
-        elif found.stat.kind == "file":
-            yield claim.to_file(tree, found, found_by=path)
+        resolved = tree.find(path)
+        if isinstance(resolved, Missing):
+            yield claim.unreadable(resolved)
+        elif resolved.stat.kind == "file":
+            yield claim.to_file(tree, resolved, found_by=path)
 
 
 def _is_needed(name: str) -> bool:

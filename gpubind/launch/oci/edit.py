@@ -63,13 +63,13 @@ def edit_bundle(request: StartRequest, directory: str, path: str, program: str, 
     `prepare_gpus`.
     """
     with _open_directory(dirname(path) or ".") as place:
-        found = _read(place, path, directory)
-        gpus = requested_gpus(found.bundle, read_policy)
+        configuration = _read(place, path, directory)
+        gpus = requested_gpus(configuration.bundle, read_policy)
         if gpus is None:
             return False
-        text = _edited(request, found.bundle, gpus, program, open_host)
+        text = _edited(request, configuration.bundle, gpus, program, open_host)
         try:
-            replace(place, basename(path), text.encode(), found.mode, found.owner)
+            replace(place, basename(path), text.encode(), configuration.mode, configuration.owner)
         except OSError as error:
             why = error.strerror or str(error)
             raise OutputError("unwritable-file", "the configuration cannot be written", where=path, why=why) from error
@@ -94,10 +94,10 @@ def _planned(request: StartRequest, bundle: Bundle, gpus: GpuRequest, program: s
         name = basename(program) if basename(program) in RUNTIMES else RUNTIMES[0]
         runtime = EngineRuntime(name, image.facts.loader_directories)
         target = StartTarget(runtime, program, host, image)
-        asked, prepared = prepare_gpus(request._replace(require_gpu=gpus.gpus != "none"), target, gpus)
-        _need_requirements(asked, prepared, bundle, runtime)
-        for one in (*prepared.plan.findings, *prepared.arguments.findings):
-            asked.report(one)
+        merged_request, prepared = prepare_gpus(request._replace(require_gpu=gpus.gpus != "none"), target, gpus)
+        _need_requirements(merged_request, prepared, bundle, runtime)
+        for finding in (*prepared.plan.findings, *prepared.arguments.findings):
+            merged_request.report(finding)
         return prepared.arguments.document
 
 
@@ -111,14 +111,16 @@ def _need_requirements(request: StartRequest, prepared: PreparedStart, bundle: B
         return
     from gpubind.rules.image.cuda import require_unsatisfied
 
-    found = preflight_of(prepared, runtime)
+    preflight = preflight_of(prepared, runtime)
     policy = read_policy()
     stops = policy.compares_driver and (policy.is_legacy or is_dockers(bundle))
-    for one in require_unsatisfied(found) if found.has_image else ():
-        if one.severity == "error" and stops:
-            what = f"{one.what} ({one.where})"
-            raise CheckError("require-unsatisfied", what, findings=[one], why=one.why or "", hint=one.hint or "")
-        request.report(one._replace(severity="warning") if one.severity == "error" else one)
+    for finding in require_unsatisfied(preflight) if preflight.has_image else ():
+        if finding.severity == "error" and stops:
+            problem = f"{finding.what} ({finding.where})"
+            raise CheckError(
+                "require-unsatisfied", problem, findings=[finding], why=finding.why or "", hint=finding.hint or ""
+            )
+        request.report(finding._replace(severity="warning") if finding.severity == "error" else finding)
 
 
 def read_policy() -> RequestPolicy:

@@ -42,15 +42,15 @@ def requested_gpus(bundle: Bundle, read_policy: Callable[[], RequestPolicy]) -> 
         if is_void(value, "amd")
         else of_visible(value, "amd")._replace(chosen_by=assignment(AMD_VISIBLE_DEVICES, value))
     )
-    found = [one for one in (nvidia, amd) if one is not None and one.gpus != "none"]
-    if len(found) > 1 and any(one.gpus != "all" for one in found):
-        what = " and ".join(f"`{one.chosen_by}`" for one in found)
+    requests = [candidate for candidate in (nvidia, amd) if candidate is not None and candidate.gpus != "none"]
+    if len(requests) > 1 and any(candidate.gpus != "all" for candidate in requests):
+        variables = " and ".join(f"`{candidate.chosen_by}`" for candidate in requests)
         hint = "set one of them to `void`"
-        raise UsageError("wrap-gpus", f"{what} choose GPUs of two vendors", hint=hint)
-    request = found[0] if found else nvidia or amd
+        raise UsageError("wrap-gpus", f"{variables} choose GPUs of two vendors", hint=hint)
+    request = requests[0] if requests else nvidia or amd
     if request is None or nvidia is None:
         return request
-    if len(found) > 1:
+    if len(requests) > 1:
         request = request._replace(vendors=("nvidia", "amd"))
     _need_privilege(bundle, env)
     return request._replace(caps=_capabilities(env, read_policy().capabilities))
@@ -68,11 +68,11 @@ def _capabilities(env: Mapping[str, str], granted: Optional[tuple[str, ...]]) ->
         return caps
     refused = [cap for cap in caps or () if cap not in granted]
     if refused and caps != CAPABILITIES:
-        what, why = (
+        problem, why = (
             f"`{assignment(CAPS_VARIABLE, text)}` is not granted",
             f"{TOOLKIT_FILE} grants {', '.join(granted)}",
         )
-        raise UsageError("wrap-gpus", what, why=why, hint=f"leave out {', '.join(refused)}")
+        raise UsageError("wrap-gpus", problem, why=why, hint=f"leave out {', '.join(refused)}")
     return tuple(cap for cap in caps or CAPABILITIES if cap in granted and (caps is not None or cap != "compat32"))
 
 
@@ -158,5 +158,5 @@ def _need_privilege(bundle: Bundle, env: Mapping[str, str]) -> None:
     """Errors: `UsageError` (code `wrap-gpus`) for rights over MIG as a whole in a container without privileges."""
     name = next((name for name in MIG_VARIABLES if env.get(name)), None)
     if name is not None and not _is_privileged(bundle):
-        what, why = f"`{assignment(name, env[name])}` is not granted", "the container lacks CAP_SYS_ADMIN"
-        raise UsageError("wrap-gpus", what, why=why, hint="start it with --privileged, or leave the variable out")
+        problem, why = f"`{assignment(name, env[name])}` is not granted", "the container lacks CAP_SYS_ADMIN"
+        raise UsageError("wrap-gpus", problem, why=why, hint="start it with --privileged, or leave the variable out")

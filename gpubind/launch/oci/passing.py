@@ -38,37 +38,37 @@ _PLAIN_ESCAPES = (b"\\u003c", b"\\u003e", b"\\u0026", b"\\u2028", b"\\u2029")
 """What Go escapes: none of these characters is in a name of `MARKS`."""
 
 
-def hand_over(words: Sequence[str]) -> None:
-    """Become the runtime for *words*, the arguments of `gpubind oci-runtime`; do nothing where GPUs may be requested.
+def hand_over(args: Sequence[str]) -> None:
+    """Become the runtime for *args*, the arguments of `gpubind oci-runtime`; do nothing where GPUs may be requested.
 
     Nothing is done either where something must be reported.
     """
-    own, line = split(words)
-    if (own and (len(own) != 2 or own[0] != "--runtime")) or not line:
+    options, line = split(args)
+    if (options and (len(options) != 2 or options[0] != "--runtime")) or not line:
         return
     subcommand, values = read(line)
     if subcommand in STARTS and may_request(config_of(values)):
         return
-    program = own[1] if own else ""
+    program = options[1] if options else ""
     path = program if program.startswith("/") else find_runtime(program)
     if path:
         _become(path, line)
 
 
-def with_dashes(words: Sequence[str]) -> list[str]:
-    """Return *words*, the arguments of `gpubind oci-runtime`, with `--` before those of the runtime."""
-    own, line = split(words)
-    return [*own, *(("--", *line) if line else ())]
+def with_dashes(args: Sequence[str]) -> list[str]:
+    """Return *args*, the arguments of `gpubind oci-runtime`, with `--` before those of the runtime."""
+    options, line = split(args)
+    return [*options, *(("--", *line) if line else ())]
 
 
-def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return gpubind's options in *words*, and the arguments of the runtime: those after `--`, if that is there."""
-    if "--" in words:
-        at = list(words).index("--")
-        return words[:at], words[at + 1 :]
-    if words[:1] == ["--runtime"]:
-        return words[:2], words[2:]
-    return (words, ()) if list(words) in (["--help"], ["-h"]) else ((), words)
+def split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return gpubind's options in *args*, and the arguments of the runtime: those after `--`, if that is there."""
+    if "--" in args:
+        at = list(args).index("--")
+        return args[:at], args[at + 1 :]
+    if args[:1] == ["--runtime"]:
+        return args[:2], args[2:]
+    return (args, ()) if list(args) in (["--help"], ["-h"]) else ((), args)
 
 
 def read(line: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -76,14 +76,14 @@ def read(line: Sequence[str]) -> tuple[str, dict[str, str]]:
     values: dict[str, str] = {}
     subcommand, is_sure, at = "", True, 0
     while at < len(line):
-        word = line[at]
+        arg = line[at]
         at += 1
-        if not word.startswith("-"):
-            subcommand = subcommand or word
+        if not arg.startswith("-"):
+            subcommand = subcommand or arg
             continue
-        name, equals, value = word.lstrip("-").partition("=")
-        if word[:2] == "-b" and name not in VALUED:
-            name, equals, value = "b", "=", word[2:]  # as crun reads it
+        name, equals, value = arg.lstrip("-").partition("=")
+        if arg[:2] == "-b" and name not in VALUED:
+            name, equals, value = "b", "=", arg[2:]  # as crun reads it
         if name in VALUED:
             if not equals and at < len(line):
                 value = line[at]
@@ -92,7 +92,7 @@ def read(line: Sequence[str]) -> tuple[str, dict[str, str]]:
         elif not subcommand and not equals and name not in SWITCHES:
             is_sure = False  # the next word may be its value
     if not is_sure and subcommand not in STARTS:
-        subcommand = next((word for word in line if word in STARTS), subcommand)
+        subcommand = next((arg for arg in line if arg in STARTS), subcommand)
     return subcommand, values
 
 
@@ -141,5 +141,5 @@ def find_runtime(name: str) -> Optional[str]:
     from gpubind.launch.execute import find_program
     from gpubind.machine import system
 
-    found = (find_program(each, system.environ()) for each in ((name,) if name else RUNTIMES))
-    return next((path for path in found if path is not None), None)
+    paths = (find_program(each, system.environ()) for each in ((name,) if name else RUNTIMES))
+    return next((path for path in paths if path is not None), None)

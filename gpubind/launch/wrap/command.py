@@ -100,8 +100,8 @@ class Wrapped(NamedTuple):
     @property
     def own(self) -> dict[str, str]:
         """The last value of each option that the program takes before its subcommand; podman takes some after it."""
-        known = PROGRAMS[self.runtime].option_table.names
-        return {option.name: option.value for option in (*self.globals, *self.options) if option.name in known}
+        global_names = PROGRAMS[self.runtime].option_table.names
+        return {option.name: option.value for option in (*self.globals, *self.options) if option.name in global_names}
 
     @property
     def is_here(self) -> bool:
@@ -123,31 +123,31 @@ def parse_command(
     cannot be understood (`wrap-gpus`), a running container (`wrap-running`), no image or command (`wrap-no-image`),
     several commands in one line (`wrap-several`), options in a file (`wrap-unseen`).
     """
-    words = tuple(argv)
-    prefix, at = read_prefixes(words)
-    environ = _changed(environ or {}, prefix)
-    program = PROGRAMS[basename(words[at])]
-    head = _read_on(program, None, words, at + 1)
+    args = tuple(argv)
+    prefixes, at = read_prefixes(args)
+    environ = _changed(environ or {}, prefixes)
+    program = PROGRAMS[basename(args[at])]
+    head = _read_on(program, None, args, at + 1)
     if head.error is not None and () not in program.subcommands:
         if _may_ask(program, None, head):
-            raise _unreadable(words, at, head.error)
+            raise _unreadable(args, at, head.error)
         return None
-    found = _subcommand(program, head) if () not in program.subcommands else ((), at + 1)
-    if found is None or _asks_for_help(head):
+    parsed_subcommand = _subcommand(program, head) if () not in program.subcommands else ((), at + 1)
+    if parsed_subcommand is None or _asks_for_help(head):
         return None
-    subcommand, first = found
+    subcommand, first = parsed_subcommand
     start = program.subcommands[subcommand]
     is_posix = program.reader is GETOPT_PERMUTING and "POSIXLY_CORRECT" in environ  # getopt_long(3)
-    line = parse_options(GETOPT if is_posix else program.reader, start.known, words, first)
+    line = parse_options(GETOPT if is_posix else program.reader, start.known, args, first)
     if _asks_for_help(line):
         return None
     if line.error is not None:
         if _may_ask(program, start, line):
-            raise _unreadable(words, at, line.error, start)
+            raise _unreadable(args, at, line.error, start)
         return None
     if start.operands == "joined":
         return None
-    wrapped = _started(prefix, at, subcommand, head, line, start)
+    wrapped = _started(prefixes, at, subcommand, head, line, start)
     request = _request(wrapped, program, line, environ, site)
     is_host = start.operands == "rootfs" and (program.default_root if wrapped.image is None else wrapped.image) == "/"
     if request is None or is_host or (wrapped.image or "").startswith("instance://"):
@@ -163,56 +163,58 @@ def parse_command(
 
 def asks_by_flag(argv: Sequence[str]) -> bool:
     """Return whether the runtime in *argv* gives GPUs only by a flag: a line without one needs no plan."""
-    words = tuple(argv)
-    return PROGRAMS[basename(words[read_prefixes(words)[1]])].requests_gpus_by_flag
+    args = tuple(argv)
+    return PROGRAMS[basename(args[read_prefixes(args)[1]])].requests_gpus_by_flag
 
 
 def arguments_of(wrapped: Wrapped) -> tuple[str, ...]:
     """Return the user's options for the runtime, without the GPU flags."""
-    gone = {option.position for option in wrapped.gpus.flags}
-    own = {option.position: option.args for option in wrapped.options if option.position not in gone}
-    return tuple(word for words in own.values() for word in words)
+    flag_positions = {option.position for option in wrapped.gpus.flags}
+    args_by_position = {
+        option.position: option.args for option in wrapped.options if option.position not in flag_positions
+    }
+    return tuple(arg for args in args_by_position.values() for arg in args)
 
 
-def own_options(runtime: str, action: str, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return *words* of `gpubind exec -- OPTIONS IMAGE CMD...` as the options of *runtime*, and those after them.
+def own_options(runtime: str, action: str, args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return *args* of `gpubind exec -- OPTIONS IMAGE CMD...` as the options of *runtime*, and those after them.
 
     Errors: `UsageError` (code `incomplete-argument`) for an option that *runtime* does not have for that action.
     """
     program = PROGRAMS[runtime]
-    line = parse_options(program.reader._replace(permutes=False), program.start(action).known, words)
+    line = parse_options(program.reader._replace(permutes=False), program.start(action).known, args)
     if line.error is not None:
-        what = f"`{words[line.error.position]}` before IMAGE is not an option of {runtime}"
-        raise UsageError("incomplete-argument", what, why=_TROUBLES[line.error.kind])
+        problem = f"`{args[line.error.position]}` before IMAGE is not an option of {runtime}"
+        raise UsageError("incomplete-argument", problem, why=_TROUBLES[line.error.kind])
     return line.argv[: line.insert_index], tuple(line.argv[at] for at in line.operand_indexes)
 
 
-def printed(wrapped: Wrapped, words: Sequence[str]) -> str:
-    """Return *words*, which `rewritten` made of *wrapped*, for a reader and a shell: each option on a line."""
+def printed(wrapped: Wrapped, argv: Sequence[str]) -> str:
+    """Return *argv*, which `rewritten` made of *wrapped*, for a reader and a shell: each option on a line."""
     before = len(wrapped.words[: wrapped.program_at + 1]) + len(wrapped.subcommand)
-    after = len(words) - len(wrapped.words[wrapped.place :])
-    return format_multiline(words, before, after)
+    after = len(argv) - len(wrapped.words[wrapped.place :])
+    return format_multiline(argv, before, after)
 
 
-def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the words of *wrapped* without its GPU flags, and with *put_in* after its options.
+def rewritten(wrapped: Wrapped, insert: Sequence[str] = (), *, remove: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the words of *wrapped* without its GPU flags, and with *insert* after its options.
 
-    *without* names more options to take out: runc refuses a second --bundle. Errors: `UsageError` (`wrap-option`) for
+    *remove* names more options to take out: runc refuses a second --bundle. Errors: `UsageError` (`wrap-option`) for
     one that shares its word with others.
     """
-    gone: set[int] = set()
-    for option in (*wrapped.gpus.flags, *(option for option in wrapped.options if option.name in without)):
-        shared = {other.name for other in wrapped.options if other.position == option.position}
+    removed: set[int] = set()
+    for option in (*wrapped.gpus.flags, *(option for option in wrapped.options if option.name in remove)):
+        shared = {neighbor.name for neighbor in wrapped.options if neighbor.position == option.position}
         if len(shared) > 1:
-            what = f"`{option.args[0]}` holds several options, of which --{option.name} has to go"
-            raise UsageError("wrap-option", what, where=argument_location(option.position), hint="write them apart")
-        gone |= set(range(option.position, option.position + len(option.args)))
-    words = list(wrapped.words)
-    if basename(words[wrapped.program_at]) == "nvidia-docker":
-        words[wrapped.program_at] = "docker"  # the other one would add --runtime=nvidia again
-    before = [word for at, word in enumerate(words[: wrapped.place]) if at not in gone]
-    after = [word for at, word in enumerate(words) if at >= wrapped.place and at not in gone]
-    return (*before, *put_in, *after)
+            problem = f"`{option.args[0]}` holds several options, of which --{option.name} has to go"
+            raise UsageError("wrap-option", problem, where=argument_location(option.position), hint="write them apart")
+        removed |= set(range(option.position, option.position + len(option.args)))
+    args = list(wrapped.words)
+    if basename(args[wrapped.program_at]) == "nvidia-docker":
+        args[wrapped.program_at] = "docker"  # the other one would add --runtime=nvidia again
+    before = [arg for at, arg in enumerate(args[: wrapped.place]) if at not in removed]
+    after = [arg for at, arg in enumerate(args) if at >= wrapped.place and at not in removed]
+    return (*before, *insert, *after)
 
 
 def moved(wrapped: Wrapped, gpubind: Sequence[str]) -> tuple[str, ...]:
@@ -227,26 +229,26 @@ def _asks_for_help(line: ParsedCommandLine) -> bool:
     return any(option.name in _NO_START for option in line.options)
 
 
-def read_prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
+def read_prefixes(argv: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
     """Return the programs before the runtime's, and the position of that. Errors: as `parse_command`."""
-    prefix: list[Prefix] = []
+    prefixes: list[Prefix] = []
     at = 0
-    while at < len(words) and basename(words[at]) not in PROGRAMS:
-        other = UNSUPPORTED_PROGRAMS.get(basename(words[at]))
-        if other is not None:
-            what = f"gpubind does not read the command lines of `{words[at]}`"
-            raise UsageError("wrap-program", what, where=argument_location(at), hint=other)
-        prefix.append(read_prefix(words, at))
-        at += len(prefix[-1].words)
-    if at == len(words):
+    while at < len(argv) and basename(argv[at]) not in PROGRAMS:
+        hint = UNSUPPORTED_PROGRAMS.get(basename(argv[at]))
+        if hint is not None:
+            problem = f"gpubind does not read the command lines of `{argv[at]}`"
+            raise UsageError("wrap-program", problem, where=argument_location(at), hint=hint)
+        prefixes.append(read_prefix(argv, at))
+        at += len(prefixes[-1].words)
+    if at == len(argv):
         raise UsageError("wrap-no-runtime", "there is no runtime to start", hint=f"known: {', '.join(PROGRAMS)}")
-    return tuple(prefix), at
+    return tuple(prefixes), at
 
 
-def _changed(environ: Mapping[str, str], prefix: Sequence[Prefix]) -> Mapping[str, str]:
-    for one in prefix:
-        changed: dict[str, str] = {} if one.clears else dict(environ)
-        for name, value in one.sets:
+def _changed(environ: Mapping[str, str], prefixes: Sequence[Prefix]) -> Mapping[str, str]:
+    for prefix_program in prefixes:
+        changed: dict[str, str] = {} if prefix_program.clears else dict(environ)
+        for name, value in prefix_program.sets:
             if value is None:
                 changed.pop(name, None)
             else:
@@ -274,58 +276,60 @@ def _may_ask(program: RuntimeProgram, start: Optional[StartSubcommand], line: Pa
     if start is None and line.error is not None and _LOOKS_LIKE_GPUS.fullmatch(line.argv[line.error.position]):
         return True
     seen: set[tuple[bool, int]] = set()
-    rest = [(start, line)]
+    readings = [(start, line)]
     if start is not None and line.error is not None:
-        rest.append((start, _read_on(program, start, line.argv, line.error.position)))
-    while rest:
-        start, line = rest.pop()
+        readings.append((start, _read_on(program, start, line.argv, line.error.position)))
+    while readings:
+        start, line = readings.pop()
         if start is not None and any(gpus.is_gpu_flag(program.family, option) for option in line.options):
             return True
         if line.error is not None:
             for at in (line.error.position + 1, line.error.position + 2):
                 is_option = "".join(line.argv[at : at + 1]).startswith("-")
                 if (start is None, at) not in seen and (start is None or is_option):
-                    rest.append((start, _read_on(program, start, line.argv, at)))
+                    readings.append((start, _read_on(program, start, line.argv, at)))
                 seen.add((start is None, at))
         elif start is None:
-            found = _subcommand(program, line)
-            if found is not None:
-                start = program.subcommands[found[0]]
+            parsed_subcommand = _subcommand(program, line)
+            if parsed_subcommand is not None:
+                start = program.subcommands[parsed_subcommand[0]]
                 if not program.requests_gpus_by_flag and start.operands != "joined":
                     return True
-                rest.append((start, _read_on(program, start, line.argv, found[1])))
+                readings.append((start, _read_on(program, start, line.argv, parsed_subcommand[1])))
     return False
 
 
 def _read_on(
-    program: RuntimeProgram, start: Optional[StartSubcommand], words: Sequence[str], at: int
+    program: RuntimeProgram, start: Optional[StartSubcommand], argv: Sequence[str], at: int
 ) -> ParsedCommandLine:
     """Return the options of *start*, or of the program itself, from position *at* on."""
     if start is None:
-        return parse_options(program.reader._replace(permutes=False), program.option_table, words, at)
+        return parse_options(program.reader._replace(permutes=False), program.option_table, argv, at)
     # docker exec has no --gpus; the user's intention is clear.
-    known = start.known if start.operands != "joined" else options_of(start.options, program.start("run").options)
-    return parse_options(program.reader, known, words, at)
+    option_table = (
+        start.known if start.operands != "joined" else options_of(start.options, program.start("run").options)
+    )
+    return parse_options(program.reader, option_table, argv, at)
 
 
 def _unreadable(
-    words: tuple[str, ...], at: int, trouble: ParseFailure, start: Optional[StartSubcommand] = None
+    argv: tuple[str, ...], at: int, trouble: ParseFailure, start: Optional[StartSubcommand] = None
 ) -> UsageError:
     """Return the error about the options of the program at *at*, which may ask for GPUs.
 
     Of a line that asks for none, the program itself best reports the fault, or it has more options than gpubind knows.
     """
-    word, where = words[trouble.position], argument_location(trouble.position)
+    arg, where = argv[trouble.position], argument_location(trouble.position)
     if start is not None and start.operands == "joined":
         return UsageError(
             "wrap-running",
-            f"`{word}`: the container runs already, and no GPU can be added to it",
+            f"`{arg}`: the container runs already, and no GPU can be added to it",
             where=where,
             hint="start it with its GPUs: `gpubind wrap -- docker run --gpus ...`, or `podman run`",
         )
     return UsageError(
         "wrap-option",
-        f"`{word}` of {words[at]} cannot be read",
+        f"`{arg}` of {argv[at]} cannot be read",
         where=where,
         why=_TROUBLES[trouble.kind],
         hint="give it its value"
@@ -335,28 +339,28 @@ def _unreadable(
 
 
 def _started(
-    prefix: tuple[Prefix, ...],
+    prefixes: tuple[Prefix, ...],
     at: int,
     subcommand: tuple[str, ...],
     head: ParsedCommandLine,
     line: ParsedCommandLine,
     start: StartSubcommand,
 ) -> Wrapped:
-    words, others = line.argv, list(line.operand_indexes)
+    argv, others = line.argv, list(line.operand_indexes)
     image, image_at, name = None, None, None
     if start.operands in ("image", "instance") and others:
         image_at = others.pop(0)
-        image = words[image_at]
+        image = argv[image_at]
     elif start.operands == "bundle":
         image = line.last("bundle") or "."
     elif start.operands == "rootfs":
         image = _rootfs(line)
     if start.operands in ("instance", "bundle") and others:
-        name = words[others.pop(0)]
-    runtime = basename(words[at])
+        name = argv[others.pop(0)]
+    runtime = basename(argv[at])
     return Wrapped(
-        words,
-        prefix,
+        argv,
+        prefixes,
         at,
         "docker" if runtime == "nvidia-docker" else runtime,
         subcommand,
@@ -365,7 +369,7 @@ def _started(
         image,
         image_at,
         name,
-        tuple(words[position] for position in others),
+        tuple(argv[position] for position in others),
         line.insert_index,
         gpus.GpuRequest(),
     )

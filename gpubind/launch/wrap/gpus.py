@@ -219,7 +219,7 @@ def _of_nodes(options: Sequence[ParsedOption]) -> Optional[GpuRequest]:
     """
     nodes = [option.value.split(":") for option in options if option.name == "device"]
     paths = [path.rstrip("/") for path, *_ in nodes]
-    is_renamed = any(target.startswith("/") and target != path for path, *rest in nodes for target in rest)
+    is_renamed = any(target.startswith("/") and target != path for path, *fields in nodes for target in fields)
     renders = dict.fromkeys(match[1] for match in map(_RENDER.fullmatch, paths) if match)
     minors = dict.fromkeys(f"minor:{match[1]}" for match in map(_NVIDIA_NODE.fullmatch, paths) if match)
     is_amds = _KFD in paths and (_DRI in paths or renders)
@@ -261,14 +261,14 @@ def as_written(error: UsageError, request: GpuRequest, runtime: str) -> UsageErr
     """Return *error* about the GPUs of *request*, with the words of the line of *runtime* in place of `--gpus`."""
     if error.code not in ("unknown-gpu", "ambiguous-gpu", "inseparable-gpus"):
         return error
-    words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.args)
+    source = request.chosen_by or " ".join(arg for option in request.flags[:1] for arg in option.args)
     is_unknown = error.code == "unknown-gpu"
-    what = "this host has fewer GPUs" if request.by_count and is_unknown else error.what.partition(": ")[2]
+    problem = "this host has fewer GPUs" if request.by_count and is_unknown else error.what.partition(": ")[2]
     is_index = is_unknown and all(name.isdigit() for name in (request.gpus or "").split(","))
     why = "" if is_index else error.why  # that of an index is about gpubind's own `--gpus`, which takes no count
     is_podmans = is_index and runtime == "podman" and any(option.name == "gpus" for option in request.flags[:1])
     reads = "podman reads a number as the GPU with that index, and docker as a count; " if is_podmans else ""
-    return UsageError(error.code, f"`{words}`: {what}", why=why, hint=reads + error.hint)
+    return UsageError(error.code, f"`{source}`: {problem}", why=why, hint=reads + error.hint)
 
 
 def charliecloud_request(options: Sequence[ParsedOption]) -> GpuRequest:
@@ -277,8 +277,8 @@ def charliecloud_request(options: Sequence[ParsedOption]) -> GpuRequest:
     for option in flags:
         if option.value and option.value not in _GPU_KINDS:
             hint = "leave it out, or plan from it: `gpubind exec --source cdi`"
-            what = f"`{' '.join(option.args)}` names a file, or not a kind of GPU"
-            raise UsageError("wrap-gpus", what, where=argument_location(option.position), hint=hint)
+            problem = f"`{' '.join(option.args)}` names a file, or not a kind of GPU"
+            raise UsageError("wrap-gpus", problem, where=argument_location(option.position), hint=hint)
     kinds = {option.value for option in flags}
     vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS.items() if kind in kinds))
     return GpuRequest(() if "" in kinds else vendors, flags=flags, asked=bool(flags))
@@ -309,26 +309,26 @@ def _devices(
     names: list[str] = []
     for option in options:
         values = () if option.name != "device" else parse_list(option.value) if lists else (option.value,)
-        found = [value for value in values if cdi_gpu(value) is not None]
-        if found and len(found) < len(values):
-            what = f"`{' '.join(option.args)}` names GPUs and other devices"
+        cdi_names = [value for value in values if cdi_gpu(value) is not None]
+        if cdi_names and len(cdi_names) < len(values):
+            problem = f"`{' '.join(option.args)}` names GPUs and other devices"
             raise UsageError(
                 "wrap-gpus",
-                what,
+                problem,
                 where=argument_location(option.position),
                 hint="give the others an option of their own",
             )
-        if found:
+        if cdi_names:
             flags.append(option)
-            names += found
+            names += cdi_names
     return tuple(flags), tuple(dict.fromkeys(names))
 
 
 def of_cdi(names: Sequence[str]) -> GpuRequest:
     """Return the GPUs of CDI devices: by index or UUID where their names have one, else only a spec specifies them."""
-    found = [name for name in map(cdi_gpu, names) if name is not None]
-    vendors = tuple(dict.fromkeys(_GPU_KINDS[name.kind] for name in found))
-    ids = [_id_of(name.device) for name in found]
+    cdi_names = [name for name in map(cdi_gpu, names) if name is not None]
+    vendors = tuple(dict.fromkeys(_GPU_KINDS[name.kind] for name in cdi_names))
+    ids = [_id_of(name.device) for name in cdi_names]
     is_known = set(ids) == {"all"} or (len(vendors) == 1 and None not in ids)
     gpus = None if not is_known else "all" if "all" in ids else ",".join(filter(None, ids))
     return GpuRequest(vendors, gpus, cdi=tuple(names))
@@ -355,8 +355,8 @@ def _of_docker(option: ParsedOption) -> GpuRequest:
     driver = fields.get("driver", "")
     if driver not in ("", "nvidia", "amd", "cdi") or "options" in fields:
         raise _bad_gpus(option, f"gpubind does not support {'options' if 'options' in fields else f'driver={driver}'}")
-    words = {driver, *fields.get("capabilities", "").split(",")}  # each vendor's driver has its name as a capability
-    vendors = tuple(vendor for vendor in _RUNTIMES if vendor in words)[:1]
+    keywords = {driver, *fields.get("capabilities", "").split(",")}  # each vendor's driver has its name as a capability
+    vendors = tuple(vendor for vendor in _RUNTIMES if vendor in keywords)[:1]
     request = GpuRequest(vendors, "all", capabilities_of(fields.get("capabilities", ""), option))
     if "device" in fields:
         if "count" in fields:

@@ -53,26 +53,26 @@ def pass_through(argv: Sequence[str]) -> None:
             return
 
 
-def asks_for_no_gpu(words: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Return whether *words* ask for no GPU in any reading; False: `parse_command` has to read them.
+def asks_for_no_gpu(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Return whether *argv* ask for no GPU in any reading; False: `parse_command` has to read them.
 
     The site's configuration may still ask: see `site_switches`.
     """
-    if not words or words[0].rpartition("/")[2] not in WITH_GPU_FLAGS:
+    if not argv or argv[0].rpartition("/")[2] not in WITH_GPU_FLAGS:
         return False
-    if ("compose" in words and not _COMPOSED.isdisjoint(words)) or any(_CDI in word for word in words):
+    if ("compose" in argv and not _COMPOSED.isdisjoint(argv)) or any(_CDI in arg for arg in argv):
         return False
-    if any(word.startswith(_BEGINNINGS) for word in words):
+    if any(arg.startswith(_BEGINNINGS) for arg in argv):
         return False
-    return not any(name in environ for name in VARIABLES) or not _may_start(words)
+    return not any(name in environ for name in VARIABLES) or not _may_start(argv)
 
 
-def site_switches(words: Sequence[str], read: Callable[[str], bytes]) -> tuple[str, ...]:
-    """Return the GPU flags that Apptainer or SingularityCE adds here (`always use nv = yes`), if *words* start one.
+def site_switches(argv: Sequence[str], read: Callable[[str], bytes]) -> tuple[str, ...]:
+    """Return the GPU flags that Apptainer or SingularityCE adds here (`always use nv = yes`), if *argv* start one.
 
     A file that cannot be read adds none: the program itself will report it. *read* is heard while a command runs.
     """
-    if not _may_start(words):
+    if not _may_start(argv):
         return ()
     names: dict[str, None] = {}
     for path in SITES:
@@ -98,9 +98,9 @@ def _text(path: str) -> bytes:
     return text_of(path, SITE_LIMIT)
 
 
-def _may_start(words: Sequence[str]) -> bool:
-    """Return whether *words* may start a container of Apptainer or SingularityCE."""
-    names = {word.rpartition("/")[2] for word in words}
+def _may_start(argv: Sequence[str]) -> bool:
+    """Return whether *argv* may start a container of Apptainer or SingularityCE."""
+    names = {arg.rpartition("/")[2] for arg in argv}
     return not (names.isdisjoint(WITH_SITE) or names.isdisjoint(ACTIONS))
 
 

@@ -115,24 +115,24 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
     Errors: `UsageError` for an unknown program (code `wrap-prefix`), for a command that a shell reads (`wrap-shell`),
     for an option that cannot be read (`wrap-option`), and for words that start nothing (`wrap-no-runtime`).
     """
-    word = argv[at]
-    program = basename(word)
+    arg = argv[at]
+    program = basename(arg)
     rule = _RULES.get(program)
     if program in _SHELLS:
-        what = f"`{word}` is given its command as text or as a script, which only a shell can split into arguments"
-        raise UsageError("wrap-shell", what, where=argument_location(at), hint=_INTO_TEXT)
+        problem = f"`{arg}` is given its command as text or as a script, which only a shell can split into arguments"
+        raise UsageError("wrap-shell", problem, where=argument_location(at), hint=_INTO_TEXT)
     if rule is None:
-        what = f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one"
-        raise UsageError("wrap-prefix", what, where=argument_location(at), hint=HINT)
+        problem = f"`{arg}` is not a runtime, and gpubind does not know it as a program that starts one"
+        raise UsageError("wrap-prefix", problem, where=argument_location(at), hint=HINT)
     line = _read(program, rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first))
     for option in line.options:
         if option.name in rule.shell:
-            what = f"`{' '.join(option.args)}` is a command as text, which {program} splits into arguments"
-            raise UsageError("wrap-shell", what, where=argument_location(option.position), hint=_INTO_TEXT)
+            problem = f"`{' '.join(option.args)}` is a command as text, which {program} splits into arguments"
+            raise UsageError("wrap-shell", problem, where=argument_location(option.position), hint=_INTO_TEXT)
     others = list(line.operand_indexes)
-    given = {option.name for option in line.options}
+    option_names = {option.name for option in line.options}
     if others and argv[others[0]] in rule.clears:
-        given.add(argv[others.pop(0)])
+        option_names.add(argv[others.pop(0)])
     del others[: rule.skips]
     if rule.ends and others and argv[others[0]] == "--":
         others.pop(0)
@@ -143,11 +143,13 @@ def read_prefix(argv: Sequence[str], at: int) -> Prefix:
         name, _, value = argv[others.pop(0)].partition("=")
         sets.append((name, value))
     if not others:
-        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=argument_location(at), hint=HINT)
+        raise UsageError("wrap-no-runtime", f"`{arg}` starts no runtime here", where=argument_location(at), hint=HINT)
     if rule.shell and argv[others[0]] in ("-c", "--command"):
-        what = f"`{argv[others[0]]}` of {program} is a command as text"
-        raise UsageError("wrap-shell", what, where=argument_location(others[0]), hint=_INTO_TEXT)
-    clears = not given.isdisjoint(rule.clears) or (rule.keeps is not None and given.isdisjoint(rule.keeps))
+        problem = f"`{argv[others[0]]}` of {program} is a command as text"
+        raise UsageError("wrap-shell", problem, where=argument_location(others[0]), hint=_INTO_TEXT)
+    clears = not option_names.isdisjoint(rule.clears) or (
+        rule.keeps is not None and option_names.isdisjoint(rule.keeps)
+    )
     return Prefix(tuple(argv[at : others[0]]), rule.moves, tuple(sets), clears, rule.several)
 
 
@@ -160,8 +162,8 @@ def _read(program: str, rule: _Rule, argv: Sequence[str], at: int) -> ParsedComm
 
     line = parse_options(rule.reader, options_of(program), argv, at, guessed)
     if line.error is not None:
-        what = f"`{argv[line.error.position]}` cannot be read, so the beginning of the command is not known"
-        raise UsageError("wrap-option", what, where=argument_location(line.error.position), hint=HINT)
+        problem = f"`{argv[line.error.position]}` cannot be read, so the beginning of the command is not known"
+        raise UsageError("wrap-option", problem, where=argument_location(line.error.position), hint=HINT)
     return line
 
 
@@ -170,7 +172,7 @@ def _guessed(argv: Sequence[str], at: int) -> Optional[int]:
     if "=" in argv[at]:
         return at + 1
     for after in (at + 1, at + 2):
-        word = argv[after] if after < len(argv) else ""
-        if word.startswith("-") or basename(word) in (*PROGRAMS, *_RULES, *_SHELLS):
+        arg = argv[after] if after < len(argv) else ""
+        if arg.startswith("-") or basename(arg) in (*PROGRAMS, *_RULES, *_SHELLS):
             return after
     return None

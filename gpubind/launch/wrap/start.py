@@ -32,27 +32,27 @@ _ACTIONS: dict[str, Action] = {"exec": "exec", "shell": "shell"}
 
 
 def command_of_line(
-    words: tuple[str, ...],
+    argv: tuple[str, ...],
     environ: Mapping[str, str],
     request: Callable[[], StartRequest],
     again: Callable[[], Sequence[str]],
     report: Callable[[Message], None],
 ) -> tuple[Command, Optional[Wrapped]]:
-    """Return what *words* become in *environ*, and how they were read if the plan is in them.
+    """Return what *argv* become in *environ*, and how they were read if the plan is in them.
 
     *request* is called where a plan is made. *again* gives the words that start this program, for a line that starts
     its runtime in another environment. Errors: as `parse_command` and `make_command`.
     """
-    as_given = Command(words, environ, changed=False)
+    as_given = Command(argv, environ, changed=False)
     try:
-        line = parse_command(words, environ, site_switches(words, lambda path: read_beginning(path, SITE_LIMIT)))
+        line = parse_command(argv, environ, site_switches(argv, lambda path: read_beginning(path, SITE_LIMIT)))
     except UsageError as error:
-        if asks_by_flag(words):
+        if asks_by_flag(argv):
             raise
         start_as_written(request(), error)
         return as_given, None
     if line is None:
-        warning = without_plan(words, environ)
+        warning = without_plan(argv, environ)
         if warning is not None:
             report(warning)
         return as_given, None
@@ -80,7 +80,7 @@ def _wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
         if line.gpus.is_optional:
             start_as_written(request, error)
         elif isinstance(error, UNSEEN):
-            need_own_flag(request, error, has_one=True)
+            need_own_flag(request, error, has_gpu_flag=True)
         else:
             raise
         command = None
@@ -116,16 +116,16 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
     gpus = with_image(line.gpus, facts.env if facts is not None else None)
     if gpus is None:
         return None
-    asked, prepared = prepare_gpus(request, target, gpus)
-    if gpus.by_count and asked.query.request.gpus == gpus.gpus and not request.elsewhere:
+    merged_request, prepared = prepare_gpus(request, target, gpus)
+    if gpus.by_count and merged_request.query.request.gpus == gpus.gpus and not request.elsewhere:
         for one in choice_by_count(prepared.plan, request.environ, " ".join(gpus.flags[0].args)):
             request.report(one)
     prepared = for_each_start(request, target, prepared, has_nodes=gpus.brings_nodes)
     has_command_word = line.subcommand[-1:] == ("exec",) and line.command
-    inspect_start(asked, target, prepared, line.command[0] if has_command_word else None)
+    inspect_start(merged_request, target, prepared, line.command[0] if has_command_word else None)
     if not prepared.plan.drivers:
         return None
-    put_in, without, environ, file = (
+    insert, remove, environ, file = (
         prepared.arguments.options,
         {one.name for one in line.options},
         request.environ,
@@ -135,25 +135,25 @@ def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optio
         action = _ACTIONS.get(line.subcommand[-1] if line.subcommand else "exec", "run")
         image = "" if line.is_rootfs else line.image or ""  # how --rootfs treats it, the line says itself
         call = StartCall(target.program, action, image, line.command, stdin_is_terminal=None)
-        made = prepared.start.runtime.start_command(call, prepared.start, prepared.arguments)
-        environ, file = made.environ, made.file
-        put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
-    return Command(rewritten(line, put_in, without=without), environ, file)
+        start_command = prepared.start.runtime.start_command(call, prepared.start, prepared.arguments)
+        environ, file = start_command.environ, start_command.file
+        insert, remove = (insert, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
+    return Command(rewritten(line, insert, remove=remove), environ, file)
 
 
 def prepare_gpus(request: StartRequest, target: StartTarget, gpus: GpuRequest) -> tuple[StartRequest, PreparedStart]:
     """Return *request* with *gpus*, and the start of *target* with them. Errors: as `prepare_start`, in their words."""
     gpus = _of_one_vendor(gpus, request, target.host)
-    asked = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
+    merged_request = _asked(request, gpus._replace(gpus=_counted_by_rocr(gpus, request, target.host)))
     try:
-        return asked, prepare_start(asked, target, in_line=True)
+        return merged_request, prepare_start(merged_request, target, in_line=True)
     except UsageError as error:
-        is_lines = asked.query.request.gpus != request.query.request.gpus
+        is_lines = merged_request.query.request.gpus != request.query.request.gpus
         if not is_lines or error.code != "inseparable-gpus":
             raise as_written(error, gpus, target.runtime.name) if is_lines else error from None
         request.report(as_written(error, gpus, target.runtime.name))  # docker itself gives all then
-    asked = _asked(request, gpus._replace(gpus="all"))
-    return asked, prepare_start(asked, target, in_line=True)
+    merged_request = _asked(request, gpus._replace(gpus="all"))
+    return merged_request, prepare_start(merged_request, target, in_line=True)
 
 
 def _of_one_vendor(gpus: GpuRequest, request: StartRequest, host: Host) -> GpuRequest:
@@ -161,8 +161,8 @@ def _of_one_vendor(gpus: GpuRequest, request: StartRequest, host: Host) -> GpuRe
 
     Sources: moby 29.7 `daemon/devices_linux.go`; podman 6 `libpod/util.go` (discoverGPUVendorFromCDI).
     """
-    own = request.query.request
-    is_known = bool(gpus.vendors or own.vendors or own.cdi_devices) or own.gpus is not None
+    user_request = request.query.request
+    is_known = bool(gpus.vendors or user_request.vendors or user_request.cdi_devices) or user_request.gpus is not None
     if is_known or not any(name.isdigit() for name in (gpus.gpus or "").split(",")):
         return gpus
     modules: tuple[tuple[str, Vendor], ...] = ((NVIDIA_MODULE, "nvidia"), (AMD_MODULE, "amd"))
@@ -181,10 +181,10 @@ def _counted_by_rocr(gpus: GpuRequest, request: StartRequest, host: Host) -> Opt
     from gpubind.inventory.amd.devices import read_topology
     from gpubind.inventory.cdi.specs import read_registry
 
-    names, here = (gpus.gpus or "").split(","), sorted_by_pci(read_topology(host).gpus)
-    if gpus.chosen_by and here and not gpus.cdi:
-        names = _known(names, here, gpus.chosen_by, request)
-    nodes = {str(place): gpu.render or "" for place, gpu in enumerate(here)}
+    names, host_gpus = (gpus.gpus or "").split(","), sorted_by_pci(read_topology(host).gpus)
+    if gpus.chosen_by and host_gpus and not gpus.cdi:
+        names = _known(names, host_gpus, gpus.chosen_by, request)
+    nodes = {str(place): gpu.render or "" for place, gpu in enumerate(host_gpus)}
     for name, (_, device) in read_registry(host, request.query.request.cdi_directories).devices.items():
         renders = [node.source for node in device.edits.nodes if "/renderD" in node.source]
         is_meant = name in gpus.cdi or (not gpus.cdi and not gpus.chosen_by and name.startswith(f"{KINDS['amd']}="))
@@ -205,13 +205,13 @@ def _known(names: Iterable[str], gpus: Iterable[Gpu], by: str, request: StartReq
 
 def _asked(request: StartRequest, gpus: GpuRequest) -> StartRequest:
     """Return *request* with what the line asks for. Options and settings of `wrap` itself take precedence."""
-    own = request.query.request
-    is_chosen = own.gpus is not None or bool(own.cdi_devices)
+    user_request = request.query.request
+    is_chosen = user_request.gpus is not None or bool(user_request.cdi_devices)
     by_cdi = not is_chosen and gpus.gpus is None and bool(gpus.cdi)
-    made = own._replace(
-        vendors=tuple(dict.fromkeys((*own.vendors, *gpus.vendors))),
-        gpus=own.gpus if is_chosen else gpus.gpus,
-        cdi_devices=gpus.cdi if by_cdi else own.cdi_devices,
-        caps=gpus.caps if own.caps is None and gpus.caps is not None else own.caps,
+    merged = user_request._replace(
+        vendors=tuple(dict.fromkeys((*user_request.vendors, *gpus.vendors))),
+        gpus=user_request.gpus if is_chosen else gpus.gpus,
+        cdi_devices=gpus.cdi if by_cdi else user_request.cdi_devices,
+        caps=gpus.caps if user_request.caps is None and gpus.caps is not None else user_request.caps,
     )
-    return request._replace(query=request.query._replace(request=made))
+    return request._replace(query=request.query._replace(request=merged))

@@ -38,38 +38,38 @@ _CDI = re.compile(r"\b(nvidia|amd)\.com/gpu\b")
 
 def without_plan(argv: Sequence[str], environ: Mapping[str, str]) -> Optional[UsageError]:
     """Return the warning about *argv*, which `parse_command` passes through; None if it asks for no GPU."""
-    words = tuple(argv)
-    _, at = read_prefixes(words)
-    program = PROGRAMS[basename(words[at])]
-    if program.family not in ("docker", "nerdctl", "podman") or "--help" in words[at:]:
+    args = tuple(argv)
+    _, at = read_prefixes(args)
+    program = PROGRAMS[basename(args[at])]
+    if program.family not in ("docker", "nerdctl", "podman") or "--help" in args[at:]:
         return None
     if program is BUILDAH:
-        return _of_build(words, at)
-    reader, name = program.reader._replace(permutes=False), words[at]
-    line = parse_options(reader, program.option_table, words, at + 1)
+        return _of_build(args, at)
+    reader, name = program.reader._replace(permutes=False), args[at]
+    line = parse_options(reader, program.option_table, args, at + 1)
     if program is not COMPOSE:
-        first = words[line.operand_indexes[0]] if line.operand_indexes else ""
+        first = args[line.operand_indexes[0]] if line.operand_indexes else ""
         if first in _BUILDS:
-            return _of_build(words, at)
+            return _of_build(args, at)
         if first != "compose":
             return None
-        line, name = parse_options(reader, COMPOSE.option_table, words, line.operand_indexes[0] + 1), f"{name} compose"
+        line, name = parse_options(reader, COMPOSE.option_table, args, line.operand_indexes[0] + 1), f"{name} compose"
     return _of_compose(line, name, environ)
 
 
-def _of_build(words: Sequence[str], at: int) -> Optional[UsageError]:
-    if not any(map(_CDI.search, words)):
+def _of_build(argv: Sequence[str], at: int) -> Optional[UsageError]:
+    if not any(map(_CDI.search, argv)):
         return None
     return UsageError(
         "wrap-without-plan",
-        f"`{words[at]}` gives a build the GPUs of a CDI spec, and gpubind adds no plan to it",
+        f"`{argv[at]}` gives a build the GPUs of a CDI spec, and gpubind adds no plan to it",
         hint="`gpubind plan --format cdi` writes a CDI spec",
     )
 
 
 def _of_compose(line: ParsedCommandLine, program: str, environ: Mapping[str, str]) -> Optional[UsageError]:
-    left = line.argv[line.error.position if line.error is not None else line.insert_index :]
-    if not any(word in _STARTS for word in (left if line.error is not None else left[:1])):
+    args = line.argv[line.error.position if line.error is not None else line.insert_index :]
+    if not any(arg in _STARTS for arg in (args if line.error is not None else args[:1])):
         return None
     try:
         file = next((path for path in _files(line, environ) if _names_gpus(path)), None)
@@ -89,16 +89,16 @@ def _of_compose(line: ParsedCommandLine, program: str, environ: Mapping[str, str
 
 def _files(line: ParsedCommandLine, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the Compose files that *line* reads: those that it names, else those with a default name."""
-    named = [option.value for option in line.options if option.name == "file"]
-    named = named or [path for path in environ.get("COMPOSE_FILE", "").split(":") if path]
-    if named:
-        yield from named
+    named_paths = [option.value for option in line.options if option.name == "file"]
+    named_paths = named_paths or [path for path in environ.get("COMPOSE_FILE", "").split(":") if path]
+    if named_paths:
+        yield from named_paths
         return
     directory = real_path(line.last("project-directory") or ".")
     while True:
-        found = [path for name in _FILES if exists(path := join(directory, name))]
-        yield from found
-        if found or directory == "/":
+        default_paths = [path for name in _FILES if exists(path := join(directory, name))]
+        yield from default_paths
+        if default_paths or directory == "/":
             return
         directory = dirname(directory)
 

@@ -73,28 +73,28 @@ def mig_device(gpu: Gpu, gi: Optional[int], ci: Optional[int]) -> Optional[Chose
 
 def mig_device_named(name: str, inventory: Inventory) -> Optional[ChosenGpu]:
     """Return what `MIG-<uuid>` or `G:M` means, if the driver's own program could be asked."""
-    known = next((known for known in inventory.mig_names if known.name == name), None)
-    gpu = next((gpu for gpu in usable_gpus(inventory) if known and gpu.minor == known.minor), None)
-    return mig_device(gpu, known.gi, known.ci) if known and gpu else None
+    mig_name = next((mig_name for mig_name in inventory.mig_names if mig_name.name == name), None)
+    gpu = next((gpu for gpu in usable_gpus(inventory) if mig_name and gpu.minor == mig_name.minor), None)
+    return mig_device(gpu, mig_name.gi, mig_name.ci) if mig_name and gpu else None
 
 
 def each_gpu_once(chosen: Iterable[ChosenGpu]) -> tuple[ChosenGpu, ...]:
     """Return *chosen* with each GPU once, at its first place: its MIG devices go together, the whole has them all."""
-    found: dict[tuple[str, Optional[int]], ChosenGpu] = {}
-    for one in chosen:
-        there = found.setdefault((one.gpu.vendor, one.gpu.index), one)
-        if there.mig:
-            mig = tuple(dict.fromkeys((*there.mig, *one.mig))) if one.mig else ()
-            found[one.gpu.vendor, one.gpu.index] = ChosenGpu(one.gpu, mig)
-    return tuple(found.values())
+    by_gpu: dict[tuple[str, Optional[int]], ChosenGpu] = {}
+    for chosen_gpu in chosen:
+        first = by_gpu.setdefault((chosen_gpu.gpu.vendor, chosen_gpu.gpu.index), chosen_gpu)
+        if first.mig:
+            mig = tuple(dict.fromkeys((*first.mig, *chosen_gpu.mig))) if chosen_gpu.mig else ()
+            by_gpu[chosen_gpu.gpu.vendor, chosen_gpu.gpu.index] = ChosenGpu(chosen_gpu.gpu, mig)
+    return tuple(by_gpu.values())
 
 
 def intersect(chosen: ChosenGpu, others: Iterable[ChosenGpu]) -> Optional[ChosenGpu]:
     """Return what of *chosen* is in *others*, too, where each GPU is once."""
-    other = next((other for other in others if other.gpu == chosen.gpu), None)
-    if other is None or not (chosen.mig and other.mig):
-        return chosen if other and chosen.mig else other
-    mig = tuple(device for device in chosen.mig if device in other.mig)
+    same_gpu = next((same_gpu for same_gpu in others if same_gpu.gpu == chosen.gpu), None)
+    if same_gpu is None or not (chosen.mig and same_gpu.mig):
+        return chosen if same_gpu and chosen.mig else same_gpu
+    mig = tuple(device for device in chosen.mig if device in same_gpu.mig)
     return ChosenGpu(chosen.gpu, mig) if mig else None
 
 

@@ -39,10 +39,11 @@ def container_variables(
     containers = [
         _VisibleDevices(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)
     ]
-    env = [tuple(one.visible_devices()) for one in containers]
+    env = [tuple(container.visible_devices()) for container in containers]
     sets_cuda = any(variable.name == CUDA and variable.op == "set" for variable in chain.from_iterable(env))
     return [
-        (*own, *one.hip_visible_devices(sets_cuda), *one.gpu_device_ordinal(own)) for one, own in zip(containers, env)
+        (*planned_env, *container.hip_visible_devices(sets_cuda), *container.gpu_device_ordinal(planned_env))
+        for container, planned_env in zip(containers, env)
     ]
 
 
@@ -109,13 +110,17 @@ class _VisibleDevices(NamedTuple):
             if count:
                 yield _set(HIP, ",".join(map(str, range(count))))
 
-    def gpu_device_ordinal(self, own: Sequence[EnvVar]) -> Iterator[EnvVar]:
+    def gpu_device_ordinal(self, planned_env: Sequence[EnvVar]) -> Iterator[EnvVar]:
         """Yield GPU_DEVICE_ORDINAL with every GPU that ROCr shows, where the caller's names others.
 
-        OpenCL numbers these from 0. *own* is what the plan sets for ROCr: without that, nothing changes for OpenCL.
+        OpenCL numbers these from 0. *planned_env* is what the plan sets for ROCr: without that, nothing changes for OpenCL.
         """
         value = self.environ.get(ORDINAL)
-        if value is None or self.choice.passed_through or not any(one.name == ROCR and one.op == "set" for one in own):
+        if (
+            value is None
+            or self.choice.passed_through
+            or not any(variable.name == ROCR and variable.op == "set" for variable in planned_env)
+        ):
             return
         numbers = [str(number) for number in range(self._count())]
         if numbers and any(name not in numbers for name in variables.split_visible(value)):
@@ -128,12 +133,12 @@ class _VisibleDevices(NamedTuple):
     def _named(self, variable: str) -> Iterator[EnvVar]:
         """Yield the chosen GPUs, in their order: by UUID or by number, by the module's rule."""
         chosen = self.choice.gpus or ()
-        uuids = [uuid for one in chosen for uuid in uuids_of(one)]
+        uuids = [uuid for chosen_gpu in chosen for uuid in uuids_of(chosen_gpu)]
         counted = self._counted()
-        places = [counted.index(one.gpu) for one in chosen if one.gpu in counted]
+        places = [counted.index(chosen_gpu.gpu) for chosen_gpu in chosen if chosen_gpu.gpu in counted]
         numbered = bool(places) and not any(gpu.mig for gpu in counted)
-        known = [gpu.uuid for gpu in counted if gpu.uuid is not None]
-        are_distinct = len(known) == len(set(known))  # the partitions of one of AMD's may share a UUID
+        known_uuids = [gpu.uuid for gpu in counted if gpu.uuid is not None]
+        are_distinct = len(known_uuids) == len(set(known_uuids))  # the partitions of one of AMD's may share a UUID
         names_all = None not in uuids and (not numbered or are_distinct)
         if names_all and (self.choice.by_uuid or not numbered):
             yield _set(variable, ",".join(uuid or "" for uuid in uuids))
@@ -152,15 +157,15 @@ class _VisibleDevices(NamedTuple):
         gpus = _open(self.inventory)
         if not self.isolated:
             return gpus
-        chosen = [one.gpu.index for one in self.choice.gpus or ()]
-        there = {node.gpu for node in self.inventory.devices}
+        chosen = [chosen_gpu.gpu.index for chosen_gpu in self.choice.gpus or ()]
+        indexes_with_node = {node.gpu for node in self.inventory.devices}
         # The node of a GPU without a known minor number may be any: it stays where one such is chosen.
-        unnumbered = any(_has_no_number(one.gpu) for one in self.choice.gpus or ())
+        unnumbered = any(_has_no_number(chosen_gpu.gpu) for chosen_gpu in self.choice.gpus or ())
         return [
             gpu
             for gpu in gpus
             if (unnumbered and _has_no_number(gpu))
-            or (gpu.index in chosen and (gpu.index in there or _has_no_number(gpu)))
+            or (gpu.index in chosen and (gpu.index in indexes_with_node or _has_no_number(gpu)))
         ]
 
 

@@ -73,7 +73,7 @@ class GpuList:
         if variable == gpu_names.AMD_VISIBLE_DEVICES:
             self.gpus = sorted_by_pci(self.gpus)
             self.names = tuple(
-                one for name in gpu_names.split_amd_visible(self.value) for one in self._partitions(name)
+                partition for name in gpu_names.split_amd_visible(self.value) for partition in self._partitions(name)
             )
         self.hides_all = gpu_names.hides_all(self.names)
         """Whether the vendor's library shows no GPU."""
@@ -175,12 +175,12 @@ def _slurm_gpus(names: GpuList, others: Sequence[Gpu], *, both_vendors_set: bool
     # In a cgroup the kernel shows only the job's AMD GPUs, and has moved their indexes up.
     is_moved = names.vendor == "amd" and names.inventory.hides_gpus
     read = read_list(names, gpus, certain=not others and not is_moved)
-    left = [
+    unmatched = [
         name for name in read.unknown if not (is_moved and gpu_names.is_index(name) and int(name) < _FIRST_RENDER_NODE)
     ]
-    theirs, by_place = read_list(names, others, certain=False), read_list(names, gpus, certain=True)
-    unknown = tuple(name for name in left if name in theirs.unknown)
-    either = [name for name in left if name not in unknown and name not in by_place.unknown]
+    of_others, by_place = read_list(names, others, certain=False), read_list(names, gpus, certain=True)
+    unknown = tuple(name for name in unmatched if name in of_others.unknown)
+    either = [name for name in unmatched if name not in unknown and name not in by_place.unknown]
     findings: tuple[Finding, ...] = ()
     # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
     if either and not read.chosen and not both_vendors_set:
@@ -223,8 +223,8 @@ def _in_cgroup(names: GpuList, job: GpuChoice, gpus: Sequence[ChosenGpu]) -> Gpu
     mine = _by_index(gpus)
     if not names.is_numbers:
         read = read_list(names, names.gpus, certain=False)
-        both = tuple(chosen for chosen in read.chosen if chosen.gpu in mine)
-        return job._replace(gpus=both or job.gpus) if read.ambiguity is None and read.unresolved is None else job
+        in_job = tuple(chosen for chosen in read.chosen if chosen.gpu in mine)
+        return job._replace(gpus=in_job or job.gpus) if read.ambiguity is None and read.unresolved is None else job
     within = read_list(names, mine, certain=True)
     on_host = read_list(names, names.gpus, certain=True)
     readings = dict.fromkeys(
@@ -282,10 +282,10 @@ def _limit_by_toolkit(choice: GpuChoice, names: Optional[GpuList]) -> GpuChoice:
     if names is None or choice.gpus == ():
         return choice
     tokens = set(names.names) - {""}
-    words = tokens & {"void", "none", "all"}
-    if not tokens or "void" in words or words == {"all"}:
+    keywords = tokens & {"void", "none", "all"}
+    if not tokens or "void" in keywords or keywords == {"all"}:
         return choice
-    if words:
+    if keywords:
         return GpuChoice(names.variable, (), findings=(*choice.findings, _none_visible(names)))
     read = read_list(names, names.gpus, certain=names.counts_all)
     choice = choice._replace(findings=(*choice.findings, *_list_findings(names, read, names.gpus)))
@@ -294,10 +294,10 @@ def _limit_by_toolkit(choice: GpuChoice, names: Optional[GpuList]) -> GpuChoice:
     allowed = each_gpu_once(read.chosen)
     if choice.gpus is None:
         return GpuChoice(names.variable, allowed, findings=choice.findings, by_uuid=names.has_uuid)
-    both = tuple(one for chosen in choice.gpus if (one := intersect(chosen, allowed)))
-    if not both:
+    common = tuple(common_gpu for chosen in choice.gpus if (common_gpu := intersect(chosen, allowed)))
+    if not common:
         return GpuChoice(names.variable, (), findings=(*choice.findings, _none_visible(names, choice)))
-    return choice._replace(gpus=both, already_set=choice.already_set and both == choice.gpus)
+    return choice._replace(gpus=common, already_set=choice.already_set and common == choice.gpus)
 
 
 def _pass_through(names: GpuList, job: GpuChoice) -> GpuChoice:
@@ -307,7 +307,7 @@ def _pass_through(names: GpuList, job: GpuChoice) -> GpuChoice:
 
 def _by_index(chosen: Sequence[ChosenGpu]) -> list[Gpu]:
     """Return the GPUs of a job, in the order in which they are counted where there are no others."""
-    return sorted((one.gpu for one in chosen), key=lambda gpu: gpu.index or 0)
+    return sorted((chosen_gpu.gpu for chosen_gpu in chosen), key=lambda gpu: gpu.index or 0)
 
 
 class ParsedGpuList(NamedTuple):
@@ -330,16 +330,16 @@ def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> ParsedGp
     unknown: list[str] = []
     unresolved = None
     for name in names.names:
-        found = _meaning(name, names, gpus, certain)
-        if isinstance(found, ChosenGpu):
-            if names.rule.ends_at_repeated and found in chosen:
+        meaning = _meaning(name, names, gpus, certain)
+        if isinstance(meaning, ChosenGpu):
+            if names.rule.ends_at_repeated and meaning in chosen:
                 return ParsedGpuList(tuple(chosen), repeated=name)
-            chosen.append(found)
-        elif found == "order" or found == "uuid":
-            return ParsedGpuList((), tuple(unknown), found)
-        elif found == "mig":
+            chosen.append(meaning)
+        elif meaning == "order" or meaning == "uuid":
+            return ParsedGpuList((), tuple(unknown), meaning)
+        elif meaning == "mig":
             unresolved = unresolved or name
-        elif found == "unknown":
+        elif meaning == "unknown":
             unknown.append(name)
             if names.rule.ends_at_unknown:
                 break
@@ -380,27 +380,27 @@ def _by_name(gpu_id: gpu_names.GpuId, gpus: Sequence[Gpu]) -> Meaning:
 def _none_visible(names: GpuList, others: Optional[GpuChoice] = None) -> Finding:
     """Return the finding that *names* leaves no GPU: by itself, or because it names none of *others*."""
     value = f"`{names.value}`" if names.value else "empty"
-    named = "rocr-others-named" if names.library == "rocr" else "others-named"
-    case, by = (named, others.source) if others else (names.library, "")
+    others_case = "rocr-others-named" if names.library == "rocr" else "others-named"
+    case, by = (others_case, others.source) if others else (names.library, "")
     return names.finding("visible-devices-none", case, value=value, by=by)
 
 
 def _list_findings(names: GpuList, read: ParsedGpuList, gpus: Sequence[Gpu]) -> tuple[Finding, ...]:
     """Return the findings about *read* of *gpus*: names that none of them has, or whose meaning is not certain."""
-    found = []
+    findings = []
     if read.unknown:
-        found.append(_unknown_name(names, read, gpus))
+        findings.append(_unknown_name(names, read, gpus))
     if read.ambiguity == "order":
-        found.append(_order_unknown(names))
+        findings.append(_order_unknown(names))
     elif read.ambiguity == "uuid":
-        found.append(names.finding("gpu-uuid-unknown", names.reader))
+        findings.append(names.finding("gpu-uuid-unknown", names.reader))
     if read.unresolved is not None:
-        found.append(finding("mig-unresolved", subject=read.unresolved, where=names.where))
+        findings.append(finding("mig-unresolved", subject=read.unresolved, where=names.where))
     if read.repeated is not None:
         seen = ", ".join(str(chosen.gpu.index) for chosen in read.chosen)
         seen = f"GPU{'s' if ',' in seen else ''} {seen}"
-        found.append(names.finding("rocr-visible-cut", name=read.repeated, seen=seen))
-    return tuple(found)
+        findings.append(names.finding("rocr-visible-cut", name=read.repeated, seen=seen))
+    return tuple(findings)
 
 
 def _unknown_name(names: GpuList, read: ParsedGpuList, gpus: Sequence[Gpu]) -> Finding:

@@ -113,16 +113,16 @@ def _masked(inventory: Inventory, environ: Mapping[str, str]) -> _Mask:
     unknown = [text.strip() for text, entry in texts if not _is_there(entry, len(places), counts)]
     if unknown:
         case = "ze" if len(unknown) < len(entries) else "ze-none"
-        known = f"0 to {len(places) - 1}" if len(places) > 1 else "0"
-        return _kept(value, case, "visible-devices-unknown", name=unknown[0][:80], known=known, program="sycl-ls")
+        valid_range = f"0 to {len(places) - 1}" if len(places) > 1 else "0"
+        return _kept(value, case, "visible-devices-unknown", name=unknown[0][:80], known=valid_range, program="sycl-ls")
     numbers = [entry[0] for entry in entries]
     chosen = tuple(gpu for gpu in shown if any(places[number][0] == gpu for number in numbers))
     if len(chosen) == len(shown):
         return _Mask()
     if not same_model(shown) and not _TRUE.fullmatch(environ.get(ZE_PCI_ORDER, "")):
         return _kept(value, "ze-models")
-    there = [place for place in places if place[0] in chosen]
-    renumbered = (".".join(map(str, (there.index(places[number]), *tile))) for number, *tile in entries)
+    chosen_places = [place for place in places if place[0] in chosen]
+    renumbered = (".".join(map(str, (chosen_places.index(places[number]), *tile))) for number, *tile in entries)
     return _Mask(chosen, ",".join(renumbered))
 
 
@@ -147,8 +147,8 @@ def _number(text: str) -> Optional[int]:
         return None
     digits = match[2].lower()
     base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
-    found = int(digits, base)
-    return None if found >> 64 else (-found if match[1] == "-" else found) & 0xFFFFFFFF
+    value = int(digits, base)
+    return None if value >> 64 else (-value if match[1] == "-" else value) & 0xFFFFFFFF
 
 
 def _is_there(entry: tuple[int, ...], places: int, tiles: Sequence[int]) -> bool:
@@ -163,8 +163,10 @@ def _kept(
     """Return that all GPUs stay, with the finding that says why."""
     where = f"the environment: {ZE_AFFINITY_MASK}={value[:200]}"
     severity = "warning" if code == "visible-devices-unknown" else severity
-    found = finding(code, subject=ZE_AFFINITY_MASK, case=case, severity=severity, vendor="intel", where=where, **facts)
-    return _Mask(findings=(found,))
+    mask_finding = finding(
+        code, subject=ZE_AFFINITY_MASK, case=case, severity=severity, vendor="intel", where=where, **facts
+    )
+    return _Mask(findings=(mask_finding,))
 
 
 def _listed(inventory: Inventory, value: str) -> tuple[ChosenGpu, ...]:
@@ -176,9 +178,9 @@ def _listed(inventory: Inventory, value: str) -> tuple[ChosenGpu, ...]:
 
 def _unlisted(inventory: Inventory, value: str) -> Iterator[Finding]:
     """Yield a name in *value* that no accelerator has, so that all stay."""
-    known = [str(gpu.minor) for gpu in usable_gpus(inventory) if gpu.is_gaudi]
-    names = [name.strip() for name in value.split(",")] if known and value not in ("", "all") else []
-    unknown = next((name for name in names if name not in known), None)
+    minors = [str(gpu.minor) for gpu in usable_gpus(inventory) if gpu.is_gaudi]
+    names = [name.strip() for name in value.split(",")] if minors and value not in ("", "all") else []
+    unknown = next((name for name in names if name not in minors), None)
     if unknown is not None:
         yield finding(
             "visible-devices-unknown",
@@ -188,7 +190,7 @@ def _unlisted(inventory: Inventory, value: str) -> Iterator[Finding]:
             vendor="intel",
             where=f"the environment: {HABANA_VISIBLE_DEVICES}={value[:200]}",
             name=unknown[:80],
-            known=", ".join(known),
+            known=", ".join(minors),
             program="hl-smi -L",
         )
 
@@ -212,7 +214,7 @@ def affinity_variables(
 def _numbers(choice: GpuChoice, inventory: Inventory, environ: Mapping[str, str]) -> tuple[int, ...]:
     """Return what Level Zero calls the GPUs of *choice*: the numbers of their tiles, by PCI address."""
     is_whole = environ.get(ZE_HIERARCHY) == "COMPOSITE"
-    chosen = {one.gpu.index for one in choice.gpus or ()}
+    chosen = {chosen_gpu.gpu.index for chosen_gpu in choice.gpus or ()}
     numbers: list[int] = []
     first = 0
     for gpu, tiles in zip(inventory.gpus, inventory.devices_per_gpu):

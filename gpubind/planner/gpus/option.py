@@ -34,7 +34,7 @@ class _NamedGpu(NamedTuple):
         """Its UUIDs; a MIG device that no file names has the one that the caller gave."""
         if self.unresolved and self.item.spelling == "mig-uuid":
             return (self.item.text,)
-        return tuple(uuid for one in self.chosen for uuid in choice.uuids_of(one))
+        return tuple(uuid for chosen_gpu in self.chosen for uuid in choice.uuids_of(chosen_gpu))
 
 
 def choose_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choice.GpuChoice, ...]:
@@ -49,25 +49,27 @@ def choose_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[choic
         return tuple(choice.GpuChoice(choice.OPTION, ()) for _ in inventories)
     shared = [node for inventory in inventories for node in inventory.devices if node.target in ALL_GPU_NODES]
     if shared:
-        what = f"--gpus: `{text}` cannot be chosen: {shared[0].target} is all GPUs of this host"
+        message = f"--gpus: `{text}` cannot be chosen: {shared[0].target} is all GPUs of this host"
         variable = ROCR_VISIBLE_DEVICES if shared[0].vendor == "amd" else CUDA_VISIBLE_DEVICES
         hint = f"`--gpus all`, with {variable} in the container for the GPUs that programs are to use"
-        raise UsageError("inseparable-gpus", what, hint=hint)
-    found = [_find(item, inventories) for item in items]
-    return tuple(_choice(text, [one for one in found if one.number == n]) for n in range(len(inventories)))
+        raise UsageError("inseparable-gpus", message, hint=hint)
+    named_gpus = [_find(item, inventories) for item in items]
+    return tuple(
+        _choice(text, [named_gpu for named_gpu in named_gpus if named_gpu.number == n]) for n in range(len(inventories))
+    )
 
 
-def _choice(text: str, found: Sequence[_NamedGpu]) -> choice.GpuChoice:
-    uuids = [uuid for one in found for uuid in one.uuids]
-    unresolved = [one.item for one in found if one.unresolved]
+def _choice(text: str, named_gpus: Sequence[_NamedGpu]) -> choice.GpuChoice:
+    uuids = [uuid for named_gpu in named_gpus for uuid in named_gpu.uuids]
+    unresolved = [named_gpu.item for named_gpu in named_gpus if named_gpu.unresolved]
     has_all = any(item.spelling == "mig-uuid" for item in unresolved) and None not in uuids
     return choice.GpuChoice(
         source=choice.OPTION,
-        gpus=choice.each_gpu_once(chosen for one in found for chosen in one.chosen),
+        gpus=choice.each_gpu_once(chosen for named_gpu in named_gpus for chosen in named_gpu.chosen),
         passed_through=((CUDA_VISIBLE_DEVICES, ",".join(dict.fromkeys(uuid or "" for uuid in uuids))),)
         if has_all
         else (),
-        by_uuid=any(is_uuid(one.item.text) for one in found),
+        by_uuid=any(is_uuid(named_gpu.item.text) for named_gpu in named_gpus),
         findings=tuple(finding("mig-unresolved", subject=m.text, where=f"{choice.OPTION} {text}") for m in unresolved),
     )
 
@@ -100,10 +102,10 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
     number, gpu = matches[0]
     if not is_mig:
         return _NamedGpu(item, number, tuple(choice.ChosenGpu(gpu) for _, gpu in matches))
-    one = _mig_of(gpu, item, inventories[number])
-    if one is None:
+    chosen_gpu = _mig_of(gpu, item, inventories[number])
+    if chosen_gpu is None:
         raise _unknown(item, inventories, gpu)
-    return _NamedGpu(item, number, (one,), unresolved=not one.mig)
+    return _NamedGpu(item, number, (chosen_gpu,), unresolved=not chosen_gpu.mig)
 
 
 def _are_partitions(gpus: Sequence[Gpu]) -> bool:
@@ -115,18 +117,18 @@ def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[choice.Chos
     """Return the MIG device of *gpu* that *item* names; the whole GPU, if it is one of several by its place."""
     if item.spelling != "mig-index":
         return choice.mig_device(gpu, item.gi, item.ci)
-    known = choice.mig_device_named(item.text, inventory)
-    if known is None and (item.gi or 0) < len(gpu.mig):
+    chosen_gpu = choice.mig_device_named(item.text, inventory)
+    if chosen_gpu is None and (item.gi or 0) < len(gpu.mig):
         # The only MIG device of a GPU is its first; of several, files do not tell the order.
         return choice.ChosenGpu(gpu, gpu.mig if len(gpu.mig) == 1 else ())
-    return known
+    return chosen_gpu
 
 
 def _mig_by_uuid(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
     for number, inventory in enumerate(inventories):
-        known = choice.mig_device_named(item.text, inventory)
-        if known is not None:
-            return _NamedGpu(item, number, (known,))
+        chosen_gpu = choice.mig_device_named(item.text, inventory)
+        if chosen_gpu is not None:
+            return _NamedGpu(item, number, (chosen_gpu,))
         if choice.gpus_with_mig(inventory):
             return _NamedGpu(
                 item, number, tuple(map(choice.ChosenGpu, choice.gpus_with_mig(inventory))), unresolved=True
@@ -135,18 +137,18 @@ def _mig_by_uuid(item: GpuId, inventories: Sequence[Inventory]) -> _NamedGpu:
 
 
 def _unknown(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] = None) -> UsageError:
-    every = [one for inventory in inventories for one in inventory.gpus]
+    every = [host_gpu for inventory in inventories for host_gpu in inventory.gpus]
     if gpu is not None:
         parts = ", ".join(f"{device.gi}/{device.ci}" for device in gpu.mig)
         why = f"that GPU has the MIG devices {parts}" if parts else "that GPU is not divided (MIG)"
     elif item.spelling == "mig-uuid":
         why = "no GPU here is divided (MIG)"
-    elif any(one.index is None for one in choice.gpus_named(item, every)):
+    elif any(host_gpu.index is None for host_gpu in choice.gpus_named(item, every)):
         why = "it is excluded from use (NVreg_ExcludedGpus)"
-    elif item.spelling == "uuid" and any(one.uuid is None for one in every):
+    elif item.spelling == "uuid" and any(host_gpu.uuid is None for host_gpu in every):
         why = "the driver has not told every UUID yet: until its first use, name a GPU by its PCI address"
     elif item.spelling == "index" and every:
-        indexes = ",".join(str(one.index) for one in every if one.index is not None)
+        indexes = ",".join(str(host_gpu.index) for host_gpu in every if host_gpu.index is not None)
         why = f"a number is an index that begins with 0, not a count; all GPUs are `--gpus {indexes}`"
     else:
         why = ""

@@ -67,9 +67,11 @@ def _selection(
             nodes.append(node)
         else:
             decisions.append(node.decision("left-out", "not-chosen", "choice", detail=why))
-    gone = {decision.subject for decision in decisions}
-    kept = tuple(one for one in findings if one.subject not in gone)
-    return SelectedInventory(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
+    left_out = {decision.subject for decision in decisions}
+    kept_findings = tuple(one for one in findings if one.subject not in left_out)
+    return SelectedInventory(
+        inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept_findings), tuple(decisions), env
+    )
 
 
 def _open(inventory: Inventory) -> tuple[Gpu, ...]:
@@ -90,13 +92,15 @@ def _why_not(
         return None if node.gpu in chosen else f"belongs to GPU {node.gpu}, which is not chosen ({by})"
     if match := _GPU_NODE.fullmatch(node.target):
         minors = [str(gpu.minor) for gpu in inventory.gpus]
-        if any(one.gpu.minor is None for one in chosen.values()) and match.group(1) not in minors:
+        if any(chosen_gpu.gpu.minor is None for chosen_gpu in chosen.values()) and match.group(1) not in minors:
             return None  # it may be the one of a chosen GPU whose number is unknown
         return f"belongs to a GPU that is not chosen, or is excluded ({by})"
     for guard in inventory.mig_nodes:
         if guard.target == node.target:
-            one = next((one for one in chosen.values() if one.gpu.minor == guard.minor), None)
-            if one is not None and (not one.mig or any(map(guard.guards, one.mig))):
+            chosen_gpu = next(
+                (chosen_gpu for chosen_gpu in chosen.values() if chosen_gpu.gpu.minor == guard.minor), None
+            )
+            if chosen_gpu is not None and (not chosen_gpu.mig or any(map(guard.guards, chosen_gpu.mig))):
                 return None
             part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
             return f"guards part {part} of the GPU with minor number {guard.minor}, which is not chosen ({by})"
@@ -105,13 +109,16 @@ def _why_not(
 
 def _is_for_managers(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], ChosenGpu]) -> bool:
     """Return whether *node* guards no part of a GPU; only where parts are chosen, and all nodes of those are known."""
-    if not node.target.startswith("/dev/nvidia-caps/") or not all(one.mig for one in chosen.values()):
+    if not node.target.startswith("/dev/nvidia-caps/") or not all(chosen_gpu.mig for chosen_gpu in chosen.values()):
         return False
     parts = [
-        (one.gpu.minor, device.gi, ci) for one in chosen.values() for device in one.mig for ci in (None, device.ci)
+        (chosen_gpu.gpu.minor, device.gi, ci)
+        for chosen_gpu in chosen.values()
+        for device in chosen_gpu.mig
+        for ci in (None, device.ci)
     ]
-    known = {(guard.minor, guard.gi, guard.ci): guard.target for guard in inventory.mig_nodes}
-    return known.keys() >= set(parts) and node.target not in known.values()
+    target_by_part = {(guard.minor, guard.gi, guard.ci): guard.target for guard in inventory.mig_nodes}
+    return target_by_part.keys() >= set(parts) and node.target not in target_by_part.values()
 
 
 def _forbidden_findings(choice: GpuChoice, inventory: Inventory) -> Iterator[Finding]:
@@ -119,7 +126,7 @@ def _forbidden_findings(choice: GpuChoice, inventory: Inventory) -> Iterator[Fin
 
     Those that were named, or all if there is no other: a scheduler's cgroup rightly forbids the GPUs of other jobs.
     """
-    chosen = usable_gpus(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
+    chosen = usable_gpus(inventory) if choice.gpus is None else [chosen_gpu.gpu for chosen_gpu in choice.gpus]
     closed = [gpu for gpu in chosen if gpu.index in inventory.hidden_gpu_indexes and gpu.node in inventory.forbidden]
     is_lost = all(gpu.index in inventory.hidden_gpu_indexes for gpu in chosen)
     by_name = choice.source == OPTION and choice.gpus is not None

@@ -79,8 +79,10 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
 
     inventory = Inventory(planned.driver, planned.source, gpus=gpus)
     rocr = read_list(GpuList(ROCR_VISIBLE_DEVICES, inventory, environ), gpus, certain=True)
-    left = [chosen.gpu for chosen in rocr.chosen]
-    hip = read_list(GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]}), left, certain=True)
+    visible_gpus = [chosen.gpu for chosen in rocr.chosen]
+    hip = read_list(
+        GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]}), visible_gpus, certain=True
+    )
     if rocr.ambiguity or hip.ambiguity:
         return
     names = [

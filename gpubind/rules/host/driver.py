@@ -34,8 +34,8 @@ def nouveau(preflight: Preflight) -> Iterator[Finding]:
     """Yield a GPU that nouveau took at boot, where there is nothing of NVIDIA's driver: else the plan has it."""
     host = preflight.host
     if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
-        found = nvidia.nouveau_finding(host)
-        yield from () if found in preflight.plan.findings else (found,)
+        finding = nvidia.nouveau_finding(host)
+        yield from () if finding in preflight.plan.findings else (finding,)
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
@@ -138,7 +138,7 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
 
 def nvidia_smi_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a host where no nvidia-smi was found, unless the image has one."""
-    is_absent = any(one.subject == SMI and one.verdict == "absent" for one in preflight.plan.decisions)
+    is_absent = any(decision.subject == SMI and decision.verdict == "absent" for decision in preflight.plan.decisions)
     image = preflight.image if preflight.has_image else None
     if is_absent and preflight.wants("utility") and NVML in preflight.libraries:
         if image is not None and any(image.tree.has(f"{place}/{SMI}") for place in DEFAULT_PATH.split(":")):
@@ -183,14 +183,14 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
     """Yield two files of the host for one place in the container: the first is bound, the other is lost."""
     if preflight.plan.request.like is not None:
         return  # like-collision reports it
-    there = {mount.target: mount.source or "" for mount in preflight.plan.mounts}
+    sources = {mount.target: mount.source or "" for mount in preflight.plan.mounts}
     lost = [
         decision
         for decision in preflight.plan.decisions
         if decision.rule == "collision"
         and decision.vendor == "nvidia"
         # A file that two sources name is there once, and nothing is lost.
-        and not there.get(ContainerPath(decision.target or ""), "").endswith(decision.path or decision.subject)
+        and not sources.get(ContainerPath(decision.target or ""), "").endswith(decision.path or decision.subject)
     ]
     if lost:
         yield finding(
@@ -236,7 +236,11 @@ def companion_missing(preflight: Preflight) -> Iterator[Finding]:
         return
     branch = branch_of(version)
     decisions = preflight.plan.decisions  # a damaged one has its own finding
-    damaged = {library_stem(one.subject) for one in decisions if one.rule in DAMAGED and one.verdict == "rejected"}
+    damaged = {
+        library_stem(decision.subject)
+        for decision in decisions
+        if decision.rule in DAMAGED and decision.verdict == "rejected"
+    }
     for companion in COMPANIONS:
         due = companion.since <= branch <= (companion.until or branch)
         is_there = library_stem(companion.name) in damaged or any(name.startswith(companion.name) for name in names)

@@ -167,8 +167,8 @@ def selinux_devices(preflight: Preflight) -> Iterator[Finding]:
         return
     values = [host.dev.text(f"{SELINUX}/booleans/{name}") or "" for name in _BOOLEANS]
     if not any(value.startswith("1") for value in values):
-        own = preflight.start.user.options.all("security-opt") if preflight.start is not None else ()
-        label = next((value for value in own if "label" in value and "disable" not in value), None)
+        user_options = preflight.start.user.options.all("security-opt") if preflight.start is not None else ()
+        label = next((value for value in user_options if "label" in value and "disable" not in value), None)
         yield finding(
             "selinux-devices",
             subject=labelling[0],
@@ -208,9 +208,9 @@ def cdi_disabled(preflight: Preflight) -> Iterator[Finding]:
     specs = _specs(preflight, DOCKER) if settings is not None else ()
     if settings is None or not specs:
         return
-    wanted = settings.features.get("cdi")
-    release = preflight.release(DOCKER) if wanted is None else None
-    if wanted is False or (release is not None and not release.on):
+    cdi_setting = settings.features.get("cdi")
+    release = preflight.release(DOCKER) if cdi_setting is None else None
+    if cdi_setting is False or (release is not None and not release.on):
         line = settings.line_numbers.get("features")
         where = f"{DAEMON_FILE}, line {line}" if line else f"{DAEMON_FILE} (features.cdi is not set)"
         yield finding("cdi-disabled", subject=DOCKER, where=where, spec=specs[0].path)

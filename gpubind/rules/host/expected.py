@@ -15,7 +15,7 @@ def expected_driver(preflight: Preflight) -> Iterator[Finding]:
     for expected in preflight.expected:
         has = make_expectation(preflight.plan).drivers
         for version in expected.drivers:
-            if not any(_is_of(version, one) for one in has):
+            if not any(_is_of(version, actual) for actual in has):
                 shown = " and ".join(has) or "none"
                 yield finding("expected-driver", subject=version, where=expected.source_file, has=shown)
 
@@ -51,13 +51,13 @@ def expected_partition(preflight: Preflight) -> Iterator[Finding]:
         others = {mode: modes[mode] for mode in sorted(modes) if not _is_in(expected.partitions, mode)}
         if expected.partitions and (others or not modes):
             has = ", ".join(f"{number} in {mode}" for mode, number in others.items()) or "none with such a mode"
-            wanted = " or ".join(expected.partitions)
-            yield finding("expected-partition", subject=wanted, where=expected.source_file, has=has)
+            expected_modes = " or ".join(expected.partitions)
+            yield finding("expected-partition", subject=expected_modes, where=expected.source_file, has=has)
 
 
 def _is_in(expected: tuple[str, ...], mode: str) -> bool:
     """Return whether *mode* is one of the *expected*, or has one as a part: `CPX/NPS4` is `CPX`."""
-    return any(one == mode or one in mode.split("/") for one in expected)
+    return any(expected_mode == mode or expected_mode in mode.split("/") for expected_mode in expected)
 
 
 def _lacks_node(preflight: Preflight, gpu: Gpu) -> bool:

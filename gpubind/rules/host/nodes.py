@@ -34,7 +34,9 @@ def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
 def _instead(preflight: Preflight, path: str) -> dict[str, Any]:
     """Return the case and the fact that something else is at *path*: docker makes a directory of a missing node."""
     about = (decision for decision in preflight.plan.decisions if decision.subject == path)
-    return next(({"case": "no-node", "instead": one.detail or ""} for one in about if one.rule == "no-device"), {})
+    return next(
+        ({"case": "no-node", "instead": wrong.detail or ""} for wrong in about if wrong.rule == "no-device"), {}
+    )
 
 
 def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
@@ -51,11 +53,11 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
     if not preflight.has_linux_driver:
         return
     nodes = preflight.nodes
-    found = [(gpu, gpu.node, nodes.get(gpu.node)) for gpu in preflight.gpus if gpu.node is not None]
-    without = [(gpu, path, node) for gpu, path, node in found if node is None or node.minor != gpu.minor]
+    gpu_nodes = [(gpu, gpu.node, nodes.get(gpu.node)) for gpu in preflight.gpus if gpu.node is not None]
+    without = [(gpu, path, node) for gpu, path, node in gpu_nodes if node is None or node.minor != gpu.minor]
     for gpu, path, node in without:
-        other = {"case": "absent" if node is None else "of-another", **_instead(preflight, path)}
-        is_lost = len(without) == len(found) or other["case"] != "absent" or _is_chosen_by_name(preflight, gpu)
+        facts = {"case": "absent" if node is None else "of-another", **_instead(preflight, path)}
+        is_lost = len(without) == len(gpu_nodes) or facts["case"] != "absent" or _is_chosen_by_name(preflight, gpu)
         yield finding(
             "gpu-node-missing",
             subject=path,
@@ -63,14 +65,16 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
             where=f"{path}, {PROC_GPUS}/{gpu.pci}/information (Device Minor: {gpu.minor})",
             gpu=gpu,
             minor=node.minor if node is not None else None,
-            **other,
+            **facts,
         )
 
 
 def _is_chosen_by_name(preflight: Preflight, gpu: Gpu) -> bool:
     """Return whether *gpu* is wanted for itself: without a choice, the other GPUs may be hidden on purpose."""
-    others = [other for other in preflight.plan.gpus if other.vendor == "nvidia" and other.index is not None]
-    if preflight.plan.request.gpus is not None or not all(other.chosen for other in others):
+    others = [
+        other_gpu for other_gpu in preflight.plan.gpus if other_gpu.vendor == "nvidia" and other_gpu.index is not None
+    ]
+    if preflight.plan.request.gpus is not None or not all(other_gpu.chosen for other_gpu in others):
         return True
     job = next(filter(None, map(preflight.host.variable, SLURM_GPUS)), "")
     return str(gpu.minor) in job.split(",")
@@ -81,11 +85,11 @@ def device_permission(preflight: Preflight) -> Iterator[Finding]:
     dev = preflight.host.dev
     for node in preflight.plan.devices if preflight.is_for_others else ():
         path = dev.rooted(node.source)
-        found = Missing("absent") if path is None else dev.lstat(path)
+        stat = Missing("absent") if path is None else dev.lstat(path)
         # Managers' nodes are root's by design, and what only graphics uses most jobs can do without.
         is_graphics = node.capability == "graphics" and not preflight.wants_by_name("graphics")
         is_extra = is_graphics or is_seldom_used(node.target)
-        if not isinstance(found, Missing) and is_roots_alone(found, 6) and not is_extra:
+        if not isinstance(stat, Missing) and is_roots_alone(stat, 6) and not is_extra:
             yield finding(
                 "device-permission",
                 case="root-alone",
@@ -140,7 +144,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
     is_lost = [
         any(guard.minor == gpu.minor and guard.guards(device) for guard in broken) for gpu in gpus for device in gpu.mig
     ]
-    whole = any(not gpu.mig for gpu in gpus)
+    has_whole_gpu = any(not gpu.mig for gpu in gpus)
     for guard in broken:
         node = nodes.get(guard.target)
         file = access_file(guard.minor, guard.gi, guard.ci)
@@ -148,7 +152,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
             "mig-node-missing",
             subject=guard.target,
             case="absent" if node is None else "forbidden",
-            severity="error" if all(is_lost) and not whole else "warning",
+            severity="error" if all(is_lost) and not has_whole_gpu else "warning",
             where=f"{guard.target}, {file}",
             capability=capability_name(file),
             file=file,
@@ -169,8 +173,8 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
     divided = [gpu for gpu in gpus if gpu.mig]
     # If the plan sets nothing, the caller's value is passed to the container.
     values = [variable.value or "" for variable in preflight.plan.env if variable.name == CUDA_VISIBLE_DEVICES]
-    named = "MIG-" in (values[0] if values else preflight.host.variable(CUDA_VISIBLE_DEVICES))
-    if divided and not named:
+    names_mig = "MIG-" in (values[0] if values else preflight.host.variable(CUDA_VISIBLE_DEVICES))
+    if divided and not names_mig:
         beside_whole = len(divided) < len(gpus)
         yield finding(
             "mig-mode",

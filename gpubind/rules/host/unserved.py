@@ -22,9 +22,9 @@ def _nvidias(preflight: Preflight) -> Iterator[Finding]:
     """Yield those of NVIDIA's, where the driver has others: where it has none, another rule says so."""
     if not preflight.has_linux_driver or not preflight.gpus:
         return
-    told = {address for one in gpu_unsupported(preflight) for address in one.subject.split(", ")}
+    reported = {address for unsupported in gpu_unsupported(preflight) for address in unsupported.subject.split(", ")}
     for address in unserved(preflight.host, *NVIDIA_PCI_CLASS):
-        if address not in told and not preflight.host.dev.has(f"{PROC_GPUS}/{address}"):
+        if address not in reported and not preflight.host.dev.has(f"{PROC_GPUS}/{address}"):
             where = f"{PCI_DEVICES}/{address}, {PROC_GPUS}"
             yield finding("gpu-unserved", subject=address, vendor="nvidia", severity="warning", where=where, name="GPU")
 

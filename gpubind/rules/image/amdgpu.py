@@ -25,7 +25,9 @@ def hip_in(preflight: Preflight) -> Iterator[str]:
 
 def rocm_untested(preflight: Preflight) -> Iterator[Finding]:
     """Yield a ROCm in the image that AMD does not test with this host's amdgpu; a note about the kernel's own one."""
-    kernel = next((one.driver.kernel_version for one in preflight.plan.drivers if one.driver.vendor == "amd"), None)
+    kernel = next(
+        (planned.driver.kernel_version for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None
+    )
     release = _release(preflight)
     if kernel is None or release is None or not any(gpu.vendor == "amd" and gpu.chosen for gpu in preflight.plan.gpus):
         return
@@ -46,6 +48,6 @@ def _release(preflight: Preflight) -> Optional[str]:
     facts = preflight.image.facts
     if facts.rocm is not None and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", facts.rocm):
         return facts.rocm
-    real = (preflight.image.tree.resolve(path) for path in hip_in(preflight))
-    names = (_IN_NAME.match(basename(path)) for path in real if not isinstance(path, Missing))
+    resolved_paths = (preflight.image.tree.resolve(path) for path in hip_in(preflight))
+    names = (_IN_NAME.match(basename(path)) for path in resolved_paths if not isinstance(path, Missing))
     return max((match.group(1) for match in names if match), key=len, default=None)

@@ -48,29 +48,29 @@ def cuda_too_new(preflight: Preflight) -> Iterator[Finding]:
     """Yield a CUDA, of the program's packages or of the image, that is too new for its libcuda."""
     cuda = libcuda_in_use(preflight)
     for every in (preflight.imported_cuda, preflight.every_cuda):
-        wanted = needed_cuda(every)
-        if wanted is not None and cuda is not None and not _is_served(wanted, cuda):
-            yield _too_new(preflight, cuda, wanted, every)
+        required = needed_cuda(every)
+        if required is not None and cuda is not None and not _is_served(required, cuda):
+            yield _too_new(preflight, cuda, required, every)
             return
 
 
-def _is_served(wanted: str, cuda: Libcuda) -> bool:
-    return not is_newer(wanted, cuda.serves) or is_minor_compatible(cuda.driver, wanted)
+def _is_served(required: str, cuda: Libcuda) -> bool:
+    return not is_newer(required, cuda.serves) or is_minor_compatible(cuda.driver, required)
 
 
-def _too_new(preflight: Preflight, cuda: Libcuda, wanted: str, every: tuple[ImageCuda, ...]) -> Finding:
-    """Return the finding about *wanted*, the newest of *every*."""
+def _too_new(preflight: Preflight, cuda: Libcuda, required: str, every: tuple[ImageCuda, ...]) -> Finding:
+    """Return the finding about *required*, the newest of *every*."""
     compat = preflight.image.facts.compat
     helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
     harm = _harm(preflight, compat[0]) if compat else None
     by_hand = preflight.plan.layout == "cdi"
-    is_offered = _has_package(preflight, wanted)
-    served = [found for found in every if _is_served(found.version, cuda)]
+    is_offered = _has_package(preflight, required)
+    served = [image_cuda for image_cuda in every if _is_served(image_cuda.version, cuda)]
     is_imported = preflight.imports is not None and every is preflight.imported_cuda
-    oldest = minor_compatible_driver(wanted) or first_native_driver(wanted)
+    oldest = minor_compatible_driver(required) or first_native_driver(required)
     return finding(
         "cuda-too-new",
-        subject=wanted,
+        subject=required,
         case=active_cases(
             ("package", is_offered),
             ("of-program-package" if is_offered else "of-program", is_imported),
@@ -104,21 +104,21 @@ def _driver_for(oldest: Optional[str], last: Optional[int]) -> str:
 
 def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a newer CUDA of a major version that this driver runs: all but some features work."""
-    wanted, cuda = _wanted(preflight), libcuda_in_use(preflight)
+    required, cuda = _wanted(preflight), libcuda_in_use(preflight)
     if (
-        wanted is None
+        required is None
         or cuda is None
-        or not is_newer(wanted, cuda.serves)
-        or not is_minor_compatible(cuda.driver, wanted)
+        or not is_newer(required, cuda.serves)
+        or not is_minor_compatible(cuda.driver, required)
     ):
         return
     yield finding(
         "cuda-minor-version",
-        subject=wanted,
+        subject=required,
         where=cuda.known_from,
         libcuda=cuda.name,
         serves=cuda.serves,
-        driver=f"driver {minimum}" if (minimum := first_native_driver(wanted)) else "a driver for that CUDA",
+        driver=f"driver {minimum}" if (minimum := first_native_driver(required)) else "a driver for that CUDA",
     )
 
 
@@ -130,15 +130,15 @@ def image_of_other_vendor(preflight: Preflight) -> Iterator[Finding]:
     """
     facts, vendors = preflight.image.facts, {planned.driver.vendor for planned in preflight.plan.drivers}
     platforms = {"nvidia": preflight.every_cuda and "CUDA", "amd": (facts.rocm or facts.rocm_runtime) and "ROCm"}
-    wanted = {vendor: str(name) for vendor, name in platforms.items() if name}
+    used_platforms = {vendor: str(name) for vendor, name in platforms.items() if name}
     is_silent = not vendors or bool(preflight.gpu_code)
-    openvino = None if is_silent or wanted else _openvino(preflight)
+    openvino = None if is_silent or used_platforms else _openvino(preflight)
     if openvino is not None:
-        wanted = {"intel": "Intel's GPUs"}
-    if wanted and not is_silent and vendors.isdisjoint(wanted):
+        used_platforms = {"intel": "Intel's GPUs"}
+    if used_platforms and not is_silent and vendors.isdisjoint(used_platforms):
         yield finding(
             "image-of-other-vendor",
-            subject=" and ".join(wanted.values()),
+            subject=" and ".join(used_platforms.values()),
             case=active_cases(("openvino", openvino)),
             where=openvino,
             has=" and ".join(planned.title for planned in preflight.plan.drivers),
@@ -186,8 +186,8 @@ def require_unsatisfied(preflight: Preflight) -> Iterator[Finding]:
             yield finding("bad-require", subject=name, where=where, fault=error.why)
             continue
         if answer is False:
-            known = ", ".join(f"{key} {known}" for key, known in facts.items())
-            yield finding("require-unsatisfied", subject=name, where=where, known=known)
+            fact_text = ", ".join(f"{key} {fact_text}" for key, fact_text in facts.items())
+            yield finding("require-unsatisfied", subject=name, where=where, known=fact_text)
         elif answer is None and facts:
             yield finding("require-undecided", subject=name, where=where)
 
@@ -208,8 +208,8 @@ def compat_used(preflight: Preflight) -> Iterator[Finding]:
 
 def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
     """Yield a forward-compatibility libcuda that would help, but comes after the host's."""
-    wanted, cuda = _wanted(preflight), libcuda_in_use(preflight)
-    if wanted is None or cuda is None or _used_compat(preflight) is not None or not is_newer(wanted, cuda.serves):
+    required, cuda = _wanted(preflight), libcuda_in_use(preflight)
+    if required is None or cuda is None or _used_compat(preflight) is not None or not is_newer(required, cuda.serves):
         return
     library = next((library for library in preflight.image.facts.compat if _would_help(preflight, library)), None)
     if library is not None:
@@ -218,7 +218,7 @@ def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
             subject=library.path,
             case="by-hand" if preflight.plan.layout == "cdi" else None,
             where=library.path,
-            cuda=wanted,
+            cuda=required,
             directory=dirname(library.path),
         )
 
@@ -271,17 +271,17 @@ def _host_note(preflight: Preflight) -> Optional[CudaNote]:
 
 def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
     """Return the compat libcuda that a program in the container would open; None if it opens another one."""
-    found = preflight.container.find("libcuda.so.1")
-    if found is None or found.mount is not None:
+    located = preflight.container.find("libcuda.so.1")
+    if located is None or located.mount is not None:
         return None
-    return next((library for library in preflight.image.facts.compat if library.path == found.at), None)
+    return next((library for library in preflight.image.facts.compat if library.path == located.at), None)
 
 
-def _has_package(preflight: Preflight, wanted: str) -> bool:
-    """Return whether NVIDIA supports a compat package for CUDA *wanted* here; False if that is not known."""
+def _has_package(preflight: Preflight, required: str) -> bool:
+    """Return whether NVIDIA supports a compat package for CUDA *required* here; False if that is not known."""
     driver = preflight.driver
     node = compat_host(driver, preflight.plan.gpus, None) if driver else None
-    return node is not None and has_package(wanted, node, _last_branch(preflight))
+    return node is not None and has_package(required, node, _last_branch(preflight))
 
 
 def _last_branch(preflight: Preflight) -> Optional[int]:

@@ -57,8 +57,8 @@ def framework_library(preflight: Preflight) -> Iterator[Finding]:
         is_used = lacks_synapse or not (one.framework.is_addition or may_use_another)
         is_sure = one.module is not None and is_used
         is_error = is_sure and _imports_frameworks(preflight)
-        whole = tuple(without_userspace(preflight, one.failures, one.framework.name)) if is_error else ()
-        yield from whole or (_finding(preflight, one, "error" if is_error else "warning"),)
+        userspace_findings = tuple(without_userspace(preflight, one.failures, one.framework.name)) if is_error else ()
+        yield from userspace_findings or (_finding(preflight, one, "error" if is_error else "warning"),)
     for one in _refused_packages(preflight):
         yield _finding(preflight, one, "warning")
 
@@ -71,7 +71,7 @@ def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Fin
     release = release_with((*names, *refused.needed))
     directory = next(filter(None, (rocm_with(preflight, name) for name in names)), None)
     of_rocm = any(map(is_rocms, names))
-    found = finding(
+    raw_finding = finding(
         "framework-library",
         subject=first.name,
         case=active_cases(
@@ -86,7 +86,7 @@ def _finding(preflight: Preflight, refused: _Refused, severity: Severity) -> Fin
         message=first.message,
         without=refused.framework.without if refused.module is None else f"`import {refused.module}` fails",
     )
-    return softened(found, unseen_libraries(preflight))
+    return softened(raw_finding, unseen_libraries(preflight))
 
 
 def _imports_frameworks(preflight: Preflight) -> bool:
@@ -130,7 +130,7 @@ def _refused(preflight: Preflight, every: Sequence[tuple[Framework, str]]) -> It
     for framework, packages in every:
         directories = directories_for(framework, packages, wheels)
         libraries = framework_libraries(tree, packages, framework)
-        each = (_of_library(preflight, framework, *one, directories) for one in libraries.items())
+        each = (_of_library(preflight, framework, *library_item, directories) for library_item in libraries.items())
         if not framework.one_of:
             yield from islice(filter(None, each), 1)
         elif len(libraries) == 1 or _is_for_amd_alone(preflight.plan):
@@ -143,10 +143,10 @@ def _of_library(
 ) -> Optional[_Refused]:
     """Return the *library* of *framework*, which *module* loads, if it does not load; None if it does."""
     failures = preflight.container.load_beside(library, directories).failures
-    theirs = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
-    elf = preflight.container.tree.elf(library) if theirs else None
+    framework_failures = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
+    elf = preflight.container.tree.elf(library) if framework_failures else None
     needed = elf.needed if isinstance(elf, ElfFacts) else ()
-    return _Refused(framework, library, module, theirs, needed) if theirs else None
+    return _Refused(framework, library, module, framework_failures, needed) if framework_failures else None
 
 
 def _is_for_amd_alone(plan: Plan) -> bool:
@@ -177,11 +177,11 @@ def _refused_code(preflight: Preflight, vendor: Vendor, is_theirs: Callable[[str
     directories = (*beside(places), *_wheels(tree, places))
     for file in others:
         failures = preflight.container.load_beside(file.path, directories).failures
-        theirs = tuple(failure for failure in failures if failure.kind == "missing" and is_theirs(failure.name))
-        if theirs and file.framework not in seen:
+        missing = tuple(failure for failure in failures if failure.kind == "missing" and is_theirs(failure.name))
+        if missing and file.framework not in seen:
             seen.add(file.framework)
             framework = Framework(file.framework or "", without="its functions for GPUs fail")
-            yield _Refused(framework, file.path, None, theirs)
+            yield _Refused(framework, file.path, None, missing)
 
 
 def _wheels(tree: Tree, places: Iterable[str]) -> list[str]:

@@ -44,7 +44,7 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
     ):
         yield from _hip_without_code(preflight)
     gpus = _gpus(preflight) if files else ()
-    known = tuple(gpu for gpu in gpus if gpu.arch is not None)
+    known_gpus = tuple(gpu for gpu in gpus if gpu.arch is not None)
     for vendor in dict.fromkeys(gpu.gpu.vendor for gpu in gpus if gpu.arch is None):
         names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus if gpu.arch is None and gpu.gpu.vendor == vendor))
         yield finding(
@@ -54,7 +54,7 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
             subject=names,
             where=files[0].path,
         )
-    if not known:
+    if not known_gpus:
         return
     groups: dict[Optional[str], list[CodeFile]] = {}
     for file in files:
@@ -62,18 +62,18 @@ def gpu_code_missing(preflight: Preflight) -> Iterator[Finding]:
     libcuda = libcuda_in_use(preflight)
     for name, group in groups.items():
         mains = [file for file in group if file.is_main]
-        found = _shortage(known, mains, libcuda)
-        if found is not None:
-            yield _finding(preflight, found, _severity(preflight, name, groups, known, libcuda))
+        shortage = _shortage(known_gpus, mains, libcuda)
+        if shortage is not None:
+            yield _finding(preflight, shortage, _severity(preflight, name, groups, known_gpus, libcuda))
             continue
-        found = _shortage([_by_default(gpu) for gpu in known], mains, libcuda)
-        if found is not None:
-            yield _finding(preflight, found, "warning", has_xnack=True)
+        shortage = _shortage([_by_default(gpu) for gpu in known_gpus], mains, libcuda)
+        if shortage is not None:
+            yield _finding(preflight, shortage, "warning", has_xnack=True)
         for file in group:
-            found = _shortage(known, [file], libcuda) if file not in mains or name is None else None
-            if found is not None and found.share.modules:
-                yield _finding(preflight, found, "warning")
-    yield from _unread(known, files)
+            shortage = _shortage(known_gpus, [file], libcuda) if file not in mains or name is None else None
+            if shortage is not None and shortage.share.modules:
+                yield _finding(preflight, shortage, "warning")
+    yield from _unread(known_gpus, files)
 
 
 def _hip_without_code(preflight: Preflight) -> Iterator[Finding]:
@@ -82,11 +82,11 @@ def _hip_without_code(preflight: Preflight) -> Iterator[Finding]:
     file = preflight.chain.file if preflight.has_program else None
     if preflight.has_program:
         loaded = preflight.container.load(file.path).files if file is not None else ()
-        found = [one.path for one in loaded if basename(one.path).startswith(HIP)]
+        hip_paths = [loaded_file.path for loaded_file in loaded if basename(loaded_file.path).startswith(HIP)]
     else:
-        found = list(hip_in(preflight))
-    if gpus and found:
-        yield finding("gpu-code-unread", subject=basename(found[0]), case="of-hip", where=found[0])
+        hip_paths = list(hip_in(preflight))
+    if gpus and hip_paths:
+        yield finding("gpu-code-unread", subject=basename(hip_paths[0]), case="of-hip", where=hip_paths[0])
 
 
 def _by_default(gpu: GpuArch) -> GpuArch:
@@ -113,16 +113,16 @@ def _shortage(gpus: Iterable[GpuArch], files: list[CodeFile], libcuda: Optional[
     if not has or has.unread is not None:
         return None
     # An image for the other vendor as well is right.
-    asked = [gpu for gpu in gpus if gpu.gpu.vendor in has.vendors]
+    checked_gpus = [gpu for gpu in gpus if gpu.gpu.vendor in has.vendors]
     # Many processors have graphics, for which no code is expected.
-    asked = asked or [gpu for gpu in gpus if gpu.gpu.vendor != "intel"]
+    checked_gpus = checked_gpus or [gpu for gpu in gpus if gpu.gpu.vendor != "intel"]
     for refusing in (None, libcuda):
         cuda = refusing.serves if refusing is not None else None
-        shares = {gpu: best_share(files, gpu.arch or "", cuda) for gpu in asked}
+        shares = {gpu: best_share(files, gpu.arch or "", cuda) for gpu in checked_gpus}
         lacking = tuple(gpu for gpu, share in shares.items() if not share.is_enough)
         if lacking:
             worst = min((shares[gpu] for gpu in lacking), key=lambda share: share.ratio)
-            served = tuple(gpu for gpu in asked if gpu not in lacking)
+            served = tuple(gpu for gpu in checked_gpus if gpu not in lacking)
             return _Shortage(files, lacking, worst, served, refusing)
     return None
 
@@ -142,7 +142,9 @@ def _gpus(preflight: Preflight) -> tuple[GpuArch, ...]:
         chosen += query_gpus(preflight.host)
     on_tegra = {planned.driver.vendor for planned in preflight.plan.drivers if planned.driver.kind == "tegra"}
     return tuple(
-        one for one in as_rocm_sees(preflight, architectures(preflight.host, chosen)) if one.gpu.vendor not in on_tegra
+        gpu_arch
+        for gpu_arch in as_rocm_sees(preflight, architectures(preflight.host, chosen))
+        if gpu_arch.gpu.vendor not in on_tegra
     )
 
 
@@ -158,29 +160,29 @@ def _severity(
         return "error"
     if is_extension(name) or (preflight.has_program and not preflight.uses_frameworks):
         return "warning"
-    others = ([file for file in group if file.is_main] for other, group in groups.items() if other != name)
+    others = ([file for file in group if file.is_main] for other_name, group in groups.items() if other_name != name)
     works = any(
         mains and not is_extension(mains[0].framework) and _shortage(gpus, mains, libcuda) is None for mains in others
     )
     return "warning" if works else "error"
 
 
-def _finding(preflight: Preflight, found: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
-    """Return the finding about *found*, with *severity* or a milder one: a program may use a GPU that is served.
+def _finding(preflight: Preflight, shortage: _Shortage, severity: Severity, *, has_xnack: bool = False) -> Finding:
+    """Return the finding about *shortage*, with *severity* or a milder one: a program may use a GPU that is served.
 
     *has_xnack*: XNACK is what they lack.
     """
-    first, vendor = found.files[0], found.gpus[0].gpu.vendor
-    has = merge_gpu_code(found.files)
-    archs = list(dict.fromkeys(gpu.arch for gpu in found.gpus if gpu.arch))
+    first, vendor = shortage.files[0], shortage.gpus[0].gpu.vendor
+    has = merge_gpu_code(shortage.files)
+    archs = list(dict.fromkeys(gpu.arch for gpu in shortage.gpus if gpu.arch))
     framework = framework_named(first.framework)
     releases = framework.releases if framework is not None else {}
     release = next((releases[arch] for arch in archs if arch in releases), None)
-    overrides, served = _overrides(preflight, found, has), _choice(preflight.plan, found.served)
-    isa, libcuda = (has.isas[-1:] or ("",))[0], found.libcuda
+    overrides, served = _overrides(preflight, shortage, has), _choice(preflight.plan, shortage.served)
+    isa, libcuda = (has.isas[-1:] or ("",))[0], shortage.libcuda
     cases = active_cases(
         ("of-amd", vendor == "amd"),
-        ("partly", found.share.runs),
+        ("partly", shortage.share.runs),
         ("released", release),
         ("override", overrides),
         ("served", served),
@@ -192,16 +194,16 @@ def _finding(preflight: Preflight, found: _Shortage, severity: Severity, *, has_
         "gpu-code-missing" if libcuda is None else "ptx-too-new",
         subject=first.framework if first.is_main and first.framework else basename(first.path),
         case=cases if libcuda is None else None,
-        severity=severity if found.share.is_next_to_nothing and not found.served else "warning",
+        severity=severity if shortage.share.is_next_to_nothing and not shortage.served else "warning",
         vendor=vendor,
         where=first.path,
-        gpus=", ".join(dict.fromkeys(gpu.name for gpu in found.gpus)),
+        gpus=", ".join(dict.fromkeys(gpu.name for gpu in shortage.gpus)),
         archs=", ".join(archs),
         has=_listed(has),
         release=release,
         overrides=overrides,
         served=served,
-        share=f"{found.share.runs} of {found.share.modules} modules",
+        share=f"{shortage.share.runs} of {shortage.share.modules} modules",
         isa=isa,
         cuda=cuda_of_isa(isa),
         libcuda=libcuda.name if libcuda is not None else None,
@@ -210,14 +212,14 @@ def _finding(preflight: Preflight, found: _Shortage, severity: Severity, *, has_
     )
 
 
-def _overrides(preflight: Preflight, found: _Shortage, code: GpuCode) -> str:
-    """Return the variables by which the GPUs of *found* run *code*, as `NAME=VALUE`: of each node where others differ.
+def _overrides(preflight: Preflight, shortage: _Shortage, code: GpuCode) -> str:
+    """Return the variables by which the GPUs of *shortage* run *code*, as `NAME=VALUE`: of each node where others differ.
 
     One value for all GPUs makes ROCm take also those for another GPU that need none.
     """
-    values = {gpu: override_for(gpu.arch or "", code.code) for gpu in found.gpus}
-    if not found.served and len(set(values.values())) == 1:
-        value = values[found.gpus[0]]
+    values = {gpu: override_for(gpu.arch or "", code.code) for gpu in shortage.gpus}
+    if not shortage.served and len(set(values.values())) == 1:
+        value = values[shortage.gpus[0]]
         return f"{OVERRIDE}={value}" if value else ""
     names = {gpu: own_variable(preflight, gpu.gpu) for gpu, value in values.items() if value}
     return " and ".join(f"{name}={values[gpu]}" for gpu, name in names.items() if name)
@@ -226,7 +228,7 @@ def _overrides(preflight: Preflight, found: _Shortage, code: GpuCode) -> str:
 def _choice(plan: Plan, gpus: Iterable[GpuArch]) -> str:
     """Return the names of *gpus* for `--gpus`, where an index is of one vendor; empty if none can be named."""
     has_one = len({gpu.vendor for gpu in plan.gpus}) == 1
-    names = (str(one.gpu.index) if has_one else one.gpu.pci for one in gpus if one.gpu in plan.gpus)
+    names = (str(gpu_arch.gpu.index) if has_one else gpu_arch.gpu.pci for gpu_arch in gpus if gpu_arch.gpu in plan.gpus)
     return ",".join(dict.fromkeys(name for name in names if name))
 
 

@@ -80,16 +80,16 @@ def manifest_dangling(preflight: Preflight) -> Iterator[Finding]:
     if preflight.image.facts.libc_family != "glibc":
         return  # nothing of the driver loads there: image-without-glibc
     container = preflight.container
-    left = {d.subject for d in preflight.plan.decisions if d.verdict == "left-out" and d.step == "side"}
+    left_out = {d.subject for d in preflight.plan.decisions if d.verdict == "left-out" and d.step == "side"}
     for mount, icd in _manifests(preflight):
         for library in dict.fromkeys(icd.libraries):
-            found = container.locate(library) if library.startswith("/") else container.find(library)
-            if found is None:
+            located = container.locate(library) if library.startswith("/") else container.find(library)
+            if located is None:
                 name = library.rpartition("/")[2]
                 yield finding(
                     "manifest-dangling",
                     subject=mount.target,
-                    severity="note" if name in left else "warning",
+                    severity="note" if name in left_out else "warning",
                     where=f"{mount.source or 'generated'}: library_path",
                     library=library,
                     name=name,
@@ -123,19 +123,24 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
     Seen with 550.163.01: without it, or with Mesa's driver of EGL only, no GPU is opened.
     """
     code = "vendor-neutral-missing"
-    told = {one.subject: one for one in preflight.plan.findings if one.code == code}
+    reported = {prior.subject: prior for prior in preflight.plan.findings if prior.code == code}
     for name, severity in preflight.used.items():
-        if name in told and SEVERITIES.index(severity) < SEVERITIES.index(told[name].severity):
-            yield softened(told[name]._replace(severity=severity), unseen_libraries(preflight))
+        if name in reported and SEVERITIES.index(severity) < SEVERITIES.index(reported[name].severity):
+            yield softened(reported[name]._replace(severity=severity), unseen_libraries(preflight))
     has_driver = GLX in preflight.libraries and preflight.image.facts.libc_family == "glibc"
-    if not has_driver or not preflight.wants("graphics") or EGL in told or preflight.container.find(EGL) is not None:
+    if (
+        not has_driver
+        or not preflight.wants("graphics")
+        or EGL in reported
+        or preflight.container.find(EGL) is not None
+    ):
         return
     by_name: Severity = "warning" if preflight.wants_by_name("graphics") else "note"
     draws = any(use.capability == "graphics" for use in preflight.uses)
     severity = preflight.used.get(EGL, "note" if draws else by_name)
     if _has_display(preflight) and not any(use.library == EGL for use in preflight.uses):
         severity = "note" if severity == "note" else "warning"
-    found = finding(
+    raw_finding = finding(
         code,
         subject=EGL,
         case="alone",
@@ -144,7 +149,7 @@ def vendor_neutral_missing(preflight: Preflight) -> Iterator[Finding]:
         where=GLX,
         packages=name_facts(EGL).packages,
     )
-    yield softened(found, unseen_libraries(preflight))
+    yield softened(raw_finding, unseen_libraries(preflight))
 
 
 def _has_display(preflight: Preflight) -> bool:

@@ -40,20 +40,20 @@ def _winner(preflight: Preflight, soname: str) -> Optional[Winner]:
     """
     mounts = [m for m in preflight.plan.mounts if m.kind == "library" and m.capability != "compat32"]
     planned = next((mount for mount in mounts if basename(mount.target) == soname), None)
-    found = preflight.container.find(soname) if planned is not None else None
-    if planned is None or found is None or found.mount is not None or "/compat/" in found.at:
+    located = preflight.container.find(soname) if planned is not None else None
+    if planned is None or located is None or located.mount is not None or "/compat/" in located.at:
         return None
-    if found.tree.real(found.at) == planned.source:
+    if located.tree.real(located.at) == planned.source:
         return None  # the same file by another way
-    directory = dirname(found.path)
+    directory = dirname(located.path)
     in_path = directory in preflight.container.library_path
-    return Winner(soname, found, directory if in_path else None, directory in preflight.container.users_path)
+    return Winner(soname, located, directory if in_path else None, directory in preflight.container.users_path)
 
 
 def image_architecture(preflight: Preflight) -> Iterator[Finding]:
     """Yield an image of another machine of which the plan left nothing out: nodes go into any."""
     host, image = architecture(preflight.host.uname.machine), preflight.image.facts.arch
-    is_told = any(found.code == "image-architecture" for found in preflight.plan.findings)
+    is_told = any(prior.code == "image-architecture" for prior in preflight.plan.findings)
     if not is_told and preflight.plan.drivers and image not in (None, host.name, host.compat32):
         yield finding(
             "image-architecture", case="programs", subject="image", severity="error", arch=image, machine=host.name
@@ -98,12 +98,12 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
     """
     if not preflight.has_image:
         return ()
-    winners = {soname: first for soname in FIRST if (first := _winner(preflight, soname)) is not None}
-    if not winners:
+    shadowing = {soname: first for soname in FIRST if (first := _winner(preflight, soname)) is not None}
+    if not shadowing:
         return ()
-    found = (*stub_in_image(preflight), *driver_in_image(preflight), *_before_the_plans(preflight))
-    named = {soname: (first.file.at, first.file.path) for soname, first in winners.items()}
-    return tuple(finding for finding in found if finding.where in named.get(finding.subject, ()))
+    findings = (*stub_in_image(preflight), *driver_in_image(preflight), *_before_the_plans(preflight))
+    shadowing_paths = {soname: (first.file.at, first.file.path) for soname, first in shadowing.items()}
+    return tuple(finding for finding in findings if finding.where in shadowing_paths.get(finding.subject, ()))
 
 
 def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
@@ -123,19 +123,19 @@ def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
     """Yield a stub of libcuda or NVML that programs open, or that comes after the host's library."""
     for name in FIRST:
-        found = preflight.container.find(name)
-        if found is None:
+        located = preflight.container.find(name)
+        if located is None:
             continue
         first, behind = ("libcuda", "libcuda-behind") if name in _LIBCUDAS else ("nvml", "nvml-behind")
-        own = preflight.image.loader.find(name) or ""
-        if found.mount is None and found.tree.is_stub(found.at):
+        image_path = preflight.image.loader.find(name) or ""
+        if located.mount is None and located.tree.is_stub(located.at):
             severity: Severity = "error" if name in _LIBCUDAS else "warning"
             yield finding(
-                "stub-in-image", subject=name, case=first, severity=severity, where=found.path, path=found.path
+                "stub-in-image", subject=name, case=first, severity=severity, where=located.path, path=located.path
             )
-        elif found.mount is not None and own and preflight.image.tree.is_stub(own):
+        elif located.mount is not None and image_path and preflight.image.tree.is_stub(image_path):
             cases = ("behind", behind)
-            yield finding("stub-in-image", subject=name, case=cases, severity="note", where=own, path=own)
+            yield finding("stub-in-image", subject=name, case=cases, severity="note", where=image_path, path=image_path)
 
 
 def library_path_order(preflight: Preflight) -> Iterator[Finding]:
@@ -156,13 +156,13 @@ def _before_the_plans(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _copies_in_the_images(preflight: Preflight) -> Iterator[Finding]:
-    own = preflight.image.facts.env.get("LD_LIBRARY_PATH", "")
+    library_path = preflight.image.facts.env.get("LD_LIBRARY_PATH", "")
     planned = {basename(mount.target) for mount in preflight.plan.mounts if mount.kind == "library"}
-    if not own or not planned:
+    if not library_path or not planned:
         return
     order = ":".join(preflight.container.library_path)
     twice = []
-    for directory in dict.fromkeys(split_library_path(own)):
+    for directory in dict.fromkeys(split_library_path(library_path)):
         names = preflight.image.tree.names(directory) if directory.startswith("/") else ()
         twice += [f"{directory}/{name}" for name in names if name in planned]
     if twice:
@@ -175,8 +175,8 @@ def _copies_in_the_images(preflight: Preflight) -> Iterator[Finding]:
             files=with_count(len(twice), "file"),
             order=order,
         )
-    if "" in split_library_path(own):
-        yield finding("library-path-order", subject="LD_LIBRARY_PATH", case="empty", where=own)
+    if "" in split_library_path(library_path):
+        yield finding("library-path-order", subject="LD_LIBRARY_PATH", case="empty", where=library_path)
 
 
 def _drivers(preflight: Preflight) -> Iterator[ImageLibrary]:

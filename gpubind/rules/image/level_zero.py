@@ -60,7 +60,7 @@ def userspace_missing(preflight: Preflight) -> Iterator[Finding]:
         return
     from gpubind.inventory.intel.inventory import NODES_ONLY  # loaded where there is such a GPU
 
-    if not any(one.rule == NODES_ONLY and one.vendor == "intel" for one in plan.decisions):
+    if not any(decision.rule == NODES_ONLY and decision.vendor == "intel" for decision in plan.decisions):
         return
     if not all(gpu.vendor == "intel" for gpu in chosen):
         return  # the GPU of the other vendor may be what it is for
@@ -100,14 +100,14 @@ def intel_gpu_unknown(preflight: Preflight) -> Iterator[Finding]:
     """
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
-    found = dict(_runtimes(preflight)) if gpus else {}
-    runtimes = [runtime for runtime in found.values() if runtime is not None]
-    if not runtimes or len(runtimes) < len(found) or _is_for_video(preflight, found):
+    runtimes_by_path = dict(_runtimes(preflight)) if gpus else {}
+    runtimes = [runtime for runtime in runtimes_by_path.values() if runtime is not None]
+    if not runtimes or len(runtimes) < len(runtimes_by_path) or _is_for_video(preflight, runtimes_by_path):
         return
     on_xe = addresses(preflight.host, ("xe",))
     unknown = [(gpu, case) for gpu in gpus if (case := _unknown(preflight, gpu, runtimes, gpu.pci in on_xe))]
     for case in dict.fromkeys(case for _, case in unknown):
-        of_case = [gpu for gpu, one in unknown if one == case]
+        of_case = [gpu for gpu, gpu_case in unknown if gpu_case == case]
         is_named = "intel" in preflight.plan.request.vendors
         is_all = is_named and len(unknown) == len(chosen) and not _may_do_without(preflight)
         yield finding(
@@ -115,7 +115,7 @@ def intel_gpu_unknown(preflight: Preflight) -> Iterator[Finding]:
             subject=names_of(of_case),
             case=case,
             severity="error" if is_all else "warning",
-            where=", ".join(found),
+            where=", ".join(runtimes_by_path),
             release=runtimes[0].release or "of an unknown release",
             since=known_since(preflight.host, of_case, "compute"),
         )
@@ -126,15 +126,15 @@ def names_of(gpus: Iterable[Gpu]) -> str:
     return ", ".join(dict.fromkeys(gpu.model or "" for gpu in gpus))
 
 
-def known_since(host: Host, gpus: Iterable[Gpu], what: Literal["compute", "media"]) -> str:
-    """Return from which release of *what* on each generation of *gpus* is known: `; 25.31 knows Battlemage`."""
-    found = (release_for(host, gpu.pci or "", what) for gpu in gpus)
-    return "".join(f"; {release} knows {name}" for release, name in dict.fromkeys(filter(None, found)))
+def known_since(host: Host, gpus: Iterable[Gpu], driver_kind: Literal["compute", "media"]) -> str:
+    """Return from which release of *driver_kind* on each generation of *gpus* is known: `; 25.31 knows Battlemage`."""
+    releases = (release_for(host, gpu.pci or "", driver_kind) for gpu in gpus)
+    return "".join(f"; {release} knows {name}" for release, name in dict.fromkeys(filter(None, releases)))
 
 
-def _is_for_video(preflight: Preflight, found: Iterable[str]) -> bool:
-    """Return whether the drivers *found* are the host's, and the image is for video and does without them."""
-    is_hosts = {mount.target for mount in preflight.plan.mounts}.issuperset(found)
+def _is_for_video(preflight: Preflight, driver_paths: Iterable[str]) -> bool:
+    """Return whether the drivers *driver_paths* are the host's, and the image is for video and does without them."""
+    is_hosts = {mount.target for mount in preflight.plan.mounts}.issuperset(driver_paths)
     by_name = preflight.plan.request.computes_by_name
     return is_hosts and not by_name and is_for_video(preflight.image.loader, COMPUTE_RUNTIME)
 
@@ -172,8 +172,8 @@ def _runtimes(preflight: Preflight) -> Iterator[tuple[str, Optional[ComputeRunti
         if not isinstance(constants, Missing):
             yield path, parse_runtime(constants, platforms())
             continue
-        real = tree.resolve(path)
-        own = "" if isinstance(real, Missing) else basename(real)
-        build = build_of_host if path in of_host else build_of(own)
+        resolved = tree.resolve(path)
+        file_name = "" if isinstance(resolved, Missing) else basename(resolved)
+        build = build_of_host if path in of_host else build_of(file_name)
         lacks = lacked_by(build) if build is not None else ()
         yield path, ComputeRuntime(None, lacks, "xe" in lacks) if lacks else None

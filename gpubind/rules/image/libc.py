@@ -40,8 +40,8 @@ def libc_linker(preflight: Preflight) -> Iterator[Finding]:
     if not any(PACKED in need.versions for elf in facts if not isinstance(elf, Missing) for need in elf.version_needs):
         return
     names = (name for directory in image.loader.default_directories for name in image.tree.names(directory))
-    found = [match.group(1) for match in map(_BINUTILS.fullmatch, names) if match]
-    version = max(found, key=version_key, default=None)
+    versions = [match.group(1) for match in map(_BINUTILS.fullmatch, names) if match]
+    version = max(versions, key=version_key, default=None)
     if version is not None and version_key(version) < _READS_PACKED:
         yield finding("libc-linker", subject="ld", version=version)
 
@@ -65,21 +65,21 @@ def libc_private(preflight: Preflight) -> Iterator[Finding]:
         if path in targets or not isinstance(ident, ElfIdent) or ident.arch not in provided:
             continue
         data = image.read(path, SIZE_LIMIT)
-        wanted = private_symbols(data).needed - provided[ident.arch] if isinstance(data, bytes) else ()
-        if wanted:
-            yield finding("libc-private", subject=path, symbol=min(wanted))
+        missing_symbols = private_symbols(data).needed - provided[ident.arch] if isinstance(data, bytes) else ()
+        if missing_symbols:
+            yield finding("libc-private", subject=path, symbol=min(missing_symbols))
 
 
 def _candidates(preflight: Preflight) -> list[str]:
     """Return the image's libraries and programs in the directories of its packages, each once."""
     image = preflight.image
     directories = (*image.loader.default_directories, *PROGRAMS)
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for directory in directories:
         for name in image.tree.names(directory):
-            if len(found) >= FILES_LIMIT:
-                return list(found)
+            if len(paths) >= FILES_LIMIT:
+                return list(paths)
             at = image.tree.find(f"{directory}/{name}") if ".so" in name or directory in PROGRAMS else None
             if isinstance(at, ResolvedFile) and at.stat.kind == "file" and at.stat.size <= SIZE_LIMIT:
-                found[at.path] = None
-    return list(found)
+                paths[at.path] = None
+    return list(paths)

@@ -70,7 +70,7 @@ def _causes(preflight: Preflight, kind: Literal["missing", "version", "stack"]) 
 
 def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional[str]) -> Finding:
     names = ", ".join(cause.names)
-    told = {"message": cause.failure.message, "names": names, "number": len(cause.names), **facts}
+    all_facts = {"message": cause.failure.message, "names": names, "number": len(cause.names), **facts}
     return finding(
         code,
         subject=cause.failure.name,
@@ -78,7 +78,7 @@ def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional
         severity=cause.severity,
         vendor=cause.mounts[0].vendor,
         where=names,
-        **told,
+        **all_facts,
     )
 
 
@@ -86,27 +86,27 @@ def library_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield each DT_NEEDED that neither the plan nor the image has, with all libraries that need it."""
     for cause in _causes(preflight, "missing"):
         mount, name = cause.mounts[0], cause.failure.name
-        drivers, packages = lacking(preflight, name), name_facts(name).packages
-        if drivers is not None and drivers.is_told:
+        reason, packages = lacking(preflight, name), name_facts(name).packages
+        if reason is not None and reason.is_told:
             continue
-        own = drivers.case if drivers is not None else "packaged"
-        cases = active_cases(("many", cause.are_many), (own, drivers or packages))
+        origin_case = reason.case if reason is not None else "packaged"
+        cases = active_cases(("many", cause.are_many), (origin_case, reason or packages))
         library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # another may well be there
-        facts = {"packages": packages, "capability": drivers.capability if drivers is not None else None}
+        facts = {"packages": packages, "capability": reason.capability if reason is not None else None}
         uses = {
             name_facts(each).use for each in cause.names
         }  # said if few jobs need the files, and all for one purpose
         use = f"; {use}" if len(uses) == 1 and (use := uses.pop()) else ""
-        found = _refused("library-missing", cause, cases, use=use, library=library, **facts)
-        yield softened(found, unseen_libraries(preflight))
+        raw_finding = _refused("library-missing", cause, cases, use=use, library=library, **facts)
+        yield softened(raw_finding, unseen_libraries(preflight))
 
 
 def library_version(preflight: Preflight) -> Iterator[Finding]:
     """Yield a symbol version that the library in the container does not define."""
     for cause in _causes(preflight, "version"):
         cases = active_cases(("many", cause.are_many))
-        found = _refused("library-version", cause, cases, provider=cause.failure.provider or "")
-        yield softened(found, unseen_libraries(preflight))
+        raw_finding = _refused("library-version", cause, cases, provider=cause.failure.provider or "")
+        yield softened(raw_finding, unseen_libraries(preflight))
 
 
 def executable_stack(preflight: Preflight) -> Iterator[Finding]:
@@ -130,9 +130,9 @@ def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
         if why and (mount.source not in broken or basename(mount.target) == mount.soname):
             broken[mount.source] = (mount, why)
     for mount, failures in unloadable(preflight.container, preflight.plan) if preflight.has_image else ():
-        named = [failure for failure in failures if failure.kind == "unreadable"]
-        if named and mount.source not in broken:
-            broken[mount.source] = (mount, named[0].message)
+        unreadable = [failure for failure in failures if failure.kind == "unreadable"]
+        if unreadable and mount.source not in broken:
+            broken[mount.source] = (mount, unreadable[0].message)
     for mount, why in broken.values():
         subject = basename(mount.target)
         yield finding("library-unreadable", subject=subject, vendor=mount.vendor, where=mount.source, message=why)
@@ -160,22 +160,22 @@ def _why_only_root(tree: Tree, mount: Mount) -> Optional[str]:
     """Return what lets only root read the library *mount*; None if other users may, or nothing is known."""
     path, right, verb = tree.rooted(mount.source or ""), 4, "read"
     while path is not None and path != "/":
-        found = tree.stat(path)
-        if isinstance(found, Missing):
+        stat = tree.stat(path)
+        if isinstance(stat, Missing):
             return None
-        if is_roots_alone(found, right):
-            return f"only root may {verb} {tree.real(path)} (mode {found.mode:04o})"
+        if is_roots_alone(stat, right):
+            return f"only root may {verb} {tree.real(path)} (mode {stat.mode:04o})"
         path, right, verb = RootedPath(dirname(path)), 1, "enter"
     return None
 
 
 def _passed_over(preflight: Preflight) -> Iterator[Finding]:
     """Yield libraries that the plan lacks because their only file is damaged."""
-    known = {library_stem(basename(mount.target)) for mount in preflight.plan.mounts} | _WITH_FINDING
+    known_stems = {library_stem(basename(mount.target)) for mount in preflight.plan.mounts} | _WITH_FINDING
     for decision in preflight.plan.decisions:
         name, stem = decision.subject, library_stem(decision.subject)
-        if decision.rule in DAMAGED and decision.verdict == "rejected" and stem not in known:
-            known.add(stem)
+        if decision.rule in DAMAGED and decision.verdict == "rejected" and stem not in known_stems:
+            known_stems.add(stem)
             where, why = preflight.host.driver.real(RootedPath(decision.path or "")), decision.detail
             yield finding("library-unreadable", subject=name, vendor=decision.vendor, where=where, message=why)
 

@@ -34,12 +34,12 @@ def hsa_override(preflight: Preflight) -> Iterator[Finding]:
     """Yield a variable that ROCm refuses, or that makes it load code of another generation of processors."""
     gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "amd" and gpu.chosen and gpu.index is not None]
     wrong: dict[Override, list[GpuArch]] = {}
-    for one in architectures(preflight.host, gpus):
-        override = override_of(preflight, one.gpu)
-        if override is None or one.arch is None:
+    for gpu_arch in architectures(preflight.host, gpus):
+        override = override_of(preflight, gpu_arch.gpu)
+        if override is None or gpu_arch.arch is None:
             continue
-        if override.arch is None or instruction_set(override.arch) != instruction_set(one.arch):
-            wrong.setdefault(override, []).append(one)
+        if override.arch is None or instruction_set(override.arch) != instruction_set(gpu_arch.arch):
+            wrong.setdefault(override, []).append(gpu_arch)
     for override, of_gpus in wrong.items():
         yield finding(
             "hsa-override",
@@ -48,7 +48,7 @@ def hsa_override(preflight: Preflight) -> Iterator[Finding]:
             severity="error" if override.arch is None else "warning",
             where=f"the environment of the container: {override.variable}={override.value[:80]}",
             value=override.value[:80],
-            gpus=", ".join(dict.fromkeys(one.name for one in of_gpus)),
+            gpus=", ".join(dict.fromkeys(gpu_arch.name for gpu_arch in of_gpus)),
             arch=override.arch,
             generation=instruction_set(of_gpus[0].arch or ""),
         )
@@ -57,12 +57,12 @@ def hsa_override(preflight: Preflight) -> Iterator[Finding]:
 def as_rocm_sees(preflight: Preflight, gpus: Iterable[GpuArch]) -> Iterator[GpuArch]:
     """Yield *gpus* with the architectures for which ROCm in the container takes code."""
     xnack = {"0": ":xnack-", "1": ":xnack+"}.get(variable_of(preflight, XNACK) or "", "")
-    for one in gpus:
-        if one.gpu.vendor != "amd" or not one.arch:
-            yield one
+    for gpu_arch in gpus:
+        if gpu_arch.gpu.vendor != "amd" or not gpu_arch.arch:
+            yield gpu_arch
             continue
-        override = override_of(preflight, one.gpu)
-        yield one._replace(arch=f"{(override and override.arch) or one.arch}{xnack}")
+        override = override_of(preflight, gpu_arch.gpu)
+        yield gpu_arch._replace(arch=f"{(override and override.arch) or gpu_arch.arch}{xnack}")
 
 
 def override_of(preflight: Preflight, gpu: Gpu) -> Optional[Override]:

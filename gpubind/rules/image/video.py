@@ -50,44 +50,44 @@ def intel_video_unknown(preflight: Preflight) -> Iterator[Finding]:
     chosen = [gpu for gpu in preflight.plan.gpus if gpu.chosen and gpu.index is not None]
     gpus = [gpu for gpu in chosen if is_gpu(gpu)]
     if gpus:
-        found = _Drivers(preflight)
-        cases = {gpu: found.case(gpu) for gpu in gpus}
+        drivers = _Drivers(preflight)
+        cases = {gpu: drivers.case(gpu) for gpu in gpus}
         is_all = len(chosen) == len([case for case in cases.values() if case is not None])
         for case in dict.fromkeys(case for case in cases.values() if case is not None):
             if case in ("variables", "none") and len(chosen) > len(gpus):
                 continue  # the GPU of another vendor may be meant
-            yield _of_vaapi(preflight, found, [gpu for gpu in gpus if cases[gpu] == case], case, is_all=is_all)
+            yield _of_vaapi(preflight, drivers, [gpu for gpu in gpus if cases[gpu] == case], case, is_all=is_all)
     yield from _of_onevpl(preflight, gpus)
 
 
-def _of_vaapi(preflight: Preflight, found: _Drivers, gpus: list[Gpu], case: Case, *, is_all: bool) -> Finding:
-    where = {"libva": found.libva, "variables": found.hidden, "none": found.searched}
-    made = finding(
+def _of_vaapi(preflight: Preflight, drivers: _Drivers, gpus: list[Gpu], case: Case, *, is_all: bool) -> Finding:
+    where = {"libva": drivers.libva, "variables": drivers.hidden, "none": drivers.searched}
+    raw_finding = finding(
         "intel-video-unknown",
         subject=names_of(gpus),
         case=case,
         severity="error" if is_all and _is_for_video(preflight) and case != "none" else "warning",
-        where=", ".join(where.get(case, (*found.paths, *found.broken))),
-        release=found.release,
-        variables=shorten_list([f"{name}={value[:80]}" for name, value in found.variables.items()]),
-        message=next((failure.message for failure in found.broken.values()), None),
+        where=", ".join(where.get(case, (*drivers.paths, *drivers.broken))),
+        release=drivers.release,
+        variables=shorten_list([f"{name}={value[:80]}" for name, value in drivers.variables.items()]),
+        message=next((failure.message for failure in drivers.broken.values()), None),
         since=known_since(preflight.host, gpus, "media"),
     )
-    return softened(made, preflight.container.unseen)
+    return softened(raw_finding, preflight.container.unseen)
 
 
 def _of_onevpl(preflight: Preflight, gpus: list[Gpu]) -> Iterator[Finding]:
     """Yield the GPUs that the image's runtimes of oneVPL and of the Media SDK do not know, if it has one."""
     tree, host = preflight.container.tree, preflight.host
-    known: set[str] = set()
+    known_devices: set[str] = set()
     paths = [(path, name) for name in (ONEVPL, MEDIA_SDK) if gpus for path in _copies(preflight, name)]
     for path, name in paths:
         constants = tree.fact(path, CONSTANTS)
         devices = None if isinstance(constants, Missing) else parse_device_table(constants, device_ids())
         if devices is None:
             return
-        known |= devices if name == MEDIA_SDK else devices - device_ids(_OLDEST_OF_ONEVPL)
-    unknown = [gpu for gpu in gpus if (device := device_id(host, gpu.pci or "")) and device not in known]
+        known_devices |= devices if name == MEDIA_SDK else devices - device_ids(_OLDEST_OF_ONEVPL)
+    unknown = [gpu for gpu in gpus if (device := device_id(host, gpu.pci or "")) and device not in known_devices]
     if paths and unknown:
         where = ", ".join(path for path, _ in paths)
         yield finding("intel-video-unknown", subject=names_of(unknown), case="onevpl", severity="note", where=where)
@@ -116,17 +116,17 @@ class _Drivers:
         self.variables = {name: value for name in VIDEO_VARIABLES if (value := variable_of(preflight, name))}
         """Those of libva that are set in the container."""
         chosen, directories = (self.variables.get(name, "") for name in (NAME, PATH))
-        installed = [f"{one}/dri" for one in (*preflight.image.loader.directories, JELLYFIN)]
-        places = [one for one in directories.split(":") if one] or installed
+        installed = [f"{directory}/dri" for directory in (*preflight.image.loader.directories, JELLYFIN)]
+        places = [directory for directory in directories.split(":") if directory] or installed
         names = () if chosen in OTHERS else (chosen,) if chosen else (IHD, I965)
         is_known = all(place.startswith("/") for place in places)  # else it depends on the program's directory
         search = self._search(names, places) if is_known else None
-        found = search or {}
-        self.broken = {path: failure for path in found for failure in self._refused(path)}
+        driver_names = search or {}
+        self.broken = {path: failure for path in driver_names for failure in self._refused(path)}
         """The files that the loader refuses, and why."""
-        self._names = {path: name for path, name in found.items() if path not in self.broken}
+        self._names = {path: name for path, name in driver_names.items() if path not in self.broken}
         self.paths = tuple(self._names)
-        is_empty = search is not None and not found
+        is_empty = search is not None and not driver_names
         self.hidden = tuple(self._search((IHD, I965), installed) or ()) if is_empty and self.variables else ()
         """Those of Intel's that the variables of libva keep it from."""
         is_missed = is_empty and not self.hidden and _is_for_video(preflight) and any(_copies(preflight, _LIBVA))
@@ -140,18 +140,18 @@ class _Drivers:
 
         None, if one of the files could not be inspected.
         """
-        found: dict[str, tuple[str, str]] = {}
+        drivers: dict[str, tuple[str, str]] = {}
         for name in names:
             for directory in directories:
                 path = f"{directory}/{name}_drv_video.so"
-                real = self._tree.resolve(path)
-                if not isinstance(real, Missing):
-                    found.setdefault(real, (path, name))
-                elif real.why != "absent":
+                resolved = self._tree.resolve(path)
+                if not isinstance(resolved, Missing):
+                    drivers.setdefault(resolved, (path, name))
+                elif resolved.why != "absent":
                     return None
                 elif not isinstance(self._tree.lstat(path), Missing):  # a dangling link
-                    found.setdefault(path, (path, name))
-        return dict(found.values())
+                    drivers.setdefault(path, (path, name))
+        return dict(drivers.values())
 
     def _refused(self, path: str) -> Iterator[Failure]:
         """Yield why the loader certainly does not load the file at *path*, whatever else it needs."""
@@ -189,8 +189,8 @@ class _Drivers:
     def libva(self) -> tuple[str, ...]:
         """Return the image's copies of libva for nodes, if none of them may know the kernel driver xe; else nothing."""
         paths = tuple(_copies(self._preflight, _LIBVA))
-        found = [self._tree.fact(path, CONSTANTS) for path in paths]
-        is_unknown = all(not isinstance(constants, Missing) and not maps_xe(constants) for constants in found)
+        facts = [self._tree.fact(path, CONSTANTS) for path in paths]
+        is_unknown = all(not isinstance(constants, Missing) and not maps_xe(constants) for constants in facts)
         return paths if is_unknown else ()
 
     def _devices_of(self, path: str) -> Optional[Set[str]]:
@@ -198,8 +198,8 @@ class _Drivers:
         return None if isinstance(code, Missing) else parse_devices(code, device_ids())
 
     def _constants(self, path: str) -> bytes:
-        found = self._tree.fact(path, CONSTANTS)
-        return b"" if isinstance(found, Missing) else found
+        constants = self._tree.fact(path, CONSTANTS)
+        return b"" if isinstance(constants, Missing) else constants
 
 
 def _is_too_new_for_i965(name: Optional[str]) -> bool:

@@ -49,12 +49,12 @@ def own_mounts(plan: Plan, start: Start) -> OwnMounts:
             binds.append(UserBind(HostPath(source), ContainerPath(normpath(spec.target))))
     env: list[EnvVar] = []
     for name, changes, op in _SEARCH_PATHS:
-        own = user_value(start, name)
-        text = own.text if own is not None else None
-        if own is None and name == "LD_PRELOAD" and not is_kept_out(options, name):
+        user_var = user_value(start, name)
+        text = user_var.text if user_var is not None else None
+        if user_var is None and name == "LD_PRELOAD" and not is_kept_out(options, name):
             text = start.caller.environ.get(name)  # the caller's own variable goes into the container, too
-        elif own is not None and not own.is_literal:
-            unseen.append(f"{name}={own.text}" if own.text is not None else f"--env-file ({name})")
+        elif user_var is not None and not user_var.is_literal:
+            unseen.append(f"{name}={user_var.text}" if user_var.text is not None else f"--env-file ({name})")
             continue
         if text is not None:
             env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
@@ -66,10 +66,10 @@ def _programs(start: Start) -> Iterator[EnvVar]:
     source, _, target = (start.user.options.last("home") or start.caller.home or "").partition(":")
     yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
     for name in PROGRAM_VARIABLES:
-        own = user_value(start, name)
-        if own is not None and own.text is not None:
-            yield EnvVar(name, "set", own.text, None, "user")
-        elif own is None and name in start.caller.environ and not is_kept_out(start.user.options, name):
+        user_var = user_value(start, name)
+        if user_var is not None and user_var.text is not None:
+            yield EnvVar(name, "set", user_var.text, None, "user")
+        elif user_var is None and name in start.caller.environ and not is_kept_out(start.user.options, name):
             yield EnvVar(name, "default", start.caller.environ[name], None, "caller")
 
 
@@ -83,9 +83,9 @@ def _binds(start: Start) -> Iterator[BindSpec]:
     if start.facts.directive("mount tmp", "yes") == "yes" and not contain and "tmp" not in left_out:
         yield BindSpec("/tmp", "/tmp")
         yield BindSpec("/var/tmp", "/var/tmp")
-    here = start.caller.working_directory
-    if not contain and "cwd" not in left_out and here and here not in UNBOUND_WORKING_DIRECTORIES:
-        yield BindSpec(here, here)
+    directory = start.caller.working_directory
+    if not contain and "cwd" not in left_out and directory and directory not in UNBOUND_WORKING_DIRECTORIES:
+        yield BindSpec(directory, directory)
     for library in options.all("containlibs"):
         source, _, target = library.partition(":")
         yield BindSpec(source, f"{SINGULARITY_LAYOUT.libdir}/{basename(target or source)}")
@@ -113,19 +113,19 @@ def _users(start: Start) -> Iterator[BindSpec]:
 
 def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
     """Yield the caller's home, or the directory of --home. With --contain an unnamed home is an empty directory."""
-    named = start.user.options.last("home")
-    if start.user.options.has("no-home") or "home" in left_out or (is_contained(start.user.options) and not named):
+    home = start.user.options.last("home")
+    if start.user.options.has("no-home") or "home" in left_out or (is_contained(start.user.options) and not home):
         return
-    source, _, target = (named or start.caller.home or "").partition(":")
+    source, _, target = (home or start.caller.home or "").partition(":")
     if source:
         yield BindSpec(source, target or source)
 
 
 def _working_directory(start: Start) -> Optional[ContainerPath]:
     """Return where the program starts; None where the container may not have that directory."""
-    named = start.user.options.last("cwd") or start.user.options.last("pwd")
-    here = named or (None if is_contained(start.user.options) else start.caller.working_directory)
-    return ContainerPath(here) if here and here.startswith("/") else None
+    user_directory = start.user.options.last("cwd") or start.user.options.last("pwd")
+    directory = user_directory or (None if is_contained(start.user.options) else start.caller.working_directory)
+    return ContainerPath(directory) if directory and directory.startswith("/") else None
 
 
 class BindSpec(NamedTuple):

@@ -47,16 +47,16 @@ def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     can be made for it, it follows the text of the image's last file, in the place of that. So it is in an instance:
     commands that enter it get no value of --env, and one of the caller's environment may refer to the image's.
     """
-    ours = library_directories(plan)
-    if start.tree is None or plan.image is None or not plan.image.singularity or _can_prepend(start) or not ours:
+    libdirs = library_directories(plan)
+    if start.tree is None or plan.image is None or not plan.image.singularity or _can_prepend(start) or not libdirs:
         return {}
-    users_own = user_value(start, "LD_LIBRARY_PATH")
+    user_var = user_value(start, "LD_LIBRARY_PATH")
     is_callers = start.is_entered and "LD_LIBRARY_PATH" not in start.user.options.env
-    if users_own is not None and not (is_callers and _REFERENCE.search(users_own.text or "")):
+    if user_var is not None and not (is_callers and _REFERENCE.search(user_var.text or "")):
         return {}
-    if _sets_none(plan.image) if start.is_entered else _keep_image_value(plan.image, start, ours) is not None:
+    if _sets_none(plan.image) if start.is_entered else _keep_image_value(plan.image, start, libdirs) is not None:
         return {}
-    value = f"{shlex.quote(ours)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+    value = f"{shlex.quote(libdirs)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
     script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
     if not has_fixed_mount_points(start):
         return {ENVIRONMENT_SCRIPT: script}
@@ -70,17 +70,17 @@ def environment(plan: Plan, start: Start, stage: Stage) -> tuple[tuple[tuple[str
     for variable in plan.env:
         if variable.name != "LD_LIBRARY_PATH":
             env += _variable(variable, start)
-    ours = library_directories(plan)
-    if not ours or any(script in stage.files for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT)):
+    libdirs = library_directories(plan)
+    if not libdirs or any(script in stage.files for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT)):
         return tuple(env), []
-    pair, findings = _library_path(plan.image, start, ours)
+    pair, findings = _library_path(plan.image, start, libdirs)
     return (*env, *([pair] if pair else [])), findings
 
 
 def library_directories(plan: Plan) -> str:
     """Return the directories that the plan puts in front in LD_LIBRARY_PATH; empty if there are none."""
-    found = (v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value)
-    return ":".join(dict.fromkeys(found))
+    directories = (v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value)
+    return ":".join(dict.fromkeys(directories))
 
 
 def _can_prepend(start: Start) -> bool:
@@ -94,9 +94,9 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
         value = _ESCAPED.sub(r"\\\g<0>", value)
     if variable.name == "PATH" and variable.op in ("prepend", "append") and value:
         name = f"{variable.op.upper()}_PATH"
-        users_own = user_value(start, name)
-        parts = [users_own.text, value] if users_own is not None and users_own.text else [value]
-        if users_own is None or users_own.text is not None:
+        user_var = user_value(start, name)
+        parts = [user_var.text, value] if user_var is not None and user_var.text else [value]
+        if user_var is None or user_var.text is not None:
             yield name, ":".join(parts)
     elif user_value(start, variable.name) is None and variable.op == "set" and variable.value is not None:
         yield variable.name, value
@@ -127,67 +127,69 @@ def _added(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, st
 
 
 def _library_path(
-    image: Optional[ImageFacts], start: Start, ours: str
+    image: Optional[ImageFacts], start: Start, libdirs: str
 ) -> tuple[Optional[tuple[str, str]], list[Finding]]:
-    """Return the option for LD_LIBRARY_PATH: the user's value, *ours*, then the image's; None where none is needed.
+    """Return the option for LD_LIBRARY_PATH: the user's value, *libdirs*, then the image's; None where none is needed.
 
     The program itself appends its directory of libraries to whatever is there in the end.
     """
     name = "LD_LIBRARY_PATH"
-    users_own = user_value(start, name)
+    user_var = user_value(start, name)
     # Without an environment file of the image LD_LIBRARY_PATH stays unset, and then nothing is put in front of it.
-    if _can_prepend(start) and users_own is None and (image is None or image.singularity):
+    if _can_prepend(start) and user_var is None and (image is None or image.singularity):
         name = "PREPEND_LD_LIBRARY_PATH"
-        users_own = user_value(start, name)
-        if users_own is None or users_own.text is not None:
-            return (name, f"{users_own.text}:{ours}" if users_own is not None and users_own.text else ours), []
+        user_var = user_value(start, name)
+        if user_var is None or user_var.text is not None:
+            return (name, f"{user_var.text}:{libdirs}" if user_var is not None and user_var.text else libdirs), []
     if start.facts.version is not None and image is not None and image.singularity and _sets_none(image):
-        front = _without_programs_own(users_own, ours)
+        front = _without_programs_own(user_var, libdirs)
         if front is not None:
             return ((name, front), []) if front else (None, [])
-    if users_own is None:
-        after = _keep_image_value(image, start, ours)
-        return ((name, ours + after), []) if after is not None else (None, [_library_path_last("image", name, ours)])
-    if users_own.text is None:
+    if user_var is None:
+        after = _keep_image_value(image, start, libdirs)
+        return (
+            ((name, libdirs + after), []) if after is not None else (None, [_library_path_last("image", name, libdirs)])
+        )
+    if user_var.text is None:
         # Only the program's shell knows the user's value. The program appends its own directory.
-        return None, [] if ours == LIBDIR else [_library_path_last("env-file", name, ours)]
-    if f":{ours}:" in f":{users_own.text}:" or f"{ours}${{LD_LIBRARY_PATH" in users_own.text:
+        return None, [] if libdirs == LIBDIR else [_library_path_last("env-file", name, libdirs)]
+    if f":{libdirs}:" in f":{user_var.text}:" or f"{libdirs}${{LD_LIBRARY_PATH" in user_var.text:
         return None, []  # a plan in the caller's environment has said it already
     is_last = start.is_entered and name in start.user.options.env and image is not None and not _sets_none(image)
-    last = [_library_path_last("entered", name, ours)] if is_last else []
-    return (name, _after_users(users_own.text, image, start, ours)), last
+    last = [_library_path_last("entered", name, libdirs)] if is_last else []
+    return (name, _after_users(user_var.text, image, start, libdirs)), last
 
 
-def _without_programs_own(users_own: Optional[UserValue], ours: str) -> Optional[str]:
-    """Return what goes before the program's own directory, which is the last of *ours*, where the image has nothing.
+def _without_programs_own(user_var: Optional[UserValue], libdirs: str) -> Optional[str]:
+    """Return what goes before the program's own directory, which is the last of *libdirs*, where the image has nothing.
 
     The program adds that directory by itself, so it is named once; an empty value: nothing is to be said. None where
     that is not enough: another directory is the last, or the user's value is empty or refers to the image's.
     """
-    users = "" if users_own is None else users_own.text
-    if ours.rpartition(":")[2] != LIBDIR or users is None or (users_own is not None and not users):
+    user_text = "" if user_var is None else user_var.text
+    if libdirs.rpartition(":")[2] != LIBDIR or user_text is None or (user_var is not None and not user_text):
         return None
-    front = ours.rpartition(":")[0]
-    if _REFERENCE.search(users):
+    front = libdirs.rpartition(":")[0]
+    if _REFERENCE.search(user_text):
         return None
-    return f"{users}:{front}".strip(":") if front else ""
+    return f"{user_text}:{front}".strip(":") if front else ""
 
 
-def _after_users(text: str, image: Optional[ImageFacts], start: Start, ours: str) -> str:
-    """Return the user's value, *ours*, then the image's without empty elements.
+def _after_users(text: str, image: Optional[ImageFacts], start: Start, libdirs: str) -> str:
+    """Return the user's value, *libdirs*, then the image's without empty elements.
 
-    Where the user's value itself refers to the image's, *ours* goes before that.
+    Where the user's value itself refers to the image's, *libdirs* goes before that.
     """
     if not text:
-        return ours
+        return libdirs
     if is_literal(start.user.options):
-        return f"{text}:{ours}{_keep_image_value(image, start, ours) or ''}"
-    theirs = f"{ours}:${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
-    referring, count = _REFERENCE.subn(lambda _: theirs, text)
-    return referring if count else f"{text}:{ours}{IMAGE_VALUE_APPENDED}"
+        return f"{text}:{libdirs}{_keep_image_value(image, start, libdirs) or ''}"
+    replacement = f"{libdirs}:${{LD_LIBRARY_PATH:-{libdirs.rpartition(':')[2]}}}"
+    referring, count = _REFERENCE.subn(lambda _: replacement, text)
+    return referring if count else f"{text}:{libdirs}{IMAGE_VALUE_APPENDED}"
 
 
-def _keep_image_value(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
+def _keep_image_value(image: Optional[ImageFacts], start: Start, libdirs: str) -> Optional[str]:
     """Return what keeps the image's own value after ours; None if nothing can.
 
     The container's shell knows that value best: an image's environment files are shell, and no parser knows what they
@@ -200,11 +202,11 @@ def _keep_image_value(image: Optional[ImageFacts], start: Start, ours: str) -> O
     if not is_literal(start.user.options):
         if image is not None and image.singularity:
             return f":${{LD_LIBRARY_PATH%:{LIBDIR}}}"
-        return f":${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
+        return f":${{LD_LIBRARY_PATH:-{libdirs.rpartition(':')[2]}}}"
     if image is None or "LD_LIBRARY_PATH" in image.undecided:
         return None
-    own = image.env.get("LD_LIBRARY_PATH", "")
-    return None if "$" in own else "".join(f":{element}" for element in own.split(":") if element)
+    image_value = image.env.get("LD_LIBRARY_PATH", "")
+    return None if "$" in image_value else "".join(f":{element}" for element in image_value.split(":") if element)
 
 
 def _sets_none(image: ImageFacts) -> bool:
@@ -213,23 +215,25 @@ def _sets_none(image: ImageFacts) -> bool:
 
 def user_override_findings(plan: Plan, start: Start) -> Iterator[Finding]:
     """Yield that a value of the user's on the command line, which refers to the image's, replaces a variable's."""
-    users, ours = user_value(start, "LD_LIBRARY_PATH"), library_directories(plan)
-    text = (users.text or "") if users is not None and not users.is_literal else ""
+    user_var, libdirs = user_value(start, "LD_LIBRARY_PATH"), library_directories(plan)
+    text = (user_var.text or "") if user_var is not None and not user_var.is_literal else ""
     may_be_set = plan.image is None or not _sets_none(plan.image)
-    if ours and may_be_set and "LD_LIBRARY_PATH" in text and f":{ours}:" not in f":{text}:":
-        yield _library_path_last("command-line", "LD_LIBRARY_PATH", ours)
+    if libdirs and may_be_set and "LD_LIBRARY_PATH" in text and f":{libdirs}:" not in f":{text}:":
+        yield _library_path_last("command-line", "LD_LIBRARY_PATH", libdirs)
 
 
-def _library_path_last(whose: Literal["image", "env-file", "command-line", "entered"], name: str, ours: str) -> Finding:
-    return finding("library-path-last", subject="LD_LIBRARY_PATH", case=whose, where=ours, name=name)
+def _library_path_last(
+    whose: Literal["image", "env-file", "command-line", "entered"], name: str, libdirs: str
+) -> Finding:
+    return finding("library-path-last", subject="LD_LIBRARY_PATH", case=whose, where=libdirs, name=name)
 
 
 def env_value(name: str, value: str) -> str:
     """Return the value of an --env option. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
-    word = format_map(name, value)
-    why = "it has a carriage return before a newline, which --env changes" if word is None else ""
+    option_value = format_map(name, value)
+    why = "it has a carriage return before a newline, which --env changes" if option_value is None else ""
     if not is_utf8(value):
         why = "it is not UTF-8, and this program hands values on as JSON"
-    if word is None or why:
+    if option_value is None or why:
         raise unsupported_value(name, why, "leave out the CDI device that sets it")
-    return word
+    return option_value

@@ -48,7 +48,7 @@ def _own_libraries(prepared: PreparedStart) -> Optional[dict[str, str]]:
 
     None where the user's options have a --containlibs.
     """
-    if any(word.startswith("--containlibs") for word in prepared.start.user.arguments):
+    if any(arg.startswith("--containlibs") for arg in prepared.start.user.arguments):
         return None
     from gpubind.planner.like import VENDORS, plan_builtin_flags  # only where variables are printed
 
@@ -56,19 +56,19 @@ def _own_libraries(prepared: PreparedStart) -> Optional[dict[str, str]]:
     if not vendors:
         return {}
     try:
-        own = plan_builtin_flags(prepared.host, Request(vendors=vendors, like="apptainer-1.4"))
+        builtin_plan = plan_builtin_flags(prepared.host, Request(vendors=vendors, like="apptainer-1.4"))
     except GpubindError:
         return {}
-    return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}
+    return {mount.target: mount.source for mount in builtin_plan.mounts if mount.kind == "library" and mount.source}
 
 
-def render_shell_lines(made: Iterable[VariableChange]) -> str:
-    """Return the lines of a shell for the changes *made*. Evaluated twice, they change nothing more."""
+def render_shell_lines(changes: Iterable[VariableChange]) -> str:
+    """Return the lines of a shell for the changes *changes*. Evaluated twice, they change nothing more."""
     lines = []
-    for word, group in groupby(made, key=_shared_word):
-        if word:
+    for command, group in groupby(changes, key=_shared_word):
+        if command:
             names = [change.name + (f"={change.value}" if change.op == "set" else "") for change in group]
-            lines.append(" ".join((word, *names)))
+            lines.append(" ".join((command, *names)))
         else:
             lines += [line for change in group for line in _line(change)]
     return "\n".join(lines) + "\n"
@@ -82,35 +82,37 @@ def _shared_word(change: VariableChange) -> str:
 
 
 def variable_changes(
-    made: RuntimeArguments, prefix: str, own: Optional[Mapping[str, str]]
+    arguments: RuntimeArguments, prefix: str, flag_libraries: Optional[Mapping[str, str]]
 ) -> tuple[VariableChange, ...]:
-    """Return the changes that say the same as *made*, in this order; the user's own values stay, and come first.
+    """Return the changes that say the same as *arguments*, in this order; the user's own values stay, and come first.
 
-    *prefix* is APPTAINER or SINGULARITY. *own* has, by their place in the container, the libraries that Apptainer's own
+    *prefix* is APPTAINER or SINGULARITY. *flag_libraries* has, by their place in the container, the libraries that Apptainer's own
     flag would bind, as Apptainer writes their paths: a later `--nv` is fatal where two libraries of one name come in by
     different paths, but not where the paths are the same. With None libraries are bound: an option --containlibs would
     make the program forget the variable.
     """
-    read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
-    made_of = [VariableChange(f"{known}_{switch}", "unset") for known in read for switch in _GPU_SWITCHES]
-    made_of += [VariableChange(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
-    libraries = _contained(made.binds, own) if prefix == "APPTAINER" and own is not None else {}
+    prefixes = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
+    changes = [VariableChange(f"{known}_{switch}", "unset") for known in prefixes for switch in _GPU_SWITCHES]
+    changes += [VariableChange(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
+    libraries = (
+        _contained(arguments.binds, flag_libraries) if prefix == "APPTAINER" and flag_libraries is not None else {}
+    )
     if libraries:
-        made_of.append(VariableChange(f"{prefix}_CONTAINLIBS", "append", ",".join(libraries.values()), ","))
-    binds = [bind for bind in made.binds if bind.target not in libraries]
+        changes.append(VariableChange(f"{prefix}_CONTAINLIBS", "append", ",".join(libraries.values()), ","))
+    binds = [bind for bind in arguments.binds if bind.target not in libraries]
     plain = ",".join(bind_value(bind) for bind in binds if not needs_mount(bind))
     if plain:
-        made_of.append(VariableChange(f"{prefix}_BIND", "append", plain, ","))
+        changes.append(VariableChange(f"{prefix}_BIND", "append", plain, ","))
     mounts = "\n".join(mount_value(bind) for bind in binds if needs_mount(bind))
     if mounts:
-        made_of.append(VariableChange(f"{prefix}_MOUNT", "append", mounts, "\n"))
-    made_of += [VariableChange(known, "unset") for name in made.unset for known in (name, f"{prefix}ENV_{name}")]
-    for name, value in made.env:
+        changes.append(VariableChange(f"{prefix}_MOUNT", "append", mounts, "\n"))
+    changes += [VariableChange(known, "unset") for name in arguments.unset for known in (name, f"{prefix}ENV_{name}")]
+    for name, value in arguments.env:
         if name.endswith("LD_LIBRARY_PATH"):
-            made_of.append(_search_path(f"{prefix}ENV_{name}", value))
+            changes.append(_search_path(f"{prefix}ENV_{name}", value))
         else:
-            made_of.append(VariableChange(f"{prefix}ENV_{name}", "set", value))
-    return tuple(made_of)
+            changes.append(VariableChange(f"{prefix}ENV_{name}", "set", value))
+    return tuple(changes)
 
 
 def _search_path(name: str, value: str) -> VariableChange:
@@ -120,15 +122,15 @@ def _search_path(name: str, value: str) -> VariableChange:
     return VariableChange(name, "append", value, ":", references, ours[1] + IMAGE_VALUE_APPENDED if ours else "")
 
 
-def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
+def _contained(binds: Iterable[Bind], flag_libraries: Mapping[str, str]) -> dict[str, str]:
     """Return the libraries of *binds* as in CONTAINLIBS, `path` or `path:name`, by their place in the container."""
-    words: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for bind in binds:
-        path = own.get(bind.target, bind.source)
+        path = flag_libraries.get(bind.target, bind.source)
         if bind.target.startswith(f"{LAYOUT.libdir}/") and not needs_mount(bind._replace(source=path)):
             name = bind.target.rpartition("/")[2]
-            words[bind.target] = path if path.endswith(f"/{name}") else f"{path}:{bind.target}"
-    return words
+            entries[bind.target] = path if path.endswith(f"/{name}") else f"{path}:{bind.target}"
+    return entries
 
 
 def older_name(name: str) -> Optional[str]:
@@ -137,30 +139,30 @@ def older_name(name: str) -> Optional[str]:
 
 
 def _line(change: VariableChange) -> list[str]:
-    name, quoted, behind = change.name, shlex.quote(change.value), shlex.quote(change.value_after_user or change.value)
+    name, quoted, after = change.name, shlex.quote(change.value), shlex.quote(change.value_after_user or change.value)
     if change.op == "set":
         return [f"export {name}={quoted}"]
     older = older_name(name)
     first = f"${{{name}-{f'${{{older}-}}' if older else ''}}}"
     replaced = [
-        f"*{word}*) {name}={first}; {name}=${{{name}%%{word}*}}{quoted}${{{name}#*{word}}}; export {name} ;;"
-        for word in map(shlex.quote, change.references)
+        f"*{ref}*) {name}={first}; {name}=${{{name}%%{ref}*}}{quoted}${{{name}#*{ref}}}; export {name} ;;"
+        for ref in map(shlex.quote, change.references)
     ]
     return [
-        f'case "{first}" in *{quoted}*{f"|*{behind}*" if change.value_after_user else ""}) ;;',
+        f'case "{first}" in *{quoted}*{f"|*{after}*" if change.value_after_user else ""}) ;;',
         f'"") export {name}={quoted} ;;',
         *replaced,
-        f'*) export {name}="{first}{change.separator}"{behind} ;; esac',
+        f'*) export {name}="{first}{change.separator}"{after} ;; esac',
     ]
 
 
 def without_gpu_switches(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return *environ* without the program's own GPU switches: an older one reads them whatever its options say."""
-    gone = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in _GPU_SWITCHES}
-    return changed(environ, unset=gone)
+    variables = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in _GPU_SWITCHES}
+    return changed(environ, unset=variables)
 
 
 def without_variables(environ: Mapping[str, str], names: Sequence[str]) -> Mapping[str, str]:
     """Return *environ* without *names*, by which the caller's own values would come into the container."""
-    gone = {f"{prefix}{name}" for prefix in ("", "APPTAINERENV_", "SINGULARITYENV_") for name in names}
-    return changed(environ, unset=gone)
+    variables = {f"{prefix}{name}" for prefix in ("", "APPTAINERENV_", "SINGULARITYENV_") for name in names}
+    return changed(environ, unset=variables)

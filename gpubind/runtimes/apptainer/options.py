@@ -76,7 +76,7 @@ def options_of(program: str, line: ParsedCommandLine, environ: Mapping[str, str]
             elements = parse_list(option.value) if option.name in _LIST_OPTIONS else [option.value]
             values.setdefault(option.name, []).extend(elements)
     _add_variables(values, program, environ)
-    return UserOptionValues({name: tuple(given) for name, given in values.items()}, env)
+    return UserOptionValues({name: tuple(texts) for name, texts in values.items()}, env)
 
 
 def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[str, str]) -> None:
@@ -105,8 +105,8 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
     from gpubind.formats.text.shell import Exports, parse_exports
 
     exports = parse_exports(text, Exports(dict(environ)))
-    named = sorted(set(re.findall(r"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)\+?=", text)))
-    values = {name: exports.env.get(name) if exports.is_known(name) else None for name in named}
+    names = sorted(set(re.findall(r"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)\+?=", text)))
+    values = {name: exports.env.get(name) if exports.is_known(name) else None for name in names}
     return {name: value for name, value in values.items() if value is not None or not exports.is_known(name)}
 
 
@@ -126,8 +126,8 @@ def parse_site(text: str) -> dict[str, tuple[str, ...]]:
 def library_path(start: Start) -> tuple[str, ...]:
     """Return the directories of `gpu library path`, a directive of Apptainer 1.6, but for relative ones."""
     values = start.facts.site_config.get("gpu library path", ())
-    named = (path.strip() for value in values for path in value.split(","))
-    return tuple(path for path in named if path.startswith("/"))
+    paths = (path.strip() for value in values for path in value.split(","))
+    return tuple(path for path in paths if path.startswith("/"))
 
 
 def is_since(start: Start, version: tuple[int, int]) -> bool:

@@ -127,10 +127,10 @@ class Apptainer(Runtime):
             unset=tuple(v.name for v in edits.env if v.op == "unset" and user_value(start, v.name) is None),
         )
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line: the user's own options first, so that ours are not taken back by accident."""
-        argv = (call.program, call.action, *start.user.arguments, *words.options, call.image, *call.argv)
-        return Command(argv, without_variables(without_gpu_switches(start.caller.environ), words.unset))
+        argv = (call.program, call.action, *start.user.arguments, *arguments.options, call.image, *call.argv)
+        return Command(argv, without_variables(without_gpu_switches(start.caller.environ), arguments.unset))
 
     def render_environ(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return *environ* without the values that the lines for a shell read themselves, when they are evaluated."""
@@ -173,9 +173,9 @@ def _own_binds(start: Start) -> Iterator[UserBind]:
     None covers the libraries: they have a directory of the program's own.
     """
     specs = named_binds(start)
-    real = () if start.tree is None else ((spec, start.tree.resolve(spec.target)) for spec in specs)
-    found = (*specs, *(spec._replace(target=path) for spec, path in real if not isinstance(path, Missing)))
-    for spec in found:
+    resolved = () if start.tree is None else ((spec, start.tree.resolve(spec.target)) for spec in specs)
+    all_specs = (*specs, *(spec._replace(target=path) for spec, path in resolved if not isinstance(path, Missing)))
+    for spec in all_specs:
         if not f"{LIBDIR}/".startswith(f"{spec.target.rstrip('/')}/"):
             yield UserBind(HostPath(spec.source), ContainerPath(spec.target))
 

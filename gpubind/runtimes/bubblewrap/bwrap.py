@@ -67,25 +67,25 @@ class Bubblewrap(Runtime):
     arguments_in_line = staticmethod(root.in_line)
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
-        given = read_options(start.user.arguments)
-        return given.clears_env or name in dict(given.env)
+        user_options = read_options(start.user.arguments)
+        return user_options.clears_env or name in dict(user_options.env)
 
     def arguments(self, plan: Plan, start: Start, stage: Stage = NO_STAGE) -> Optional[RuntimeArguments]:
         """Return the options that make a container of *image* with *plan* in it, and the shell for its environment.
 
         The user's own options are among them, after ours: `bwrap WORDS COMMAND`.
         """
-        image, given = start.tree, read_options(start.user.arguments)
+        image, user_options = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
-        edits = make_edits(plan, stage.files, given.binds, lambda mount, _: root.rebuild_obstacle(mount, image))
+        edits = make_edits(plan, stage.files, user_options.binds, lambda mount, _: root.rebuild_obstacle(mount, image))
         homes = _user_directories(plan, start)
         files = _files(start, image)
         places = [root.directory_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
         places += [root.directory_to_rebuild(image, path, through_links=False) for path in files]
         rebuilt = sorted({"/", *(place for place in places if place is not None)})
         separate = {*root.BWRAP_MOUNTS, *files}
-        options = [word for place in rebuilt for word in root.rebuild_args(image, place, without=separate)]
+        options = [arg for place in rebuilt for arg in root.rebuild_args(image, place, without=separate)]
         options += ["--proc", "/proc", "--dev", "/dev"]
         for option, path in _of_host(start, image):
             options += [option, path, path]
@@ -97,34 +97,34 @@ class Bubblewrap(Runtime):
             options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
         for node in edits.devices:
             options += ["--dev-bind", node.source, node.target]
-        more, prefix, env = environment(edits.env, start.caller.environ, given, image)
+        more, prefix, env = environment(edits.env, start.caller.environ, user_options, image)
         options += [*start.user.arguments, *more]  # a mount point of the user's may have to be made
         for place in reversed(rebuilt):
             options += ["--remount-ro", place]
         return RuntimeArguments((*options, "--", *prefix), edits.binds, env, edits.decisions, edits.findings)
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # bubblewrap stays as the parent of the container; without the first word a signal would end only it.
         return Command(
-            (call.program, "--die-with-parent", *words.options, *start.in_directory(call)), start.caller.environ
+            (call.program, "--die-with-parent", *arguments.options, *start.in_directory(call)), start.caller.environ
         )
 
     def base_mounts(self, plan: Plan, start: Start) -> Optional[OwnMounts]:
-        image, given = start.tree, read_options(start.user.arguments)
+        image, user_options = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
         homes = _user_directories(plan, start)
         paths = [*(path for _, path in _of_host(start, image)), *homes]
-        binds = (*binds_at_same_path(paths), *given.binds)
-        env = base_variables(plan.env, dict(given.env), {} if given.clears_env else start.caller.environ)
-        return OwnMounts(binds, env, _directory(plan, start, image, given), given.unreadable_options)
+        binds = (*binds_at_same_path(paths), *user_options.binds)
+        env = base_variables(plan.env, dict(user_options.env), {} if user_options.clears_env else start.caller.environ)
+        return OwnMounts(binds, env, _directory(plan, start, image, user_options), user_options.unreadable_options)
 
 
-def _directory(plan: Plan, start: Start, image: Tree, given: UserBwrapOptions) -> Optional[ContainerPath]:
+def _directory(plan: Plan, start: Start, image: Tree, user_options: UserBwrapOptions) -> Optional[ContainerPath]:
     """Return where the program starts: in the caller's directory, else in the home, else in the root."""
-    if given.working_directory is not None:
-        return given.working_directory
+    if user_options.working_directory is not None:
+        return user_options.working_directory
     working, home = start.caller.working_directory, start.caller.environ.get("HOME", "")
     if working is None:
         return None
@@ -135,12 +135,12 @@ def _directory(plan: Plan, start: Start, image: Tree, given: UserBwrapOptions) -
 
 def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
     """Return (option, path) of what every container has of the host, at its own path, in the order of the mounts."""
-    found = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
+    binds = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
     if _has(image, "/var/tmp", "dir"):
-        found.append(("--bind-try", "/var/tmp"))
-    found += [("--bind-try", path) for path in _SHARED_DIRECTORIES]
-    found += [("--dev-bind", path) for path in start.facts.nodes]
-    return [*found, *(("--ro-bind-try", path) for path in _files(start, image))]
+        binds.append(("--bind-try", "/var/tmp"))
+    binds += [("--bind-try", path) for path in _SHARED_DIRECTORIES]
+    binds += [("--dev-bind", path) for path in start.facts.nodes]
+    return [*binds, *(("--ro-bind-try", path) for path in _files(start, image))]
 
 
 def _files(start: Start, image: Tree) -> list[str]:
@@ -149,26 +149,26 @@ def _files(start: Start, image: Tree) -> list[str]:
     Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on
     one. A very large /etc is rebuilt only for files of the network.
     """
-    made: tuple[str, ...] = HOST_FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else _NETWORK_FILES
+    creatable: tuple[str, ...] = HOST_FILES[:3] if len(image.names("/etc")) <= root.REBUILD_LIMIT else _NETWORK_FILES
     if isinstance(image.readlink("/etc"), str):
-        made = ()
-    return [path for path in start.facts.files if path in made or _has(image, path, "file")]
+        creatable = ()
+    return [path for path in start.facts.files if path in creatable or _has(image, path, "file")]
 
 
 def _has(image: Tree, path: str, kind: FileKind) -> bool:
-    found = image.lstat(path)
-    return not isinstance(found, Missing) and found.kind == kind
+    stat = image.lstat(path)
+    return not isinstance(stat, Missing) and stat.kind == kind
 
 
 def _user_directories(plan: Plan, start: Start) -> list[str]:
     """Return the caller's home and working directory, which are writable at their own paths, as with Apptainer."""
     paths: list[str] = []
     for path in (start.caller.environ.get("HOME", ""), start.caller.working_directory or ""):
-        outside = path.startswith("/") and path not in UNBOUND_WORKING_DIRECTORIES and "\0" not in path
+        is_bindable = path.startswith("/") and path not in UNBOUND_WORKING_DIRECTORIES and "\0" not in path
         if any(_inside(mount.target, [path]) for mount in plan.mounts):
             continue  # it would hide the mount points that the plan needs
         if (
-            outside
+            is_bindable
             and path in start.caller.directories
             and not _inside(path, [*_VIRTUAL_DIRECTORIES, "/tmp", "/var/tmp", *paths])
         ):

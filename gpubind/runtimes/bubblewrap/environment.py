@@ -96,7 +96,7 @@ exec "$@\""""
 
 
 def environment(
-    operations: tuple[EnvVar, ...], environ: Mapping[str, str], given: UserBwrapOptions, image: Tree
+    operations: tuple[EnvVar, ...], environ: Mapping[str, str], user_options: UserBwrapOptions, image: Tree
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Return the environment of a container of *image*: of *environ*, *operations* and the user's own options.
 
@@ -104,11 +104,13 @@ def environment(
     for certain, whatever the image's scripts say.
     """
     callers = (
-        {} if given.clears_env else {name: value for name, value in environ.items() if _PASSED_VARIABLE.fullmatch(name)}
+        {}
+        if user_options.clears_env
+        else {name: value for name, value in environ.items() if _PASSED_VARIABLE.fullmatch(name)}
     )
     dropped = ["LD_LIBRARY_PATH", *(name for name in sorted(environ) if not _PASSED_VARIABLE.fullmatch(name))]
-    users = dict(given.env)
-    options = [word for name in dict.fromkeys(dropped) if name not in users for word in ("--unsetenv", name)]
+    users = dict(user_options.env)
+    options = [arg for name in dict.fromkeys(dropped) if name not in users for arg in ("--unsetenv", name)]
     shell = _shell(image)
     if shell is None:
         images = _known(image)
@@ -128,40 +130,42 @@ def environment(
         if _NAME.fullmatch(n) and not _READ_ONLY_VARIABLE.fullmatch(n)
     ]
     hidden = [name for name in names if name not in SEARCH_PATHS]
-    surely = _after_scripts(operations, users)
-    script = _script(operations, users, hidden, surely)
-    return tuple(options), (*shell, script, shell[0]), tuple(sorted(set_variables(surely)))
+    fixed_values = _after_scripts(operations, users)
+    script = _script(operations, users, hidden, fixed_values)
+    return tuple(options), (*shell, script, shell[0]), tuple(sorted(set_variables(fixed_values)))
 
 
 def _script(
     operations: tuple[EnvVar, ...],
     users: Mapping[str, Optional[str]],
     names: list[str],
-    surely: Mapping[str, Optional[str]],
+    fixed_values: Mapping[str, Optional[str]],
 ) -> str:
     """Return the script that reads the image's own without the caller's *names*, and then sets the rest."""
-    words = " ".join(names)
+    joined_names = " ".join(names)
     directories = DEFAULT_PATH.replace(":", " ")
-    parts = [_HIDE_SCRIPT.format(names=words)] if names else []
+    parts = [_HIDE_SCRIPT.format(names=joined_names)] if names else []
     parts.append(
         _READ_SCRIPT.format(
             directory=ENVIRONMENT_DIRECTORY, path=DEFAULT_PATH, docker="|".join(DOCKER_FILES), directories=directories
         )
     )
-    parts += [_RESTORE_SCRIPT.format(names=words)] if names else []
-    if "PATH" not in surely:
+    parts += [_RESTORE_SCRIPT.format(names=joined_names)] if names else []
+    if "PATH" not in fixed_values:
         before = "".join(f"{part}:" for part in _values(operations, "PATH", "prepend"))
         after = "".join(f":{part}" for part in _values(operations, "PATH", "append"))
         parts.append(f'export PATH={shlex.quote(before)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(after)}\n')
-    if "LD_LIBRARY_PATH" not in surely:
+    if "LD_LIBRARY_PATH" not in fixed_values:
         ours = _values(operations, "LD_LIBRARY_PATH", "prepend", "set")
         first = ":".join(filter(None, (users.get("LD_LIBRARY_PATH"), *ours)))
         last = ":".join(_values(operations, "LD_LIBRARY_PATH", "append"))
         parts.append(_LIBRARY_PATH.format(first=shlex.quote(first), last=shlex.quote(last)))
-    for one in operations:
-        if one.op in _AFTER_OTHERS and one.name not in SEARCH_PATHS and one.name not in users:
-            parts.append(_AFTER_OTHERS[one.op].format(name=one.name, value=shlex.quote(one.value or "")))
-    for name, value in sorted(surely.items()):
+    for operation in operations:
+        if operation.op in _AFTER_OTHERS and operation.name not in SEARCH_PATHS and operation.name not in users:
+            parts.append(
+                _AFTER_OTHERS[operation.op].format(name=operation.name, value=shlex.quote(operation.value or ""))
+            )
+    for name, value in sorted(fixed_values.items()):
         if _NAME.fullmatch(name):
             parts.append(f"unset {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n")
     return "".join((*parts, _EXEC_SCRIPT))
@@ -169,7 +173,9 @@ def _script(
 
 def _after_scripts(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
     """Return the variables whose values do not depend on the image's own; None for one that is taken away."""
-    values: dict[str, Optional[str]] = {one.name: one.value for one in operations if one.op in ("set", "unset")}
+    values: dict[str, Optional[str]] = {
+        operation.name: operation.value for operation in operations if operation.op in ("set", "unset")
+    }
     values.update(users)
     for name in SEARCH_PATHS:
         values.pop(name, None)
@@ -181,7 +187,11 @@ def _after_scripts(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[
 
 
 def _values(operations: tuple[EnvVar, ...], name: str, *ops: str) -> tuple[str, ...]:
-    return tuple(one.value for one in operations if one.name == name and one.op in ops and one.value)
+    return tuple(
+        operation.value
+        for operation in operations
+        if operation.name == name and operation.op in ops and operation.value
+    )
 
 
 def _shell(image: Tree) -> Optional[tuple[str, ...]]:
@@ -189,8 +199,8 @@ def _shell(image: Tree) -> Optional[tuple[str, ...]]:
     if isinstance(image.list(ENVIRONMENT_DIRECTORY), Missing):
         return None
     for shell in SHELLS:
-        found = image.stat(shell[0])
-        if not isinstance(found, Missing) and found.kind == "file" and found.mode & 0o111:
+        stat = image.stat(shell[0])
+        if not isinstance(stat, Missing) and stat.kind == "file" and stat.mode & 0o111:
             return shell
     return None
 

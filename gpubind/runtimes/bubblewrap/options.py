@@ -34,24 +34,24 @@ class UserBwrapOptions(NamedTuple):
     """Options that bring what cannot be looked at, each with its words."""
 
 
-def read_options(words: Sequence[str]) -> UserBwrapOptions:
-    """Return what *words* mean to bubblewrap. Never raises: bubblewrap itself says what is wrong with them."""
+def read_options(args: Sequence[str]) -> UserBwrapOptions:
+    """Return what *args* mean to bubblewrap. Never raises: bubblewrap itself says what is wrong with them."""
     binds: list[UserBind] = []
     env: dict[str, Optional[str]] = {}
-    cleared = False
+    clears_env = False
     directory: Optional[ContainerPath] = None
-    unseen: list[str] = []
-    for name, _, (option, *rest), _ in PROGRAMS["bwrap"].read(words).options:
+    unreadable: list[str] = []
+    for name, _, (option, *values), _ in PROGRAMS["bwrap"].read(args).options:
         if name in BWRAP_BINDS:
-            binds.append(UserBind(HostPath(rest[0]), ContainerPath(rest[1])))
+            binds.append(UserBind(HostPath(values[0]), ContainerPath(values[1])))
         elif name == "setenv":
-            env[rest[0]] = rest[1]
+            env[values[0]] = values[1]
         elif name == "unsetenv":
-            env[rest[0]] = None
+            env[values[0]] = None
         elif name == "clearenv":
-            env, cleared = {}, True
+            env, clears_env = {}, True
         elif name == "chdir":
-            directory = ContainerPath(rest[0])
+            directory = ContainerPath(values[0])
         elif name in _UNREADABLE_OPTIONS:
-            unseen.append(" ".join((option, *rest)))
-    return UserBwrapOptions(tuple(binds), tuple(env.items()), cleared, directory, tuple(unseen))
+            unreadable.append(" ".join((option, *values)))
+    return UserBwrapOptions(tuple(binds), tuple(env.items()), clears_env, directory, tuple(unreadable))

@@ -37,12 +37,12 @@ def directory_to_rebuild(image: Tree, target: str, *, through_links: bool = True
     """
     if image.has(target) and (through_links or isinstance(image.readlink(target), Missing)):
         return None
-    here = dirname(target)
-    while here != "/":
-        found = image.find(here)
-        if not isinstance(found, Missing) and found.stat.kind == "dir":
-            return found.path
-        here = dirname(here)
+    directory = dirname(target)
+    while directory != "/":
+        entry = image.find(directory)
+        if not isinstance(entry, Missing) and entry.stat.kind == "dir":
+            return entry.path
+        directory = dirname(directory)
     return "/"
 
 
@@ -61,19 +61,19 @@ def rebuild_args(
 
     *bind* is the option for that; *without* names entries that are rebuilt in another way.
     """
-    words = [] if directory == "/" else ["--tmpfs", directory]
+    args = [] if directory == "/" else ["--tmpfs", directory]
     for name in image.names(directory):
         path = f"{directory.rstrip('/')}/{name}"
         if path in without:
             continue
         target = image.readlink(path)
         if isinstance(target, str):
-            words += ["--symlink", target, path]
+            args += ["--symlink", target, path]
             continue
-        found = image.lstat(path)
-        if not isinstance(found, Missing) and found.kind in ("dir", "file"):
-            words += [bind, image.root.rstrip("/") + path, path]
-    return words
+        stat = image.lstat(path)
+        if not isinstance(stat, Missing) and stat.kind in ("dir", "file"):
+            args += [bind, image.root.rstrip("/") + path, path]
+    return args
 
 
 def in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArguments:
@@ -83,41 +83,43 @@ def in_line(plan: Plan, start: Start, stage: Stage = NO_STAGE) -> RuntimeArgumen
     """
     image = start.tree
     options = PROGRAMS["bwrap"].read(start.user.arguments).options
-    given = read_options(start.user.arguments)
-    roots = [i for i, one in enumerate(options) if one.name in BWRAP_BINDS and one.args[2:3] == ("/",)]
-    at = roots[-1] if roots else None
+    user_options = read_options(start.user.arguments)
+    roots = [i for i, opt in enumerate(options) if opt.name in BWRAP_BINDS and opt.args[2:3] == ("/",)]
+    root_index = roots[-1] if roots else None
     # Without a /dev of the container no node has a place.
-    makes_dev = any(one.args[-1] == "/dev" for one in options if one.name in (*_NEW_DIRECTORY_OPTIONS, *BWRAP_BINDS))
+    makes_dev = any(opt.args[-1] == "/dev" for opt in options if opt.name in (*_NEW_DIRECTORY_OPTIONS, *BWRAP_BINDS))
     if any(option.name == "ro-overlay" and option.args[-1] == "/" for option in options):
         hint = "use --tmp-overlay / instead: nothing is written to the layers then, either"
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
-    writable = at is None or not options[at].name.startswith("ro-")
-    root = image if at is not None else None
-    edits = make_edits(plan, stage.files, given.binds, lambda mount, _: _obstacle(mount, image, writable=writable))
-    words: list[str] = []
+    writable = root_index is None or not options[root_index].name.startswith("ro-")
+    root = image if root_index is not None else None
+    edits = make_edits(
+        plan, stage.files, user_options.binds, lambda mount, _: _obstacle(mount, image, writable=writable)
+    )
+    args: list[str] = []
     targets = [bind.target for bind in edits.binds]
     places = {"/", *(directory_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()
-    ours = [
+    plan_args = [
         *(() if makes_dev else ("--dev", "/dev")),
-        *(word for b in edits.binds for word in ("--ro-bind" if b.read_only else "--bind", b.source, b.target)),
-        *(word for node in edits.devices for word in ("--dev-bind", node.source, node.target)),
+        *(arg for b in edits.binds for arg in ("--ro-bind" if b.read_only else "--bind", b.source, b.target)),
+        *(arg for node in edits.devices for arg in ("--dev-bind", node.source, node.target)),
     ]
-    env = tuple(_environment(edits.env, start.caller.environ, given))
-    closed = next((i for i, option in enumerate(options) if option.args == ("--remount-ro", "/")), len(options))
-    for number, option in enumerate(options):
-        if number == closed:
-            words += ours
-        if number == at and root is not None:
+    env = tuple(_environment(edits.env, start.caller.environ, user_options))
+    remount_index = next((i for i, option in enumerate(options) if option.args == ("--remount-ro", "/")), len(options))
+    for index, option in enumerate(options):
+        if index == remount_index:
+            args += plan_args
+        if index == root_index and root is not None:
             kind = "--bind" if writable else "--ro-bind"
-            words += [word for place in sorted(places) for word in rebuild_args(root, place, kind, ())]
+            args += [arg for place in sorted(places) for arg in rebuild_args(root, place, kind, ())]
         else:
-            words += option.args
-    words += ours if closed == len(options) else []
+            args += option.args
+    args += plan_args if remount_index == len(options) else []
     for name, value in env:
-        words += ["--setenv", name, value] if value is not None else ["--unsetenv", name]
+        args += ["--setenv", name, value] if value is not None else ["--unsetenv", name]
     if not writable:
-        words += [word for place in sorted(places, reverse=True) for word in ("--remount-ro", place)]
-    return RuntimeArguments(tuple(words), edits.binds, set_variables(dict(env)), edits.decisions, edits.findings)
+        args += [arg for place in sorted(places, reverse=True) for arg in ("--remount-ro", place)]
+    return RuntimeArguments(tuple(args), edits.binds, set_variables(dict(env)), edits.decisions, edits.findings)
 
 
 def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optional[str]:
@@ -131,13 +133,15 @@ def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optiona
 
 
 def _environment(
-    operations: Sequence[EnvVar], environ: Mapping[str, str], given: UserBwrapOptions
+    operations: Sequence[EnvVar], environ: Mapping[str, str], user_options: UserBwrapOptions
 ) -> Iterator[tuple[str, Optional[str]]]:
     """Yield the variables of the plan with their values: the user's --setenv comes first, then ours, then the caller's
     own.
     """
-    users = dict(given.env)
-    callers = {} if given.clears_env else {name: value for name, value in environ.items() if name not in users}
+    users = dict(user_options.env)
+    callers = {} if user_options.clears_env else {name: value for name, value in environ.items() if name not in users}
     for name, value in compose(operations, BaseEnvironment(users, images=callers)).items():
-        if not (name == "PATH" and given.clears_env and name not in users):  # else execvp(3) looks where it always does
+        if not (
+            name == "PATH" and user_options.clears_env and name not in users
+        ):  # else execvp(3) looks where it always does
             yield name, value

@@ -98,12 +98,12 @@ class RuntimeProgram(NamedTuple):
     @property
     def start_words(self) -> tuple[str, ...]:
         """Return the words without one of which a line needs no plan, and no warning; none if each line may."""
-        words = {words[-1] for words in self.subcommands if words} | (_COMPOSED if self.family in ENGINES else set())
-        return () if () in self.subcommands else tuple(sorted(words))
+        names = {names[-1] for names in self.subcommands if names} | (_COMPOSED if self.family in ENGINES else set())
+        return () if () in self.subcommands else tuple(sorted(names))
 
     def start(self, action: str = "shell") -> StartSubcommand:
         """Return the subcommand that starts a container for *action*."""
-        return next(one for one in self.subcommands.values() if action in one.actions)
+        return next(subcommand for subcommand in self.subcommands.values() if action in subcommand.actions)
 
     def read(self, arguments: Sequence[str], *more: str) -> ParsedCommandLine:
         """Return the options in *arguments*, the user's own for a start; *more* are tables of options.
@@ -113,31 +113,31 @@ class RuntimeProgram(NamedTuple):
         """
         start = self.start()
 
-        def next_word(trouble: ParseFailure) -> Optional[int]:
-            return None if trouble.kind == "no-value" else trouble.position + 1
+        def next_position(failure: ParseFailure) -> Optional[int]:
+            return None if failure.kind == "no-value" else failure.position + 1
 
-        def step(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-            found = self.reader.step(start.known, argv, at)
-            return found if isinstance(found, ParsedArgument) or not more else self.reader.step(known, argv, at)
+        def step(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+            result = self.reader.step(start.known, argv, position)
+            return result if isinstance(result, ParsedArgument) or not more else self.reader.step(table, argv, position)
 
         return parse_options(
-            self.reader._replace(step=step), options_of(start.options, *more), arguments, skip=next_word
+            self.reader._replace(step=step), options_of(start.options, *more), arguments, skip=next_position
         )
 
 
 def _engine(name: Literal["docker", "nerdctl", "podman"]) -> RuntimeProgram:
     run, joined = StartSubcommand(f"{name} run", actions=EVERY), StartSubcommand(f"{name} exec", "joined")
-    starts = {(*group, one): run for group in ((), ("container",)) for one in ("run", "create")}
+    starts = {(*group, verb): run for group in ((), ("container",)) for verb in ("run", "create")}
     return RuntimeProgram(name, name, reader.PFLAG, {**starts, ("exec",): joined, ("container", "exec"): joined})
 
 
-def _bundles(name: str, reads: OptionParser) -> RuntimeProgram:
+def _bundles(name: str, parser: OptionParser) -> RuntimeProgram:
     starts: dict[tuple[str, ...], StartSubcommand] = {
         ("run",): StartSubcommand(f"{name} run", "bundle", actions=EVERY),
         ("create",): StartSubcommand(f"{name} create", "bundle"),
         ("exec",): StartSubcommand(f"{name} exec", "joined"),
     }
-    return RuntimeProgram(name, "", reads, starts)
+    return RuntimeProgram(name, "", parser, starts)
 
 
 _EXEC = StartSubcommand("apptainer exec")

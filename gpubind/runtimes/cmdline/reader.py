@@ -61,9 +61,9 @@ class ParsedOption(NamedTuple):
     """The position of the first of them."""
 
 
-def argument_location(at: int) -> str:
-    """Return the place of the word at position *at*, for a reader; the program is the first."""
-    return f"argument {at + 1}"
+def argument_location(position: int) -> str:
+    """Return the place of the word at position *position*, for a reader; the program is the first."""
+    return f"argument {position + 1}"
 
 
 class ParsedArgument(NamedTuple):
@@ -154,10 +154,10 @@ def parse_option_table(*texts: str) -> OptionTable:
         match = _TOKEN.fullmatch(token)
         if match is None:
             raise ValueError(token)
-        spelled, short = [name for name in match["names"].split("|") if name], match["letters"] or ""
+        long_names, short = [name for name in match["names"].split("|") if name], match["letters"] or ""
         takes = _OPTIONAL_VALUE if match["maybe"] else int(match["count"] or 1) if "=" in token else 0
-        option = OptionSpec(spelled[0] if spelled else short, takes)
-        for name in spelled:
+        option = OptionSpec(long_names[0] if long_names else short, takes)
+        for name in long_names:
             names.setdefault(name, option)
         for letter in short:
             letters.setdefault(letter, option)
@@ -166,167 +166,182 @@ def parse_option_table(*texts: str) -> OptionTable:
 
 def parse_options(
     reader: OptionParser,
-    known: OptionTable,
+    table: OptionTable,
     argv: Sequence[str],
-    at: int = 0,
+    position: int = 0,
     skip: Callable[[ParseFailure], Optional[int]] = lambda trouble: None,
 ) -> ParsedCommandLine:
-    """Return the options in *argv* from position *at* on. Never raises.
+    """Return the options in *argv* from position *position* on. Never raises.
 
     *skip* returns where reading goes on after a word that cannot be read; None ends it.
     """
     options: list[ParsedOption] = []
-    others: list[int] = []
+    operands: list[int] = []
     skipped: list[ParseFailure] = []
     end: Optional[int] = None
-    while at < len(argv):
-        word = argv[at]
-        if word == "--" and reader.has_terminator:
-            end = at if end is None else end
-            others += range(at + 1, len(argv))
+    while position < len(argv):
+        arg = argv[position]
+        if arg == "--" and reader.has_terminator:
+            end = position if end is None else end
+            operands += range(position + 1, len(argv))
             break
-        if not word.startswith("-") or (word == "-" and not reader.dash_is_option):
-            end = at if end is None else end
+        if not arg.startswith("-") or (arg == "-" and not reader.dash_is_option):
+            end = position if end is None else end
             if not reader.permutes:
-                others += range(at, len(argv))
+                operands += range(position, len(argv))
                 break
-            others.append(at)
-            at += 1
+            operands.append(position)
+            position += 1
             continue
-        step = reader.step(known, argv, at)
+        step = reader.step(table, argv, position)
         if isinstance(step, ParsedArgument):
             options += step.options
-            at = step.next
+            position = step.next
             continue
         after = skip(step)
         if after is None:
-            end = at if end is None else end
-            return ParsedCommandLine(tuple(argv), tuple(options), tuple(others), end, step, tuple(skipped))
+            end = position if end is None else end
+            return ParsedCommandLine(tuple(argv), tuple(options), tuple(operands), end, step, tuple(skipped))
         skipped.append(step)
-        at = after
+        position = after
     if end is not None and options and options[-1].position > end:
         end = options[-1].position + len(options[-1].args)
     return ParsedCommandLine(
-        tuple(argv), tuple(options), tuple(others), len(argv) if end is None else end, skipped_errors=tuple(skipped)
+        tuple(argv), tuple(options), tuple(operands), len(argv) if end is None else end, skipped_errors=tuple(skipped)
     )
 
 
 def _parse_option(
-    found: Optional[OptionSpec], argv: Sequence[str], at: int, value: Optional[str] = None, *, is_go: bool = False
+    spec: Optional[OptionSpec], argv: Sequence[str], position: int, value: Optional[str] = None, *, is_go: bool = False
 ) -> Union[ParsedArgument, ParseFailure]:
-    """Return the option *found* at *at*, with the *value* in its own word, or else with the words that it takes.
+    """Return the option *spec* at *position*, with the *value* in its own word, or else with the words that it takes.
 
     *is_go*: whether an option that takes nothing is a switch of Go's, which can be given `=false`.
     """
-    if found is None:
-        return ParseFailure("unknown", at)
-    if is_go and not found.argument_count:
+    if spec is None:
+        return ParseFailure("unknown", position)
+    if is_go and not spec.argument_count:
         value = "true" if value is None else value
         if parse_bool(value) is None:
-            return ParseFailure("bad-value", at)
-    elif value is not None and not found.argument_count:
-        return ParseFailure("needless-value", at)
-    count = max(found.argument_count, 0) if value is None else 0
-    words = tuple(argv[at : at + 1 + count])
-    if len(words) <= count:
-        return ParseFailure("no-value", at)
-    value = " ".join(words[1:]) if value is None else value
-    return ParsedArgument((ParsedOption(found.name, value, words, at),), at + 1 + count)
+            return ParseFailure("bad-value", position)
+    elif value is not None and not spec.argument_count:
+        return ParseFailure("needless-value", position)
+    count = max(spec.argument_count, 0) if value is None else 0
+    args = tuple(argv[position : position + 1 + count])
+    if len(args) <= count:
+        return ParseFailure("no-value", position)
+    value = " ".join(args[1:]) if value is None else value
+    return ParsedArgument((ParsedOption(spec.name, value, args, position),), position + 1 + count)
 
 
-def _split(word: str) -> tuple[str, Optional[str]]:
-    name, equals, value = word.partition("=")
+def _split(text: str) -> tuple[str, Optional[str]]:
+    name, equals, value = text.partition("=")
     return name, value if equals else None
 
 
 def _letters(
-    known: OptionTable, argv: Sequence[str], at: int, *, is_go: bool = False
+    table: OptionTable, argv: Sequence[str], position: int, *, is_go: bool = False
 ) -> Union[ParsedArgument, ParseFailure]:
     """Read `-ec`, `-B/a:/b`, `-B /a:/b` and, of Go's, `-B=/a:/b`."""
-    word, after = argv[at], at + 1
+    arg, after = argv[position], position + 1
     options: list[ParsedOption] = []
-    for place, letter in enumerate(word[1:], 2):
-        found, rest, value = known.letters.get(letter), word[place:], None
-        if is_go and len(rest) > 1 and rest[0] == "=":
-            value = rest[1:]
-        elif rest and found is not None and found.argument_count:
-            value = rest
-        step = _parse_option(found, argv, at, value, is_go=is_go)
+    for offset, letter in enumerate(arg[1:], 2):
+        spec, remainder, value = table.letters.get(letter), arg[offset:], None
+        if is_go and len(remainder) > 1 and remainder[0] == "=":
+            value = remainder[1:]
+        elif remainder and spec is not None and spec.argument_count:
+            value = remainder
+        step = _parse_option(spec, argv, position, value, is_go=is_go)
         if isinstance(step, ParseFailure):
             return step
         options += step.options
         after = step.next
         if value is not None:
             break
-    words = tuple(argv[at:after])
-    return ParsedArgument(tuple(option._replace(args=words) for option in options), after)
+    args = tuple(argv[position:after])
+    return ParsedArgument(tuple(option._replace(args=args) for option in options), after)
 
 
-def _pflag(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    if not argv[at].startswith("--"):
-        return _letters(known, argv, at, is_go=True)
-    name, value = _split(argv[at][2:])
-    return _parse_option(known.names.get(name), argv, at, value, is_go=True)
+def _pflag(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    if not argv[position].startswith("--"):
+        return _letters(table, argv, position, is_go=True)
+    name, value = _split(argv[position][2:])
+    return _parse_option(table.names.get(name), argv, position, value, is_go=True)
 
 
-def _getopt(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    if not argv[at].startswith("--"):
-        return _letters(known, argv, at)
-    name, value = _split(argv[at][2:])
-    found = {known.names[name]} if name in known.names else set()
+def _getopt(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    if not argv[position].startswith("--"):
+        return _letters(table, argv, position)
+    name, value = _split(argv[position][2:])
+    matches = {table.names[name]} if name in table.names else set()
     # The beginning of one option's names is enough: getopt_long(3).
-    found = found or {option for full, option in known.names.items() if name and full.startswith(name)}
-    return ParseFailure("ambiguous", at) if len(found) > 1 else _parse_option(next(iter(found), None), argv, at, value)
-
-
-def _nice(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    word = argv[at]
-    is_number = re.fullmatch(_NUMBER, word) is not None
+    matches = matches or {option for full, option in table.names.items() if name and full.startswith(name)}
     return (
-        ParsedArgument((ParsedOption("adjustment", word[1:], (word,), at),), at + 1)
-        if is_number
-        else _getopt(known, argv, at)
+        ParseFailure("ambiguous", position)
+        if len(matches) > 1
+        else _parse_option(next(iter(matches), None), argv, position, value)
     )
 
 
-def _go_flag(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    name, value = _split(argv[at].lstrip("-") if not argv[at].startswith("---") else "")
-    return _parse_option(known.names.get(name) or known.letters.get(name), argv, at, value, is_go=True)
+def _nice(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    arg = argv[position]
+    is_number = re.fullmatch(_NUMBER, arg) is not None
+    return (
+        ParsedArgument((ParsedOption("adjustment", arg[1:], (arg,), position),), position + 1)
+        if is_number
+        else _getopt(table, argv, position)
+    )
 
 
-def _counted(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    return _parse_option(known.names.get(argv[at][2:]) if argv[at].startswith("--") else None, argv, at)
+def _go_flag(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    name, value = _split(argv[position].lstrip("-") if not argv[position].startswith("---") else "")
+    return _parse_option(table.names.get(name) or table.letters.get(name), argv, position, value, is_go=True)
 
 
-def _whole(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    if not argv[at].startswith("--"):
-        return _parse_option(known.letters.get(argv[at][1:]), argv, at)
-    name, value = _split(argv[at][2:])
-    return _parse_option(known.names.get(name), argv, at, value)
+def _counted(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    return _parse_option(
+        table.names.get(argv[position][2:]) if argv[position].startswith("--") else None, argv, position
+    )
 
 
-def _proot(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    found = known.names.get(argv[at][2:]) if argv[at].startswith("--") else None
-    return ParseFailure("no-value", at) if found is not None and found.argument_count else _whole(known, argv, at)
+def _whole(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    if not argv[position].startswith("--"):
+        return _parse_option(table.letters.get(argv[position][1:]), argv, position)
+    name, value = _split(argv[position][2:])
+    return _parse_option(table.names.get(name), argv, position, value)
 
 
-def _udocker(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    name, value = _split(argv[at])
-    found = known.names.get(name[2:]) if name.startswith("--") else known.letters.get(name[1:])
-    if found is not None and found.argument_count and value is None and "".join(argv[at + 1 : at + 2]).startswith("-"):
-        return ParseFailure("no-value", at)
-    return _parse_option(found, argv, at, value)
+def _proot(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    spec = table.names.get(argv[position][2:]) if argv[position].startswith("--") else None
+    return (
+        ParseFailure("no-value", position)
+        if spec is not None and spec.argument_count
+        else _whole(table, argv, position)
+    )
 
 
-def _single_dash(known: OptionTable, argv: Sequence[str], at: int) -> Union[ParsedArgument, ParseFailure]:
-    word = argv[at]
-    name, value = _split(word[2:] if word.startswith("--") else word[1:])
-    found = known.names.get(name) or known.letters.get(name)
-    if found is not None and found.argument_count == 2 and "=" in "".join(argv[at + 1 : at + 2]):
+def _udocker(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    name, value = _split(argv[position])
+    spec = table.names.get(name[2:]) if name.startswith("--") else table.letters.get(name[1:])
+    if (
+        spec is not None
+        and spec.argument_count
+        and value is None
+        and "".join(argv[position + 1 : position + 2]).startswith("-")
+    ):
+        return ParseFailure("no-value", position)
+    return _parse_option(spec, argv, position, value)
+
+
+def _single_dash(table: OptionTable, argv: Sequence[str], position: int) -> Union[ParsedArgument, ParseFailure]:
+    arg = argv[position]
+    name, value = _split(arg[2:] if arg.startswith("--") else arg[1:])
+    spec = table.names.get(name) or table.letters.get(name)
+    if spec is not None and spec.argument_count == 2 and "=" in "".join(argv[position + 1 : position + 2]):
         # MPICH's `-env NAME VALUE` is `--env NAME=VALUE` for PALS.
-        found = found._replace(argument_count=1)
-    has_value = found is not None and found.argument_count in (1, _OPTIONAL_VALUE)
-    return _parse_option(found, argv, at, value if has_value else None)
+        spec = spec._replace(argument_count=1)
+    has_value = spec is not None and spec.argument_count in (1, _OPTIONAL_VALUE)
+    return _parse_option(spec, argv, position, value if has_value else None)
 
 
 PFLAG = OptionParser(_pflag)

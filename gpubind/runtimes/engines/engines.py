@@ -79,18 +79,24 @@ class Docker(Runtime):
     def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         return assigned(text, environ)
 
-    def pull(self, options: UserOptionValues, own: Mapping[str, str], image: str) -> PullCommand:
+    def pull(self, options: UserOptionValues, global_options: Mapping[str, str], image: str) -> PullCommand:
         """Return how the program gets *image*. It refuses an unknown policy itself."""
-        when = self.policies.get(options.last("pull") or "missing", "never") if not image.startswith("-") else "never"
-        before = [f"--{name}={value}" for name, value in own.items()]
-        given = {name.removeprefix("override-"): values for name, values in options.values.items()}
-        words = [f"--{name}={value}" for name in options_of(f"{self.name} pull").names for value in given.get(name, ())]
-        no_more = ("--pull=never",) if when in ("always", "newer") else ()
-        pull = PullCommand(when, (*before, "pull", *words, image), self.prints_name or options.has("quiet"), no_more)
-        if when != "newer":
+        policy = self.policies.get(options.last("pull") or "missing", "never") if not image.startswith("-") else "never"
+        global_args = [f"--{name}={value}" for name, value in global_options.items()]
+        option_values = {name.removeprefix("override-"): values for name, values in options.values.items()}
+        args = [
+            f"--{name}={value}"
+            for name in options_of(f"{self.name} pull").names
+            for value in option_values.get(name, ())
+        ]
+        no_repeat = ("--pull=never",) if policy in ("always", "newer") else ()
+        pull = PullCommand(
+            policy, (*global_args, "pull", *args, image), self.prints_name or options.has("quiet"), no_repeat
+        )
+        if policy != "newer":
             return pull
-        again = (*before, "pull", *words, "--quiet", "--retry=0", image)
-        return pull._replace(exists=(*before, "image", "exists", image), again=again)
+        again = (*global_args, "pull", *args, "--quiet", "--retry=0", image)
+        return pull._replace(exists=(*global_args, "image", "exists", image), again=again)
 
     def hides_caller_variable(self, start: Start, name: str) -> bool:
         """Return whether the user's own words say that variable for the container."""
@@ -128,22 +134,22 @@ class Docker(Runtime):
             findings += (finding("image-unknown", subject="image"),)
         if start.restarts is not None and plan.mounts:
             findings += (_outlives(plan, start.restarts),)
-        left = unset if self.unset_option == "--env" else ()
-        return RuntimeArguments(tuple(options), edits.binds, env, edits.decisions, findings, left)
+        caller_unset = unset if self.unset_option == "--env" else ()
+        return RuntimeArguments(tuple(options), edits.binds, env, edits.decisions, findings, caller_unset)
 
     def by_device(self, names: Sequence[str], plan: Plan, start: Start) -> RuntimeArguments:
         _need_local(start)
         env = tuple((name, value) for name, value in environment(plan, start)[0] if name == NVIDIA_VISIBLE_DEVICES)
-        options = [word for name in names for word in ("--device", name)]
-        options += [word for name, value in env for word in ("--env", f"{name}={value}")]
+        options = [arg for name in names for arg in ("--device", name)]
+        options += [arg for name, value in env for arg in ("--env", f"{name}={value}")]
         return RuntimeArguments((*options, *self.access_words(plan.devices, start)), env=env)
 
     def access_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
         """Return the options without which the container's processes may not open *nodes*."""
-        words = self.group_words(nodes, start)
+        args = self.group_words(nodes, start)
         if start.facts.has_selinux and not any("label" in value for value in start.user.options.all("security-opt")):
-            words += ["--security-opt", "label=disable"]
-        return words
+            args += ["--security-opt", "label=disable"]
+        return args
 
     def mount_word(self, bind: Bind) -> str:
         """Return a --mount value. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
@@ -160,7 +166,7 @@ class Docker(Runtime):
         """Return the option that puts a program in front of the container's, for signals."""
         return ["--init"] if any(path.endswith("docker-init") for path in start.facts.inits) else []
 
-    def start_command(self, call: StartCall, start: Start, words: RuntimeArguments) -> Command:
+    def start_command(self, call: StartCall, start: Start, arguments: RuntimeArguments) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` for a directory that podman cannot start.
 
         The defaults stand before the user's own options, which can take each of them back; the plan's follow them.
@@ -181,8 +187,8 @@ class Docker(Runtime):
         elif is_directory:
             argv = start.in_directory(call)
         image = ["--rootfs", _rootfs(call, start)] if is_directory else [call.image]
-        line = [*line, *start.user.arguments, *words.options, *image, *argv]
-        return Command((call.program, "run", *line), changed(start.caller.environ, unset=words.unset))
+        line = [*line, *start.user.arguments, *arguments.options, *image, *argv]
+        return Command((call.program, "run", *line), changed(start.caller.environ, unset=arguments.unset))
 
     def base_mounts(self, plan: Plan, start: Start) -> OwnMounts:
         users: dict[str, Optional[str]] = {
@@ -243,7 +249,7 @@ class Nerdctl(Docker):
 
     @staticmethod
     def remote_daemon(
-        environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+        environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
     ) -> Optional[str]:
         """Return None: containerd's address is a socket of this machine."""
         return None
@@ -317,9 +323,9 @@ def _shm_words(start: Start) -> list[str]:
 
     Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
     """
-    given = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
+    user_sets_shm = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
     is_covered = any(f"{_SHM}/".startswith(f"{bind.target.rstrip('/')}/") for bind in user_mounts(start))
-    return [] if given or is_covered else ["--tmpfs", _SHM]
+    return [] if user_sets_shm or is_covered else ["--tmpfs", _SHM]
 
 
 def _rootfs(call: StartCall, start: Start) -> str:
@@ -342,8 +348,8 @@ def _rootfs(call: StartCall, start: Start) -> str:
 
 def _owner(image: Optional[Tree]) -> Optional[int]:
     """Return the uid that the directories of *image* belong to; None if that is not known."""
-    found = (image.lstat(path) for path in ("/usr", "/bin", "/etc", "/proc")) if image is not None else ()
-    return next((stat.uid for stat in found if not isinstance(stat, Missing)), None)
+    stats = (image.lstat(path) for path in ("/usr", "/bin", "/etc", "/proc")) if image is not None else ()
+    return next((stat.uid for stat in stats if not isinstance(stat, Missing)), None)
 
 
 DOCKER = Docker()

@@ -51,19 +51,19 @@ def specified(start: Start, name: str) -> Optional[str]:
 
 def user_mounts(start: Start) -> tuple[UserBind, ...]:
     """Return everything that the user mounts; without a source for volumes and tmpfs, which have none on this host."""
-    found: list[tuple[str, str]] = []
+    mounts: list[tuple[str, str]] = []
     for text in start.user.options.all("volume"):
-        source, colon, rest = text.partition(":")
+        source, colon, remainder = text.partition(":")
         is_path = bool(colon) and source.startswith(("/", "."))
-        found.append((source if is_path else "", rest.partition(":")[0] if colon else source))
+        mounts.append((source if is_path else "", remainder.partition(":")[0] if colon else source))
     for text in start.user.options.all("mount"):
         mount = parse_mount(text)
-        found.append((mount["source"] if mount.get("type") == "bind" else "", mount["target"]))
-    found += [("", text.partition(":")[0]) for text in start.user.options.all("tmpfs")]
-    here = start.caller.working_directory or "/"
+        mounts.append((mount["source"] if mount.get("type") == "bind" else "", mount["target"]))
+    mounts += [("", text.partition(":")[0]) for text in start.user.options.all("tmpfs")]
+    directory = start.caller.working_directory or "/"
     return tuple(
-        UserBind(HostPath(normpath(join(here, source)) if source else ""), ContainerPath(normpath(target)))
-        for source, target in found
+        UserBind(HostPath(normpath(join(directory, source)) if source else ""), ContainerPath(normpath(target)))
+        for source, target in mounts
         if target.startswith("/")
     )
 
@@ -73,10 +73,12 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
 
     Errors: `RuntimeLimitError`: code `image-needed` where a value adds to one that is not known, `unsayable-value`.
     """
-    operations = [one for one in plan.env if not start.user.has_unread_env_files or is_added_to(plan, one.name)]
-    for one in operations:
-        if is_added_to(plan, one.name):
-            _need_value(one.name, plan, start)
+    operations = [
+        operation for operation in plan.env if not start.user.has_unread_env_files or is_added_to(plan, operation.name)
+    ]
+    for operation in operations:
+        if is_added_to(plan, operation.name):
+            _need_value(operation.name, plan, start)
     images = plan.image.env if plan.image is not None else {}
     users = dict(set_variables({**start.user.env_files, **start.user.options.env}))
     changed = compose(operations, BaseEnvironment(users, images=images))
@@ -84,12 +86,12 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
     if any(variable.rule == "handed-on" for variable in plan.env) and CUDA_DEVICE_ORDER in start.caller.environ:
         # The numbers are the caller's, and so is their order.
         env.setdefault(CUDA_DEVICE_ORDER, start.caller.environ[CUDA_DEVICE_ORDER])
-    kept = {name: value for name, value in env.items() if name not in users or name in changed}
-    for name, value in kept.items():
+    option_values = {name: value for name, value in env.items() if name not in users or name in changed}
+    for name, value in option_values.items():
         if not is_utf8(name + value) or "\0" in value:
             raise unsupported_value(name, "it is not UTF-8, and this program hands values on as JSON")
     unset = tuple(name for name, value in changed.items() if value is None and name in images)
-    return tuple(sorted(kept.items())), unset
+    return tuple(sorted(option_values.items())), unset
 
 
 def _need_value(name: str, plan: Plan, start: Start) -> None:
@@ -97,5 +99,5 @@ def _need_value(name: str, plan: Plan, start: Start) -> None:
     if plan.image is None or (specified(start, name) is None and start.user.has_unread_env_files):
         why = "the image is not known" if plan.image is None else "a file of --env-file cannot be looked at"
         hint = "name the image: `--image podman:NAME`, `--image docker:NAME`" if plan.image is None else ""
-        what = f"the value of {name} in the container is not known, and what an option says takes its place"
-        raise RuntimeLimitError("image-needed", what, where=name, why=why, hint=hint)
+        message = f"the value of {name} in the container is not known, and what an option says takes its place"
+        raise RuntimeLimitError("image-needed", message, where=name, why=why, hint=hint)

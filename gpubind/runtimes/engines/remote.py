@@ -29,37 +29,37 @@ PODMAN_STORES = (
 
 
 def remote_podman(
-    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
 ) -> Optional[str]:
-    """Return what sends podman to another machine's service: an option of *own*, or a variable; None if nothing does.
+    """Return what sends podman to another machine's service: an option of *global_options*, or a variable; None if nothing does.
 
     A connection by name, also the default one of --remote, may lead anywhere.
     """
-    address = own.get("url") or own.get("host")
+    address = global_options.get("url") or global_options.get("host")
     if address:
-        return _unless_local("--url" if own.get("url") else "--host", address, address)
+        return _unless_local("--url" if global_options.get("url") else "--host", address, address)
     for name in ("connection", "context"):
-        if own.get(name):
-            return f"--{name}={own[name]}"
+        if global_options.get(name):
+            return f"--{name}={global_options[name]}"
     address, connection = environ.get("CONTAINER_HOST"), environ.get("CONTAINER_CONNECTION")
     if address:
         return _unless_local("CONTAINER_HOST", address, address)
-    if parse_bool(own.get("remote", "")):
+    if parse_bool(global_options.get("remote", "")):
         return "--remote"
     return f"CONTAINER_CONNECTION={connection}" if connection else None
 
 
 def remote_docker(
-    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], global_options: Mapping[str, str]
 ) -> Optional[str]:
-    """Return what sends docker to another machine's daemon: an option of *own*, a variable, or the context that
+    """Return what sends docker to another machine's daemon: an option of *global_options*, a variable, or the context that
     `docker context use` has chosen; None if nothing does.
 
     *read* gives the text of a file of this machine, or None.
     """
-    if own.get("config"):
-        environ = {**environ, "DOCKER_CONFIG": own["config"]}
-    address, context = own.get("host"), own.get("context")
+    if global_options.get("config"):
+        environ = {**environ, "DOCKER_CONFIG": global_options["config"]}
+    address, context = global_options.get("host"), global_options.get("context")
     if address:
         return _unless_local("--host", address, address)
     if context and context not in _DEFAULT_CONTEXTS:

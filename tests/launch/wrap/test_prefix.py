@@ -66,8 +66,8 @@ def test_getopt_takes_the_beginning_of_a_long_option() -> None:
 def test_an_option_that_shares_its_word_cannot_be_taken_out() -> None:
     answer = wrapped("crun run -db /b c1")
     with pytest.raises(UsageError, match="wrap-option"):
-        rewritten(answer, without=("bundle",))
-    assert rewritten(wrapped("runc run -d -b /b c1"), ("--bundle", "/n"), without=("bundle",)) == (
+        rewritten(answer, remove=("bundle",))
+    assert rewritten(wrapped("runc run -d -b /b c1"), ("--bundle", "/n"), remove=("bundle",)) == (
         *("runc", "run", "-d", "--bundle", "/n", "c1"),
     )
 
